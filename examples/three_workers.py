@@ -1,0 +1,20 @@
+"""Three workers of unknown speed, each to be given tasks in proportion to it: 1/7, 2/7 and 4/7.
+
+The paper's motivating example. Winner takes all would give every task to the third.
+"""
+
+import numpy as np
+
+import fedfairx as ffx
+
+speeds = np.array([1, 2, 4]) / 7  # unknown to the agent
+merit = ffx.merit.Affine(offset=0.0, slope=1.0, reward_range=(0.01, 1.0))  # f(μ) = μ
+agent = ffx.Agent(dimension=3, merit=merit, confidence=ffx.Confidence(scale=0.1), seed=0)
+noise = np.random.default_rng(0)
+contexts = ffx.features.disjoint([1.0], arms=3)  # the workers have no features
+tasks = np.zeros(3)
+for _ in range(5_000):
+    decision = agent.decide(contexts)
+    agent.observe(decision, reward=speeds[decision.action] + 0.1 * noise.normal())
+    tasks[decision.action] += 1
+print("speed", speeds.round(3), "share of the tasks", (tasks / tasks.sum()).round(3))

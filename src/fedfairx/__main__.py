@@ -1,0 +1,7 @@
+"""`python -m fedfairx`."""
+
+import sys
+
+from fedfairx.cli import main
+
+sys.exit(main())

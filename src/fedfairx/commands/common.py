@@ -1,0 +1,112 @@
+"""What the verbs share: named things with parameters, printing, common arguments."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fedfairx.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from fedfairx.core.merit import Merit
+    from fedfairx.federation.schedules import Schedule
+
+Thing = TypeVar("Thing")
+Run = Callable[[argparse.Namespace], int]
+
+
+def add_verb(
+    verbs: Any, name: str, run: Run, *, summary: str, example: str, details: str = ""
+) -> argparse.ArgumentParser:
+    """A verb with a summary and an example in its help."""
+    shown = textwrap.indent(textwrap.dedent(example).strip(), "  ")
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}. {details}".strip(),
+        epilog=f"example:\n{shown}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON on standard output")
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns under each other, numbers as they come."""
+    cells = [[str(column) for column in columns], *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    for i, row in enumerate(cells):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        if i == 0:
+            print("  ".join("-" * width for width in widths))
+
+
+def split(text: str) -> tuple[str, dict[str, float]]:
+    """ "paper:gap=50" → ("paper", {"gap": 50.0})."""
+    name, _, rest = text.partition(":")
+    values: dict[str, float] = {}
+    for part in filter(None, rest.split(",")):
+        key, sign, value = part.partition("=")
+        try:
+            values[key.strip()] = float(value)
+        except ValueError:
+            sign = ""
+        if not sign:
+            raise InvalidInput(f"{name} takes parameters as name=number, got {part!r}")
+    return name.strip(), values
+
+
+def as_schedule(text: str) -> Schedule:
+    """A schedule by name, with parameters: "paper:gap=50", "doubling:start=10"."""
+    from fedfairx.federation.schedules import schedule
+
+    name, values = split(text)
+    return _with(schedule(name), name, values)
+
+
+def as_merit(text: str) -> Merit:
+    """A merit by name, with parameters: "exponential:steepness=10", "affine:offset=0.1,slope=1"."""
+    from fedfairx.core import merit
+
+    kinds: dict[str, Merit] = {
+        "exponential": merit.Exponential(),
+        "affine": merit.Affine(),
+        "power": merit.Power(),
+        "logistic": merit.Logistic(),
+    }
+    name, values = split(text)
+    if name not in kinds:
+        raise InvalidInput(f"merit must be one of {', '.join(kinds)}, got merit={name!r}")
+    return _with(kinds[name], name, values)
+
+
+def _with(thing: Thing, name: str, values: Mapping[str, float]) -> Thing:
+    fields = getattr(thing, "__dataclass_fields__", {})
+    for key in values:
+        if key not in fields:
+            known = ", ".join(fields) or "none"
+            raise InvalidInput(f"{name} has no parameter {key!r}; it has: {known}")
+    integers = {key: "int" in str(fields[key].type) for key in values}
+    given: dict[str, Any] = {
+        key: _whole(key, value) if integers[key] else value for key, value in values.items()
+    }
+    changed: Thing = replace(thing, **given) if given else thing  # type: ignore[type-var]
+    return changed
+
+
+def _whole(key: str, value: float) -> int:
+    if value != int(value):
+        raise InvalidInput(f"{key} must be an integer, got {key}={value:g}")
+    return int(value)

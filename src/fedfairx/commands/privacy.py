@@ -1,0 +1,207 @@
+"""`fedfairx privacy`: what a budget buys, before anything is collected."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING, Any
+
+from fedfairx.commands.common import add_json, add_verb, as_schedule, print_json, print_table
+
+if TYPE_CHECKING:
+    from fedfairx.privacy import Bounds
+
+PRACTICAL_SHIFT = 4.0  # an agent's default, in sd of the aggregate
+
+
+def add(verbs: Any) -> None:
+    parser = add_verb(
+        verbs,
+        "privacy",
+        run,
+        summary="calculate releases, μ, noise, shift and radius for a privacy budget, by mechanism",
+        example="""
+            fedfairx privacy --agents 10 --horizon 100000 --epsilon 2 --delta 0.1
+            fedfairx privacy --epsilon 1 --json""",
+    )
+    add_mechanism(parser)
+    parser.add_argument("--noise-sd", type=float, default=0.1, help="sd of the rewards' noise (default: 0.1)")
+    parser.add_argument(
+        "--alpha", type=float, default=0.1, help="chance that the region misses θ* (default: 0.1)"
+    )
+    parser.add_argument(
+        "--least-eigenvalue",
+        type=float,
+        help="of E[x xᵀ], for when the Gram is mostly signal (default: uniform x/√d, 1/(12 d))",
+    )
+    add_json(parser)
+
+
+def add_mechanism(parser: argparse.ArgumentParser) -> None:
+    """What a mechanism and its number of releases follow from."""
+    parser.add_argument("--mechanism", default="blt", help="see `fedfairx list mechanisms` (default: blt)")
+    parser.add_argument("--epsilon", type=float, default=2.0, help="default: 2")
+    parser.add_argument("--delta", type=float, default=1e-6, help="default: 1e-6")
+    parser.add_argument("--agents", type=int, default=10, help="m (default: 10)")
+    parser.add_argument("--dimension", type=int, default=5, help="d (default: 5)")
+    parser.add_argument("--horizon", type=int, default=100_000, help="T (default: 100000)")
+    parser.add_argument(
+        "--schedule", default="paper", help='such as "paper", "paper:gap=50" (default: paper)'
+    )
+    parser.add_argument(
+        "--context-norm", type=float, default=1.0, help="L: contexts are clipped to it (default: 1)"
+    )
+    parser.add_argument("--reward", type=float, default=1.0, help="B: rewards are clipped to ±B (default: 1)")
+    parser.add_argument("--adjacency", default="replace", help="replace or add-remove (default: replace)")
+    parser.add_argument(
+        "--nonnegative", action="store_true", help="contexts and rewards are known to be >= 0"
+    )
+
+
+def bounds_of(args: argparse.Namespace) -> Bounds:
+    from fedfairx.privacy import Bounds
+
+    return Bounds(
+        context_norm=args.context_norm,
+        reward=args.reward,
+        adjacency=args.adjacency,
+        nonnegative=args.nonnegative,
+    )
+
+
+def releases_of(args: argparse.Namespace) -> int:
+    """How many releases the schedule makes at most; at least one, for a mechanism to be sized by."""
+    from fedfairx.federation.schedules import Plan
+
+    plan = Plan(args.horizon, args.agents, args.dimension)
+    return max(1, as_schedule(args.schedule).max_releases(plan))
+
+
+def calculate(args: argparse.Namespace) -> dict[str, Any]:
+    """The calculator's answer as plain values."""
+    from fedfairx.errors import require
+    from fedfairx.federation.schedules import Plan
+    from fedfairx.privacy import mechanisms, mu_for
+    from fedfairx.privacy.guarantee import LARGE_DELTA
+
+    known = mechanisms()
+    require(args.mechanism in known, "mechanism", f"must be one of {', '.join(known)}", args.mechanism)
+    require(0 < args.alpha < 1, "alpha", "must be in (0, 1)", args.alpha)
+    require(math.isfinite(args.noise_sd) and args.noise_sd > 0, "noise_sd", "must be > 0", args.noise_sd)
+    plan = Plan(args.horizon, args.agents, args.dimension)
+    schedule = as_schedule(args.schedule)
+    bounds = bounds_of(args)
+    warnings = []
+    if args.delta > LARGE_DELTA:
+        warnings.append(
+            f"delta={args.delta:g} permits publishing a fraction {args.delta:g} of the records outright; "
+            "1e-6 is usual"
+        )
+    if not schedule.public:
+        warnings.append(
+            "this schedule's timing depends on the data: NOT private end to end, whatever the noise"
+        )
+    return {
+        "agents": args.agents,
+        "dimension": args.dimension,
+        "horizon": args.horizon,
+        "schedule": args.schedule,
+        "releases": releases_of(args),
+        "mu": mu_for(args.epsilon, args.delta),
+        "epsilon": args.epsilon,
+        "delta": args.delta,
+        "adjacency": args.adjacency,
+        "context_norm": args.context_norm,
+        "reward": args.reward,
+        "sensitivity": bounds.sensitivity,
+        "mechanism": args.mechanism,
+        "warnings": warnings,
+        "mechanisms": [_one(name, args, plan, bounds, releases_of(args)) for name in known],
+    }
+
+
+def _one(name: str, args: argparse.Namespace, plan: Any, bounds: Bounds, releases: int) -> dict[str, Any]:
+    import numpy as np
+
+    from fedfairx.core.confidence import Confidence, private_radius
+    from fedfairx.federation.aggregate import noise_bounds
+    from fedfairx.privacy import calibrate
+
+    mechanism = calibrate(
+        name, epsilon=args.epsilon, delta=args.delta, releases=releases, sensitivity=bounds.sensitivity
+    )
+    sd = np.asarray(mechanism.sd(np.arange(1, releases + 1)))
+    loudest = float(sd.max()) * math.sqrt(plan.agents)
+    noise = noise_bounds(noise_sd=loudest, dimension=plan.dimension, releases=releases, failure=args.alpha)
+    radius = private_radius(
+        count=plan.agents * plan.horizon * bounds.context_norm**2,
+        dimension=plan.dimension,
+        noise_sd=args.noise_sd,
+        failure=args.alpha,
+        parameter_norm=1.0,
+        smallest_shift=noise.smallest,
+        largest_shift=noise.largest,
+        vector_noise=noise.vector_cost,
+    )
+    practical = Confidence(noise_sd=args.noise_sd, failure=args.alpha)
+    return {
+        "name": name,
+        "mu": mechanism.mu,
+        "noise_sd": {
+            "first": float(sd[0]),
+            "middle": float(sd[(releases - 1) // 2]),
+            "last": float(sd[-1]),
+            "max": float(sd.max()),
+        },
+        "shift": noise.shift,
+        "radius": radius,
+        "practical": {
+            "shift": PRACTICAL_SHIFT * loudest,
+            "radius": practical.radius(plan.agents * plan.horizon, plan.dimension),
+        },
+        "signal_round": _signal_round(loudest, args),
+    }
+
+
+def _signal_round(aggregate_sd: float, args: argparse.Namespace) -> int | None:
+    """The first round at which the least known direction of all data outweighs the noise's norm, 2 s √d."""
+    least = args.least_eigenvalue
+    if least is None:
+        least = args.context_norm**2 / (12.0 * args.dimension)
+    found = math.ceil(2.0 * aggregate_sd * math.sqrt(args.dimension) / (args.agents * least))
+    return found if found <= args.horizon else None
+
+
+def run(args: argparse.Namespace) -> int:
+    answer = calculate(args)
+    if args.json:
+        print_json(answer)
+        return 0
+    print(
+        f"{answer['releases']} releases of each of {args.agents} agents, d={args.dimension}, "
+        f"T={args.horizon}; "
+        f"(ε={args.epsilon:g}, δ={args.delta:g}) is μ={answer['mu']:.4g} "
+        f"({args.adjacency} one record, sensitivity {answer['sensitivity']:.4g})\n"
+    )
+    rows = []
+    for item in answer["mechanisms"]:
+        noise = item["noise_sd"]
+        rows.append(
+            (
+                item["name"] + (" *" if item["name"] == args.mechanism else ""),
+                *(f"{noise[place]:.4g}" for place in ("first", "middle", "last", "max")),
+                f"{item['practical']['shift']:.4g}",
+                f"{item['practical']['radius']:.3g}",
+                f"{item['shift']:.4g}",
+                f"{item['radius']:.4g}",
+                item["signal_round"] if item["signal_round"] is not None else f"> {args.horizon}",
+            )
+        )
+    columns = ("mechanism", "sd first", "middle", "last", "max", "shift", "radius")
+    print_table((*columns, "theory's shift", "theory's radius", "mostly signal from round"), rows)
+    print(
+        "\n* chosen. sd: of one entry of one agent's release. Shifts and radii: of the sum over agents, at T."
+    )
+    for warning in answer["warnings"]:
+        print(f"warning: {warning}")
+    return 0

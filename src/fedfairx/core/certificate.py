@@ -1,0 +1,121 @@
+"""A proof, for one decision, that the point in hand is the best of the region or of a part of it."""
+
+from __future__ import annotations
+
+import math
+
+from fedfairx.core.arithmetic import exp, fma
+from fedfairx.core.compile import stage
+from fedfairx.core.lanes import lane_count
+from fedfairx.core.linear import blend, largest_row, multiply, subtract_row
+from fedfairx.core.merit import EXPONENTIAL, MeritTable
+from fedfairx.core.problem import (
+    BEFORE,
+    DONE,
+    GAP_PULL,
+    GAP_STEP,
+    MEANS,
+    NORM,
+    OBJECTIVE,
+    POLICY,
+    PROVED,
+    PULL,
+    WIDTH,
+    A,
+    B,
+    Region,
+    Scratch,
+)
+from fedfairx.core.statistics import Array
+
+
+@stage
+def coarse_half_widths(contexts: Array, region: Region, work: Scratch) -> None:
+    """WIDTH ← an upper bound on what `half_widths` gives, by ‖y_a‖² ≤ ‖V⁻¹‖_∞ ‖x_a - x̄‖²; costs Kd + d²."""
+    arms = contexts.shape[0]
+    dimension, lanes = region.estimate.shape[0], work.lanes
+    width = work.arms[WIDTH]
+    centre, offset, largest = work.model[PULL], work.model[GAP_PULL], work.lane[A]
+    blend(lanes, contexts, work.arms[POLICY], centre)
+    largest_row(lanes, region.inverse, largest, work.lane[B])
+    for l in range(lane_count(lanes)):
+        largest[l] = region.radius[l] * math.sqrt(largest[l])
+    for a in range(arms):
+        subtract_row(lanes, contexts, a, centre, offset)
+        for l in range(lane_count(lanes)):
+            width[a, l] = 0.0
+        for j in range(dimension):
+            for l in range(lane_count(lanes)):
+                width[a, l] = fma(offset[j, l], offset[j, l], width[a, l])
+        for l in range(lane_count(lanes)):
+            width[a, l] = largest[l] * math.sqrt(width[a, l])
+
+
+@stage
+def half_widths(contexts: Array, region: Region, work: Scratch) -> None:
+    """WIDTH ← R_a = √β ‖y_a‖, y_a = z_a - Σ_b π_b z_b: how far arm a's mean can move against the others'."""
+    arms = contexts.shape[0]
+    dimension, lanes = region.estimate.shape[0], work.lanes
+    width = work.arms[WIDTH]
+    centre, offset, product = work.model[PULL], work.model[GAP_PULL], work.model[GAP_STEP]
+    blend(lanes, contexts, work.arms[POLICY], centre)
+    for a in range(arms):
+        subtract_row(lanes, contexts, a, centre, offset)
+        multiply(lanes, region.inverse, offset, product)
+        for l in range(lane_count(lanes)):
+            width[a, l] = 0.0
+        for j in range(dimension):
+            for l in range(lane_count(lanes)):
+                width[a, l] = fma(offset[j, l], product[j, l], width[a, l])
+        for l in range(lane_count(lanes)):
+            width[a, l] = region.radius[l] * math.sqrt(max(width[a, l], 0.0))
+
+
+@stage
+def certify(region: Region, merit: MeritTable, work: Scratch, distance: float) -> int:
+    """PROVED ← `distance` where no point within it, in u, has a larger objective. Returns how many lanes.
+
+    For the exponential merit of steepness c, at a fixed point u with ∇g = √β n u. Take any v of the ball,
+    s = v - u, ε_a = √β y_a · s (so Σ π_a ε_a = 0 and |ε_a| ≤ R_a ‖s‖) and Δ_a = μ_a - g. The policy at v is
+    π_a e^{cε_a} / D with D = Σ π_a e^{cε_a} ≥ 1, and because u·s ≤ -‖s‖²/2 on the ball,
+
+        g(v) - g(u) ≤ -½ √β n ‖s‖² + Σ π_a e^{cε_a} (Δ_a + ε_a) / D - c Σ π_a Δ_a ε_a.
+
+    With x_a = c R_a ‖s‖, e^x - 1 ≤ x χ and e^x - 1 - x ≤ x² φ, the last two terms are at most
+    ‖s‖² [ c Σ π R² χ + c² Σ π R² φ |Δ| + c³ ‖s‖ (Σ π R |Δ|)(Σ π R² φ) ]. Where the bracket is at most ½ √β n
+    with x taken at `distance`, u is the best within it; a distance of 2 is the whole ball.
+    χ = ∫₀¹ e^{sx} ds and φ = ∫₀¹ (1 - s) e^{sx} ds are bounded by the chords of the convex e^{sx} over
+    [0, ½] and [½, 1].
+    """
+    arms, lanes = work.arms[MEANS].shape[0], work.lanes
+    policy, means, width = work.arms[POLICY], work.arms[MEANS], work.arms[WIDTH]
+    objective, norm, proved = work.lane[OBJECTIVE], work.lane[NORM], work.lane[PROVED]
+    done, steepness = work.lane[DONE], merit.first
+    bound, skew, square = work.lane[A], work.lane[B], work.lane[BEFORE]
+    for l in range(lane_count(lanes)):
+        bound[l] = 0.0
+        skew[l] = 0.0
+        square[l] = 0.0
+    for a in range(arms):
+        for l in range(lane_count(lanes)):
+            half = exp(min(0.5 * steepness[l] * width[a, l] * distance, 300.0))  # e^{x/2}
+            chi = 0.25 * (1.0 + half) * (1.0 + half)
+            phi = (5.0 + half * (6.0 + half)) / 24.0
+            gap = abs(means[a, l] - objective[l])
+            mass = policy[a, l] * width[a, l]
+            bound[l] += mass * width[a, l] * (chi + steepness[l] * phi * gap)
+            skew[l] += mass * gap
+            square[l] += mass * width[a, l] * phi
+    found = 0
+    for l in range(lane_count(lanes)):
+        c = steepness[l]
+        bracket = c * bound[l] + c * c * c * distance * skew[l] * square[l]
+        if (
+            bracket <= 0.5 * region.radius[l] * norm[l]
+            and done[l] > 0.0
+            and merit.kind[l] == EXPONENTIAL
+            and proved[l] < distance
+        ):
+            proved[l] = distance
+            found += 1
+    return found

@@ -1,0 +1,55 @@
+"""What a learner holds, over a block of lanes, and how it learns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfairx.core.compile import glue
+from fedfairx.core.estimate import follow
+from fedfairx.core.lanes import Lanes, lane_count
+from fedfairx.core.statistics import Array, add, packed_size
+
+
+class Learner(NamedTuple):
+    """The statistics that decisions come from, what is derived from them, and the observation at hand."""
+
+    statistics: Array  # packed Gram and moment (q, n), without the regulariser
+    inverse: Array  # V⁻¹ (d, d, n)
+    estimate: Array  # θ̂ (d, n)
+    radius: Array  # √β (n,)
+    chosen: Array  # (d, n) the context being learnt
+    reward: Array  # (n,) the reward being learnt
+    product: Array  # (d, n) V⁻¹ x
+    gain: Array  # (n,) -1 / (1 + xᵀ V⁻¹ x)
+    lanes: Lanes
+
+
+def learner(dimension: int, lanes: Lanes, regulariser: float) -> Learner:
+    """A learner that has seen nothing: V = λI, b = 0."""
+    n = lane_count(lanes)
+    inverse = np.zeros((dimension, dimension, n))
+    for j in range(dimension):
+        inverse[j, j] = 1.0 / regulariser
+    return Learner(
+        np.zeros((packed_size(dimension), n)),
+        inverse,
+        np.zeros((dimension, n)),
+        np.zeros(n),
+        np.zeros((dimension, n)),
+        np.zeros(n),
+        np.zeros((dimension, n)),
+        np.zeros(n),
+        lanes,
+    )
+
+
+@glue
+def learn(state: Learner) -> None:
+    """Take the observation (chosen, reward) of every lane into its statistics and its V⁻¹; O(d²).
+
+    Alg. 1 lines 9 and 27. A zero context changes nothing.
+    """
+    add(state.lanes, state.statistics, state.chosen, state.reward)
+    follow(state.lanes, state.inverse, state.chosen, state.product, state.gain)

@@ -1,0 +1,366 @@
+"""Merit functions f: expected reward → merit > 0. An arm is shown in proportion to its merit.
+
+Everything downstream needs only log f and its slope (log f)' = f'/f, so that steepness 1 000 neither
+overflows nor loses an arm. Solanki et al., section 3.1: minimum merit γ > 0 and Lipschitz constant L.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from fedfairx.core.arithmetic import fma
+from fedfairx.core.compile import COMPILING, stage
+from fedfairx.core.lanes import Lanes, lane_count
+from fedfairx.core.statistics import Array
+from fedfairx.errors import InvalidInput, require
+
+EXPONENTIAL, AFFINE, POWER, LOGISTIC, CUSTOM = range(5)
+
+Range = tuple[float, float]
+
+
+@runtime_checkable
+class Merit(Protocol):
+    """What a merit function offers: its compiled form, and the paper's two constants on a reward range."""
+
+    kind: ClassVar[int]
+
+    def parameters(self) -> tuple[float, float, float, float, float]: ...
+    def minimum(self, low: float, high: float) -> float: ...
+    def lipschitz(self, low: float, high: float) -> float: ...
+
+
+def _positive(name: str, value: float) -> None:
+    require(math.isfinite(value) and value > 0, name, "must be finite and > 0", value)
+
+
+def _finite(name: str, value: float) -> None:
+    require(math.isfinite(value), name, "must be finite", value)
+
+
+def _check_range(low: float, high: float) -> None:
+    ok = math.isfinite(low) and math.isfinite(high) and low < high
+    require(ok, "reward_range", "must be two finite numbers, low < high", (low, high))
+
+
+def _exp(x: float) -> float:
+    """e^x, infinite where it is beyond a float."""
+    return math.exp(x) if x < 709.0 else math.inf
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """f(μ) = exp(steepness · μ), the paper's choice with steepness 10 (section 5.1)."""
+
+    steepness: float = 10.0
+    kind: ClassVar[int] = EXPONENTIAL
+
+    def __post_init__(self) -> None:
+        _positive("steepness", self.steepness)
+
+    def parameters(self) -> tuple[float, float, float, float, float]:
+        return self.steepness, 0.0, 0.0, -math.inf, math.inf
+
+    def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
+        return _exp(self.steepness * low)
+
+    def lipschitz(self, low: float, high: float) -> float:  # noqa: ARG002
+        return self.steepness * _exp(self.steepness * high)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """f(μ) = offset + slope · μ, with μ held to `reward_range`, on which f must be positive."""
+
+    offset: float = 0.1
+    slope: float = 1.0
+    reward_range: Range = (0.0, 1.0)
+    kind: ClassVar[int] = AFFINE
+
+    def __post_init__(self) -> None:
+        _finite("offset", self.offset)
+        require(math.isfinite(self.slope) and self.slope >= 0, "slope", "must be finite and >= 0", self.slope)
+        _check_range(*self.reward_range)
+        smallest = self.offset + self.slope * self.reward_range[0]
+        require(smallest > 0, "offset", "must make offset + slope * reward_range[0] > 0", self.offset)
+
+    def parameters(self) -> tuple[float, float, float, float, float]:
+        return self.offset, self.slope, 0.0, *self.reward_range
+
+    def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
+        return self.offset + self.slope * min(max(low, self.reward_range[0]), self.reward_range[1])
+
+    def lipschitz(self, low: float, high: float) -> float:  # noqa: ARG002
+        return self.slope
+
+
+@dataclass(frozen=True)
+class Power:
+    """f(μ) = (offset + μ)^exponent, with μ held to `reward_range`; offset + μ must be positive there."""
+
+    exponent: float = 2.0
+    offset: float = 0.1
+    reward_range: Range = (0.0, 1.0)
+    kind: ClassVar[int] = POWER
+
+    def __post_init__(self) -> None:
+        _positive("exponent", self.exponent)
+        _check_range(*self.reward_range)
+        require(
+            self.offset + self.reward_range[0] > 0,
+            "offset",
+            "must make offset + reward_range[0] > 0",
+            self.offset,
+        )
+
+    def parameters(self) -> tuple[float, float, float, float, float]:
+        return self.exponent, self.offset, 0.0, *self.reward_range
+
+    def _held(self, value: float) -> float:
+        return min(max(value, self.reward_range[0]), self.reward_range[1])
+
+    def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
+        return float((self.offset + self._held(low)) ** self.exponent)
+
+    def lipschitz(self, low: float, high: float) -> float:
+        steepest = high if self.exponent >= 1 else low  # where the derivative is largest
+        return float(self.exponent * (self.offset + self._held(steepest)) ** (self.exponent - 1))
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """f(μ) = floor + 1 / (1 + exp(-steepness (μ - midpoint))): merit that levels off at both ends."""
+
+    steepness: float = 10.0
+    midpoint: float = 0.5
+    floor: float = 0.05
+    kind: ClassVar[int] = LOGISTIC
+
+    def __post_init__(self) -> None:
+        _positive("steepness", self.steepness)
+        _finite("midpoint", self.midpoint)
+        _positive("floor", self.floor)
+
+    def parameters(self) -> tuple[float, float, float, float, float]:
+        return self.steepness, self.midpoint, self.floor, -math.inf, math.inf
+
+    def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
+        return self.floor + 0.5 * (1.0 + math.tanh(0.5 * self.steepness * (low - self.midpoint)))
+
+    def lipschitz(self, low: float, high: float) -> float:
+        nearest = min(max(self.midpoint, low), high)
+        half = 0.5 * (1.0 + math.tanh(0.5 * self.steepness * (nearest - self.midpoint)))
+        return self.steepness * half * (1.0 - half)
+
+
+@dataclass(frozen=True)
+class Custom:
+    """A user's own f, with its declared minimum γ > 0 and Lipschitz constant L on `reward_range`.
+
+    `function` takes and returns a float. Outside `reward_range` it is held at the nearest end. The two
+    declarations are spot-checked here; a function that breaks them between the points is not noticed.
+    Called through a C function pointer: a function that Numba can compile runs at full speed, any other
+    runs as Python.
+    """
+
+    function: Callable[[float], float]
+    minimum_merit: float = field(kw_only=True)
+    lipschitz_constant: float = field(kw_only=True)
+    reward_range: Range = field(default=(-1.0, 1.0), kw_only=True)
+    kind: ClassVar[int] = CUSTOM
+
+    def __post_init__(self) -> None:
+        _positive("minimum_merit", self.minimum_merit)
+        _positive("lipschitz_constant", self.lipschitz_constant)
+        _check_range(*self.reward_range)
+        points = np.linspace(*self.reward_range, 257)
+        try:
+            values = np.array([float(self.function(float(point))) for point in points])
+        except Exception as error:
+            raise InvalidInput(f"function must take and return a float, got {type(error).__name__}") from None
+        require(bool(np.isfinite(values).all()), "function", "must be finite on reward_range", self.function)
+        least = float(values.min())
+        require(
+            least >= self.minimum_merit * (1 - 1e-12),
+            "minimum_merit",
+            "must not exceed the function's values",
+            self.minimum_merit,
+            f"the least seen is {least:.6g}",
+        )
+        steepest = float(np.abs(np.diff(values) / np.diff(points)).max())
+        require(
+            steepest <= self.lipschitz_constant * (1 + 1e-9),
+            "lipschitz_constant",
+            "must not be below the function's slope",
+            self.lipschitz_constant,
+            f"the steepest seen is {steepest:.6g}",
+        )
+        object.__setattr__(self, "_pointer", _Pointer(self.function))
+
+    def parameters(self) -> tuple[float, float, float, float, float]:
+        return 0.0, 0.0, 0.0, *self.reward_range
+
+    def __reduce__(self) -> tuple[Any, ...]:  # the pointer is made anew where the copy lives
+        return _rebuild, (self.function, self.minimum_merit, self.lipschitz_constant, self.reward_range)
+
+    def address(self) -> int:
+        pointer: _Pointer = self.__dict__["_pointer"]
+        return pointer.address
+
+    def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
+        return self.minimum_merit
+
+    def lipschitz(self, low: float, high: float) -> float:  # noqa: ARG002
+        return self.lipschitz_constant
+
+
+def _rebuild(
+    function: Callable[[float], float], minimum: float, lipschitz: float, reward_range: Range
+) -> Custom:
+    return Custom(function, minimum_merit=minimum, lipschitz_constant=lipschitz, reward_range=reward_range)
+
+
+_INTERPRETED: dict[int, Callable[[float], float]] = {}
+
+
+class _Pointer:
+    """A C function pointer to a Python function, compiled where Numba can."""
+
+    def __init__(self, function: Callable[[float], float]) -> None:
+        self._keep: Any
+        if COMPILING:
+            try:
+                import numba
+
+                self._keep = numba.cfunc("float64(float64)")(function)
+                self.address: int = self._keep.address
+            except Exception:  # Numba raises many kinds; any function is still callable from C
+                self._keep = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(function)
+                self.address = ctypes.cast(self._keep, ctypes.c_void_p).value or 0
+        else:
+            self.address = id(function)
+            _INTERPRETED[self.address] = function
+
+
+@intrinsic
+def _call_pointer(typingctx: Any, address: Any, value: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        function_type = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
+        pointer = builder.inttoptr(args[0], function_type.as_pointer())
+        return builder.call(pointer, [args[1]])
+
+    return types.float64(types.int64, types.float64), generate
+
+
+def _call_interpreted(address: int, value: float) -> float:
+    return float(_INTERPRETED[int(address)](value))
+
+
+#: Call the C function at an address with a number.
+call_pointer = cast(Callable[[int, float], float], _call_pointer if COMPILING else _call_interpreted)
+
+
+class MeritTable(NamedTuple):
+    """The merit of every lane, in the form that the compiled stages read."""
+
+    exponential: bool  # every lane is exponential: the loop without branches
+    kind: NDArray[np.int64]
+    first: Array
+    second: Array
+    third: Array
+    low: Array
+    high: Array
+    address: NDArray[np.int64]
+
+
+def table(merits: Sequence[Merit]) -> MeritTable:
+    """One row for each lane's merit."""
+    first, second, third, low, high = np.array([m.parameters() for m in merits], dtype=np.float64).T.copy()
+    kind = np.array([merit.kind for merit in merits], dtype=np.int64)
+    address = np.array([m.address() if isinstance(m, Custom) else 0 for m in merits], dtype=np.int64)
+    every = bool((kind == EXPONENTIAL).all())
+    return MeritTable(every, kind, first, second, third, low, high, address)
+
+
+@stage
+def repeat_merit(merit: MeritTable, lane: int, lanes: int) -> MeritTable:
+    """A table whose `lanes` lanes all have the merit of one lane."""
+    return MeritTable(
+        merit.exponential,
+        np.full(lanes, merit.kind[lane]),
+        np.full(lanes, merit.first[lane]),
+        np.full(lanes, merit.second[lane]),
+        np.full(lanes, merit.third[lane]),
+        np.full(lanes, merit.low[lane]),
+        np.full(lanes, merit.high[lane]),
+        np.full(lanes, merit.address[lane]),
+    )
+
+
+@stage
+def log_merit(merit: MeritTable, lane: int, mean: float) -> tuple[float, float]:
+    """log f(μ) and its slope f'(μ)/f(μ), for the merit of one lane."""
+    kind = merit.kind[lane]
+    first, second = merit.first[lane], merit.second[lane]
+    if kind == EXPONENTIAL:
+        return first * mean, first
+    low, high = merit.low[lane], merit.high[lane]
+    held = min(max(mean, low), high)
+    moves = 1.0 if low < mean < high else 0.0  # outside its range a merit is constant
+    if kind == AFFINE:
+        f = first + second * held
+        return math.log(f), moves * second / f
+    if kind == POWER:
+        base = second + held
+        return first * math.log(base), moves * first / base
+    if kind == LOGISTIC:
+        sigmoid = 0.5 * (1.0 + math.tanh(0.5 * first * (held - second)))
+        f = merit.third[lane] + sigmoid
+        return math.log(f), first * sigmoid * (1.0 - sigmoid) / f
+    address = merit.address[lane]
+    f = call_pointer(address, held)
+    nudge = 6e-6 * (high - low)  # central difference: error of order nudge², noise of order 1e-16/nudge
+    above, below = min(held + nudge, high), max(held - nudge, low)
+    slope = (call_pointer(address, above) - call_pointer(address, below)) / (above - below)
+    return math.log(f), moves * slope / f
+
+
+@stage
+def log_merits(lanes: Lanes, merit: MeritTable, means: Array, logits: Array, slopes: Array) -> None:
+    """`log_merit` for every arm (rows) of every lane (columns). A block that is all exponential has the
+    slope merit.first everywhere, and `slopes` is left as it is."""
+    arms = means.shape[0]
+    if merit.exponential:
+        for a in range(arms):
+            for l in range(lane_count(lanes)):
+                logits[a, l] = merit.first[l] * means[a, l]
+    else:
+        for a in range(arms):
+            for l in range(lane_count(lanes)):
+                logits[a, l], slopes[a, l] = log_merit(merit, l, means[a, l])
+
+
+@stage
+def tilt(
+    lanes: Lanes, merit: MeritTable, means: Array, policy: Array, objective: Array, slopes: Array
+) -> None:
+    """slopes ← w_a = π_a (1 + ℓ_a (μ_a - g)), the gradient of g in the means; ℓ is read from `slopes`."""
+    arms = means.shape[0]
+    if merit.exponential:
+        for a in range(arms):
+            for l in range(lane_count(lanes)):
+                slopes[a, l] = policy[a, l] * fma(merit.first[l], means[a, l] - objective[l], 1.0)
+    else:
+        for a in range(arms):
+            for l in range(lane_count(lanes)):
+                slopes[a, l] = policy[a, l] * fma(slopes[a, l], means[a, l] - objective[l], 1.0)

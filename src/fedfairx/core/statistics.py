@@ -1,0 +1,70 @@
+"""Sufficient statistics of a linear model: the Gram matrix Σ x xᵀ and the moment Σ x y, packed.
+
+One array of length q = d(d+3)/2 holds the upper triangle of the Gram matrix, row by row, and then the
+moment. It is what an agent accumulates, what a mechanism adds noise to, and what a message carries.
+The regulariser λ never enters it (see READING: "it never enters the privatizer").
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedfairx.core.compile import stage
+from fedfairx.core.lanes import Lanes, lane_count
+
+Array = NDArray[np.float64]
+
+
+def packed_size(dimension: int) -> int:
+    """Length q of the packed statistics of a `dimension`-dimensional model."""
+    return dimension * (dimension + 3) // 2
+
+
+def dimension_of(packed: Array) -> int:
+    """The d with q = d(d+3)/2, from the packed array's first axis; -1 when no d fits."""
+    q = packed.shape[0]
+    d = (math.isqrt(9 + 8 * q) - 3) // 2
+    return d if d >= 1 and packed_size(d) == q else -1
+
+
+def pack(gram: Array, moment: Array) -> Array:
+    """Packed statistics from a symmetric (d, d) Gram matrix and a (d,) moment."""
+    return np.concatenate([gram[np.triu_indices(moment.shape[0])], moment])
+
+
+def unpack(packed: Array) -> tuple[Array, Array]:
+    """The (d, d) Gram matrix and the (d,) moment of packed statistics."""
+    d = dimension_of(packed)
+    gram = np.zeros((d, d))
+    rows, cols = np.triu_indices(d)
+    gram[rows, cols] = packed[: rows.size]
+    gram[cols, rows] = packed[: rows.size]
+    return gram, packed[rows.size :].copy()
+
+
+def diagonal_entries(dimension: int) -> NDArray[np.intp]:
+    """Positions of the Gram diagonal inside the packed array."""
+    rows = np.arange(dimension)
+    return rows * dimension - rows * (rows - 1) // 2
+
+
+@stage
+def add(lanes: Lanes, packed: Array, chosen: Array, reward: Array) -> None:
+    """One more observation per lane: Gram += x xᵀ, moment += x y (Alg. 1 line 9).
+
+    packed (q, n), chosen (d, n), reward (n,). A zero context leaves a lane's statistics as they are.
+    """
+    dimension = chosen.shape[0]
+    entry = 0
+    for i in range(dimension):
+        for j in range(i, dimension):
+            for l in range(lane_count(lanes)):
+                packed[entry, l] += chosen[i, l] * chosen[j, l]
+            entry += 1
+    for i in range(dimension):
+        for l in range(lane_count(lanes)):
+            packed[entry, l] += chosen[i, l] * reward[l]
+        entry += 1

@@ -1,0 +1,156 @@
+"""What an experiment is: runs (settings), a score and a plot. All of it is data and two functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedfairx.core.statistics import Array
+from fedfairx.errors import require
+from fedfairx.experiments.identity import Provenance, describe, digest_of
+from fedfairx.federation.algorithms import Algorithm
+from fedfairx.federation.algorithms import algorithm as find_algorithm
+from fedfairx.federation.schedules import schedule as find_schedule
+from fedfairx.simulation import Scenario, simulate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fedfairx.experiments.scores import Scores
+
+FAIRNESS, REWARD = "fairness_regret", "reward_regret"
+METRICS = (FAIRNESS, REWARD)
+PAPER_HORIZON = 100_000
+PAPER_SEEDS = 5
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large an experiment is run."""
+
+    horizon: int = PAPER_HORIZON
+    seeds: int = PAPER_SEEDS
+
+    def __post_init__(self) -> None:
+        require(self.horizon >= 1, "horizon", "must be an integer >= 1", self.horizon)
+        require(self.seeds >= 1, "seeds", "must be an integer >= 1", self.seeds)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether regret at T may be drawn beside the paper's."""
+        return self.horizon >= PAPER_HORIZON
+
+    @property
+    def full(self) -> bool:
+        """Whether there is enough to judge by."""
+        return self.comparable and self.seeds >= PAPER_SEEDS
+
+    @property
+    def note(self) -> str:
+        """What every figure of a reduced size says of itself."""
+        if self.full:
+            return ""
+        horizons = [f"{count:,}".replace(",", " ") for count in (self.horizon, PAPER_HORIZON)]
+        seeds = f"{self.seeds} seed{'s' if self.seeds > 1 else ''}"
+        return f"reduced size: T = {horizons[0]}, {seeds} (the paper: T = {horizons[1]}, {PAPER_SEEDS} seeds)"
+
+
+FULL = Size()
+QUICK = Size(horizon=2_000, seeds=3)
+SMOKE = Size(horizon=120, seeds=2)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One thing to simulate, for any number of seeds; `key` is the name that score and plot know it by."""
+
+    key: str
+    scenario: Scenario
+    algorithm: str | Algorithm
+    options: Mapping[str, Any] = field(default_factory=dict)  # keywords of `simulate`
+
+    @property
+    def cost(self) -> int:
+        """Agent-rounds of one seed."""
+        return self.scenario.agents * self.scenario.horizon
+
+    def identity(self, made_by: Provenance) -> str:
+        """The id under which results are stored: from values, never from names."""
+        return digest_of([self.describe(), made_by.to_dict()])
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values that say what is simulated: every option, also those left at their defaults.
+
+        So a default that is spelt out is the same run, and a default that changes is another.
+        """
+        algorithm = find_algorithm(self.algorithm)
+        given = {**_defaults(), **self.options}
+        resolved = {
+            "decide_from": given["decide_from"] or algorithm.decide_from,
+            "schedule": find_schedule(given["schedule"] or algorithm.schedule),
+        }
+        return {
+            "scenario": describe(self.scenario),
+            "algorithm": describe(algorithm),
+            "options": describe({**given, **resolved}),
+        }
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    """The keywords of `simulate` that may change a result, with their defaults."""
+    fixed = ("scenario", "algorithm", "seeds", "workers")
+    parameters = inspect.signature(simulate).parameters.values()
+    return {item.name: item.default for item in parameters if item.name not in fixed}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave: one row for each seed."""
+
+    seeds: NDArray[np.int64]
+    rounds: NDArray[np.int64]  # (points,)
+    fairness_regret: Array  # (seeds, points), cumulative, mean over agents
+    reward_regret: Array
+    syncs: NDArray[np.int64]  # (seeds,)
+    exposure: Array  # (seeds, arms) mean share by rank of the true mean, best first
+    seconds: float  # of computing
+
+    def regret(self, metric: str) -> Array:
+        """(seeds, points)."""
+        return self.fairness_regret if metric == FAIRNESS else self.reward_regret
+
+    def final(self, metric: str = FAIRNESS) -> Array:
+        """(seeds,) at the horizon."""
+        return self.regret(metric)[:, -1]
+
+
+Outcomes = Mapping[str, Outcome]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with the file name and the caption under which it is reported."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment is data: what to run, how to score it, how to draw it."""
+
+    name: str
+    title: str
+    question: str
+    runs: Callable[[Size], tuple[Run, ...]]
+    score: Callable[[Outcomes, Size], Scores]
+    plot: Callable[[Outcomes, Size], Iterator[Picture]]
+    paper: bool = False  # one of the paper's own

@@ -1,0 +1,138 @@
+"""Names that derive from values: two runs have the same id if and only if they would compute the same.
+
+The id of a run hashes what it simulates, with what options, and which code does it. So a results folder can
+be used again and again, and nothing stale is ever read for something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import cache
+from importlib import metadata
+from importlib.resources import files
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from fedfairx.errors import InvalidInput
+
+SCHEMA = 1  # of a results file
+_COMPUTING = ("core", "privacy", "federation", "simulation")  # the folders that decide what a run computes
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What made a result."""
+
+    schema: int
+    version: str
+    code: str  # digest of the package's computing parts
+
+    def __str__(self) -> str:
+        return f"fedfairx {self.version} (code {self.code}, results schema {self.schema})"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@cache
+def version() -> str:
+    """The package's version."""
+    try:
+        return metadata.version("fedfairx")
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        return "unknown"
+
+
+@cache
+def provenance() -> Provenance:
+    """What would make a result now."""
+    digest = hashlib.sha256()
+    for folder in _COMPUTING:
+        sources = [item for item in (files("fedfairx") / folder).iterdir() if item.name.endswith(".py")]
+        for source in sorted(sources, key=lambda item: item.name):
+            digest.update(f"{folder}/{source.name}\0".encode())
+            digest.update(source.read_bytes())
+    return Provenance(SCHEMA, version(), digest.hexdigest()[:12])
+
+
+def digest_of(value: object, *, length: int = 16) -> str:
+    """A short hash of `describe(value)`."""
+    text = json.dumps(describe(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def describe(value: Any) -> Any:
+    """Plain JSON values that say all that a value is. An object outside the package also carries its code."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else repr(float(value))
+    if isinstance(value, Mapping):
+        return {str(key): describe(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return describe(value.tolist())
+    if not isinstance(value, type) and is_dataclass(value):
+        return _object(value, {item.name: getattr(value, item.name) for item in fields(value)})
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return _object(value, value._asdict())
+    if isinstance(value, tuple | list | range):
+        return [describe(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((describe(item) for item in value), key=str)
+    function = getattr(value, "py_func", value)  # what Numba wrapped
+    if isinstance(function, FunctionType):
+        return {"function": function.__qualname__, "code": _code(function)}
+    if isinstance(value, type):
+        return {"class": value.__qualname__}
+    if hasattr(value, "__dict__"):
+        return _object(value, vars(value))
+    raise InvalidInput(
+        f"a run's values must be plain, dataclasses or functions for its id, got a {type(value).__name__}"
+    )
+
+
+def _object(value: object, state: Mapping[str, Any]) -> dict[str, Any]:
+    kind = type(value)
+    described = {"type": kind.__qualname__, **{name: describe(item) for name, item in state.items()}}
+    if kind.__module__.partition(".")[0] != "fedfairx":  # the package's own code is in the provenance
+        methods = [vars(base) for base in kind.__mro__ if base.__module__ == kind.__module__]
+        described["code"] = [
+            _code(item) for names in methods for _, item in sorted(names.items()) if _is_function(item)
+        ]
+    return described
+
+
+def _is_function(item: object) -> bool:
+    return isinstance(item, FunctionType | property | staticmethod | classmethod)
+
+
+def _code(item: Any) -> str:
+    function: Callable[..., Any] = getattr(item, "fget", None) or getattr(item, "__func__", None) or item
+    digest = hashlib.sha256()
+    if hasattr(function, "__code__"):
+        _add_code(digest, function.__code__)
+        for cell in function.__closure__ or ():
+            inner = cell.cell_contents
+            if isinstance(inner, FunctionType):  # its code, but not its closure: that may lead back here
+                _add_code(digest, inner.__code__)
+            else:
+                digest.update(json.dumps(describe(inner), sort_keys=True).encode())
+    return digest.hexdigest()[:16]
+
+
+def _add_code(digest: Any, code: CodeType) -> None:
+    digest.update(code.co_code)
+    digest.update(repr(code.co_names).encode())
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            _add_code(digest, constant)
+        else:
+            digest.update(repr(constant).encode())

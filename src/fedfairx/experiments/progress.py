@@ -1,0 +1,108 @@
+"""Progress: a bar with rate and time left on a terminal, plain lines in a log, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Protocol, TextIO
+
+
+class Progress(Protocol):
+    """What a sweep tells whoever watches."""
+
+    def start(self, jobs: int, cost: int) -> None: ...
+    def done(self, label: str, cost: int, seconds: float) -> None: ...
+    def say(self, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class Quiet:
+    """Says nothing."""
+
+    def start(self, jobs: int, cost: int) -> None:
+        pass
+
+    def done(self, label: str, cost: int, seconds: float) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Lines:
+    """One line for each job: what is left in a log file."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._jobs = self._cost = self._finished = self._passed = 0
+        self._began = time.perf_counter()
+
+    def start(self, jobs: int, cost: int) -> None:
+        self._jobs, self._cost, self._finished, self._passed = jobs, cost, 0, 0
+        self._began = time.perf_counter()
+
+    def done(self, label: str, cost: int, seconds: float) -> None:
+        self._finished += 1
+        self._passed += cost
+        rate = self._passed / max(time.perf_counter() - self._began, 1e-9)
+        left = (self._cost - self._passed) / max(rate, 1e-9)
+        self.say(
+            f"[{self._finished}/{self._jobs}] {label}: {seconds:.1f} s ({rate / 1e6:.2f} M agent-rounds/s, "
+            f"{left:.0f} s left)"
+        )
+
+    def say(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        pass
+
+
+class Bar:
+    """A bar that counts agent-rounds, because jobs differ in size."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._bar: Any = None
+
+    def start(self, jobs: int, cost: int) -> None:
+        from tqdm import tqdm
+
+        self.close()
+        self._bar = tqdm(
+            total=cost,
+            unit=" agent-rounds",
+            unit_scale=True,
+            file=self._stream,
+            desc=f"0/{jobs} jobs",
+            smoothing=0.1,
+            dynamic_ncols=True,
+            leave=False,
+        )
+        self._jobs, self._finished = jobs, 0
+
+    def done(self, label: str, cost: int, seconds: float) -> None:  # noqa: ARG002 (the bar has its own clock)
+        self._finished += 1
+        self._bar.set_description(f"{self._finished}/{self._jobs} jobs, {label}", refresh=False)
+        self._bar.update(cost)
+
+    def say(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.write(text, file=self._stream)
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def progress(*, quiet: bool = False, stream: TextIO | None = None) -> Progress:
+    """What suits the stream (default: standard error)."""
+    if quiet:
+        return Quiet()
+    return Bar(stream) if (stream or sys.stderr).isatty() else Lines(stream)

@@ -1,0 +1,228 @@
+"""Run experiments, keep what they gave, draw and report: what `fedfairx reproduce` does.
+
+OUT/results/*.parquet   one file for each job
+OUT/run.json            what was asked for and what made it
+OUT/figures/            every figure as PNG and SVG
+OUT/report.html, report.md, scores.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fedfairx.errors import ResultsError
+from fedfairx.experiments.experiment import Experiment, Outcome, Size
+from fedfairx.experiments.figures import save, styled
+from fedfairx.experiments.identity import SCHEMA, Provenance, provenance
+from fedfairx.experiments.progress import Progress, Quiet
+from fedfairx.experiments.registry import experiments
+from fedfairx.experiments.report import Drawn, Section, write_report
+from fedfairx.experiments.results import Store
+from fedfairx.experiments.scores import Scores
+from fedfairx.experiments.sweep import Swept, plan, sweep
+from fedfairx.simulation.engines import cores, engine
+
+MANIFEST = "run.json"
+_LIBRARIES = ("numpy", "numba", "scipy")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a results folder holds, and how it came about."""
+
+    runs: Mapping[str, Mapping[str, str]]  # experiment → key of a run → id of its results
+    size: Size
+    made_by: Provenance
+    engine: str
+    workers: int
+    jobs: int
+    reused: int
+    sweep_seconds: float
+    python: str = field(default_factory=platform.python_version)
+    libraries: Mapping[str, str] = field(
+        default_factory=lambda: {name: metadata.version(name) for name in _LIBRARIES}
+    )
+
+    def write(self, folder: Path) -> None:
+        write_text(folder / MANIFEST, json.dumps(asdict(self), indent=2) + "\n")
+
+    @staticmethod
+    def read(folder: Path) -> Manifest:
+        """The manifest of a folder that `reproduce` has written."""
+        path = folder / MANIFEST
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            made_by = Provenance(**values.pop("made_by"))
+            found = Manifest(
+                size=Size(**values.pop("size")),
+                made_by=made_by,
+                **values,
+            )
+        except FileNotFoundError:
+            raise ResultsError(
+                f"{folder} holds no results; make some with `fedfairx reproduce --out {folder}`"
+            ) from None
+        except (OSError, ValueError, TypeError, KeyError):
+            raise ResultsError(
+                f"{path} is cut short or of another version; the results beside it are kept, and `fedfairx "
+                f"reproduce --out {folder}` writes it anew"
+            ) from None
+        if made_by.schema != SCHEMA:
+            raise ResultsError(f"{folder} was made by {made_by}; this version reads results schema {SCHEMA}")
+        return found
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What `reproduce` did."""
+
+    out: Path
+    swept: Swept
+    scores: Mapping[str, Scores]
+    seconds: float
+
+    @property
+    def report(self) -> Path:
+        return self.out / "report.html"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "out": str(self.out),
+            "report": str(self.report),
+            "jobs": self.swept.jobs,
+            "reused": self.swept.reused,
+            "failures": [{"job": f.job.label, "reason": f.reason} for f in self.swept.failures],
+            "seconds": self.seconds,
+            "scores": {name: scores.to_dict() for name, scores in self.scores.items()},
+        }
+
+
+def reproduce(
+    chosen: Sequence[Experiment],
+    *,
+    size: Size,
+    out: Path,
+    engine_name: str = "local",
+    workers: int | None = None,
+    progress: Progress | None = None,
+    ship: tuple[ModuleType, ...] = (),
+) -> Reproduction:
+    """Run what is not stored yet, then draw and report."""
+    progress = progress or Quiet()
+    began = time.perf_counter()
+    store = Store(out / "results", provenance()).open()
+    _tell(store, progress)
+    wanted = [(experiment.name, run) for experiment in chosen for run in experiment.runs(size)]
+    jobs, reused = plan(wanted, size.seeds, store)
+    if reused:
+        progress.say(f"{reused} results of {out} are used again; {len(jobs)} jobs are left")
+    if jobs:
+        with engine(engine_name, workers, ship=ship) as executor:
+            swept = sweep(jobs, executor=executor, store=store, progress=progress, reused=reused)
+    else:
+        swept = Swept(0, reused, (), 0.0)
+    runs = {e.name: {run.key: run.identity(store.made_by) for run in e.runs(size)} for e in chosen}
+    manifest = Manifest(
+        runs={**_kept(out, size, store.made_by), **_whole(runs, size, store)},
+        size=size,
+        made_by=store.made_by,
+        engine=engine_name,
+        workers=(workers or cores()) if engine_name == "local" else 0,
+        jobs=swept.jobs,
+        reused=swept.reused,
+        sweep_seconds=swept.seconds,
+    )
+    manifest.write(out)
+    for name in runs.keys() - manifest.runs.keys():
+        progress.say(f"{name} is left out of the report, because jobs failed")
+    scores = render(_known(manifest), manifest=manifest, store=store, out=out, progress=progress)
+    return Reproduction(out, swept, scores, time.perf_counter() - began)
+
+
+def redraw(names: Sequence[str] = (), *, out: Path, progress: Progress | None = None) -> Mapping[str, Scores]:
+    """Draw and report again from stored results: of this code, or of other code whose results it can read."""
+    manifest = Manifest.read(out)
+    for name in names:
+        if name not in manifest.runs:
+            raise ResultsError(
+                f"{out} holds no results of {name}; run `fedfairx reproduce {name} --out {out}`"
+            )
+    store = Store(out / "results", manifest.made_by).look()
+    chosen = [e for e in _known(manifest) if not names or e.name in names]
+    return render(chosen, manifest=manifest, store=store, out=out, progress=progress or Quiet())
+
+
+def render(
+    chosen: Sequence[Experiment], *, manifest: Manifest, store: Store, out: Path, progress: Progress
+) -> Mapping[str, Scores]:
+    """Figures, scores and the report of experiments whose results are all stored."""
+    sections, seconds = [], {}
+    for experiment in chosen:
+        progress.say(f"drawing {experiment.name}: {experiment.title}")
+        outcomes: dict[str, Outcome] = {}
+        for run in experiment.runs(manifest.size):
+            identity = manifest.runs[experiment.name].get(run.key)
+            if identity is None:
+                raise ResultsError(
+                    f"{out} was made by {manifest.made_by}, whose {experiment.name} has no {run.key}; run "
+                    f"`fedfairx reproduce {experiment.name} --out {out}`"
+                )
+            outcomes[run.key] = store.read(identity, range(manifest.size.seeds), label=run.key)
+            seconds[identity] = outcomes[run.key].seconds
+        scores = experiment.score(outcomes, manifest.size)
+        drawn = []
+        with styled():
+            for picture in experiment.plot(outcomes, manifest.size):
+                png, svg = save(picture.figure, out / "figures", picture.name)
+                drawn.append(Drawn(picture.name, picture.caption, png, svg))
+        sections.append(Section(experiment, scores, tuple(drawn)))
+    facts = asdict(manifest) | {"compute_seconds": sum(seconds.values())}
+    write_report(out, sections, size=manifest.size, made_by=manifest.made_by, facts=facts)
+    scores_by_name = {section.experiment.name: section.scores for section in sections}
+    text = json.dumps({name: scores.to_dict() for name, scores in scores_by_name.items()}, indent=2)
+    write_text(out / "scores.json", text + "\n")
+    return scores_by_name
+
+
+def _known(manifest: Manifest) -> list[Experiment]:
+    """The experiments of a manifest that this process knows: a plug-in may not be loaded."""
+    return [experiment for name, experiment in experiments().items() if name in manifest.runs]
+
+
+def _kept(out: Path, size: Size, made_by: Provenance) -> dict[str, Mapping[str, str]]:
+    """What an earlier command left in the folder, if it is of the same size and code."""
+    try:
+        earlier = Manifest.read(out)
+    except ResultsError:
+        return {}
+    return dict(earlier.runs) if (earlier.size, earlier.made_by) == (size, made_by) else {}
+
+
+def _whole(runs: Mapping[str, Mapping[str, str]], size: Size, store: Store) -> dict[str, Mapping[str, str]]:
+    """The experiments whose every run has every seed stored."""
+    seeds = frozenset(range(size.seeds))
+    return {name: ids for name, ids in runs.items() if all(store.seeds(i) >= seeds for i in ids.values())}
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def _tell(store: Store, progress: Progress) -> None:
+    for path in store.damaged:
+        progress.say(f"{path.name} was cut short and is set aside; what it held is computed again")
+    for maker, count in store.foreign.items():
+        progress.say(f"{count} results by {maker} are kept, but not used: this is {store.made_by}")

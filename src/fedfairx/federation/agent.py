@@ -1,0 +1,314 @@
+"""The agent: decide, observe, release, absorb.
+
+    V = λI + shared + local,   b likewise,   θ̂ = V⁻¹ b           (Alg. 1 lines 5 and 27)
+
+`shared` is the sum of everybody's latest release, `local` what this agent has observed since its own last
+one. What a private agent decides from is its privatizer's `decide_from`:
+
+    "released+local"   the line above: the paper's rule, and every non-private agent's
+    "released"         shared alone: the default of private agents, because un-noised data then drive nothing
+    "own+released"     its own exact statistics, and the others' noisy ones weighted by their worth
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.estimate import REFRESH_EVERY
+from fedfairx.core.merit import Exponential, Merit
+from fedfairx.core.optimism import Solver
+from fedfairx.core.single import LARGEST, Single, decide_one, learn_one, room_for
+from fedfairx.core.statistics import Array, packed_size, unpack
+from fedfairx.errors import AlreadyObserved, MessageRefused, UnknownDecision, require
+from fedfairx.federation import state
+from fedfairx.federation.aggregate import combine, lift, worth
+from fedfairx.federation.checks import as_contexts, as_reward, check_definite, check_release, not_finite
+from fedfairx.federation.decision import Decision
+from fedfairx.federation.solvers import solver as make_solver
+from fedfairx.privacy import NonPrivateSums, Privatizer, Release
+
+
+class Agent:
+    """Chooses arms in proportion to their merit, and learns from rewards, alone or with others."""
+
+    def __init__(
+        self,
+        dimension: int,
+        *,
+        merit: Merit | None = None,
+        seed: int | np.random.SeedSequence | None = None,
+        confidence: Confidence | None = None,
+        privatizer: Privatizer | None = None,
+        solver: str | Solver = "fixed-point",
+        shift: float = 4.0,
+        name: str = "agent",
+    ) -> None:
+        ok = isinstance(dimension, int | np.integer) and not isinstance(dimension, bool) and dimension >= 1
+        require(ok, "dimension", "must be an integer >= 1", dimension)
+        merit = Exponential() if merit is None else merit
+        require(isinstance(merit, Merit), "merit", "must be a merit function of fedfairx.merit", merit)
+        require(math.isfinite(shift) and shift >= 0, "shift", "must be finite and >= 0", shift)
+        require(not isinstance(seed, int) or seed >= 0, "seed", "must be >= 0", seed)
+        self.dimension = int(dimension)
+        self.merit: Merit = merit
+        self.confidence = Confidence() if confidence is None else confidence
+        self.privatizer: Privatizer = NonPrivateSums(self.dimension) if privatizer is None else privatizer
+        same = self.privatizer.dimension == self.dimension
+        require(same, "privatizer", f"must have dimension {self.dimension}", self.privatizer.dimension)
+        self.decide_from: str = self.privatizer.guarantee.decide_from
+        self.private = not isinstance(self.privatizer, NonPrivateSums)
+        self.solver = make_solver(solver)
+        self.shift = shift  # in standard deviations of the aggregate's noise; private agents only
+        self.name = name
+        self._generator = np.random.Generator(np.random.PCG64(seed))
+        self._uniform = self._generator.random()  # drawn ahead, so that a refused call changes nothing
+        self._learner = Single.start(
+            self.dimension, merit=merit, confidence=self.confidence, solver=self.solver
+        )
+        self._rooms: dict[int, Array] = {}
+        self._pending: dict[int, Decision] = {}
+        self._next_id = 0
+        self._latest: dict[str, Release] = {}
+        self._own = np.zeros(packed_size(self.dimension))  # own+released: what was released, exact
+        self._released_count = 0
+        self._local_count = 0
+        self._updates = 0  # rank-one updates since V⁻¹ was derived from the sums
+        self._growth = 0.0
+
+    # --- what the next decision will use -------------------------------------------------------------
+
+    @property
+    def gram(self) -> Array:
+        """V = λI + Gram (d, d), as the next decision will use it."""
+        gram, _ = unpack(self._learner.statistics)
+        return gram + self.confidence.regulariser * np.eye(self.dimension)
+
+    @property
+    def moment(self) -> Array:
+        """b (d,)."""
+        return self._learner.statistics[-self.dimension :].copy()
+
+    @property
+    def estimate(self) -> Array:
+        """θ̂ = V⁻¹ b (d,)."""
+        return np.asarray(self._learner.inverse @ self.moment)
+
+    @property
+    def radius(self) -> float:
+        """√β, the half-width of the confidence region in the norm of V."""
+        return self._learner.radius
+
+    @property
+    def pending(self) -> int:
+        """Decisions whose reward has not come."""
+        return len(self._pending)
+
+    @property
+    def growth(self) -> float:
+        """log(det V / det V at the last absorb): what the baseline B1 watches."""
+        return self._growth
+
+    # --- deciding ------------------------------------------------------------------------------------
+
+    def decide(self, contexts: ArrayLike) -> Decision:
+        """Draw an arm for a (K, d) array of contexts; K may change from call to call."""
+        rows = as_contexts(contexts, self.dimension)
+        arms, dimension = rows.shape
+        room = self._rooms.get(arms)
+        if room is None:
+            room = self._new_room(arms)
+        values = np.empty(arms + 2 * dimension)
+        learner = self._learner
+        action = decide_one(rows, learner.memory, learner.codes, room, values, self._uniform)
+        if action < 0:
+            raise not_finite(rows)
+        self._uniform = self._generator.random()
+        decision = Decision(self._next_id, action, values, arms)
+        self._pending[decision.id] = decision
+        self._next_id += 1
+        return decision
+
+    def decide_many(self, contexts: Sequence[ArrayLike] | Array) -> list[Decision]:
+        """Independent decisions from one state of knowledge: a (B, K, d) array, or B arrays (K_b, d).
+
+        The same decisions as B calls of `decide`, and none of them if one of the arrays is refused.
+        """
+        blocks = [as_contexts(block, self.dimension) for block in contexts]
+        for rows in blocks:
+            if not (np.abs(rows) <= LARGEST).all():
+                raise not_finite(rows)
+        return [self.decide(rows) for rows in blocks]
+
+    # --- observing -----------------------------------------------------------------------------------
+
+    def observe(self, decision: Decision | int, *, reward: float) -> None:
+        """Take the reward of a decision: at once or later, in any order, each once."""
+        identity = self._known(decision)
+        value = as_reward(reward)
+        context = self._pending[identity].chosen()
+        self.privatizer.add(context, value, identity)
+        del self._pending[identity]
+        self._local_count += 1
+        if self.decide_from == "released":
+            return
+        self._growth += learn_one(self._learner.memory, context, value)
+        self._updates += 1
+        if self._updates >= REFRESH_EVERY:
+            self._derive()
+
+    def observe_many(self, decisions: Iterable[Decision | int], rewards: Iterable[float]) -> None:
+        """`observe` for several; when one of them is refused, none has been taken."""
+        identities = [self._known(decision) for decision in decisions]
+        values = [as_reward(reward) for reward in rewards]
+        same = len(identities) == len(values)
+        require(same, "rewards", f"must be as many as the {len(identities)} decisions", len(values))
+        if len(set(identities)) != len(identities):
+            raise AlreadyObserved("a decision occurs twice among these decisions")
+        for identity, value in zip(identities, values, strict=True):
+            self.observe(identity, reward=value)
+
+    def forget(self, decision: Decision | int) -> None:
+        """Give up on a reward that will never come."""
+        del self._pending[self._known(decision)]
+
+    # --- sharing -------------------------------------------------------------------------------------
+
+    def release(self) -> Release:
+        """Close the open leaf and give what may leave this agent: its cumulative statistics, privatized.
+
+        What was observed until now is in the release, exactly once; what comes next is in the next one.
+        """
+        release = self.privatizer.release()
+        self._latest[self.name] = release
+        self._fold_local()
+        return release
+
+    def absorb(self, releases: Mapping[str, Release]) -> None:
+        """Take the latest releases of other agents (by name); what is older than what is held is ignored.
+
+        A release is cumulative: it replaces its sender's earlier one and is never added to it. When one of
+        them is refused, none has been taken.
+        """
+        accepted = dict(self._latest)
+        mechanism = self.privatizer.mechanism.digest()
+        for name, release in releases.items():
+            check_release(name, release, dimension=self.dimension, mechanism=mechanism)
+            held = accepted.get(name)
+            if held is None or release.number > held.number:
+                accepted[name] = release
+            elif release.number == held.number and release != held:
+                raise MessageRefused(
+                    f"release {release.number} of {name!r} was seen before with other content"
+                )
+        self._share(accepted)
+
+    # --- keeping -------------------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all that this agent needs to go on, exact to the bit, as JSON; see `federation.state`."""
+        state.save(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        *,
+        merit: Merit | None = None,
+        privatizer: Callable[[dict[str, Any]], Privatizer] | None = None,
+    ) -> Self:
+        """The agent that `save` wrote: it goes on with the same decisions, bit for bit.
+
+        A merit of your own (`Custom`) is not in the file: give it as `merit`. Nor are keys: a private agent
+        needs `privatizer`, which makes its privatizer from the stored state of the old one.
+        """
+        return state.load(cls, path, merit=merit, privatizer=privatizer)
+
+    # --- inside --------------------------------------------------------------------------------------
+
+    def _new_room(self, arms: int) -> Array:
+        if len(self._rooms) > 64:  # a caller whose K never repeats must not fill the memory
+            self._rooms.clear()
+        room = self._rooms[arms] = room_for(arms, self.dimension)
+        return room
+
+    def _known(self, decision: Decision | int) -> int:
+        if isinstance(decision, Decision) and self._pending.get(decision.id) is decision:
+            return decision.id
+        identity = decision.id if isinstance(decision, Decision) else decision
+        if not isinstance(identity, int | np.integer) or isinstance(identity, bool):
+            raise UnknownDecision(
+                f"decision must be a Decision or its id, got decision of type {type(identity).__name__}"
+            )
+        held = self._pending.get(int(identity))
+        if held is None and 0 <= identity < self._next_id:
+            raise AlreadyObserved(f"decision {identity} has its reward already (or was forgotten)")
+        foreign = isinstance(decision, Decision) and decision != held
+        if held is None or foreign:  # ids start at 0 in every agent
+            raise UnknownDecision(f"decision must be one that this agent made, got decision={identity}")
+        return int(identity)
+
+    def _fold_local(self) -> None:
+        """What was fresh is released now; `own+released` keeps it as its own."""
+        if self.decide_from == "own+released":
+            self._own += self._learner.fresh
+        self._learner.fresh[:] = 0.0
+        self._released_count += self._local_count
+        self._local_count = 0
+
+    def _share(self, latest: dict[str, Release]) -> None:
+        """Derive what decisions come from, from the latest releases (Alg. 1 lines 22 and 27)."""
+        releases = [latest[name] for name in sorted(latest)]
+        if self.decide_from == "own+released":
+            shared, count = self._own_and_weighted(
+                [latest[name] for name in sorted(latest) if name != self.name]
+            )
+        else:
+            shared = combine((release.packed for release in releases), self._own.size)
+            count = float(sum(release.count for release in releases))
+            if self.private:
+                shared = lift(shared, self.shift * self._noise_sd(releases))
+        if self.decide_from != "released":
+            shared = shared + self._learner.fresh
+            count += self._local_count
+        changed = not np.array_equal(shared, self._learner.statistics)
+        if changed:  # otherwise there is nothing new to derive
+            check_definite(shared, self.confidence.regulariser)
+        self._latest = latest
+        self._growth = 0.0
+        self._learner.set_count(count)
+        if changed:
+            self._learner.statistics[:] = shared
+            self._derive()
+
+    def _own_and_weighted(self, others: list[Release]) -> tuple[Array, float]:
+        if not others:
+            return self._own, float(self._released_count)
+        count = sum(release.count for release in others)
+        weight = worth(
+            self._own,
+            ratio=count / max(self._released_count, 1),
+            noise_sd=self._noise_sd(others),
+            radius=self.confidence.radius(self._released_count + count, self.dimension),
+            regulariser=self.confidence.regulariser,
+            parameter_norm=self.confidence.parameter_norm,
+        )
+        if weight == 0.0:
+            return self._own, float(self._released_count)
+        theirs = lift(combine((release.packed for release in others), self._own.size), 0.0)
+        return self._own + weight * theirs, self._released_count + weight * count
+
+    def _noise_sd(self, releases: Iterable[Release]) -> float:
+        """sd of an off-diagonal entry of the sum of these releases."""
+        mechanism = self.privatizer.mechanism
+        return math.sqrt(sum(float(mechanism.sd(release.number)) ** 2 for release in releases))
+
+    def _derive(self) -> None:
+        self._learner.derive()
+        self._updates = 0

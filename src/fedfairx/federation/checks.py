@@ -1,0 +1,94 @@
+"""What an agent lets in: contexts, rewards and messages, each checked before anything changes.
+
+Error text names shapes, types and counts. It never holds a context or a reward.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedfairx.core.single import LARGEST
+from fedfairx.core.statistics import Array, packed_size, unpack
+from fedfairx.errors import InvalidInput, MessageRefused
+from fedfairx.privacy import Release
+
+
+def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
+    """A (K, d) array that compiled code takes as it is; whether it is finite, that code looks itself."""
+    try:
+        rows = np.ascontiguousarray(contexts, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput("contexts must be a (K, d) array of numbers, got something else") from None
+    if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] != dimension:
+        raise InvalidInput(
+            f"contexts must have shape (K, {dimension}) with K >= 1, got contexts={_shape_of(rows)}"
+        )
+    if not rows.flags.carray:  # read only or unaligned is another type to Numba, compiled for a minute
+        rows = rows.copy()
+    return rows
+
+
+def not_finite(rows: Array) -> InvalidInput:
+    """The error for contexts with NaN, infinity or a number beyond `LARGEST`."""
+    return InvalidInput(
+        f"contexts must be finite and at most {LARGEST:g} in size, "
+        f"got contexts={_shape_of(rows)} with NaN, infinity or more"
+    )
+
+
+def _shape_of(rows: Array) -> str:
+    return f"array of shape {rows.shape}"
+
+
+def as_reward(reward: float) -> float:
+    """A finite float."""
+    try:
+        value = float(reward)
+    except OverflowError:
+        value = math.inf
+    except (TypeError, ValueError):
+        raise InvalidInput(f"reward must be a number, got reward of type {type(reward).__name__}") from None
+    if not abs(value) <= LARGEST:
+        raise InvalidInput(
+            f"reward must be finite and at most {LARGEST:g} in size, got reward=NaN, infinity or more"
+        )
+    return value
+
+
+def check_release(name: str, release: Release, *, dimension: int, mechanism: str) -> None:
+    """A release that fits this agent: type, size, finite, counts, and the same mechanism."""
+    if not isinstance(name, str):
+        raise MessageRefused(f"the sender of a release must be named by a string, got {type(name).__name__}")
+    if not isinstance(release, Release):
+        raise MessageRefused(f"release of {name!r} must be a Release, got {type(release).__name__}")
+    size = packed_size(dimension)
+    if release.packed.shape != (size,):
+        raise MessageRefused(
+            f"release of {name!r} must have {size} numbers (dimension {dimension}), got {release.packed.size}"
+        )
+    if not (np.abs(release.packed) <= LARGEST**2).all():
+        raise MessageRefused(
+            f"release of {name!r} must be finite and at most {LARGEST**2:g} in size, "
+            "got NaN, infinity or more"
+        )
+    if release.number < 1 or release.count < 0:
+        raise MessageRefused(
+            f"release of {name!r} must have number >= 1 and count >= 0, "
+            f"got number={release.number}, count={release.count}"
+        )
+    if release.mechanism != mechanism:
+        raise MessageRefused(f"release of {name!r} was made by another mechanism than this agent's")
+
+
+def check_definite(packed: Array, regulariser: float) -> None:
+    """V = λI + Gram must be positive definite, or one bad message would spoil every later decision."""
+    gram, moment = unpack(packed)
+    try:
+        np.linalg.cholesky(gram + regulariser * np.eye(moment.size))
+    except np.linalg.LinAlgError:
+        raise MessageRefused(
+            "the releases together must make a positive definite V, and these do not"
+        ) from None

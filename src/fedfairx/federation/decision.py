@@ -1,0 +1,63 @@
+"""One decision, as its caller sees it."""
+
+from __future__ import annotations
+
+from fedfairx.core.statistics import Array
+
+
+class Decision:
+    """The arm to show, and the policy that it was drawn from.
+
+    `id` is unique within its agent, and the reward refers to it. `action` is a row of the contexts.
+    """
+
+    __slots__ = ("_arms", "_values", "action", "id")
+
+    def __init__(self, identity: int, action: int, values: Array, arms: int) -> None:
+        self.id = identity
+        self.action = action
+        self._values = values  # policy (K), θ (d), chosen context (d): one array, made once
+        self._arms = arms
+
+    @property
+    def policy(self) -> Array:
+        """(K,) the probability of every arm."""
+        return _read_only(self._values[: self._arms])
+
+    @property
+    def probability(self) -> float:
+        """The probability with which `action` was drawn."""
+        return float(self._values[self.action])
+
+    @property
+    def theta(self) -> Array:
+        """(d,) the optimistic parameter that the policy came from."""
+        return _read_only(self._values[self._arms : (self._arms + self._values.size) // 2])
+
+    @property
+    def context(self) -> Array:
+        """(d,) the context of the chosen arm."""
+        return _read_only(self.chosen())
+
+    def chosen(self) -> Array:
+        """`context` as compiled code takes it: to be read, though it could be written."""
+        return self._values[(self._arms + self._values.size) // 2 :]
+
+    def __eq__(self, other: object) -> bool:
+        """The same decision of the same agent, to the bit, also after a save and a load."""
+        return (
+            isinstance(other, Decision)
+            and (self.id, self.action, self._arms) == (other.id, other.action, other._arms)
+            and self._values.tobytes() == other._values.tobytes()
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.action))
+
+    def __repr__(self) -> str:  # no context and no θ: a repr ends up in logs
+        return f"Decision(id={self.id}, action={self.action}, probability={self.probability:.6g})"
+
+
+def _read_only(view: Array) -> Array:
+    view.flags.writeable = False  # of this view alone
+    return view

@@ -1,0 +1,163 @@
+"""A federation inside one process: all agents in lock step, as in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.merit import Merit
+from fedfairx.core.optimism import Solver
+from fedfairx.errors import require
+from fedfairx.federation.agent import Agent
+from fedfairx.federation.algorithms import Algorithm
+from fedfairx.federation.algorithms import algorithm as find_algorithm
+from fedfairx.federation.schedules import Determinant, Plan, Schedule
+from fedfairx.federation.schedules import schedule as find_schedule
+from fedfairx.privacy import (
+    Bounds,
+    Guarantee,
+    KeyedNoise,
+    NonPrivateSums,
+    Privatizer,
+    SimulatedNoise,
+    StreamPrivatizer,
+    calibrate,
+    new_key,
+)
+
+
+class Federation:
+    """`agents` that decide and observe for themselves and share what their algorithm lets them share.
+
+    Call `end_round()` after each round; it synchronises when the schedule says so. An agent may skip rounds.
+    With a `seed` everything is repeatable, the privacy noise too, and the guarantee says that it is a
+    simulation; without one the noise is keyed by a fresh secret key.
+    """
+
+    def __init__(
+        self,
+        *,
+        agents: int,
+        dimension: int,
+        horizon: int,
+        algorithm: str | Algorithm = "fed-fairx-linucb",
+        schedule: str | Schedule | None = None,
+        merit: Merit | Sequence[Merit] | None = None,
+        confidence: Confidence | None = None,
+        solver: str | Solver | None = None,
+        epsilon: float | None = None,
+        delta: float = 1e-6,
+        mechanism: str = "blt",
+        bounds: Bounds | None = None,
+        decide_from: str | None = None,
+        shift: float = 4.0,
+        seed: int | None = None,
+    ) -> None:
+        self.algorithm = find_algorithm(algorithm)
+        if solver is not None:
+            self.algorithm = self.algorithm.with_solver(solver)
+        self.plan = Plan(horizon, agents, dimension)
+        self.schedule = find_schedule(schedule) if schedule is not None else self.algorithm.schedule
+        self.round = 0
+        self.syncs = 0
+        self._last_sync = 0
+        self._due = frozenset(int(t) for t in self.schedule.rounds(self.plan))
+        require(seed is None or seed >= 0, "seed", "must be >= 0", seed)
+        self._seeds = np.random.SeedSequence(seed)
+        merits = list(merit) if isinstance(merit, Sequence) else [merit] * agents
+        require(
+            len(merits) == agents,
+            "merit",
+            f"must be one merit, or one for each of {agents} agents",
+            len(merits),
+        )
+        privatizers = self._privatizers(
+            epsilon, delta, mechanism, bounds or Bounds(), decide_from or self.algorithm.decide_from, seed
+        )
+        self.agents = [
+            Agent(
+                dimension,
+                merit=merits[i],
+                seed=child,
+                confidence=confidence,
+                privatizer=privatizers[i],
+                solver=self.algorithm.solver,
+                shift=shift,
+                name=f"agent-{i:06d}",
+            )
+            for i, child in enumerate(self._seeds.spawn(agents))
+        ]
+
+    def _privatizers(
+        self,
+        epsilon: float | None,
+        delta: float,
+        mechanism: str,
+        bounds: Bounds,
+        decide_from: str,
+        seed: int | None,
+    ) -> Sequence[Privatizer]:
+        count, dimension = self.plan.agents, self.plan.dimension
+        if not self.algorithm.private:
+            text = f"is for private algorithms, and {self.algorithm.name} is not private"
+            require(epsilon is None, "epsilon", text, epsilon, "leave it out")
+            return [NonPrivateSums(dimension) for _ in range(count)]
+        if epsilon is None:
+            require(False, "epsilon", f"must be given for {self.algorithm.name}", epsilon)
+            raise AssertionError
+        local_trigger = isinstance(self.schedule, Determinant)
+        if local_trigger:  # its trigger reads local data anyway, so deciding from them costs nothing more
+            require(
+                decide_from == "released+local", "decide_from", 'must be "released+local" for B1', decide_from
+            )
+        gaussian = calibrate(
+            mechanism,
+            epsilon=epsilon,
+            delta=delta,
+            releases=max(self.schedule.max_releases(self.plan), 1),
+            sensitivity=bounds.sensitivity,
+        )
+        key = new_key()
+        return [
+            StreamPrivatizer(
+                dimension,
+                mechanism=gaussian,
+                bounds=bounds,
+                noise=KeyedNoise(key, agent=str(i), run="local")
+                if seed is None
+                else SimulatedNoise(seed, agent=i),
+                decide_from=decide_from,  # type: ignore[arg-type]
+                public_schedule=self.schedule.public,
+            )
+            for i in range(count)
+        ]
+
+    @property
+    def privacy(self) -> Guarantee:
+        """What is claimed for each agent's messages, and what is spent of it. All agents have the same."""
+        return self.agents[0].privatizer.guarantee
+
+    def end_round(self) -> bool:
+        """Close the round; True when it ended with a synchronisation (Alg. 1 lines 10 to 24)."""
+        self.round += 1
+        if not self._sync_due():
+            return False
+        self.synchronise()
+        return True
+
+    def _sync_due(self) -> bool:
+        if isinstance(self.schedule, Determinant):
+            since = self.round - self._last_sync
+            grown = any(agent.growth * since > self.schedule.threshold for agent in self.agents)
+            return grown and self.syncs < self.schedule.cap and self.round <= self.plan.horizon
+        return self.round in self._due
+
+    def synchronise(self) -> None:
+        """Everybody releases; everybody absorbs everybody's release."""
+        releases = {agent.name: agent.release() for agent in self.agents}
+        for agent in self.agents:
+            agent.absorb(releases)
+        self.syncs += 1
+        self._last_sync = self.round

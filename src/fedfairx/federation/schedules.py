@@ -1,0 +1,191 @@
+"""When to synchronise. Each schedule says beforehand how many releases it can make at most.
+
+A schedule that is known before the first record reveals nothing. One that looks at the data (`Determinant`,
+the baseline B1) leaks by its timing alone, and says so in `public`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedfairx.errors import require
+
+Rounds = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a schedule may depend on: all of it public, fixed before the first round."""
+
+    horizon: int
+    agents: int
+    dimension: int
+
+    def __post_init__(self) -> None:
+        for name in ("horizon", "agents", "dimension"):
+            value = getattr(self, name)
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            require(bool(whole and value >= 1), name, "must be an integer >= 1", value)
+
+
+class Schedule(Protocol):
+    """When all agents exchange their releases."""
+
+    @property
+    def public(self) -> bool:
+        """Whether the rounds are fixed beforehand."""
+        ...
+
+    def rounds(self, plan: Plan) -> Rounds:
+        """The rounds (from 1) at whose end a synchronisation takes place; empty when data decide."""
+        ...
+
+    def max_releases(self, plan: Plan) -> int:
+        """How many releases there can be at most."""
+        ...
+
+
+class _Public:
+    """A schedule known beforehand."""
+
+    public = True
+
+    def rounds(self, plan: Plan) -> Rounds:
+        raise NotImplementedError
+
+    def max_releases(self, plan: Plan) -> int:
+        return int(self.rounds(plan).size)
+
+
+def _doubling_then(start: int, double_before: int, gap: int, horizon: int) -> Rounds:
+    """τ = start; at t = τ: τ ← 2τ while t < double_before, then τ ← τ + gap."""
+    rounds = []
+    tau = start
+    while tau <= horizon and tau < double_before:
+        rounds.append(tau)
+        tau *= 2
+    return np.concatenate(
+        [np.array(rounds, dtype=np.int64), np.arange(tau, horizon + 1, gap, dtype=np.int64)]
+    )
+
+
+@dataclass(frozen=True)
+class Paper(_Public):
+    """Doubling, then every g rounds, g = ⌈T / (m d² ln²(1 + T/d))⌉ (Solanki et al., Alg. 1 lines 10 to 17).
+
+    `gap` replaces g where one is given.
+    """
+
+    gap: int | None = None
+
+    def __post_init__(self) -> None:
+        require(self.gap is None or self.gap >= 1, "gap", "must be >= 1", self.gap)
+
+    def gap_for(self, plan: Plan) -> int:
+        """g, or the gap that was given."""
+        if self.gap is not None:
+            return self.gap
+        growth = math.log(1.0 + plan.horizon / plan.dimension) ** 2
+        return math.ceil(plan.horizon / (plan.agents * plan.dimension**2 * growth))
+
+    def rounds(self, plan: Plan) -> Rounds:
+        gap = self.gap_for(plan)
+        return _doubling_then(1, gap, gap, plan.horizon)
+
+
+@dataclass(frozen=True)
+class FigureGap(_Public):
+    """Doubling to `double_until`, then every `gap`: where the paper's plotted curves bend."""
+
+    double_until: int = 2048
+    gap: int = 4330
+
+    def __post_init__(self) -> None:
+        require(self.double_until >= 1, "double_until", "must be >= 1", self.double_until)
+        require(self.gap >= 1, "gap", "must be >= 1", self.gap)
+
+    def rounds(self, plan: Plan) -> Rounds:
+        return _doubling_then(1, self.double_until, self.gap, plan.horizon)
+
+
+@dataclass(frozen=True)
+class Doubling(_Public):
+    """start, 2·start, 4·start, …: gaps that double (B2)."""
+
+    start: int = 100
+
+    def __post_init__(self) -> None:
+        require(self.start >= 1, "start", "must be >= 1", self.start)
+
+    def rounds(self, plan: Plan) -> Rounds:
+        return _doubling_then(self.start, plan.horizon + 1, 1, plan.horizon)
+
+
+@dataclass(frozen=True)
+class EveryRound(_Public):
+    """At the end of every round."""
+
+    def rounds(self, plan: Plan) -> Rounds:
+        return np.arange(1, plan.horizon + 1, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Never(_Public):
+    """Everyone alone."""
+
+    def rounds(self, plan: Plan) -> Rounds:  # noqa: ARG002
+        return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Determinant:
+    """When log(det V / det V at the last sync) · (rounds since it) > threshold for some agent (B1).
+
+    Dubey and Pentland 2020. Not private end to end: the rounds depend on the data (Zhou and Chowdhury
+    2024). At most `cap` releases; after them it stops.
+    """
+
+    threshold: float = 100.0
+    cap: int = 4096
+
+    def __post_init__(self) -> None:
+        require(
+            math.isfinite(self.threshold) and self.threshold > 0,
+            "threshold",
+            "must be finite and > 0",
+            self.threshold,
+        )
+        require(self.cap >= 1, "cap", "must be >= 1", self.cap)
+
+    @property
+    def public(self) -> bool:
+        return False
+
+    def rounds(self, plan: Plan) -> Rounds:  # noqa: ARG002
+        return np.empty(0, dtype=np.int64)
+
+    def max_releases(self, plan: Plan) -> int:
+        return min(self.cap, plan.horizon)
+
+
+SCHEDULES: dict[str, Schedule] = {
+    "paper": Paper(),
+    "figure-gap": FigureGap(),
+    "doubling": Doubling(),
+    "determinant": Determinant(),
+    "every-round": EveryRound(),
+    "never": Never(),
+}
+
+
+def schedule(name: str | Schedule) -> Schedule:
+    """The schedule of that name; a schedule is given back as it is."""
+    if not isinstance(name, str):
+        return name
+    require(name in SCHEDULES, "schedule", f"must be one of {', '.join(SCHEDULES)}", name)
+    return SCHEDULES[name]

@@ -1,0 +1,39 @@
+"""Privacy: clip, account, add noise, record, audit. `docs/privacy.md` says what is promised."""
+
+from fedfairx.privacy.accounting import delta_for, epsilon_for, mu_for
+from fedfairx.privacy.bounding import Bounds, Unbounded
+from fedfairx.privacy.centring import CentredPrivatizer, Centring
+from fedfairx.privacy.guarantee import Guarantee, claim
+from fedfairx.privacy.ledger import MemoryLedger
+from fedfairx.privacy.mechanisms import Gaussian, Mechanism, NonPrivate, calibrate, mechanisms
+from fedfairx.privacy.noise import KeyedNoise, SimulatedNoise, new_key
+from fedfairx.privacy.plain import NonPrivateSums
+from fedfairx.privacy.privatizer import Privatizer, StreamPrivatizer
+from fedfairx.privacy.release import Release
+from fedfairx.privacy.sqlite_ledger import SqliteLedger
+
+__all__ = [
+    "Bounds",
+    "CentredPrivatizer",
+    "Centring",
+    "Gaussian",
+    "Guarantee",
+    "KeyedNoise",
+    "Mechanism",
+    "MemoryLedger",
+    "NonPrivate",
+    "NonPrivateSums",
+    "Privatizer",
+    "Release",
+    "SimulatedNoise",
+    "SqliteLedger",
+    "StreamPrivatizer",
+    "Unbounded",
+    "calibrate",
+    "claim",
+    "delta_for",
+    "epsilon_for",
+    "mechanisms",
+    "mu_for",
+    "new_key",
+]

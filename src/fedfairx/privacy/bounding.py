@@ -1,0 +1,212 @@
+"""Clips a record and derives, from the clip alone, how much one record can change the statistics.
+
+The statistics of one record are the entries of [x; y][x; y]ᵀ without its y² corner. Noise of a release
+has sd σ off the diagonal of the Gram part, √2·σ on its diagonal (GOE: a rotation of the contexts leaves
+the law as it is), and σ/√r on the moment, r = `gram_share`. In units of σ the squared change from (x, y)
+to (x', y') is therefore
+
+    D² = ½‖xxᵀ − x'x'ᵀ‖_F² + r‖xy − x'y'‖²
+
+and the sensitivity is its largest value over clipped records. With a = ‖x‖, b = ‖x'‖, k the cosine
+between them, D² = ½(a⁴+b⁴) − a²b²k² + r(a²y² + b²y'² − 2abk·yy'). It is convex in each of y, y', so both
+lie on the bound B:
+
+- replacement: for y = y' = B it is concave in k with its top at k = −rB²/(ab).
+  If L² ≥ rB² that top is reached at a = b = L, and D² = (L² + rB²)²;
+  otherwise k = −1, and D² = (a+b)²(½(a−b)² + rB²) is largest at a = b = L: D² = 4rL²B².
+- replacement, x ≥ 0 and y ≥ 0: k ≥ 0, so k = 0 and D² = L⁴ + 2rL²B² (√3 at L = B = r = 1).
+- add/remove (x' = 0): D² = ½L⁴ + rL²B², with or without signs.
+
+For one-dimensional contexts k is ±1 only and these values are upper bounds; from d = 2 on they are attained.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from fedfairx.core.statistics import Array, diagonal_entries, packed_size
+from fedfairx.errors import require
+
+__all__ = ["Adjacency", "Bounding", "Bounds", "Unbounded"]
+
+Adjacency = Literal["replace", "add-remove"]
+
+# A context of norm L(1 + 1e-12) counts as inside: it is one of norm L that was rounded, and clipping it would
+# report unit vectors as clipped at random. The sensitivity is met to the same relative 1e-12.
+_ROUNDING = 1e-12
+
+
+class Bounding(Protocol):
+    """What a privatizer needs of whatever bounds its records."""
+
+    @property
+    def sensitivity(self) -> float: ...
+
+    @property
+    def is_private(self) -> bool: ...
+
+    def entry_scale(self, dimension: int) -> Array: ...
+
+    def clip(self, context: Array, reward: float) -> tuple[Array, float, bool]: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Limits on one record, and the neighbouring relation that the guarantee speaks of.
+
+    `context_norm` is L, `reward` is B. `nonnegative=True` also clips x to x ≥ 0 and y to [0, B], for data
+    that is non-negative by nature: the sensitivity falls from L²+B² to √(L⁴+2L²B²). `gram_share` is r =
+    σ_U²/σ_u², the noise variance of the Gram entries over that of the moment; below 1 the Gram gets less.
+
+    Guarantees:
+    - `clip` never raises, whatever the numbers (NaN and infinities too), and its result keeps the limits.
+    - A record that keeps the limits is returned bit for bit.
+    - `sensitivity` is the largest change of the statistics, in units of the off-diagonal noise sd,
+      between any two neighbouring clipped records; it is derived from the limits and can't be set.
+    """
+
+    context_norm: float = 1.0
+    reward: float = 1.0
+    adjacency: Adjacency = "replace"
+    nonnegative: bool = False
+    gram_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("context_norm", "reward", "gram_share"):
+            value = getattr(self, name)
+            require(0 < value < math.inf, name, "must be > 0 and finite", value)
+        require(
+            self.adjacency in ("replace", "add-remove"),
+            "adjacency",
+            'must be "replace" or "add-remove"',
+            self.adjacency,
+        )
+
+    @property
+    def is_private(self) -> bool:
+        """True: what `clip` returns is bounded."""
+        return True
+
+    @property
+    def sensitivity(self) -> float:
+        """Δ: one leaf under base noise of sd σ costs μ = Δ/σ. Derivation at the head of this file."""
+        norm2 = self.context_norm**2
+        reward2 = self.gram_share * self.reward**2
+        if self.adjacency == "add-remove":
+            return math.sqrt(norm2 * (0.5 * norm2 + reward2))
+        if self.nonnegative:
+            return math.sqrt(norm2 * (norm2 + 2.0 * reward2))
+        if norm2 >= reward2:
+            return norm2 + reward2
+        return 2.0 * math.sqrt(norm2 * reward2)
+
+    def entry_scale(self, dimension: int) -> Array:
+        """Noise sd of each packed entry in units of the off-diagonal Gram entry's: (q,)."""
+        scale = np.ones(packed_size(dimension))
+        scale[diagonal_entries(dimension)] = math.sqrt(2.0)
+        scale[-dimension:] = 1.0 / math.sqrt(self.gram_share)
+        return scale
+
+    def clip(self, context: Array, reward: float) -> tuple[Array, float, bool]:
+        """(x, y) moved inside the limits, and whether it had to move. Never raises: an abort would leak."""
+        x = np.asarray(context, dtype=np.float64)
+        low = 0.0 if self.nonnegative else -self.reward
+        # Nearly every record is inside; the entries are looked at first, since a square may overflow.
+        inside = low <= reward <= self.reward and float(np.abs(x).max()) <= self.context_norm
+        if inside and math.sqrt(x.dot(x)) <= self.context_norm and (not self.nonnegative or x.min() >= 0.0):
+            return x, float(reward), False
+        contexts, rewards, clipped = self.clip_many(x[None, :], np.asarray([reward], dtype=np.float64))
+        return contexts[0], float(rewards[0]), bool(clipped[0])
+
+    def clip_many(self, contexts: Array, rewards: Array) -> tuple[Array, Array, np.ndarray]:
+        """`clip` for the rows of (n, d) contexts and (n,) rewards; the last result is (n,) of bool."""
+        low = 0.0 if self.nonnegative else -self.reward
+        # A number that isn't one becomes 0; infinities become the largest float and are then scaled down.
+        x = np.nan_to_num(contexts, nan=0.0)
+        y = np.clip(np.nan_to_num(rewards, nan=0.0), low, self.reward)
+        if self.nonnegative:
+            x = np.maximum(x, 0.0)
+        x = _into_ball(x, self.context_norm)
+        moved = (x != contexts).any(axis=1) | (y != rewards)
+        return x, y, moved
+
+    def worst_pair(self, dimension: int) -> tuple[tuple[Array, float], tuple[Array, float]]:
+        """Two neighbouring records that differ by `sensitivity` (from d = 2 on), for an audit."""
+        first, second = np.zeros(dimension), np.zeros(dimension)
+        first[0] = self.context_norm
+        if self.adjacency == "add-remove":
+            return (first, self.reward), (second, 0.0)
+        cosine = (
+            0.0 if self.nonnegative else -min(1.0, self.gram_share * (self.reward / self.context_norm) ** 2)
+        )
+        if dimension == 1:
+            second[0] = 0.0 if self.nonnegative else -self.context_norm
+        else:
+            second[:2] = cosine * self.context_norm, math.sqrt(1.0 - cosine**2) * self.context_norm
+        return (first, self.reward), (second, self.reward)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The limits as plain values, for digests and saved states."""
+        return {
+            "context_norm": float(self.context_norm),
+            "reward": float(self.reward),
+            "adjacency": self.adjacency,
+            "nonnegative": self.nonnegative,
+            "gram_share": float(self.gram_share),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unbounded:
+    """No clipping: NOT PRIVATE, for simulations that ask what clipping costs.
+
+    `nominal` gives the noise its shape and size, as if records kept those limits; nothing makes them.
+
+    Guarantees:
+    - None about privacy: the true sensitivity is infinite, and a privatizer that uses this reports μ = ∞.
+    - `clip` returns every record as it is.
+    """
+
+    nominal: Bounds = Bounds()
+
+    @property
+    def is_private(self) -> bool:
+        """False: a record may change the statistics by any amount."""
+        return False
+
+    @property
+    def sensitivity(self) -> float:
+        """The nominal limits' sensitivity; it scales the noise and promises nothing."""
+        return self.nominal.sensitivity
+
+    def entry_scale(self, dimension: int) -> Array:
+        """As for the nominal limits."""
+        return self.nominal.entry_scale(dimension)
+
+    def clip(self, context: Array, reward: float) -> tuple[Array, float, bool]:
+        """The record itself."""
+        return np.asarray(context, dtype=np.float64), float(reward), False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for digests and saved states."""
+        return {"not_private": "unbounded", "nominal": self.nominal.to_dict()}
+
+
+def _into_ball(x: Array, radius: float) -> Array:
+    """Rows of x scaled to norm ≤ radius; rows inside stay bit for bit.
+
+    Norms are taken after dividing by the largest entry, so that nothing overflows.
+    """
+    largest = np.abs(x).max(axis=1, initial=0.0)
+    unit = np.where(largest > radius, largest, radius)[:, None]
+    direction = x / unit
+    norm = np.sqrt(np.square(direction).sum(axis=1, keepdims=True))
+    outside = norm > (radius / unit) * (1.0 + _ROUNDING)
+    scaled = direction * (radius / np.where(outside, norm, 1.0))
+    return np.where(outside, scaled, x)

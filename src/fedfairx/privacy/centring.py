@@ -1,0 +1,181 @@
+"""Centring: less noise where records are known to lie near a public point.
+
+Where contexts are known to lie within r of a public point x₀ and rewards within b of y₀, the records
+x̃ = (x - x₀, κ) and ỹ = y - y₀ go to an ordinary privatizer of dimension d + 1, κ a constant. Its
+sensitivity is r² + κ² + b² instead of L² + B²: with contexts in [0, 1]^d/√d and rewards in [0, 1] that is
+0.75 instead of 2. The statistics of the records themselves follow from its release, the number of
+records n and the public point, so sending them is post-processing:
+
+    Σ x xᵀ = Σ x̃x̃ᵀ + x₀ sᵀ + s x₀ᵀ + n x₀x₀ᵀ,   s = Σ x̃ = (entries of x̃ with κ)/κ,
+    Σ x y  = Σ x̃ỹ + x₀ Σỹ + y₀ s + n x₀ y₀,      Σỹ = (moment of κ)/κ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fedfairx.core.statistics import Array, packed_size
+from fedfairx.errors import require
+from fedfairx.privacy.bounding import Adjacency, Bounds
+from fedfairx.privacy.guarantee import Guarantee
+from fedfairx.privacy.mechanisms import Gaussian
+from fedfairx.privacy.privatizer import StreamPrivatizer
+from fedfairx.privacy.release import Release
+
+__all__ = ["CentredPrivatizer", "Centring"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Centring:
+    """A public point, and how far records may lie from it. Chosen without looking at the data.
+
+    Guarantees:
+    - `enter` never raises, and what it returns keeps `inner_bounds`.
+    - `leave` undoes `enter` for sums of records that lie within the radii.
+    """
+
+    context: tuple[float, ...]  # x₀
+    context_radius: float  # r
+    reward: float  # y₀
+    reward_radius: float  # b
+    constant: float  # κ: larger means less noise on the sums of x̃ and ỹ, and more on all else
+
+    def __post_init__(self) -> None:
+        require(len(self.context) >= 1, "context", "must have at least one coordinate", len(self.context))
+        for name in ("context_radius", "reward_radius", "constant"):
+            value = getattr(self, name)
+            require(0 < value < math.inf, name, "must be > 0 and finite", value)
+
+    @classmethod
+    def unit_box(cls, dimension: int) -> Centring:
+        """For contexts x/√d with x in [0, 1]^d, and rewards in [0, 1]."""
+        half = 0.5 / math.sqrt(dimension)
+        return cls(
+            context=(half,) * dimension, context_radius=0.5, reward=0.5, reward_radius=0.5, constant=0.5
+        )
+
+    @property
+    def dimension(self) -> int:
+        return len(self.context)
+
+    def inner_bounds(self, *, adjacency: Adjacency = "replace", gram_share: float = 1.0) -> Bounds:
+        """The bounds of the centred records (x̃, κ), ỹ, from which the sensitivity follows."""
+        return Bounds(
+            context_norm=math.hypot(self.context_radius, self.constant),
+            reward=self.reward_radius,
+            adjacency=adjacency,
+            gram_share=gram_share,
+        )
+
+    def enter(self, context: Array, reward: float) -> tuple[Array, float, bool]:
+        """((x - x₀, κ), y - y₀) clipped to the radii, and whether it had to move."""
+        near = Bounds(context_norm=self.context_radius, reward=self.reward_radius)
+        offset = np.asarray(context, dtype=np.float64) - np.asarray(self.context)
+        x, y, moved = near.clip(offset, reward - self.reward)
+        return np.append(x, self.constant), y, moved
+
+    def leave(self, packed: Array, count: float) -> Array:
+        """Packed statistics (..., q) of the records, from those (..., q') of the centred ones."""
+        d = self.dimension
+        rows, cols = np.triu_indices(d + 1)
+        triangle = rows.size
+        centred = np.zeros((*packed.shape[:-1], d + 1, d + 1))
+        centred[..., rows, cols] = packed[..., :triangle]
+        centred[..., cols, rows] = packed[..., :triangle]
+        moment = packed[..., triangle:]
+        point = np.asarray(self.context)
+        sums = centred[..., :d, d] / self.constant
+        rewards = moment[..., d] / self.constant
+        cross = point[:, None] * sums[..., None, :]
+        gram = centred[..., :d, :d] + cross + np.swapaxes(cross, -1, -2) + count * np.outer(point, point)
+        plain = (
+            moment[..., :d] + point * rewards[..., None] + self.reward * sums + count * self.reward * point
+        )
+        upper = np.triu_indices(d)
+        out = np.empty((*packed.shape[:-1], packed_size(d)))
+        out[..., : upper[0].size] = gram[..., upper[0], upper[1]]
+        out[..., upper[0].size :] = plain
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for a record of the run."""
+        return {
+            "context": list(self.context),
+            "context_radius": self.context_radius,
+            "reward": self.reward,
+            "reward_radius": self.reward_radius,
+            "constant": self.constant,
+        }
+
+
+class CentredPrivatizer:
+    """A `StreamPrivatizer` of centred records that releases the statistics of the records themselves.
+
+    Guarantees:
+    - Its messages are a function of the inner privatizer's messages, the public point and the number of
+      records: the inner guarantee holds for them.
+    - `enter` has clipped every record before the inner privatizer sees it.
+    """
+
+    def __init__(self, inner: StreamPrivatizer, *, centring: Centring) -> None:
+        same = inner.dimension == centring.dimension + 1
+        require(same, "inner", f"must have dimension {centring.dimension + 1}", inner.dimension)
+        needed = centring.inner_bounds().context_norm
+        norm = getattr(inner.bounds, "context_norm", math.inf)
+        require(
+            norm >= needed * (1 - 1e-12), "inner", f"must have bounds with context_norm {needed:.6g}", norm
+        )
+        self.inner = inner
+        self.centring = centring
+        self.clipped = 0
+
+    @property
+    def dimension(self) -> int:
+        return self.centring.dimension
+
+    @property
+    def mechanism(self) -> Gaussian:
+        return self.inner.mechanism
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The inner one; its bounds speak of distances from the public point."""
+        return replace(
+            self.inner.guarantee,
+            context_norm=self.centring.context_radius,
+            reward=self.centring.reward_radius,
+        )
+
+    @property
+    def spent(self) -> int:
+        """Releases made."""
+        return self.inner.spent
+
+    def add(self, context: Array, reward: float, record: str | int | None = None) -> None:
+        """Take one record, clipped around the public point, into the open leaf."""
+        x, y, moved = self.centring.enter(context, reward)
+        self.inner.add(x, y, record)
+        self.clipped += moved
+
+    def release(self, number: int | None = None) -> Release:
+        """The inner release, told in terms of the records themselves."""
+        inner = self.inner.release(number)
+        return Release(
+            inner.number, self.centring.leave(inner.packed, inner.count), inner.count, inner.mechanism
+        )
+
+    def state(self) -> dict[str, Any]:
+        """All it needs to go on; as secret as the data."""
+        return {"schema": 1, "clipped": self.clipped, "inner": self.inner.state()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], *, centring: Centring, **inner: Any) -> CentredPrivatizer:
+        """The privatizer that `state` described; `inner` is as for `StreamPrivatizer.from_state`."""
+        privatizer = cls(StreamPrivatizer.from_state(state["inner"], **inner), centring=centring)
+        privatizer.clipped = int(state["clipped"])
+        return privatizer

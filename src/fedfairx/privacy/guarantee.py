@@ -1,0 +1,167 @@
+"""What is promised, in numbers and in a sentence that someone can sign for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedfairx.errors import require
+from fedfairx.privacy.accounting import epsilon_for
+from fedfairx.privacy.bounding import Bounding
+from fedfairx.privacy.mechanisms import Gaussian
+
+__all__ = ["DecideFrom", "Guarantee", "claim"]
+
+DecideFrom = Literal["released", "released+local", "own+released"]
+
+LARGE_DELTA = 1e-3
+
+_SCOPE: dict[str, str] = {
+    "released": (
+        "It covers the whole transcript of messages, also when everything else is chosen in reply to them: "
+        "decisions use released statistics only, so one record changes one leaf and nothing after it."
+    ),
+    "released+local": (
+        "It is the paper's narrower guarantee (Definition 1): it compares two fixed sequences of records. "
+        "The agent also decides from its own fresh data without noise, so a changed record may change its "
+        "later actions and, through them, later records; that influence is not covered."
+    ),
+    "own+released": (
+        "It is the paper's narrower guarantee (Definition 1): it compares two fixed sequences of records. "
+        "The agent decides from all its own data without noise and from the others' releases, so a changed "
+        "record may change its later actions and, through them, later records; that influence is not covered."
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """The privacy of one agent's messages.
+
+    Guarantees:
+    - `epsilon`, `delta` and `mu` hold for all `releases` together, however many are `spent`.
+    - What is not private has μ = ∞ and says NOT PRIVATE, with every reason.
+    - Simulated noise is called so: the numbers are then what keyed noise would give.
+    """
+
+    mechanism: str
+    epsilon: float
+    delta: float
+    mu: float
+    adjacency: str
+    context_norm: float
+    reward: float
+    releases: int
+    spent: int
+    decide_from: DecideFrom
+    simulated: bool = False
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def is_private(self) -> bool:
+        """Whether anything is promised at all."""
+        return not self.simulated and not self.reasons and math.isfinite(self.mu)
+
+    @property
+    def remaining(self) -> int:
+        """Releases left before `BudgetExhausted`."""
+        return self.releases - self.spent
+
+    @property
+    def scope(self) -> str:
+        """What the numbers cover and what they don't."""
+        return _SCOPE[self.decide_from]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What whoever signs should be told."""
+        if math.isfinite(self.mu) and self.delta > LARGE_DELTA:
+            return (
+                f"delta={self.delta:g} would permit publishing a fraction {self.delta:g} of the records "
+                "outright; choose delta well below one over the number of records, such as 1e-6",
+            )
+        return ()
+
+    def __str__(self) -> str:
+        if self.reasons or math.isinf(self.mu):
+            reasons = "; ".join(self.reasons) or "no noise is added"
+            return f"NOT PRIVATE: {reasons}."
+        change = {
+            "replace": "replacing one record (x, y)",
+            "add-remove": "blanking one record (x, y), how many records there are being public",
+        }[self.adjacency]
+        text = (
+            f"All {self.releases} messages together are "
+            f"(ε={self.epsilon:.6g}, δ={self.delta:g})-differentially "
+            f"private, and μ={self.mu:.6g} Gaussian-DP, for {change} with ‖x‖ ≤ {self.context_norm:g} and "
+            f"|y| ≤ {self.reward:g} (records are clipped to that); {self.spent} made, {self.remaining} left. "
+            f"{self.scope}"
+        )
+        if self.simulated:
+            text = f"SIMULATED: the noise is seeded, so nothing is private here. With keyed noise: {text}"
+        return " ".join([text, *(f"Warning: {warning}." for warning in self.warnings)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an infinity becomes None."""
+        return {
+            "is_private": self.is_private,
+            "mechanism": self.mechanism,
+            "epsilon": _finite(self.epsilon),
+            "delta": _finite(self.delta),
+            "mu": _finite(self.mu),
+            "adjacency": self.adjacency,
+            "context_norm": _finite(self.context_norm),
+            "reward": _finite(self.reward),
+            "releases": self.releases,
+            "spent": self.spent,
+            "remaining": self.remaining,
+            "decide_from": self.decide_from,
+            "simulated": self.simulated,
+            "scope": self.scope,
+            "reasons": list(self.reasons),
+            "warnings": list(self.warnings),
+        }
+
+
+def require_decide_from(decide_from: str) -> None:
+    """Refuse an unknown rule."""
+    require(decide_from in _SCOPE, "decide_from", f"must be one of {', '.join(_SCOPE)}", decide_from)
+
+
+def claim(
+    mechanism: Gaussian,
+    *,
+    bounds: Bounding,
+    spent: int = 0,
+    decide_from: DecideFrom = "released",
+    simulated: bool = False,
+    reasons: tuple[str, ...] = (),
+) -> Guarantee:
+    """The guarantee of a mechanism over bounded records; any of `reasons` voids it.
+
+    Guarantees:
+    - ε is that of the noise really added: less than was asked for where a mechanism adds more than needed.
+    """
+    limits = bounds.to_dict()
+    void = bool(reasons) or not bounds.is_private
+    real = epsilon_for(mechanism.delta, mechanism.mu)
+    asked = mechanism.epsilon
+    return Guarantee(
+        mechanism=mechanism.name,
+        epsilon=math.inf if void else asked if math.isclose(real, asked, rel_tol=1e-9) else real,
+        delta=mechanism.delta,
+        mu=math.inf if void else mechanism.mu,
+        adjacency=str(limits.get("adjacency", "none")),
+        context_norm=float(limits.get("context_norm", math.inf)),
+        reward=float(limits.get("reward", math.inf)),
+        releases=mechanism.releases,
+        spent=spent,
+        decide_from=decide_from,
+        simulated=simulated,
+        reasons=reasons if bounds.is_private or reasons else ("records are not bounded",),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

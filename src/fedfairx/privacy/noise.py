@@ -1,0 +1,130 @@
+"""Base noise: standard normals for release k, the same ones each time they are asked for.
+
+A private agent's noise must be unpredictable to everyone else and must never be drawn twice: fresh noise
+for the same data averages out, and the same noise under other data subtracts out. So it is a keyed
+function of (agent, run, release) and not a generator with a position that a crash, a rollback or a clone
+could repeat or skip.
+
+Floating point. A 64-bit word becomes one normal: its lowest bit the sign, the others a tail probability in
+(0, ½) put through the inverse normal distribution function. So |z| ≤ 9.2 and the law is exact to 2⁻⁶⁴ in
+probability and to rounding in value. As with every sampler that returns floats, the set of values that
+noise plus data can take depends, in its last bits, on the data (Mironov 2012); the privatizer rounds
+releases to a grid coarser than those bits. Rounding is post-processing and removes the known attack; it
+is not a proof in exact arithmetic.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from typing import Protocol
+
+import numpy as np
+
+from fedfairx.core.statistics import Array
+from fedfairx.errors import require
+
+__all__ = ["KeyedNoise", "NoiseSource", "SimulatedNoise", "new_key"]
+
+_KEY_BYTES = 32
+
+
+class NoiseSource(Protocol):
+    """Standard normals by release number: callable as draw(k, count)."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only the key's holder can know the noise."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the source without giving it away; a run goes on with the source that it began with."""
+        ...
+
+    def __call__(self, number: int, count: int, /) -> Array: ...
+
+
+def new_key() -> bytes:
+    """A fresh noise key from the operating system: as secret as the data, to be kept with the ledger."""
+    return secrets.token_bytes(_KEY_BYTES)
+
+
+class KeyedNoise:
+    """AES-256-CTR as a pseudo-random function of (key, agent, run, release), turned into normals.
+
+    Guarantees:
+    - The same key, agent, run, release and count give the same bits; any other of them unrelated ones.
+    - Without the key the noise can't be told from true Gaussian noise, as far as AES can't be told from
+      random.
+    - Neither `repr` nor an error shows the key.
+    """
+
+    is_private: bool = True
+
+    def __init__(self, key: bytes, *, agent: str, run: str) -> None:
+        require(len(key) >= _KEY_BYTES, "key", f"must be at least {_KEY_BYTES} bytes", f"{len(key)} bytes")
+        label = b"fedfairx noise 1"
+        for part in (agent.encode(), run.encode()):
+            # Lengths go in front, so that ("ab", "c") and ("a", "bc") differ.
+            label += len(part).to_bytes(8, "big") + part
+        self._subkey = hmac.digest(key, label, "sha256")
+        self.agent = agent
+        self.run = run
+
+    @property
+    def fingerprint(self) -> str:
+        return hmac.digest(self._subkey, b"fedfairx noise fingerprint", "sha256").hex()
+
+    def __call__(self, number: int, count: int, /) -> Array:
+        """`count` standard normals for release `number`."""
+        from cryptography.hazmat.primitives.ciphers import Cipher
+        from cryptography.hazmat.primitives.ciphers.algorithms import AES
+        from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+        # The release number fills the upper half of the counter block: two releases never share a block.
+        block = number.to_bytes(8, "big") + bytes(8)
+        stream = Cipher(AES(self._subkey), CTR(block)).encryptor().update(bytes(8 * count))
+        return normals_from_words(np.frombuffer(stream, dtype="<u8"))
+
+    def __repr__(self) -> str:
+        return f"KeyedNoise(agent={self.agent!r}, run={self.run!r})"
+
+
+class SimulatedNoise:
+    """Seeded noise for simulation: NOT PRIVATE, since whoever knows the seed can take the noise off.
+
+    Guarantees:
+    - None about privacy. `is_private` is False, and a privatizer that uses it says so in its guarantee.
+    - The same seed, agent, release and count give the same bits; agents are independent.
+    """
+
+    is_private: bool = False
+
+    def __init__(self, seed: int, *, agent: int = 0) -> None:
+        require(seed >= 0, "seed", "must be >= 0", seed)
+        self._key = np.random.SeedSequence([seed, agent]).generate_state(2, np.uint64)
+        self.seed = seed
+        self.agent = agent
+
+    @property
+    def fingerprint(self) -> str:
+        return f"simulated:{self.seed}:{self.agent}"
+
+    def __call__(self, number: int, count: int, /) -> Array:
+        """`count` standard normals for release `number`."""
+        return np.random.Generator(np.random.Philox(key=self._key, counter=number << 128)).standard_normal(
+            count
+        )
+
+    def __repr__(self) -> str:
+        return f"SimulatedNoise(seed={self.seed}, agent={self.agent})"
+
+
+def normals_from_words(words: np.ndarray) -> Array:
+    """One standard normal from each 64-bit word, by the inverse distribution function."""
+    from scipy.special import ndtri
+
+    tail = ((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64
+    magnitude = -ndtri(tail)
+    return np.where((words & np.uint64(1)).astype(bool), magnitude, -magnitude)

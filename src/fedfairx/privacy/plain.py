@@ -1,0 +1,90 @@
+"""Plain sums behind the privatizer's protocol, for algorithms that don't promise privacy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedfairx.core.single import add_one
+from fedfairx.core.statistics import Array, packed_size
+from fedfairx.errors import StateError, require
+from fedfairx.privacy.guarantee import Guarantee
+from fedfairx.privacy.mechanisms import NonPrivate
+from fedfairx.privacy.release import Release
+
+__all__ = ["NonPrivateSums"]
+
+
+class NonPrivateSums:
+    """Plain sums: NOT PRIVATE. What it releases is the exact total, in the order of observation.
+
+    Guarantees:
+    - None about privacy: the guarantee says NOT PRIVATE, with μ = ∞.
+    - The released bits are those of adding each record in turn to one running sum.
+    - `state` and `from_state` go on with the same bits.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        require(dimension >= 1, "dimension", "must be >= 1", dimension)
+        self.dimension = dimension
+        self.mechanism = NonPrivate()
+        self._digest = self.mechanism.digest()
+        self._total = np.zeros(packed_size(dimension))
+        self._count = 0
+        self.spent = 0
+        self._latest: Release | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """None: the exact sums are sent."""
+        return Guarantee(
+            mechanism=self.mechanism.name,
+            epsilon=math.inf,
+            delta=1.0,
+            mu=math.inf,
+            adjacency="replace",
+            context_norm=math.inf,
+            reward=math.inf,
+            releases=self.mechanism.releases,
+            spent=self.spent,
+            decide_from="released+local",
+            reasons=("exact sums are sent, without noise",),
+        )
+
+    def add(self, context: Array, reward: float, record: str | int | None = None) -> None:  # noqa: ARG002
+        add_one(self._total, context, reward)
+        self._count += 1
+
+    def release(self, number: int | None = None) -> Release:
+        if number is not None and self._latest is not None and number == self.spent:
+            return self._latest
+        require(number in (None, self.spent + 1), "number", f"must be {self.spent + 1}", number)
+        self.spent += 1
+        self._latest = Release(self.spent, self._total.copy(), self._count, self._digest)
+        return self._latest
+
+    def state(self) -> dict[str, Any]:
+        """All it needs to go on, as plain values; it holds exact sums."""
+        latest = None if self._latest is None else self._latest.to_bytes().hex()
+        return {
+            "schema": 1,
+            "total": self._total.tolist(),
+            "count": self._count,
+            "spent": self.spent,
+            "latest": latest,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], *, dimension: int) -> NonPrivateSums:
+        """The sums that `state` described."""
+        if state.get("schema") != 1 or len(state["total"]) != packed_size(dimension):
+            raise StateError("this is not the state of plain sums of this dimension")
+        sums = cls(dimension)
+        sums._total = np.array(state["total"], dtype=np.float64)
+        sums._count = int(state["count"])
+        sums.spent = int(state["spent"])
+        sums._latest = None if state["latest"] is None else Release.from_bytes(bytes.fromhex(state["latest"]))
+        return sums

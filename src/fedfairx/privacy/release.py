@@ -1,0 +1,64 @@
+"""One release: what leaves an agent, and its bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfairx.core.statistics import Array
+from fedfairx.errors import MessageRefused
+
+__all__ = ["Release", "leaf_digest"]
+
+_MAGIC = b"FFXR\x01"
+_HEADER = struct.Struct("<5sQQ32s")
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """Cumulative, privatized statistics after `number` leaves.
+
+    `count` is the number of observations inside: the schedule fixes it, so it tells nothing about a record.
+    `mechanism` is the digest of the mechanism that made it.
+
+    Guarantees:
+    - `packed` can't be written to.
+    - `from_bytes(to_bytes())` is the same release, bit for bit; bytes that aren't a release are refused.
+    """
+
+    number: int
+    packed: Array
+    count: int
+    mechanism: str
+
+    def __post_init__(self) -> None:
+        self.packed.flags.writeable = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Release) and self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        return hash(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Header and little-endian float64 statistics."""
+        header = _HEADER.pack(_MAGIC, self.number, self.count, bytes.fromhex(self.mechanism))
+        return header + self.packed.astype("<f8").tobytes()
+
+    @classmethod
+    def from_bytes(cls, message: bytes) -> Release:
+        """The release that `to_bytes` wrote."""
+        body = len(message) - _HEADER.size
+        if body <= 0 or body % 8 or not message.startswith(_MAGIC):
+            raise MessageRefused("these bytes are not a release of this version")
+        _, number, count, digest = _HEADER.unpack_from(message)
+        packed = np.frombuffer(message, dtype="<f8", offset=_HEADER.size).astype(np.float64)
+        return cls(number, packed, count, digest.hex())
+
+
+def leaf_digest(leaf: Array) -> str:
+    """Hash of a leaf's exact sums: it names the content of a release and stays with the owner."""
+    return hashlib.sha256(leaf.astype("<f8").tobytes()).hexdigest()

@@ -1,0 +1,84 @@
+"""The world that agents meet: contexts, the true parameter, rewards."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedfairx.core.merit import Exponential, Merit
+from fedfairx.core.statistics import Array
+from fedfairx.errors import require
+from fedfairx.simulation.draws import generator
+
+CONTEXTS = ("unit-ball", "raw", "unit-norm")
+NOISES = ("gaussian", "bounded", "heteroscedastic")
+LONGEST_DELAY = 12  # in mean delays: of a geometric law, all but 6 in a million come sooner
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One simulated world. The defaults are the paper's section 5, as docs/reproduction.md reads it.
+
+    contexts: "unit-ball" is x/√d with x uniform on [0, 1]^d, "raw" is that x itself (norms up to √d: the
+    theory and the sensitivity want 1), "unit-norm" is x/‖x‖. θ* is uniform on [0, 1]^d, scaled to norm 1.
+    noise: Gaussian; uniform with the same sd ("bounded"); or with sd noise_sd·(0.5 + |mean|)
+    ("heteroscedastic"). presence: the probability that an arm but the first is there in a round (their
+    number is the same for all agents in a round). delay: the mean of a geometric law of rounds that a reward
+    takes. drift: sd per round and coordinate of a random walk of θ* on the sphere.
+    """
+
+    agents: int = 10
+    arms: int = 10
+    dimension: int = 5
+    horizon: int = 100_000
+    contexts: str = "unit-ball"
+    noise: str = "gaussian"
+    noise_sd: float = 0.1
+    merit: Merit | tuple[Merit, ...] = field(default_factory=Exponential)
+    presence: float = 1.0
+    delay: float = 0.0
+    drift: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("agents", "arms", "dimension", "horizon"):
+            value = getattr(self, name)
+            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+            require(whole and value >= 1, name, "must be an integer >= 1", value)
+        require(self.contexts in CONTEXTS, "contexts", f"must be one of {', '.join(CONTEXTS)}", self.contexts)
+        require(self.noise in NOISES, "noise", f"must be one of {', '.join(NOISES)}", self.noise)
+        for name in ("noise_sd", "delay", "drift"):
+            value = getattr(self, name)
+            require(math.isfinite(value) and value >= 0, name, "must be finite and >= 0", value)
+        require(0 < self.presence <= 1, "presence", "must be in (0, 1]", self.presence)
+        if isinstance(self.merit, tuple):
+            count = len(self.merit)
+            require(count == self.agents, "merit", f"must be one, or {self.agents} for the agents", count)
+
+    @property
+    def merits(self) -> tuple[Merit, ...]:
+        """The merit of every agent."""
+        return self.merit if isinstance(self.merit, tuple) else (self.merit,) * self.agents
+
+    @property
+    def context_norm(self) -> float:
+        """What no context's norm exceeds: the privatizer's L."""
+        return math.sqrt(self.dimension) if self.contexts == "raw" else 1.0
+
+    @property
+    def longest_delay(self) -> int:
+        """Rounds after which every reward has come."""
+        return 0 if self.delay == 0 else min(self.horizon, math.ceil(LONGEST_DELAY * self.delay))
+
+    def parameter(self, seed: int) -> Array:
+        """θ* (d,) of a seed."""
+        theta = generator(seed, "parameter").random(self.dimension)
+        return np.asarray(theta / np.linalg.norm(theta))
+
+    def arms_per_round(self) -> np.ndarray:
+        """(T,) how many arms are there in each round; the same for every seed."""
+        if self.presence == 1.0:
+            return np.full(self.horizon, self.arms, dtype=np.int64)
+        rng = np.random.default_rng(20_240_613)
+        return 1 + rng.binomial(self.arms - 1, self.presence, self.horizon).astype(np.int64)

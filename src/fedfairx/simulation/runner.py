@@ -1,0 +1,138 @@
+"""`simulate`: from a scenario and an algorithm to measured regret."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.optimism import Solver
+from fedfairx.core.statistics import Array
+from fedfairx.errors import require
+from fedfairx.federation.algorithms import Algorithm
+from fedfairx.federation.algorithms import algorithm as find_algorithm
+from fedfairx.federation.schedules import Schedule
+from fedfairx.federation.schedules import schedule as find_schedule
+from fedfairx.privacy import Bounds, Centring
+from fedfairx.simulation.environments import Scenario
+from fedfairx.simulation.kernel import run
+from fedfairx.simulation.setup import Calibrate, Options, prepare
+from fedfairx.simulation.state import Counts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a simulation measured. Regrets are cumulative and averaged over agents (Definition 1)."""
+
+    scenario: Scenario
+    algorithm: str
+    seeds: tuple[int, ...]
+    rounds: Counts  # (points,)
+    fairness_regret: Array  # (seeds, points)
+    reward_regret: Array  # (seeds, points)
+    syncs: Counts  # (seeds,)
+    exposure: (
+        Array  # (seeds, arms): mean share by rank of the true mean, the best first; empty unless asked for
+    )
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each seed and point."""
+        import pandas as pd
+
+        seeds, points = len(self.seeds), self.rounds.size
+        return pd.DataFrame(
+            {
+                "algorithm": self.algorithm,
+                "seed": np.repeat(np.array(self.seeds), points),
+                "round": np.tile(self.rounds, seeds),
+                "fairness_regret": self.fairness_regret.ravel(),
+                "reward_regret": self.reward_regret.ravel(),
+                "syncs": np.repeat(self.syncs, points),
+            }
+        )
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    algorithm: str | Algorithm = "fed-fairx-linucb",
+    seeds: int | Sequence[int] = 5,
+    schedule: str | Schedule | None = None,
+    confidence: Confidence | None = None,
+    solver: str | Solver | None = None,
+    epsilon: float | None = None,
+    delta: float = 1e-6,
+    mechanism: str | Calibrate = "blt",
+    bounds: Bounds | None = None,
+    centring: Centring | None = None,
+    decide_from: str | None = None,
+    shift: float = 4.0,
+    workers: int = 1,
+    points: int = 100,
+    exposure: bool = False,
+) -> Result:
+    """Run an algorithm in a scenario, for several seeds, and measure its regret.
+
+    A seed's result is the same to the byte whatever `workers` is and whichever seeds run beside it. Contexts,
+    θ* and noise depend on the seed alone, so that two algorithms under one seed are a fair pair. The default
+    confidence knows the scenario's noise and uses half the theorem's radius (docs/reproduction.md).
+    """
+    numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds)
+    require(len(numbers) >= 1, "seeds", "must be at least one", seeds)
+    require(all(number >= 0 for number in numbers), "seeds", "must be >= 0", seeds)
+    require(workers >= 1, "workers", "must be >= 1", workers)
+    require(points >= 1, "points", "must be >= 1", points)
+    chosen = find_algorithm(algorithm)
+    if solver is not None:
+        chosen = chosen.with_solver(solver)
+    options = Options(
+        algorithm=chosen,
+        schedule=chosen.schedule if schedule is None else find_schedule(schedule),
+        confidence=confidence or Confidence(noise_sd=scenario.noise_sd, scale=0.5),
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=mechanism,
+        bounds=bounds or Bounds(context_norm=scenario.context_norm),
+        centring=centring,
+        decide_from=decide_from or chosen.decide_from,
+        shift=shift,
+        exposure=exposure,
+    )
+    options.check(scenario)
+    grid = _grid(scenario.horizon, points)
+    groups = [numbers[i::workers] for i in range(min(workers, len(numbers)))]
+    if len(groups) == 1:
+        parts = [_run_group(scenario, options, groups[0], grid)]
+    else:
+        with ThreadPoolExecutor(len(groups)) as pool:  # the kernel releases the GIL
+            parts = list(pool.map(lambda group: _run_group(scenario, options, group, grid), groups))
+    order = np.argsort(
+        np.concatenate([np.arange(len(numbers))[i :: len(groups)] for i in range(len(groups))])
+    )
+    fairness, reward, syncs, shares = (np.concatenate(column)[order] for column in zip(*parts, strict=True))
+    return Result(scenario, chosen.name, numbers, grid, fairness, reward, syncs, shares, options.summary())
+
+
+def _grid(horizon: int, points: int) -> Counts:
+    """`points` rounds, evenly spread, the last one the horizon."""
+    return np.unique(np.ceil(np.linspace(0, horizon, min(points, horizon) + 1)[1:]).astype(np.int64))
+
+
+def _run_group(
+    scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts
+) -> tuple[Array, Array, Counts, Array]:
+    setting = prepare(scenario, options, seeds, grid)
+    run(*setting, 0, scenario.horizon)
+    tally = setting.tally
+    shares = tally.exposure / (scenario.agents * scenario.horizon)
+    assert math.isfinite(float(tally.fairness.sum()))
+    return tally.fairness, tally.reward, tally.syncs, shares

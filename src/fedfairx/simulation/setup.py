@@ -1,0 +1,311 @@
+"""From a scenario, an algorithm and seeds to the arrays that the kernel runs on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.merit import EXPONENTIAL, table
+from fedfairx.core.optimism import Solver
+from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS
+from fedfairx.core.statistics import Array, packed_size
+from fedfairx.errors import require
+from fedfairx.federation.algorithms import Algorithm
+from fedfairx.federation.schedules import Determinant, Plan, Schedule
+from fedfairx.privacy import Bounds, Centring, Gaussian, calibrate
+from fedfairx.simulation.draws import generator, stream_key
+from fedfairx.simulation.environments import CONTEXTS, NOISES, Scenario
+from fedfairx.simulation.state import (
+    OWN_RELEASED,
+    RELEASED,
+    RELEASED_LOCAL,
+    Belief,
+    Counts,
+    Merits,
+    Minds,
+    Room,
+    Sharing,
+    Tally,
+    World,
+)
+
+Calibrate = Callable[..., Gaussian]  # (*, epsilon, delta, releases, sensitivity)
+
+DECIDE_FROM = {"released": RELEASED, "released+local": RELEASED_LOCAL, "own+released": OWN_RELEASED}
+LANES_PER_BLOCK = (
+    128  # wide enough that a loop costs more than its start; contexts stay in the second-level cache
+)
+VECTOR = 8  # lanes are padded to whole vectors
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything about a run but its scenario and its seeds."""
+
+    algorithm: Algorithm
+    schedule: Schedule
+    confidence: Confidence
+    epsilon: float | None
+    delta: float
+    mechanism: str | Calibrate
+    bounds: Bounds
+    centring: Centring | None
+    decide_from: str
+    shift: float
+    exposure: bool
+
+    def check(self, scenario: Scenario) -> None:
+        """Refuse what contradicts itself."""
+        require(
+            self.decide_from in DECIDE_FROM,
+            "decide_from",
+            f"must be one of {', '.join(DECIDE_FROM)}",
+            self.decide_from,
+        )
+        require(math.isfinite(self.shift) and self.shift >= 0, "shift", "must be finite and >= 0", self.shift)
+        if not self.algorithm.private:
+            text = f"is for private algorithms, and {self.algorithm.name} is not private"
+            require(self.epsilon is None, "epsilon", text, self.epsilon, "leave it out")
+            return
+        require(self.epsilon is not None, "epsilon", f"must be given for {self.algorithm.name}", self.epsilon)
+        if isinstance(self.schedule, Determinant):
+            require(
+                self.decide_from == "released+local",
+                "decide_from",
+                'must be "released+local" for B1',
+                self.decide_from,
+            )
+        if self.centring is not None:
+            same = self.centring.dimension == scenario.dimension
+            require(same, "centring", f"must have dimension {scenario.dimension}", self.centring.dimension)
+        self.calibrate(1)  # its own checks of epsilon, delta and the mechanism's name
+
+    @property
+    def inner_bounds(self) -> Bounds:
+        """The bounds that the noise is calibrated to."""
+        if self.centring is None:
+            return self.bounds
+        return self.centring.inner_bounds(adjacency=self.bounds.adjacency, gram_share=self.bounds.gram_share)
+
+    def calibrate(self, releases: int) -> Gaussian:
+        """The mechanism for so many releases: by name, or by a function that takes what `calibrate` takes."""
+        make = partial(calibrate, self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
+        return make(
+            epsilon=float(self.epsilon or 0),
+            delta=self.delta,
+            releases=releases,
+            sensitivity=self.inner_bounds.sensitivity,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Plain values, for a record of the run."""
+        private = self.algorithm.private
+        return {
+            "schedule": repr(self.schedule),
+            "confidence": repr(self.confidence),
+            "solver": repr(self.algorithm.solver),
+            "epsilon": self.epsilon,
+            "delta": self.delta if private else None,
+            "mechanism": str(self.mechanism) if private else None,
+            "bounds": repr(self.bounds) if private else None,
+            "centring": repr(self.centring) if private else None,
+            "decide_from": self.decide_from if private else "released+local",
+            "shift": self.shift if private else None,
+        }
+
+
+class Setting(NamedTuple):
+    """The kernel's arguments."""
+
+    world: World
+    minds: Minds
+    merits: Merits
+    solver: Solver
+    belief: Belief
+    sharing: Sharing
+    tally: Tally
+    room: Room
+
+
+def prepare(scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts) -> Setting:
+    """Arrays for all agents of these seeds: lane = seed · agents + agent."""
+    used = len(seeds) * scenario.agents
+    blocks = math.ceil(used / LANES_PER_BLOCK)
+    lanes = math.ceil(math.ceil(used / blocks) / VECTOR) * VECTOR
+    seed_of = np.minimum(
+        np.arange(blocks * lanes) // scenario.agents, len(seeds) - 1
+    )  # padding joins the last
+    agent_of = np.arange(blocks * lanes) % scenario.agents
+    shape = (blocks, lanes)
+    decide_from = DECIDE_FROM[options.decide_from] if options.algorithm.private else RELEASED_LOCAL
+    return Setting(
+        _world(scenario, seeds, seed_of, agent_of, shape),
+        _minds(scenario, options, decide_from, shape),
+        _merits(scenario, agent_of, shape),
+        options.algorithm.solver,
+        Belief(
+            options.confidence.regulariser,
+            options.confidence.noise_sd,
+            options.confidence.failure,
+            options.confidence.parameter_norm,
+            options.confidence.scale,
+        ),
+        _sharing(scenario, options, decide_from, seeds),
+        Tally(
+            grid,
+            np.zeros((len(seeds), grid.size)),
+            np.zeros((len(seeds), grid.size)),
+            np.zeros(shape),
+            np.zeros(shape),
+            np.zeros((len(seeds), scenario.arms if options.exposure else 0)),
+            np.zeros(len(seeds), dtype=np.int64),
+        ),
+        _room(scenario, shape),
+    )
+
+
+def _world(
+    scenario: Scenario, seeds: tuple[int, ...], seed_of: Counts, agent_of: Counts, shape: tuple[int, int]
+) -> World:
+    def keys(stream: str) -> Any:
+        return np.array([stream_key(seed, stream) for seed in seeds], dtype=np.uint64)[seed_of].reshape(shape)
+
+    parameters = np.array([scenario.parameter(seed) for seed in seeds])[seed_of]
+    return World(
+        scenario.arms_per_round(),
+        scenario.arms,
+        CONTEXTS.index(scenario.contexts),
+        NOISES.index(scenario.noise),
+        scenario.noise_sd,
+        scenario.drift,
+        scenario.delay,
+        scenario.longest_delay,
+        scenario.agents,
+        agent_of.astype(np.uint64).reshape(shape),
+        keys("contexts"),
+        keys("actions"),
+        keys("rewards"),
+        keys("delays"),
+        keys("drift"),
+        parameters.reshape(*shape, scenario.dimension).transpose(0, 2, 1).copy(),
+    )
+
+
+def _minds(scenario: Scenario, options: Options, decide_from: int, shape: tuple[int, int]) -> Minds:
+    blocks, lanes = shape
+    d, q = scenario.dimension, packed_size(scenario.dimension)
+    inverse = np.zeros((blocks, d, d, lanes))
+    inverse[:, range(d), range(d)] = 1.0 / options.confidence.regulariser
+    shares = options.schedule.max_releases(_plan(scenario)) > 0
+    return Minds(
+        np.zeros((blocks, q, lanes)),
+        inverse,
+        np.zeros((blocks, d, lanes)),
+        np.zeros(shape),
+        np.zeros((blocks, d, lanes)),
+        np.zeros(shape),
+        np.zeros((blocks, d, lanes)),
+        np.zeros(shape),
+        np.zeros(shape),
+        np.zeros(shape),
+        np.zeros((blocks, q if shares else 0, lanes)),
+        np.zeros((blocks, q if shares and decide_from == OWN_RELEASED else 0, lanes)),
+        np.zeros(shape),
+    )
+
+
+def _merits(scenario: Scenario, agent_of: Counts, shape: tuple[int, int]) -> Merits:
+    merits = scenario.merits
+    rows = table([merits[agent] for agent in agent_of])
+    kind = rows.kind.reshape(shape)
+    return Merits(
+        (kind == EXPONENTIAL).all(axis=1),
+        kind,
+        rows.first.reshape(shape),
+        rows.second.reshape(shape),
+        rows.third.reshape(shape),
+        rows.low.reshape(shape),
+        rows.high.reshape(shape),
+        rows.address.reshape(shape),
+    )
+
+
+def _plan(scenario: Scenario) -> Plan:
+    return Plan(scenario.horizon, scenario.agents, scenario.dimension)
+
+
+def _sharing(scenario: Scenario, options: Options, decide_from: int, seeds: tuple[int, ...]) -> Sharing:
+    plan, schedule = _plan(scenario), options.schedule
+    due = np.zeros(scenario.horizon, dtype=np.bool_)
+    due[schedule.rounds(plan) - 1] = True
+    most = schedule.max_releases(plan)
+    private = options.algorithm.private and most > 0
+    noise, sd = np.zeros((0, 0, 0)), np.zeros(0)
+    if private:
+        noise, sd = _noise(scenario, options, decide_from, seeds, most)
+    centring = options.centring
+    low = 0.0 if options.bounds.nonnegative else -options.bounds.reward
+    threshold = schedule.threshold if isinstance(schedule, Determinant) else 0.0
+    return Sharing(
+        due,
+        threshold,
+        most,
+        np.zeros(len(seeds), dtype=np.int64),
+        decide_from,
+        private,
+        np.zeros(scenario.dimension) if centring is None else np.array(centring.context),
+        options.bounds.context_norm if centring is None else centring.context_radius,
+        low if centring is None else centring.reward - centring.reward_radius,
+        options.bounds.reward if centring is None else centring.reward + centring.reward_radius,
+        noise,
+        options.shift * math.sqrt(scenario.agents) * sd,
+        math.sqrt(max(scenario.agents - 1, 1)) * sd,
+    )
+
+
+def _noise(
+    scenario: Scenario, options: Options, decide_from: int, seeds: tuple[int, ...], releases: int
+) -> tuple[Array, Array]:
+    """The privacy noise of every release, and its sd: of the sum over agents, or of each agent."""
+    q = packed_size(scenario.dimension)
+    each = decide_from == OWN_RELEASED
+    bounds = options.inner_bounds
+    mechanism = options.calibrate(releases)
+    streams = scenario.agents if each else 1
+    size = len(seeds) * streams * releases * q
+    require(size <= 2**28, "horizon", "must leave the noise of all releases below 2 GiB", scenario.horizon)
+    inner = scenario.dimension if options.centring is None else scenario.dimension + 1
+    scale = bounds.entry_scale(inner) * (1.0 if each else math.sqrt(scenario.agents))
+    noise = np.empty((len(seeds) * streams, releases, q))
+    for s, seed in enumerate(seeds):
+        for i in range(streams):
+            drawn = mechanism.sample(generator(seed, "privacy", i), packed_size(inner)) * scale
+            noise[s * streams + i] = drawn if options.centring is None else options.centring.leave(drawn, 0.0)
+    return noise, np.asarray(mechanism.sd(np.arange(1, releases + 1)))
+
+
+def _room(scenario: Scenario, shape: tuple[int, int]) -> Room:
+    blocks, lanes = shape
+    d = scenario.dimension
+    return Room(
+        np.zeros(scenario.arms * d * lanes),
+        np.zeros(ARM_ROWS * scenario.arms * lanes),
+        np.zeros(3 * scenario.arms * lanes),
+        np.zeros(MODEL_ROWS * d * lanes),
+        np.zeros(LANE_ROWS * lanes),
+        np.zeros(lanes, dtype=np.uint64),
+        np.zeros(
+            (
+                scenario.longest_delay + 1 if scenario.delay else 1,
+                blocks if scenario.delay else 1,
+                d + 1,
+                lanes,
+            )
+        ),
+    )

@@ -1,0 +1,122 @@
+"""What a simulation holds: plain arrays, in tuples that compiled code reads. B blocks of n lanes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedfairx.core.statistics import Array
+from fedfairx.simulation.draws import Keys
+
+Flags = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+
+GAUSSIAN, BOUNDED, HETEROSCEDASTIC = range(3)
+UNIT_BALL, RAW, UNIT_NORM = range(3)
+RELEASED, RELEASED_LOCAL, OWN_RELEASED = range(3)
+
+
+class World(NamedTuple):
+    """What the lanes of a block meet. B blocks of n lanes each."""
+
+    arms: Counts  # (T,) arms in each round
+    most_arms: int
+    contexts: int  # UNIT_BALL | RAW | UNIT_NORM
+    noise: int
+    noise_sd: float
+    drift: float
+    delay: float
+    longest_delay: int
+    agents: int
+    agent: Keys  # (B, n) number of the lane's agent
+    context_keys: Keys  # (B, n)
+    action_keys: Keys
+    reward_keys: Keys
+    delay_keys: Keys
+    drift_keys: Keys
+    parameter: Array  # θ* (B, d, n)
+
+
+class Minds(NamedTuple):
+    """What the lanes know. `Learner`, with a block axis in front."""
+
+    statistics: Array  # (B, q, n)
+    inverse: Array  # (B, d, d, n)
+    estimate: Array  # (B, d, n)
+    radius: Array  # (B, n)
+    chosen: Array  # (B, d, n)
+    reward: Array  # (B, n)
+    product: Array  # (B, d, n)
+    gain: Array  # (B, n)
+    inside: Array  # (B, n) observations inside V
+    observed: Array  # (B, n) observations made
+    own: Array  # (B, q, n) everything observed, as released (clipped); q = 0 when nothing is shared
+    exact: Array  # (B, q, n) everything observed, as it was; q = 0 unless decisions come from it
+    growth: Array  # (B, n) log det V since the last synchronisation
+
+
+class Belief(NamedTuple):
+    """The constants of the confidence region."""
+
+    regulariser: float
+    noise_sd: float
+    failure: float
+    parameter_norm: float
+    scale: float
+
+
+class Merits(NamedTuple):
+    """`MeritTable`, with a block axis in front."""
+
+    exponential: Flags  # (B,)
+    kind: Counts  # (B, n)
+    first: Array
+    second: Array
+    third: Array
+    low: Array
+    high: Array
+    address: Counts
+
+
+class Tally(NamedTuple):
+    """What is measured."""
+
+    points: Counts  # (P,) rounds at which sums are noted, ascending
+    fairness: Array  # (seeds, P) cumulative, mean over agents
+    reward: Array  # (seeds, P)
+    fairness_now: Array  # (B, n) running sums
+    reward_now: Array  # (B, n)
+    exposure: Array  # (seeds, K) policy mass by rank of the true mean; K = 0 when not asked for
+    syncs: Counts  # (seeds,)
+
+
+class Room(NamedTuple):
+    """Room to work in, flat, because the number of arms may change."""
+
+    contexts: Array
+    arms: Array
+    fair: Array
+    model: Array
+    lane: Array
+    base: Keys
+    history: Array  # (longest delay + 1, B, d + 1, n) observations on their way
+
+
+class Sharing(NamedTuple):
+    """When and how the agents of a seed share."""
+
+    due: Flags  # (T,) a synchronisation at the end of the round; public schedules
+    threshold: float  # B1: of log det growth times rounds; 0 for public schedules
+    most: int  # releases at most
+    last: Counts  # (seeds,) round of the last synchronisation
+    decide_from: int
+    private: bool
+    centre: Array  # (d,) public point around which contexts are clipped; zeros without centring
+    context_bound: float  # private: contexts are clipped to this distance from it
+    reward_low: float  # private: rewards are clipped to [low, high]
+    reward_high: float
+    noise: Array  # (seeds, τ, q) of the sum over agents, or (lanes, τ, q) of each agent; τ = 0 without
+    shift: Array  # (τ,) added to the Gram diagonal of the sum
+    others_sd: Array  # (τ,) sd of an entry of the others' sum

@@ -1,0 +1,62 @@
+"""Where machine code is kept, and that the same source runs uncompiled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedfairx.core import compile as compiling
+
+TESTS = Path(__file__).resolve().parent.parent
+fresh_folder = compiling.cache_folder.__wrapped__
+
+
+def test_a_changed_source_means_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "package"
+    for folder in compiling.COMPILED_SOURCES:
+        shutil.copytree(compiling.PACKAGE / folder, package / folder)
+    monkeypatch.setattr(compiling, "PACKAGE", package)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    first = fresh_folder()
+    assert first == fresh_folder()
+    assert Path(first).is_dir()
+    source = package / "core" / "linear.py"  # another file than the one whose function calls it
+    source.write_text(source.read_text() + "\n# a comment\n")
+    second = fresh_folder()
+    assert second != first
+    (package / "simulation" / "new.py").write_text("")
+    assert fresh_folder() not in (first, second)
+
+
+def test_without_a_folder_to_write_to_nothing_is_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "below"))
+    assert fresh_folder() is None
+    monkeypatch.setattr(compiling, "cache_folder", lambda: None)
+
+    @compiling.stage
+    def twice(x: float) -> float:
+        return 2.0 * x
+
+    assert twice(4.0) == 8.0
+
+
+def test_everything_runs_uncompiled_and_follows_the_oracle() -> None:
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "lockstep"],
+        cwd=TESTS,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "uncompiled: True"

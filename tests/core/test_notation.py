@@ -1,0 +1,55 @@
+"""NOTATION.md names files and functions that exist, and every line of Algorithm 1."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import fedfairx
+
+PACKAGE = Path(fedfairx.__file__).parent
+TEXT = (PACKAGE / "core" / "NOTATION.md").read_text()
+FUNCTIONS = sorted(set(re.findall(r"`((?:core|privacy|federation|simulation)\.[\w.]+)`", TEXT)))
+
+
+def rows(heading: str) -> list[list[str]]:
+    section = TEXT.split(f"## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_that_is_named_exists(name: str) -> None:
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module("fedfairx." + ".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[cut:]:
+            found = getattr(found, attribute)
+        assert callable(found)
+        return
+    pytest.fail(f"{name} does not exist")
+
+
+def test_every_line_of_algorithm_1_has_its_function() -> None:
+    covered: set[int] = set()
+    for lines, _, function in rows("Algorithm 1, line by line"):
+        for part in lines.split(","):
+            first, _, last = part.strip().partition("–")
+            covered |= set(range(int(first), int(last or first) + 1))
+        assert "`" in function or lines in ("24–26", "28, 29")
+    assert covered == set(range(1, 30))
+
+
+def test_every_symbol_has_all_its_columns_and_a_file_that_exists() -> None:
+    symbols = rows("Symbols")
+    assert len(symbols) > 40
+    for row in symbols:
+        assert len(row) == 6
+        assert all(row), row
+        assert (PACKAGE / row[5].strip("`")).is_file(), row

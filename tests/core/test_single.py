@@ -1,0 +1,87 @@
+"""The learner of one lane in one flat memory: the same numbers as the stages give, in the right places."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fedfairx.core import statistics
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.merit import Exponential
+from fedfairx.core.optimism import Solver
+from fedfairx.core.single import LARGEST, Single, add_one, decide_one, learn_one, room_for
+from instances import expose
+
+D = 3
+
+
+def start(regulariser: float = 1.0) -> Single:
+    return Single.start(
+        D, merit=Exponential(10.0), confidence=Confidence(regulariser=regulariser), solver=Solver()
+    )
+
+
+def decide(single: Single, contexts: np.ndarray, uniform: float = 0.5) -> tuple[int, np.ndarray]:
+    arms = contexts.shape[0]
+    out = np.full(arms + 2 * D, np.nan)
+    return decide_one(contexts, single.memory, single.codes, room_for(arms, D), out, uniform), out
+
+
+@pytest.mark.parametrize("regulariser", [0.2, 1.0, 9.0])
+def test_learning(regulariser: float) -> None:
+    rng = np.random.default_rng(0)
+    single, sums = start(regulariser), np.zeros(statistics.packed_size(D))
+    before = D * math.log(regulariser)
+    for count in range(1, 200):
+        x, y = rng.normal(size=D), float(rng.normal())
+        growth = learn_one(single.memory, x, y)
+        add_one(sums, x, y)
+        gram, _ = statistics.unpack(sums)
+        after = np.linalg.slogdet(gram + regulariser * np.eye(D))[1]
+        assert growth == pytest.approx(after - before, abs=1e-10)
+        before = after
+        assert single.count == count
+    assert (single.statistics == sums).all()
+    assert (single.fresh == sums).all()
+    followed = single.inverse.copy()
+    assert np.abs(followed @ (gram + regulariser * np.eye(D)) - np.eye(D)).max() <= 1e-10
+    single.derive()
+    assert np.abs(followed - single.inverse).max() <= 1e-12
+
+
+def test_what_a_decision_writes() -> None:
+    rng = np.random.default_rng(1)
+    single, contexts = start(), rng.random((5, D))
+    action, out = decide(single, contexts, 0.7)
+    policy, theta, chosen = out[:5], out[5 : 5 + D], out[5 + D :]
+    assert (chosen == contexts[action]).all()
+    assert policy == pytest.approx(expose(Exponential(10.0), contexts @ theta)[0], abs=1e-13)
+    assert action == int(np.searchsorted(np.cumsum(policy), 0.7, side="right"))
+    assert single.radius == pytest.approx(Confidence().radius(0, D))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 2 * LARGEST])
+@pytest.mark.parametrize("place", [(0, 0), (2, 1), (4, 2)])
+def test_a_context_that_is_not_finite_is_refused_before_anything_changes(
+    bad: float, place: tuple[int, int]
+) -> None:
+    single, contexts = start(), np.random.default_rng(2).random((5, D))
+    contexts[place] = bad
+    before = single.memory.copy()
+    action, out = decide(single, contexts)
+    assert action == -1
+    assert np.isnan(out).all()
+    assert (single.memory == before).all()
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e6, LARGEST])
+def test_extreme_contexts_give_a_policy_all_the_same(size: float) -> None:
+    single = start()
+    contexts = size * np.random.default_rng(3).normal(size=(4, D)) / 10
+    for _ in range(3):
+        action, out = decide(single, contexts)
+        assert np.isfinite(out).all()
+        assert out[:4].sum() == pytest.approx(1.0, abs=1e-12)
+        learn_one(single.memory, contexts[action], 1.0)

@@ -1,0 +1,99 @@
+"""Ids derive from values, and from the code that is not the package's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from experiment_helpers import small_run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedfairx.errors import InvalidInput
+from fedfairx.experiments.identity import Provenance, describe, digest_of, provenance
+from fedfairx.federation.schedules import Paper
+
+HERE = Provenance(1, "1.0", "abc")
+
+
+def test_the_key_is_only_a_name():
+    assert small_run("a").identity(HERE) == small_run("b").identity(HERE)
+
+
+def test_a_default_that_is_spelt_out_is_the_same_run():
+    plain = small_run(algorithm="priv-fairx-linucb", epsilon=2.0)
+    spelt = small_run(
+        algorithm="priv-fairx-linucb", epsilon=2.0, schedule=Paper(), decide_from="released", mechanism="blt"
+    )
+    by_name = small_run(algorithm="priv-fairx-linucb", epsilon=2.0, schedule="paper")
+    assert plain.identity(HERE) == spelt.identity(HERE) == by_name.identity(HERE)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        small_run(horizon=31),
+        small_run(algorithm="fairx-linucb"),
+        small_run(schedule=Paper(gap=2)),
+        small_run(points=7),
+    ],
+)
+def test_another_value_is_another_run(other):
+    assert other.identity(HERE) != small_run().identity(HERE)
+
+
+@pytest.mark.parametrize("change", [{"schema": 2}, {"version": "1.1"}, {"code": "abd"}])
+def test_other_code_is_another_run(change):
+    assert small_run().identity(replace(HERE, **change)) != small_run().identity(HERE)
+
+
+def test_provenance_is_of_this_package():
+    assert provenance().schema >= 1
+    assert len(provenance().code) == 12
+
+
+def test_code_of_a_users_class_counts():
+    def schedule(step):
+        @dataclass(frozen=True)
+        class Mine:
+            gap: int = 3
+
+            def rounds(self, plan):
+                return list(range(step, plan, self.gap)) if step > 1 else []
+
+        return Mine()
+
+    def other():
+        @dataclass(frozen=True)
+        class Mine:
+            gap: int = 3
+
+            def rounds(self, plan):
+                return list(range(self.gap, plan, self.gap + 1))
+
+        return Mine()
+
+    assert digest_of(schedule(2)) == digest_of(schedule(2))
+    assert digest_of(schedule(2)) != digest_of(schedule(3))  # what a function closes over
+    assert digest_of(schedule(2)) != digest_of(other())
+
+
+def test_functions_are_told_apart_by_their_code():
+    assert digest_of(lambda x: x + 1) != digest_of(lambda x: x + 2)
+
+
+@given(st.dictionaries(st.text(), st.one_of(st.integers(), st.floats(), st.text(), st.none()), max_size=5))
+def test_order_of_keys_does_not_matter(values):
+    backwards = dict(reversed(list(values.items())))
+    assert digest_of(values) == digest_of(backwards)
+
+
+def test_infinities_and_arrays_are_plain():
+    assert describe({"a": math.inf, "b": np.arange(2)}) == {"a": "inf", "b": [0, 1]}
+
+
+def test_what_has_no_values_is_refused():
+    with pytest.raises(InvalidInput, match="got a object"):
+        describe(object())

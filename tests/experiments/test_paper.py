@@ -1,0 +1,92 @@
+"""The paper's own numbers, and the ratios that are printed beside ours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedfairx.errors import InvalidInput
+from fedfairx.experiments import QUICK, Outcome, paper
+from fedfairx.experiments.experiment import FAIRNESS, FULL, METRICS, REWARD
+from fedfairx.experiments.registry import experiments
+
+
+@pytest.mark.parametrize(
+    ("experiment", "series"),
+    [
+        ("exp1", ("b0", "fed-fairx-linucb", "priv-fairx-linucb")),
+        ("exp2", ("priv-fairx-linucb", "b1", "b2")),
+        ("exp3", ("fed-fairx-linucb", "priv-fairx-linucb")),
+        ("exp4", ("priv-fairx-linucb", "b0")),
+    ],
+)
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_curve_is_there(experiment, series, metric):
+    for name in series:
+        x, y = paper.curve(experiment, metric, name)
+        assert x.size == y.size >= 3
+        assert (np.diff(x) > 0).all()
+
+
+def test_an_unknown_curve():
+    with pytest.raises(InvalidInput, match="no curve"):
+        paper.curve("exp9", FAIRNESS, "b0")
+
+
+def test_fed_is_half_of_what_is_plotted_because_that_is_the_reward_curve():
+    np.testing.assert_array_equal(
+        paper.curve("exp1", FAIRNESS, "fed-fairx-linucb")[1],
+        paper.curve("exp1", REWARD, "fed-fairx-linucb")[1],
+    )
+    assert paper.fed_curve()[1][-1] == pytest.approx(948.6, abs=0.1)
+
+
+def flat_outcomes(size) -> dict[str, dict[str, Outcome]]:
+    """Every run gives the same regret: each of our ratios is 1."""
+    points = np.array([size.horizon // 2, size.horizon])
+    flat = Outcome(
+        seeds=np.arange(2),
+        rounds=points,
+        fairness_regret=np.array([[1.0, 2.0], [1.0, 2.0]]),
+        reward_regret=np.array([[1.0, 2.0], [1.0, 2.0]]),
+        syncs=np.array([3, 3]),
+        exposure=np.full((2, 10), 0.1),
+        seconds=1.0,
+    )
+    return {name: {run.key: flat for run in item.runs(size)} for name, item in experiments().items()}
+
+
+def test_the_ratios_are_those_of_the_paper():
+    outcomes = flat_outcomes(FULL)
+    found = [
+        (item.name, round(item.paper, 2))
+        for name, experiment in experiments().items()
+        for item in experiment.score(outcomes[name], FULL).ratios
+    ]
+    assert found == [
+        ("Fed / B0", 0.29),
+        ("Fed / B0", 0.24),
+        ("Priv / B0", 0.53),
+        ("B1 / Priv", 1.42),
+        ("B2 / Priv", 0.89),
+        ("B1 / Priv", 1.42),
+        ("B2 / Priv", 0.89),
+        ("Priv(m=40) / Priv(m=10)", 0.48),
+        ("Fed(m=40) / Fed(m=10)", 0.68),
+        ("Priv(ε=0.1) / Priv(ε=2)", 9.24),
+        ("Priv(ε=1) / Priv(ε=2)", 1.02),
+        ("Priv(ε=10) / Priv(ε=2)", 0.40),
+    ]
+
+
+def test_claims_are_judged_at_full_size_alone():
+    for size, judged in ((FULL, True), (QUICK, False)):
+        outcomes = flat_outcomes(size)
+        for name, experiment in experiments().items():
+            for claim in experiment.score(outcomes[name], size).claims:
+                assert (claim.verdict != "not judged") is judged
+
+
+def test_a_claim_that_fails_is_marked_so():
+    claims = experiments()["exp1"].score(flat_outcomes(FULL)["exp1"], FULL).claims
+    assert [claim.verdict for claim in claims] == ["undecided", "undecided", "holds"]

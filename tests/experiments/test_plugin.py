@@ -1,0 +1,91 @@
+"""One's own schedule, merit, environment and mechanism, without touching the package."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedfairx.errors import InvalidInput
+from fedfairx.experiments import Run, Size, registry
+from fedfairx.experiments.identity import provenance
+from fedfairx.experiments.registry import choose, load_plugin
+from fedfairx.experiments.reproduce import reproduce
+from fedfairx.privacy import calibrate
+from fedfairx.simulation import Scenario, simulate
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "extending.md"
+
+
+@pytest.fixture(autouse=True)
+def _forget(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(registry, "_PLUGGED", {})
+
+
+def documented(tmp_path: Path) -> Path:
+    code = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert code is not None
+    path = tmp_path / "mine.py"
+    path.write_text(code.group(1))
+    return path
+
+
+def test_the_documented_plug_in_runs(tmp_path: Path):
+    load_plugin(documented(tmp_path))
+    done = reproduce(choose(["mine"]), size=Size(horizon=60, seeds=2), out=tmp_path / "out")
+    assert done.swept.failures == ()
+    assert (tmp_path / "out" / "figures" / "mine.png").exists()
+    assert "Does weekly sharing do?" in done.report.read_text()
+
+
+def test_it_is_short(tmp_path: Path):
+    lines = [line for line in documented(tmp_path).read_text().splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith(("#", "import", "from", "@"))]
+    assert len(own) <= 20
+
+
+def test_a_name_of_the_packages_own_is_refused(tmp_path: Path):
+    path = documented(tmp_path)
+    path.write_text(path.read_text().replace('Experiment("mine"', 'Experiment("exp1"'))
+    with pytest.raises(InvalidInput, match="name must not be"):
+        load_plugin(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("x = 1", "defines no Experiment"), ("1/0", "ZeroDivisionError"), (None, "must be a Python file")],
+)
+def test_what_is_no_plug_in(tmp_path: Path, text, message):
+    path = tmp_path / "bad.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        load_plugin(path)
+
+
+def test_unknown_experiments_are_named():
+    with pytest.raises(InvalidInput, match=r"experiment must be one of exp1, .*, all, got experiment='exp9'"):
+        choose(["exp9"])
+
+
+def takes_any_mechanism() -> bool:
+    return inspect.signature(simulate).parameters["mechanism"].annotation != "str"
+
+
+@pytest.mark.skipif(not takes_any_mechanism(), reason="simulate takes mechanisms by name alone")
+def test_ones_own_mechanism():
+    def twice_the_noise(*, epsilon, delta, releases, sensitivity):
+        found = calibrate("tree", epsilon=epsilon, delta=delta, releases=releases, sensitivity=sensitivity)
+        return replace(found, base_sd=2 * found.base_sd)
+
+    world = Scenario(agents=2, arms=3, dimension=2, horizon=60)
+    own, tree = (
+        simulate(world, algorithm="priv-fairx-linucb", seeds=2, epsilon=2.0, mechanism=mechanism)
+        for mechanism in (twice_the_noise, "tree")
+    )
+    assert (own.fairness_regret[:, -1] != tree.fairness_regret[:, -1]).all()
+    run = Run("own", world, "priv-fairx-linucb", {"epsilon": 2.0, "mechanism": twice_the_noise})
+    assert run.identity(provenance()) != replace(run, options={"epsilon": 2.0}).identity(provenance())

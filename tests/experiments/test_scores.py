@@ -1,0 +1,74 @@
+"""Ratios, intervals and verdicts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fedfairx.experiments.scores import (
+    Claim,
+    Estimate,
+    Ratio,
+    Scores,
+    below,
+    estimate,
+    half_width,
+    number,
+    ratio,
+)
+
+
+def test_the_interval_covers_the_mean_95_times_of_100():
+    # 40 000 samples of five seeds: the share has sd 0.0011, so this fails by chance once in 10⁴ times.
+    generator = np.random.default_rng(0)
+    values = generator.normal(3.0, 2.0, (5, 40_000))
+    covered = np.abs(values.mean(axis=0) - 3.0) <= half_width(values)
+    assert abs(covered.mean() - 0.95) < 0.0044
+
+
+def test_one_seed_has_no_interval():
+    assert math.isnan(estimate(np.array([2.0])).low)
+    assert math.isnan(float(half_width(np.array([2.0]))))
+
+
+def test_a_ratio_is_paired():
+    below_values = np.array([1.0, 10.0, 100.0])
+    found = ratio(2 * below_values, below_values)
+    assert found.value == pytest.approx(2)
+    assert (found.low, found.high) == (pytest.approx(2), pytest.approx(2))
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "agrees"),
+    [(1.2, 1.19, 1.21, True), (0.81, 0.80, 0.82, True), (1.5, 0.9, 2.5, True), (1.5, 1.4, 1.6, False)],
+)
+def test_the_criterion_of_agreement(value, low, high, agrees):
+    found = Ratio("r", 1.0, Estimate(value, low, high), judged=True)
+    assert found.agrees is agrees
+    assert found.verdict == ("agrees" if agrees else "differs")
+
+
+def test_a_reduced_size_is_not_judged():
+    assert Ratio("r", 1.0, Estimate(1.0, 0.9, 1.1), judged=False).verdict == "not judged"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"), [(0.2, 0.9, "holds"), (1.1, 1.2, "does not hold"), (0.9, 1.1, "undecided")]
+)
+def test_below(low, high, verdict):
+    assert below(Estimate((low + high) / 2, low, high), 1.0) == verdict
+
+
+def test_numbers_for_people():
+    assert [number(x) for x in (12_345.6, 0.12345, math.nan, 3e8)] == ["12 346", "0.123", "–", "3.0e+08"]
+
+
+def test_scores_as_json_have_no_nan():
+    import json
+
+    scores = Scores(
+        (Ratio("r", 1.0, estimate(np.array([2.0])), judged=True),), (Claim("s", "c", "f", "holds"),)
+    )
+    json.dumps(scores.to_dict(), allow_nan=False)

@@ -1,0 +1,131 @@
+"""Every experiment in seconds: it runs, scores, draws and is reported."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from fedfairx.errors import ResultsError
+from fedfairx.experiments import SMOKE
+from fedfairx.experiments.deviations import DEVIATIONS, OUT_OF_REACH
+from fedfairx.experiments.registry import BUILT_IN, choose, experiments
+from fedfairx.experiments.reproduce import MANIFEST, Manifest, Reproduction, redraw, reproduce
+
+FIGURES = {
+    "exp1": ("exp1-fairness", "exp1-reward", "exp1-growth"),
+    "exp2": ("exp2-fairness", "exp2-reward"),
+    "exp3": ("exp3-fairness", "exp3-reward"),
+    "exp4": ("exp4-fairness", "exp4-reward"),
+    "exp5": ("exp5-mechanisms", "exp5-rules"),
+    "exp6": ("exp6-starvation",),
+    "exp7": ("exp7-communication",),
+    "exp8": ("exp8-merit",),
+}
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_figure_is_drawn_and_says_that_it_is_reduced(smoke: Reproduction, name: str):
+    for figure in FIGURES[name]:
+        png, svg = (smoke.out / "figures" / f"{figure}.{kind}" for kind in ("png", "svg"))
+        assert png.read_bytes().startswith(b"\x89PNG")
+        assert "reduced size: T = 120, 2 seeds" in svg.read_text()
+
+
+def test_nothing_fails(smoke: Reproduction):
+    assert smoke.swept.failures == ()
+    assert set(smoke.scores) == set(BUILT_IN)
+
+
+class _Outside(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.references: list[str] = []
+
+    def handle_starttag(self, tag, attrs):  # noqa: ARG002 (the parser's)
+        self.references += [value for name, value in attrs if name in ("src", "href") and value]
+
+
+def test_the_page_is_self_contained(smoke: Reproduction):
+    reader = _Outside()
+    text = smoke.report.read_text()
+    reader.feed(text)
+    assert len(reader.references) == sum(map(len, FIGURES.values()))
+    assert all(reference.startswith("data:image/svg+xml;base64,") for reference in reader.references)
+    assert "url(" not in text
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.md"])
+def test_the_report_says_what_it_must(smoke: Reproduction, name: str):
+    import html
+
+    text = html.unescape((smoke.out / name).read_text())
+    for _, reason in OUT_OF_REACH:
+        assert reason in text
+    for theirs, ours in DEVIATIONS:
+        assert theirs in text
+        assert ours in text
+    for item in (
+        "seeds 0 to 1",
+        "Wall time",
+        "Made by fedfairx",
+        "reduced size",
+        "Criterion: ",
+        "Calibration",
+    ):
+        assert item in text
+    assert "Measured regret beside the theorem's bound" in text
+    assert "vacuous" in text
+    for experiment in experiments().values():
+        assert experiment.title in text
+
+
+def test_links_of_the_markdown_report_lead_somewhere(smoke: Reproduction):
+    for link in re.findall(r"\]\((figures/[^)]+)\)", (smoke.out / "report.md").read_text()):
+        assert (smoke.out / link).is_file()
+
+
+def test_scores_are_stored(smoke: Reproduction):
+    assert set(json.loads((smoke.out / "scores.json").read_text())) == set(BUILT_IN)
+
+
+def test_running_again_computes_nothing_and_gives_the_same_figures(smoke: Reproduction):
+    before = (smoke.out / "figures" / "exp3-fairness.svg").read_bytes()
+    again = reproduce(choose(["exp3"]), size=SMOKE, out=smoke.out)
+    assert again.swept.jobs == 0
+    assert set(again.scores) == set(BUILT_IN)  # the others of the same folder stay in the report
+    assert (smoke.out / "figures" / "exp3-fairness.svg").read_bytes() == before
+
+
+def test_drawing_again_from_stored_results(smoke: Reproduction):
+    assert set(redraw(["exp6"], out=smoke.out)) == {"exp6"}
+
+
+def test_drawing_what_is_not_there(tmp_path: Path):
+    with pytest.raises(ResultsError, match="holds no results"):
+        redraw(out=tmp_path)
+
+
+def test_drawing_an_experiment_that_was_not_run(tmp_path: Path, smoke: Reproduction):
+    manifest = json.loads((smoke.out / MANIFEST).read_text())
+    manifest["runs"] = {"exp1": manifest["runs"]["exp1"]}
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(ResultsError, match="no results of exp2"):
+        redraw(["exp2"], out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "cut short"),
+        (lambda text: text.replace('"schema": 1', '"schema": 99'), "reads results schema"),
+    ],
+)
+def test_a_spoilt_manifest_is_a_clear_error(tmp_path: Path, smoke: Reproduction, spoil, message):
+    text = (smoke.out / MANIFEST).read_text()
+    (tmp_path / MANIFEST).write_text(spoil(text))
+    with pytest.raises(ResultsError, match=message):
+        Manifest.read(tmp_path)

@@ -1,0 +1,117 @@
+"""A sweep does what is missing, keeps what came, and says what failed."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from experiment_helpers import outcome, small_run
+
+from fedfairx.experiments import sweep as sweeping
+from fedfairx.experiments.identity import provenance
+from fedfairx.experiments.progress import Lines, Quiet
+from fedfairx.experiments.results import Store
+from fedfairx.experiments.sweep import SweepInterruptedError, perform, plan, sweep
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path, provenance()).open()
+
+
+def named(*runs):
+    return [("exp", run) for run in runs]
+
+
+class Here(Executor):
+    """Does a job when it is handed in; `stop_at` presses Ctrl-C when its turn comes to be waited for."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        future: Future = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def test_the_same_run_of_two_experiments_is_done_once(store: Store):
+    jobs, reused = plan([("exp1", small_run("a")), ("exp2", small_run("b"))], 2, store)
+    assert [job.label for job in jobs] == ["exp1 a, 2 seeds"]
+    assert reused == 0
+
+
+def test_only_missing_seeds_are_planned(store: Store):
+    run = small_run()
+    store.write(run, outcome((0, 2)))
+    jobs, reused = plan(named(run), 4, store)
+    assert [job.seeds for job in jobs] == [(1, 3)]
+    assert reused == 2
+
+
+def test_large_runs_are_split_and_come_first(store: Store):
+    large = small_run(horizon=sweeping.JOB_COST // 2)  # two agents: one seed is a job
+    jobs, _ = plan(named(small_run(), large), 3, store)
+    assert [job.seeds for job in jobs] == [(0,), (1,), (2,), (0, 1, 2)]
+
+
+def test_a_sweep_resumes_where_it_was(store: Store):
+    runs = named(small_run(), small_run(horizon=31))
+    with ThreadPoolExecutor(2) as pool:
+        jobs, _ = plan(runs[:1], 2, store)
+        sweep(jobs, executor=pool, store=store, progress=Quiet())
+        jobs, reused = plan(runs, 2, Store(store.folder, provenance()).open())
+    assert [job.run.scenario.horizon for job in jobs] == [31]
+    assert reused == 2
+
+
+def test_grouping_of_seeds_does_not_change_a_byte(store: Store):
+    run = small_run()
+    together, alone = perform(run, (0, 1), provenance()), perform(run, (1,), provenance())
+    np.testing.assert_array_equal(together.fairness_regret[1], alone.fairness_regret[0])
+
+
+def test_a_failed_job_is_reported_and_the_others_go_on(store: Store, capsys: pytest.CaptureFixture[str]):
+    bad = small_run("bad", algorithm="priv-fairx-linucb", epsilon=-1.0)
+    jobs, _ = plan(named(bad, small_run("good")), 2, store)
+    done = sweep(jobs, executor=Here(), store=store, progress=Lines())
+    assert [failure.job.run.key for failure in done.failures] == ["bad"]
+    assert "epsilon" in done.failures[0].reason
+    assert store.seeds(small_run().identity(provenance())) == {0, 1}
+    assert "FAILED exp bad" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_what_is_under_way(store: Store, monkeypatch: pytest.MonkeyPatch):
+    real, seen = sweeping.as_completed, []
+
+    def interrupted(futures):
+        if not seen:
+            seen.append(True)
+            yield next(iter(real(futures)))
+            raise KeyboardInterrupt
+        yield from real(futures)
+
+    monkeypatch.setattr(sweeping, "as_completed", interrupted)
+    jobs, _ = plan(named(small_run(), small_run(horizon=31)), 2, store)
+    with pytest.raises(SweepInterruptedError, match="2 of 2 jobs are stored"):
+        sweep(jobs, executor=Here(), store=store, progress=Quiet())
+    again = Store(store.folder, provenance()).open()
+    assert plan(named(small_run(), small_run(horizon=31)), 2, again)[0] == []
+
+
+def test_a_worker_with_other_code_is_refused(store: Store):
+    from dataclasses import replace
+
+    with pytest.raises(Exception, match="the sweep needs"):
+        perform(small_run(), (0,), replace(provenance(), code="other"))
+
+
+def test_lines_tell_rate_and_time_left(capsys: pytest.CaptureFixture[str]):
+    lines = Lines()
+    lines.start(2, 200)
+    lines.done("exp1 fed", 100, 1.5)
+    err = capsys.readouterr().err
+    assert err.startswith("[1/2] exp1 fed: 1.5 s (")
+    assert "s left)" in err

@@ -1,0 +1,234 @@
+"""Bad input: the right error, that names parameter, rule and value, shows no data, and changes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedfairx as ffx
+from fedfairx.errors import FedFairXError, InvalidInput, MessageRefused
+from fedfairx.privacy import NonPrivate, Release
+
+D = 3
+SECRET = 0.7310585786300049  # stands in every context and reward below, and in no error
+NAN, INF = math.nan, math.inf
+
+
+def filled(*shape: int) -> np.ndarray:
+    return np.full(shape, SECRET)
+
+
+def with_bad(value: float) -> np.ndarray:
+    rows = filled(4, D)
+    rows[2, 1] = value
+    return rows
+
+
+def agent() -> ffx.Agent:
+    """An agent with a past: a shared release, fresh data, and a decision that waits."""
+    made = ffx.Agent(D, seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        made.observe(made.decide(rng.random((3, D))), reward=float(rng.random()))
+    made.absorb({"agent": made.release(), "other": other_release()})
+    made.observe(made.decide(rng.random((3, D))), reward=0.25)
+    made.decide(rng.random((3, D)))
+    return made
+
+
+def other_release(number: int = 1, values: np.ndarray | None = None, count: int = 3, **more: Any) -> Release:
+    packed = np.array([1.0, 0.1, 0.1, 1.0, 0.1, 1.0, 0.2, 0.2, 0.2]) if values is None else values
+    return dataclasses.replace(Release(number, packed, count, NonPrivate().digest()), **more)
+
+
+def assert_unchanged(disturbed: ffx.Agent) -> None:
+    """From here on it decides and learns as one that was never disturbed, to the bit."""
+    twin = agent()
+    rng = np.random.default_rng(9)
+    assert disturbed.pending == twin.pending == 1
+    for _ in range(5):
+        x = rng.random((4, D))
+        ours, theirs = disturbed.decide(x), twin.decide(x)
+        assert ours == theirs
+        disturbed.observe(ours, reward=0.5)
+        twin.observe(theirs, reward=0.5)
+    assert disturbed.release() == twin.release()
+    disturbed.absorb({})
+    twin.absorb({})
+    assert (disturbed.gram == twin.gram).all()
+
+
+def assert_shows_no_data(error: BaseException) -> None:
+    text = "".join(traceback.format_exception_only(error)) + repr(error) + repr(error.__cause__)
+    assert "0.7310" not in text
+    assert "0.731" not in text
+    assert error.__cause__ is None
+    assert error.__suppress_context__ or error.__context__ is None
+
+
+CONTEXTS: list[tuple[Any, str]] = [
+    (with_bad(NAN), "contexts must be finite and at most 1e+100 in size, got contexts=array of shape (4, 3)"),
+    (with_bad(INF), "contexts must be finite"),
+    (with_bad(-INF), "contexts must be finite"),
+    (with_bad(1e200), "contexts must be finite and at most 1e+100 in size"),
+    (filled(4, D + 1), "contexts must have shape (K, 3) with K >= 1, got contexts=array of shape (4, 4)"),
+    (filled(D), "contexts must have shape (K, 3) with K >= 1, got contexts=array of shape (3,)"),
+    (filled(2, 4, D), "contexts must have shape (K, 3) with K >= 1, got contexts=array of shape (2, 4, 3)"),
+    (filled(0, D), "contexts must have shape (K, 3) with K >= 1, got contexts=array of shape (0, 3)"),
+    ([], "contexts must have shape (K, 3) with K >= 1, got contexts=array of shape (0,)"),
+    (SECRET, "contexts must have shape (K, 3) with K >= 1"),
+    ([[SECRET] * 3, [SECRET] * 2], "contexts must be a (K, d) array of numbers"),
+    ([[SECRET, "high", SECRET]], "contexts must be a (K, d) array of numbers"),
+    ([[SECRET, 10**400, SECRET]], "contexts must be a (K, d) array of numbers"),
+    (None, "contexts must have shape (K, 3) with K >= 1"),
+    ({"a": SECRET}, "contexts must be a (K, d) array of numbers"),
+]
+
+
+@pytest.mark.parametrize(("bad", "text"), CONTEXTS)
+def test_contexts(bad: Any, text: str) -> None:
+    disturbed = agent()
+    with pytest.raises(InvalidInput) as refused:
+        disturbed.decide(bad)
+    assert str(refused.value).startswith(text)
+    assert_shows_no_data(refused.value)
+    with pytest.raises(InvalidInput) as refused:
+        disturbed.decide_many([filled(2, D), bad])
+    assert str(refused.value).startswith(text)
+    assert_shows_no_data(refused.value)
+    assert_unchanged(disturbed)
+
+
+REWARDS: list[tuple[Any, str]] = [
+    (NAN, "reward must be finite and at most 1e+100 in size, got reward=NaN, infinity or more"),
+    (INF, "reward must be finite"),
+    (-INF, "reward must be finite"),
+    (10**400, "reward must be finite"),
+    (1e200, "reward must be finite"),
+    (None, "reward must be a number, got reward of type NoneType"),
+    (f"{SECRET} euros", "reward must be a number, got reward of type str"),
+    ([SECRET, SECRET], "reward must be a number, got reward of type list"),
+    (SECRET * 1j, "reward must be a number, got reward of type complex"),
+]
+
+
+@pytest.mark.parametrize(("bad", "text"), REWARDS)
+def test_rewards(bad: Any, text: str) -> None:
+    disturbed = agent()
+    waiting = next(iter(disturbed._pending))
+    with pytest.raises(InvalidInput) as refused:
+        disturbed.observe(waiting, reward=bad)
+    assert str(refused.value).startswith(text)
+    assert_shows_no_data(refused.value)
+    with pytest.raises(InvalidInput) as refused:
+        disturbed.observe_many([waiting], [bad])
+    assert_shows_no_data(refused.value)
+    assert_unchanged(disturbed)
+
+
+NEGATIVE = np.array([-50.0, 0.1, 0.1, 1.0, 0.1, 1.0, SECRET, 0.2, 0.2])
+MESSAGES: list[tuple[str, Callable[[], Any], str]] = [
+    (
+        "other",
+        lambda: other_release(2, filled(5)),
+        "release of 'other' must have 9 numbers (dimension 3), got 5",
+    ),
+    ("other", lambda: other_release(2, filled(3, 3)), "release of 'other' must have 9 numbers (dimension 3)"),
+    ("other", lambda: other_release(2, np.full(9, NAN)), "release of 'other' must be finite"),
+    ("other", lambda: other_release(2, np.full(9, INF)), "release of 'other' must be finite"),
+    ("other", lambda: other_release(2, np.full(9, 1e300)), "release of 'other' must be finite"),
+    (
+        "other",
+        lambda: other_release(0),
+        "release of 'other' must have number >= 1 and count >= 0, got number=0",
+    ),
+    ("other", lambda: other_release(2, count=-1), "release of 'other' must have number >= 1 and count >= 0"),
+    (
+        "other",
+        lambda: other_release(2, mechanism="00" * 32),
+        "release of 'other' was made by another mechanism",
+    ),
+    ("other", lambda: other_release(1, filled(9)), "release 1 of 'other' was seen before with other content"),
+    ("third", lambda: other_release(1, NEGATIVE), "the releases together must make a positive definite V"),
+    ("third", lambda: filled(9), "release of 'third' must be a Release, got ndarray"),
+    ("third", lambda: None, "release of 'third' must be a Release, got NoneType"),
+    (5, other_release, "the sender of a release must be named by a string, got int"),  # type: ignore[list-item]
+]
+
+
+@pytest.mark.parametrize(("name", "make", "text"), MESSAGES)
+def test_messages(name: str, make: Callable[[], Any], text: str) -> None:
+    disturbed = agent()
+    with pytest.raises(MessageRefused) as refused:
+        disturbed.absorb({"fine": other_release(), name: make()})
+    assert str(refused.value).startswith(text)
+    assert_shows_no_data(refused.value)
+    assert_unchanged(disturbed)
+
+
+AGENTS: list[tuple[dict[str, Any], str]] = [
+    ({"dimension": 0}, "dimension must be an integer >= 1, got dimension=0"),
+    ({"dimension": -3}, "dimension must be an integer >= 1, got dimension=-3"),
+    ({"dimension": 2.5}, "dimension must be an integer >= 1, got dimension=2.5"),
+    ({"dimension": True}, "dimension must be an integer >= 1, got dimension=True"),
+    ({"merit": 10.0}, "merit must be a merit function of fedfairx.merit, got merit=10.0"),
+    ({"shift": -1.0}, "shift must be finite and >= 0, got shift=-1.0"),
+    ({"shift": NAN}, "shift must be finite and >= 0, got shift=nan"),
+    ({"solver": "newton"}, "solver must be one of fixed-point, pgd, got solver='newton'"),
+    ({"seed": -1}, "seed must be >= 0, got seed=-1"),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), AGENTS)
+def test_agents(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        ffx.Agent(**{"dimension": D, **options})
+    assert str(refused.value).startswith(text)
+
+
+FEDERATIONS: list[tuple[dict[str, Any], str]] = [
+    ({"agents": 0}, "agents must be an integer >= 1, got agents=0"),
+    ({"agents": -2}, "agents must be an integer >= 1, got agents=-2"),
+    ({"dimension": 0}, "dimension must be an integer >= 1, got dimension=0"),
+    ({"horizon": 0}, "horizon must be an integer >= 1, got horizon=0"),
+    ({"horizon": -5}, "horizon must be an integer >= 1, got horizon=-5"),
+    ({"epsilon": 0.0}, "epsilon must be"),
+    ({"epsilon": -1.0}, "epsilon must be"),
+    ({"epsilon": NAN}, "epsilon must be"),
+    ({"epsilon": None}, "epsilon must be given for priv-fairx-linucb, got epsilon=None"),
+    ({"delta": 0.0}, "delta must be in (0, 1), got delta=0.0"),
+    ({"delta": 1.0}, "delta must be in (0, 1), got delta=1.0"),
+    ({"delta": 1.5}, "delta must be in (0, 1), got delta=1.5"),
+    ({"delta": -0.1}, "delta must be in (0, 1), got delta=-0.1"),
+    ({"mechanism": "laplace"}, "mechanism must be one of"),
+    ({"decide_from": "guesses"}, "decide_from must be one of"),
+    ({"algorithm": "thompson"}, "algorithm must be one of"),
+    ({"schedule": "weekly"}, "schedule must be one of"),
+    ({"seed": -1}, "seed must be >= 0, got seed=-1"),
+    ({"merit": [ffx.merit.Exponential()]}, "merit must be one merit, or one for each of 2 agents"),
+    ({"algorithm": "fed-fairx-linucb"}, "epsilon is for private algorithms"),
+    ({"algorithm": "b1", "decide_from": "released"}, 'decide_from must be "released+local" for B1'),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), FEDERATIONS)
+def test_federations(options: dict[str, Any], text: str) -> None:
+    sound = {
+        "agents": 2,
+        "dimension": D,
+        "horizon": 10,
+        "algorithm": "priv-fairx-linucb",
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "seed": 0,
+    }
+    with pytest.raises(FedFairXError) as refused:
+        ffx.Federation(**{**sound, **options})
+    assert isinstance(refused.value, InvalidInput)
+    assert str(refused.value).startswith(text)

@@ -1,0 +1,47 @@
+"""One decision, as its caller sees it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedfairx as ffx
+from fedfairx.federation.decision import Decision
+
+
+def decision() -> Decision:
+    return Decision(7, 1, np.array([0.2, 0.5, 0.3, 1.0, 2.0, 0.25, 0.75]), 3)
+
+
+def test_its_parts() -> None:
+    d = decision()
+    assert (d.id, d.action, d.probability) == (7, 1, 0.5)
+    assert d.policy.tolist() == [0.2, 0.5, 0.3]
+    assert d.theta.tolist() == [1.0, 2.0]
+    assert d.context.tolist() == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("name", ["policy", "theta", "context"])
+def test_nobody_can_change_what_will_be_learnt(name: str) -> None:
+    d = decision()
+    with pytest.raises(ValueError, match="read-only"):
+        getattr(d, name)[0] = 9.0
+    assert d == decision()
+
+
+def test_equal_is_equal_to_the_bit() -> None:
+    d = decision()
+    assert d == decision()
+    assert hash(d) == hash(decision())
+    assert d != Decision(8, 1, d._values, 3)
+    assert d != Decision(7, 2, d._values, 3)
+    assert d != Decision(7, 1, d._values + np.spacing(1.0), 3)
+    assert d != 7
+
+
+def test_its_repr_shows_no_context_and_no_theta() -> None:
+    agent = ffx.Agent(2, seed=0)
+    text = repr(agent.decide([[0.123456789, 0.25], [0.5, 0.5]]))
+    assert text.startswith("Decision(id=0, action=")
+    assert "0.1234" not in text
+    assert "theta" not in text

@@ -1,0 +1,243 @@
+"""A federation in one process: who learns what, when, and what is claimed of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedfairx as ffx
+import reference as ref
+from fedfairx.core import theory
+from fedfairx.core.estimate import REFRESH_EVERY
+from fedfairx.errors import BudgetExhausted
+from fedfairx.federation.schedules import SCHEDULES, Determinant, Doubling, Plan
+
+D = 3
+
+
+def play(federation: ffx.Federation, rounds: int, seed: int = 0, present: float = 1.0) -> list[int]:
+    """Rounds of random contexts and rewards; an agent is there with probability `present`."""
+    rng = np.random.default_rng(seed)
+    syncs = []
+    for t in range(1, rounds + 1):
+        for agent in federation.agents:
+            x, reward, there = (
+                rng.random((4, agent.dimension)) / 2,
+                float(rng.random()),
+                rng.random() < present,
+            )
+            if there:
+                agent.observe(agent.decide(x), reward=reward)
+        if federation.end_round():
+            syncs.append(t)
+    return syncs
+
+
+# --- one agent ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "schedule", ["paper", "every-round", "doubling", Determinant(threshold=2.0, cap=10**6)]
+)
+def test_one_agent_without_privacy_is_b0_to_the_bit(schedule: Any) -> None:
+    # Past the point where V⁻¹ is derived anew from the sums.
+    rounds = REFRESH_EVERY + 700
+    options = {"agents": 1, "dimension": D, "horizon": rounds, "seed": 5}
+    together = ffx.Federation(algorithm="fed-fairx-linucb", schedule=schedule, **options)
+    alone = ffx.Federation(algorithm="fairx-linucb", **options)
+    rng = np.random.default_rng(0)
+    x, rewards = rng.random((rounds, 4, D)) / 2, rng.normal(size=rounds)
+    for t in range(rounds):
+        ours, theirs = together.agents[0].decide(x[t]), alone.agents[0].decide(x[t])
+        assert ours == theirs
+        together.agents[0].observe(ours, reward=rewards[t])
+        alone.agents[0].observe(theirs, reward=rewards[t])
+        together.end_round()
+        assert not alone.end_round()
+    assert together.syncs > 3
+    assert (together.agents[0]._learner.inverse == alone.agents[0]._learner.inverse).all()
+    assert together.agents[0].radius == alone.agents[0].radius
+
+
+# --- several agents ----------------------------------------------------------------------------------------
+
+
+def test_after_a_synchronisation_everybody_knows_everything() -> None:
+    confidence = ffx.Confidence(regulariser=2.5)
+    federation = ffx.Federation(
+        agents=3, dimension=D, horizon=64, schedule=Doubling(start=8), confidence=confidence, seed=0
+    )
+    rng = np.random.default_rng(0)
+    gram, moment = 2.5 * np.eye(D), np.zeros(D)
+    for _ in range(16):
+        for agent in federation.agents:
+            decision, reward = agent.decide(rng.random((4, D))), float(rng.random())
+            agent.observe(decision, reward=reward)
+            gram += np.outer(decision.context, decision.context)
+            moment += decision.context * reward
+        federation.end_round()
+    assert federation.syncs == 2
+    for agent in federation.agents:
+        # λ stands in V once, whatever was shared.
+        assert agent.gram == pytest.approx(gram, abs=1e-11)
+        assert agent.moment == pytest.approx(moment, abs=1e-11)
+        assert agent.gram @ agent.estimate == pytest.approx(moment, abs=1e-10)
+        assert agent.radius == pytest.approx(confidence.radius(48, D))
+        assert (agent.gram == federation.agents[0].gram).all()
+        assert (agent._learner.inverse == federation.agents[0]._learner.inverse).all()
+
+
+def test_between_synchronisations_an_agent_adds_only_its_own() -> None:
+    federation = ffx.Federation(agents=2, dimension=D, horizon=8, schedule=Doubling(start=2), seed=0)
+    play(federation, 2)
+    first, second = federation.agents
+    shared = second.gram
+    decision = first.decide(np.random.default_rng(1).random((4, D)))
+    first.observe(decision, reward=1.0)
+    assert first.gram == pytest.approx(shared + np.outer(decision.context, decision.context), abs=1e-12)
+    assert (second.gram == shared).all()
+
+
+def test_agents_may_skip_rounds_and_rewards_may_cross_a_synchronisation() -> None:
+    federation = ffx.Federation(agents=4, dimension=D, horizon=40, schedule="every-round", seed=0)
+    waiting = federation.agents[0].decide(np.eye(D))
+    syncs = play(federation, 20, present=0.4)
+    assert syncs == list(range(1, 21))
+    before = federation.agents[3].gram
+    federation.agents[0].observe(waiting, reward=1.0)
+    federation.end_round()
+    gained = federation.agents[3].gram - before
+    assert gained == pytest.approx(np.outer(waiting.context, waiting.context), abs=1e-12)
+    counts = [agent._released_count for agent in federation.agents]
+    assert federation.agents[1].radius == pytest.approx(ffx.Confidence().radius(sum(counts), D))
+
+
+@pytest.mark.parametrize("name", ["paper", "figure-gap", "doubling", "every-round", "never"])
+@pytest.mark.parametrize("algorithm", ["fed-fairx-linucb", "priv-fairx-linucb"])
+def test_it_synchronises_when_its_schedule_says_and_never_runs_out_of_budget(
+    name: str, algorithm: str
+) -> None:
+    options: dict[str, Any] = {"epsilon": 1.0} if algorithm.startswith("priv") else {}
+    federation = ffx.Federation(
+        agents=2, dimension=2, horizon=250, algorithm=algorithm, schedule=name, seed=0, **options
+    )
+    expected = SCHEDULES[name].rounds(Plan(250, 2, 2)).tolist()
+    assert play(federation, 250) == expected
+    assert federation.syncs == len(expected)
+    assert federation.privacy.spent == len(expected)
+    assert play(federation, 20) == []  # past the horizon nothing is released
+    if algorithm.startswith("priv") and name != "never":
+        assert federation.privacy.remaining == 0
+        with pytest.raises(BudgetExhausted):
+            federation.synchronise()
+        assert federation.privacy.spent == len(expected)
+
+
+def test_b1_stops_at_its_cap() -> None:
+    federation = ffx.Federation(
+        agents=2,
+        dimension=2,
+        horizon=200,
+        algorithm="b1",
+        epsilon=1.0,
+        schedule=Determinant(0.5, cap=6),
+        seed=0,
+    )
+    assert len(play(federation, 200)) == 6
+    assert federation.privacy.remaining == 0
+
+
+def test_each_agent_may_have_its_own_merit() -> None:
+    steep, flat = ffx.merit.Exponential(20.0), ffx.merit.Affine(1.0, 0.0)
+    federation = ffx.Federation(agents=2, dimension=D, horizon=50, merit=[steep, flat], seed=0)
+    play(federation, 50)
+    x = np.random.default_rng(3).random((4, D))
+    policies = [agent.decide(x).policy for agent in federation.agents]
+    assert policies[0].max() > 0.3
+    assert policies[1] == pytest.approx(np.full(4, 0.25))
+
+
+def test_a_seed_repeats_everything_and_another_does_not() -> None:
+    def policies(seed: int) -> bytes:
+        federation = ffx.Federation(
+            agents=2, dimension=D, horizon=30, algorithm="priv-fairx-linucb", epsilon=2.0, seed=seed
+        )
+        play(federation, 30)
+        return b"".join(agent.decide(np.eye(D)).policy.tobytes() for agent in federation.agents)
+
+    assert policies(1) == policies(1)
+    assert policies(1) != policies(2)
+
+
+# --- what is claimed ---------------------------------------------------------------------------------------
+
+
+def federation_of(algorithm: str, **options: Any) -> ffx.Federation:
+    return ffx.Federation(agents=2, dimension=D, horizon=100, algorithm=algorithm, **options)
+
+
+def test_the_claims() -> None:
+    plain = federation_of("fed-fairx-linucb", seed=0).privacy
+    assert not plain.is_private
+    assert str(plain).startswith("NOT PRIVATE")
+    simulated = federation_of("priv-fairx-linucb", epsilon=2.0, delta=1e-6, seed=0)
+    assert not simulated.privacy.is_private
+    assert str(simulated.privacy).startswith("SIMULATED")
+    keyed = federation_of("priv-fairx-linucb", epsilon=2.0, delta=1e-6)
+    assert keyed.privacy.is_private
+    assert keyed.privacy.decide_from == "released"
+    assert (keyed.privacy.epsilon, keyed.privacy.delta) == (2.0, 1e-6)
+    syncs = len(play(keyed, 100))
+    text = str(keyed.privacy)
+    assert "ε=2" in text
+    assert "δ=1e-06" in text
+    assert f"All {syncs} messages together" in text
+    assert f"{syncs} made, 0 left" in text
+    literal = federation_of("priv-fairx-linucb", epsilon=2.0, decide_from="released+local").privacy
+    assert "narrower guarantee" in str(literal)
+
+
+def test_b1_is_labelled_not_private() -> None:
+    privacy = federation_of("b1", epsilon=2.0).privacy
+    assert not privacy.is_private
+    assert math.isinf(privacy.mu)
+    assert str(privacy) == "NOT PRIVATE: when it releases depends on data."
+
+
+# --- Lemma 3 -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["fairx-linucb", "fed-fairx-linucb"])
+@pytest.mark.parametrize("steepness", [2.0, 10.0])
+def test_lemma_3_holds_whenever_the_truth_is_in_the_region(algorithm: str, steepness: float) -> None:
+    T, m, K = 300, 3, 5
+    x, noise, _, theta_star = ref.random_problem(T, m, K, D, seed=8)
+    merit = ffx.merit.Exponential(steepness)
+    federation = ffx.Federation(agents=m, dimension=D, horizon=T, algorithm=algorithm, merit=merit, seed=8)
+    inside = 0
+    for t in range(T):
+        for i, agent in enumerate(federation.agents):
+            V, estimate, radius = agent.gram, agent.estimate, agent.radius
+            decision = agent.decide(x[t, i])
+            away = theta_star - estimate
+            if away @ V @ away <= radius**2:
+                inside += 1
+                means = x[t, i] @ np.stack([theta_star, estimate, decision.theta], axis=1)
+                low, high = float(means.min()), float(means.max())
+                bound = theory.instant_regret_bound(
+                    x[t, i],
+                    policy=decision.policy,
+                    gram=V,
+                    radius=radius,
+                    lipschitz=merit.lipschitz(low, high),
+                    minimum_merit=merit.minimum(low, high),
+                )
+                fair = ref.policy(theta_star, x[t, i], ref.Exponential(steepness))
+                assert np.abs(fair - decision.policy).sum() <= bound + 1e-9
+            agent.observe(decision, reward=float(x[t, i, decision.action] @ theta_star + noise[t, i]))
+        federation.end_round()
+    # The region holds θ* with probability 0.9 at all times at once; at this seed it always does.
+    assert inside == T * m

@@ -1,0 +1,128 @@
+"""Random decisions to solve, and one way to solve them: through the compiled code that a live agent calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import reference as ref
+from fedfairx.core import exposure
+from fedfairx.core import merit as kinds
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.estimate import estimate
+from fedfairx.core.optimism import Solver
+from fedfairx.core.single import Single, decide_one, room_for
+from fedfairx.core.statistics import pack
+
+#: f(μ) = 1 + μ²: not monotone, so that nothing may lean on that.
+CUSTOM = kinds.Custom(
+    lambda mu: 1.0 + mu * mu, minimum_merit=1.0, lipschitz_constant=4.0, reward_range=(-2.0, 2.0)
+)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A confidence region and the contexts of one decision."""
+
+    contexts: np.ndarray
+    gram: np.ndarray  # V
+    estimate: np.ndarray  # θ̂
+    radius: float
+
+
+def wild(rng: np.random.Generator) -> Instance:
+    """K 1-100, d 1-50, condition up to 1e8, duplicate arms, zero contexts, any radius."""
+    arms, dimension = int(rng.integers(1, 101)), int(rng.integers(1, 51))
+    contexts = rng.normal(size=(arms, dimension)) if rng.random() < 0.5 else rng.random((arms, dimension))
+    if rng.random() < 0.5:
+        contexts /= np.maximum(1, np.linalg.norm(contexts, axis=1, keepdims=True))
+    else:
+        contexts /= np.sqrt(dimension)
+    if rng.random() < 0.3:
+        contexts[rng.integers(arms, size=arms // 2)] = contexts[rng.integers(arms)]
+    if rng.random() < 0.2:
+        contexts[rng.integers(arms)] = 0
+    axes = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
+    eigenvalues = 10 ** rng.uniform(0, rng.uniform(0, 8), size=dimension)
+    gram = (axes * eigenvalues) @ axes.T
+    theta = rng.normal(size=dimension)
+    theta *= rng.uniform(0, 1.5) / np.linalg.norm(theta)
+    return Instance(contexts, (gram + gram.T) / 2, theta, 10 ** rng.uniform(-1, 1))
+
+
+def realistic(rng: np.random.Generator, *, arms: int = 30, dimension: int = 10) -> Instance:
+    """What an agent meets: contexts in [0,1]^d/√d, θ̂ fitted to n rewards, the practical radius."""
+    arms, dimension = int(rng.integers(1, arms + 1)), int(rng.integers(1, dimension + 1))
+    contexts = rng.random((arms, dimension)) / np.sqrt(dimension)
+    truth = rng.random(dimension)
+    truth /= np.linalg.norm(truth)
+    count = int(10 ** rng.uniform(0, 4))
+    seen = rng.random((count, dimension)) / np.sqrt(dimension)
+    gram = np.eye(dimension) + seen.T @ seen
+    rewards = seen @ truth + 0.1 * rng.normal(size=count)
+    radius = ref.radius(count, dimension=dimension, scale=float(rng.choice([0.5, 1.0])))
+    return Instance(contexts, gram, np.linalg.solve(gram, seen.T @ rewards), radius)
+
+
+def merits(rng: np.random.Generator) -> dict[str, tuple[Any, Any]]:
+    """One of each kind, as the library's and as the oracle's."""
+    steepness, offset = 10 ** rng.uniform(0, 1.5), rng.uniform(0.05, 0.5)
+    exponent, midpoint, floor = rng.uniform(0.5, 5), rng.uniform(0, 1), 10 ** rng.uniform(-2, 0)
+    return {
+        "exponential": (kinds.Exponential(steepness), ref.Exponential(steepness)),
+        "affine": (kinds.Affine(offset, 1.0, (0.0, 1.0)), ref.Affine(offset, 1.0)),
+        "power": (kinds.Power(exponent, offset), ref.Power(exponent, offset)),
+        "logistic": (kinds.Logistic(steepness, midpoint, floor), ref.Logistic(steepness, midpoint, floor)),
+        "custom": (CUSTOM, ref.General(lambda mu: 1.0 + mu * mu, lambda mu: 2.0 * mu, -2.0, 2.0)),
+    }
+
+
+def expose(merit: kinds.Merit, means: np.ndarray) -> tuple[np.ndarray, float]:
+    """The library's fair policy for these means, and its expected reward."""
+    column = np.ascontiguousarray(means[:, None], dtype=float)
+    policy, slopes = np.zeros_like(column), np.zeros_like(column)
+    value, room = np.zeros(1), np.zeros(1)
+    exposure.expose(1, kinds.table([merit]), column, policy, slopes, value, room)
+    return policy[:, 0], float(value[0])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the solver made of an instance, with everything else computed by the oracle at its θ."""
+
+    theta: np.ndarray
+    policy: np.ndarray
+    action: int
+    value: float  # g(θ)
+    value_at_estimate: float
+    excess: float  # ‖θ - θ̂‖_V / √β - 1: above 0 it left the region
+
+
+def solve(
+    instance: Instance, pair: tuple[Any, Any], solver: Solver | None = None, uniform: float = 0.5
+) -> Answer:
+    """Solve through `decide_one`: a learner whose V⁻¹, θ̂ and radius are those of the instance."""
+    ours, theirs = pair
+    x, V = instance.contexts, instance.gram
+    arms, dimension = x.shape
+    confidence = Confidence(regulariser=1.0, noise_sd=0.0, parameter_norm=1.0, scale=instance.radius)
+    learner = Single.start(dimension, merit=ours, confidence=confidence, solver=solver or Solver())
+    learner.inverse[:] = np.linalg.inv(V)
+    learner.inverse[:] = (learner.inverse + learner.inverse.T) / 2
+    learner.statistics[:] = pack(V, V @ instance.estimate)
+    used = np.zeros((dimension, 1))  # θ̂ as that code sees it: at condition 1e8 not to the last digit
+    estimate(None, learner.inverse[:, :, None], learner.statistics[:, None], used)
+    out = np.zeros(arms + 2 * dimension)
+    action = decide_one(x, learner.memory, learner.codes, room_for(arms, dimension), out, uniform)
+    theta = out[arms : arms + dimension].copy()
+    away = theta - used[:, 0]
+    return Answer(
+        theta,
+        out[:arms].copy(),
+        action,
+        ref.objective(theta, x, theirs),
+        ref.objective(used[:, 0], x, theirs),
+        float(np.sqrt(max(away @ V @ away, 0.0)) / instance.radius - 1.0),
+    )

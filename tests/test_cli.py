@@ -1,0 +1,353 @@
+"""Every verb: its help, its answers, its errors in one line, its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedfairx.cli import main
+
+VERBS = ("list", "simulate", "reproduce", "plot", "calibrate", "privacy", "audit", "bench")
+SMALL = ("--agents", "2", "--arms", "3", "--dimension", "2", "--horizon", "40", "--seeds", "2")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """One clear line on standard error, nothing on standard output, exit 2."""
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("fedfairx: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stopped:
+        main([verb, "--help"])
+    assert stopped.value.code == 0
+    assert f"example:\n  fedfairx {verb}" in capsys.readouterr().out
+
+
+def test_no_verb_is_a_usage_error(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stopped:
+        main([])
+    assert stopped.value.code == 2
+
+
+def test_version(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert re.fullmatch(r"fedfairx \S+\n", capsys.readouterr().out)
+
+
+def test_help_needs_none_of_the_heavy_libraries():
+    code = (
+        "import sys, fedfairx.cli as c; c.parser(); "
+        "sys.exit(any(m in sys.modules for m in ('pandas','pyarrow','matplotlib','tqdm','distributed')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_list(capsys: pytest.CaptureFixture[str]):
+    assert main(["list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"algorithms", "mechanisms", "schedules", "merits", "experiments"}
+    assert {"fairx-linucb", "b1", "linucb"} <= set(found["algorithms"])
+    assert list(found["experiments"]) == [f"exp{i}" for i in range(1, 9)]
+    assert main(["list", "schedules"]) == 0
+    assert "figure-gap" in capsys.readouterr().out
+
+
+# --- simulate ----------------------------------------------------------------------------------------
+
+
+def test_simulate_is_the_library(capsys: pytest.CaptureFixture[str]):
+    from fedfairx.core.confidence import Confidence
+    from fedfairx.federation.schedules import Paper
+    from fedfairx.simulation import Scenario, simulate
+
+    flags = (
+        "--algorithm",
+        "priv-fairx-linucb",
+        "--epsilon",
+        "2",
+        "--schedule",
+        "paper:gap=3",
+        "--scale",
+        "0.7",
+    )
+    assert main(["simulate", *SMALL, *flags, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = simulate(
+        Scenario(agents=2, arms=3, dimension=2, horizon=40),
+        algorithm="priv-fairx-linucb",
+        seeds=2,
+        epsilon=2.0,
+        schedule=Paper(gap=3),
+        confidence=Confidence(scale=0.7),
+    )
+    np.testing.assert_array_equal(found["fairness_regret"], expected.fairness_regret)
+
+
+def test_flags_override_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    config = tmp_path / "mine.toml"
+    config.write_text(
+        '[scenario]\nagents = 2\narms = 3\ndimension = 2\nhorizon = 500\nmerit = ["exponential:steepness=3", '
+        '"logistic"]\n[run]\nalgorithm = "fairx-linucb"\nseeds = 1\n[confidence]\nscale = 0.4\n'
+    )
+    out, figure = tmp_path / "r.csv", tmp_path / "r.png"
+    arguments = [
+        "simulate",
+        "--config",
+        str(config),
+        "--horizon",
+        "30",
+        "--out",
+        str(out),
+        "--plot",
+        str(figure),
+    ]
+    assert main(arguments) == 0
+    assert "fairx-linucb, T=30" in capsys.readouterr().out
+    assert out.read_text().splitlines()[0].startswith("algorithm,seed,round,fairness_regret")
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--horizon", "-5"), "horizon must be an integer >= 1, got horizon=-5"),
+        (("--algorithm", "nope"), "algorithm must be one of"),
+        (("--algorithm", "priv-fairx-linucb", "--epsilon", "0"), "epsilon"),
+        (("--schedule", "paper:gap=x"), "parameters as name=number"),
+        (("--schedule", "paper:step=2"), "paper has no parameter 'step'; it has: gap"),
+        (("--schedule", "doubling:start=1.5"), "start must be an integer"),
+        (("--merit", "nope"), "merit must be one of"),
+        (("--config", "/nonexistent.toml"), "config must be a file"),
+        (("--out", "curves.txt"), "out must end in"),
+    ],
+)
+def test_simulate_refuses(arguments, message, capsys: pytest.CaptureFixture[str]):
+    assert message in refused(capsys, "simulate", *SMALL, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[scenario]\nagent = 2\n", "[scenario] has no 'agent'"),
+        ("[other]\nx = 1\n", "must hold tables scenario, run, confidence"),
+        ("agents = 2\n", "must hold tables"),
+        ("[scenario\n", "is not TOML"),
+        ('[confidence]\nscale = "wide"\n', "wrong type"),
+    ],
+)
+def test_a_bad_file(tmp_path: Path, text, message, capsys: pytest.CaptureFixture[str]):
+    config = tmp_path / "bad.toml"
+    config.write_text(text)
+    assert message in refused(capsys, "simulate", "--config", str(config), "--horizon", "20")
+
+
+# --- reproduce and plot ------------------------------------------------------------------------------
+
+
+def test_reproduce_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = ("--out", str(tmp_path / "out"))
+    assert (
+        main(["reproduce", "exp6", "--horizon", "60", "--seeds", "2", "--workers", "2", "--json", *out]) == 0
+    )
+    first = capsys.readouterr()
+    answer = json.loads(first.out)
+    assert answer["jobs"] == 5
+    assert answer["failures"] == []
+    assert "[5/5]" in first.err
+    assert Path(answer["report"]).is_file()
+    assert main(["reproduce", "exp6", "--horizon", "60", "--seeds", "2", "--quiet", *out]) == 0
+    quiet = capsys.readouterr()
+    assert quiet.err == ""
+    assert quiet.out.startswith(answer["report"])
+    assert main(["plot", "exp6", "--json", *out]) == 0
+    assert "exp6" in json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("exp9",), "experiment must be one of exp1"),
+        (("exp1", "--horizon", "-1"), "horizon must be an integer >= 1, got horizon=-1"),
+        (("exp1", "--seeds", "0"), "seeds must be an integer >= 1"),
+        (("exp1", "--engine", "spark"), "engine must be one of"),
+        (("exp1", "--workers", "0"), "workers must be >= 1"),
+        (("exp1", "--out", "/proc/nowhere"), "out must be a folder that can be written"),
+        (("exp1", "--plugin", "/nonexistent.py"), "plugin must be a Python file"),
+    ],
+)
+def test_reproduce_refuses(
+    arguments, message, tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(capsys, "reproduce", *arguments, "--quiet")
+
+
+def test_plot_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert "holds no results" in refused(capsys, "plot", "--out", str(tmp_path), "--quiet")
+    assert "experiment must be one of" in refused(capsys, "plot", "exp9", "--out", str(tmp_path))
+
+
+FAILING = """
+from fedfairx.experiments import Experiment, Run, Scores
+from fedfairx.simulation import Scenario
+small = Scenario(agents=2, arms=3, dimension=2, horizon=20)
+def runs(size):
+    return (Run("good", small, "fairx-linucb"), Run("bad", small, "priv-fairx-linucb", {"epsilon": -1.0}))
+EXPERIMENT = Experiment("failing", "F", "?", runs, lambda o, s: Scores(), lambda o, s: iter(()))
+"""
+
+
+def test_a_failed_job_exits_1_and_keeps_the_rest(
+    tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
+):
+    from fedfairx.experiments import registry
+
+    monkeypatch.setattr(registry, "_PLUGGED", {})
+    plugin = tmp_path / "failing.py"
+    plugin.write_text(FAILING)
+    arguments = [
+        "reproduce",
+        "failing",
+        "--plugin",
+        str(plugin),
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main([*arguments, "--quiet"]) == 1
+    err = capsys.readouterr().err
+    assert "1 of 2 jobs failed" in err
+    assert "failing bad, seed 0: InvalidInput: epsilon" in err
+    assert len(list((tmp_path / "out" / "results").glob("*.parquet"))) == 1
+
+
+def test_ctrl_c_keeps_results_and_says_how_to_go_on(tmp_path: Path):
+    out = tmp_path / "out"
+    # The first job is short and its result is waited for; the second is long enough to be interrupted.
+    command = [sys.executable, "-m", "fedfairx", "reproduce", "exp1", "--horizon", "30000", "--seeds", "1"]
+    process = subprocess.Popen(
+        [*command, "--workers", "1", "--out", str(out)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 300
+        while not list(out.glob("results/*.parquet")):
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    stored = len(list(out.glob("results/*.parquet")))
+    assert process.returncode == 130
+    assert f"{stored} of 6 jobs are stored" in err
+    assert "the same command goes on from there" in err
+    assert "Traceback" not in err
+
+
+# --- privacy, audit, calibrate, bench ----------------------------------------------------------------
+
+
+def test_privacy_as_json(capsys: pytest.CaptureFixture[str]):
+    assert main(["privacy", "--epsilon", "2", "--delta", "0.1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["releases"] == 20_002
+    assert found["mu"] == pytest.approx(1.366, abs=1e-3)
+    assert (found["epsilon"], found["delta"], found["adjacency"]) == (2.0, 0.1, "replace")
+    noise = {item["name"]: item["noise_sd"] for item in found["mechanisms"]}
+    assert set(noise) == {"paper-tree", "tree", "sqrt-toeplitz", "blt"}
+    assert noise["paper-tree"]["max"] == pytest.approx(179, abs=1)
+    assert noise["blt"]["max"] <= 6.5
+    assert noise["sqrt-toeplitz"]["max"] <= 6.5
+    for item in found["mechanisms"]:
+        assert set(item["noise_sd"]) == {"first", "middle", "last", "max"}
+        assert item["noise_sd"]["max"] == max(item["noise_sd"].values())
+        assert item["shift"] > item["practical"]["shift"] > 0
+        assert item["radius"] > item["practical"]["radius"] > 0
+    assert "delta=0.1 permits" in found["warnings"][0]
+
+
+def test_privacy_as_a_table(capsys: pytest.CaptureFixture[str]):
+    assert main(["privacy", "--schedule", "determinant"]) == 0
+    out = capsys.readouterr().out
+    assert "blt *" in out
+    assert "NOT private end to end" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--epsilon", "0"), "epsilon"),
+        (("--delta", "1.5"), "delta must be in (0, 1)"),
+        (("--mechanism", "x"), "mechanism must be one of"),
+        (("--horizon", "0"), "horizon must be an integer >= 1"),
+        (("--adjacency", "x"), "adjacency"),
+        (("--alpha", "2"), "alpha must be in (0, 1)"),
+        (("--schedule", "x"), "schedule must be one of"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["privacy", "audit"])
+def test_privacy_and_audit_refuse(verb, arguments, message, capsys: pytest.CaptureFixture[str]):
+    if verb == "audit" and "--alpha" in arguments:
+        pytest.skip("audit has no alpha")
+    assert message in refused(capsys, verb, *arguments)
+
+
+def test_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    figure = tmp_path / "audit.png"
+    arguments = ["audit", "--releases", "4", "--dimension", "2", "--runs", "400", "--plot", str(figure)]
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ok"] is True
+    assert figure.exists()
+    assert main(arguments) == 0
+    assert re.search(r"claimed μ \S+, found at least \S+", capsys.readouterr().out)
+
+
+def test_audit_exits_1_when_the_claim_is_false(monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr("fedfairx.privacy.audit.AuditReport.ok", False)
+    assert main(["audit", "--releases", "2", "--dimension", "2", "--runs", "200"]) == 1
+    assert "FALSE" in capsys.readouterr().out
+
+
+def test_calibrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "c.json"
+    arguments = ["calibrate", "--arms", "4", "--noise-sd", "0.1", "--horizon", "1500", "--out", str(out)]
+    assert main(arguments) == 0
+    assert "chosen:" in capsys.readouterr().out
+    assert json.loads(out.read_text())["result"]["arms"] == 4
+
+
+def test_bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert "benchmarks are in the source tree" in refused(capsys, "bench", "--folder", str(tmp_path))
+    (tmp_path / "run.py").write_text("import sys; sys.exit(len(sys.argv))")
+    assert main(["bench", "--folder", str(tmp_path), "--", "one", "two"]) == 3
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    shell = f"{sys.executable} -m fedfairx list | head -1"
+    done = subprocess.run(["bash", "-c", shell], check=False, capture_output=True, text=True, env=os.environ)
+    assert done.stderr == ""
+    assert done.stdout.strip() == "algorithms"

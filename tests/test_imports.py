@@ -1,0 +1,132 @@
+"""Imports point one way; heavy and foreign packages stay where they belong; the core does no I/O."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fedfairx
+
+PACKAGE = Path(fedfairx.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+#: What each part may import of the package. `errors` and `features` stand below everything.
+BASE = {"errors"}
+MAY_IMPORT = {
+    "errors": set(),
+    "core": BASE | {"core"},
+    "features": BASE | {"core"},
+    "privacy": BASE | {"core", "privacy"},
+    "federation": BASE | {"core", "privacy", "federation"},
+    "simulation": BASE | {"core", "privacy", "federation", "simulation"},
+    "service": BASE | {"core", "features", "privacy", "federation", "service"},
+    "experiments": BASE | {"core", "privacy", "federation", "simulation", "experiments"},
+}
+#: Where alone a package may be imported: a folder or a file.
+ONLY_IN = {
+    "nats": "federation/transport",
+    "flwr": "federation/transport",
+    "dask": "simulation/engines.py",
+    "distributed": "simulation/engines.py",
+    "fastapi": "service",
+    "starlette": "service",
+    "uvicorn": "service",
+}
+#: Outside the package, the core imports this and nothing else: no files, no network, no clock, no randomness.
+CORE_IMPORTS = {
+    "__future__",
+    "collections",
+    "ctypes",
+    "dataclasses",
+    "llvmlite",
+    "math",
+    "numba",
+    "numpy",
+    "typing",
+}
+#: Where machine code is kept, nothing else.
+CACHE = {"functools", "hashlib", "os", "pathlib"}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports, also inside functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            if node.module == "fedfairx":
+                yield from (f"fedfairx.{alias.name}" for alias in node.names)
+            else:
+                yield node.module or ""
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def test_there_is_something_to_check() -> None:
+    assert {"core", "privacy", "federation"} <= {part_of(path) for path in FILES}
+    assert len(FILES) > 30
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path: Path) -> None:
+    part = part_of(path)
+    if part not in MAY_IMPORT:  # the public names and the command line see everything
+        assert part in ("__init__", "__main__", "cli", "commands"), f"say what {part} may import"
+        return
+    for name in imports(path):
+        if name.split(".")[0] == "fedfairx":
+            assert name.split(".")[1:2] and name.split(".")[1] in MAY_IMPORT[part], (
+                f"{path.name} imports {name}"
+            )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_foreign_packages_stay_where_they_belong(path: Path) -> None:
+    for name in imports(path):
+        home = ONLY_IN.get(name.split(".")[0])
+        if home is not None:
+            assert path.is_relative_to(PACKAGE / home), f"{path.name} imports {name}; only {home} may"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if part_of(path) == "core"], ids=lambda path: path.name
+)
+def test_the_core_does_no_input_or_output(path: Path) -> None:
+    allowed = CORE_IMPORTS | (CACHE if path.name == "compile.py" else set())
+    for name in imports(path):
+        assert name.startswith("fedfairx") or name.split(".")[0] in allowed, f"{path.name} imports {name}"
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            assert called not in ("open", "print", "input", "exec", "eval"), f"{path.name} calls {called}"
+            assert "random" not in called.split("."), f"{path.name} calls {called}: randomness is passed in"
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    heavy = (
+        "pandas",
+        "matplotlib",
+        "scipy.special",
+        "scipy.optimize",
+        "dask",
+        "distributed",
+        "fastapi",
+        "pyarrow",
+    )
+    program = f"import sys, fedfairx; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_public_names() -> None:
+    for name in ("Agent", "Confidence", "Decision", "Federation", "algorithms", "features", "merit"):
+        assert name in fedfairx.__all__
+        assert hasattr(fedfairx, name)
