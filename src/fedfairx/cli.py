@@ -65,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _interrupted(text: str) -> int:
     print(f"fedfairx: stopped{': ' + text if text else ''}", file=sys.stderr, flush=True)
     if not text:  # stopped for the second time: threads inside a compiled kernel would keep the process alive
+        sys.stdout.flush()
         os._exit(EXIT_INTERRUPTED)
     return EXIT_INTERRUPTED
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from experiment_helpers import outcome, small_run
 
 from fedfairx.experiments import sweep as sweeping
 from fedfairx.experiments.identity import provenance
-from fedfairx.experiments.progress import Lines, Quiet
+from fedfairx.experiments.progress import Lines, Quiet, progress
 from fedfairx.experiments.results import Store
 from fedfairx.experiments.sweep import SweepInterruptedError, perform, plan, sweep
 
@@ -115,3 +116,27 @@ def test_lines_tell_rate_and_time_left(capsys: pytest.CaptureFixture[str]):
     err = capsys.readouterr().err
     assert err.startswith("[1/2] exp1 fed: 1.5 s (")
     assert "s left)" in err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_bar_with_rate_and_time_left():
+    screen = Terminal()
+    bar = progress(stream=screen)
+    bar.start(2, 2_000_000)
+    bar.done("exp1 fed", 1_000_000, 1.5)
+    bar.say("a word between")
+    bar.close()
+    text = screen.getvalue()
+    assert "1/2 jobs, exp1 fed" in text
+    assert "agent-rounds/s" in text
+    assert "50%" in text
+    assert "a word between" in text
+
+
+def test_quiet_and_logs():
+    assert isinstance(progress(quiet=True, stream=Terminal()), Quiet)
+    assert isinstance(progress(stream=io.StringIO()), Lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import Any, Protocol, TextIO
@@ -79,7 +80,7 @@ class Bar:
             file=self._stream,
             desc=f"0/{jobs} jobs",
             smoothing=0.1,
-            dynamic_ncols=True,
+            ncols=min(shutil.get_terminal_size().columns, 140),  # tqdm shows nothing where it reads 0
             leave=False,
         )
         self._jobs, self._finished = jobs, 0

@@ -17,14 +17,14 @@ from fedfairx.federation.schedules import Determinant, Plan, Schedule
 from fedfairx.federation.schedules import schedule as find_schedule
 from fedfairx.privacy import (
     Bounds,
+    Centring,
     Guarantee,
     KeyedNoise,
     NonPrivateSums,
     Privatizer,
     SimulatedNoise,
-    StreamPrivatizer,
-    calibrate,
     new_key,
+    private,
 )
 
 
@@ -51,6 +51,7 @@ class Federation:
         delta: float = 1e-6,
         mechanism: str = "blt",
         bounds: Bounds | None = None,
+        centring: Centring | None = None,
         decide_from: str | None = None,
         shift: float = 4.0,
         seed: int | None = None,
@@ -74,7 +75,7 @@ class Federation:
             len(merits),
         )
         privatizers = self._privatizers(
-            epsilon, delta, mechanism, bounds or Bounds(), decide_from or self.algorithm.decide_from, seed
+            epsilon, delta, mechanism, bounds, centring, decide_from or self.algorithm.decide_from, seed
         )
         self.agents = [
             Agent(
@@ -95,7 +96,8 @@ class Federation:
         epsilon: float | None,
         delta: float,
         mechanism: str,
-        bounds: Bounds,
+        bounds: Bounds | None,
+        centring: Centring | None,
         decide_from: str,
         seed: int | None,
     ) -> Sequence[Privatizer]:
@@ -112,22 +114,19 @@ class Federation:
             require(
                 decide_from == "released+local", "decide_from", 'must be "released+local" for B1', decide_from
             )
-        gaussian = calibrate(
-            mechanism,
-            epsilon=epsilon,
-            delta=delta,
-            releases=max(self.schedule.max_releases(self.plan), 1),
-            sensitivity=bounds.sensitivity,
-        )
         key = new_key()
         return [
-            StreamPrivatizer(
+            private(
                 dimension,
-                mechanism=gaussian,
-                bounds=bounds,
+                epsilon=epsilon,
+                delta=delta,
+                releases=max(self.schedule.max_releases(self.plan), 1),
                 noise=KeyedNoise(key, agent=str(i), run="local")
                 if seed is None
                 else SimulatedNoise(seed, agent=i),
+                mechanism=mechanism,
+                bounds=bounds,
+                centring=centring,
                 decide_from=decide_from,  # type: ignore[arg-type]
                 public_schedule=self.schedule.public,
             )

@@ -3,6 +3,7 @@
 from fedfairx.privacy.accounting import delta_for, epsilon_for, mu_for
 from fedfairx.privacy.bounding import Bounds, Unbounded
 from fedfairx.privacy.centring import CentredPrivatizer, Centring
+from fedfairx.privacy.factory import private
 from fedfairx.privacy.guarantee import Guarantee, claim
 from fedfairx.privacy.ledger import MemoryLedger
 from fedfairx.privacy.mechanisms import Gaussian, Mechanism, NonPrivate, calibrate, mechanisms
@@ -36,4 +37,5 @@ __all__ = [
     "mechanisms",
     "mu_for",
     "new_key",
+    "private",
 ]

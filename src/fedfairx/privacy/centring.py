@@ -3,8 +3,8 @@
 Where contexts are known to lie within r of a public point x₀ and rewards within b of y₀, the records
 x̃ = (x - x₀, κ) and ỹ = y - y₀ go to an ordinary privatizer of dimension d + 1, κ a constant. Its
 sensitivity is r² + κ² + b² instead of L² + B²: with contexts in [0, 1]^d/√d and rewards in [0, 1] that is
-0.75 instead of 2. The statistics of the records themselves follow from its release, the number of
-records n and the public point, so sending them is post-processing:
+0.5625 instead of 2 (κ = 0.25). The statistics of the records themselves follow from its release, the
+number of records n and the public point, so sending them is post-processing:
 
     Σ x xᵀ = Σ x̃x̃ᵀ + x₀ sᵀ + s x₀ᵀ + n x₀x₀ᵀ,   s = Σ x̃ = (entries of x̃ with κ)/κ,
     Σ x y  = Σ x̃ỹ + x₀ Σỹ + y₀ s + n x₀ y₀,      Σỹ = (moment of κ)/κ.
@@ -56,7 +56,7 @@ class Centring:
         """For contexts x/√d with x in [0, 1]^d, and rewards in [0, 1]."""
         half = 0.5 / math.sqrt(dimension)
         return cls(
-            context=(half,) * dimension, context_radius=0.5, reward=0.5, reward_radius=0.5, constant=0.5
+            context=(half,) * dimension, context_radius=0.5, reward=0.5, reward_radius=0.5, constant=0.25
         )
 
     @property

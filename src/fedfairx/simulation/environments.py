@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.core.statistics import Array
 from fedfairx.errors import require
+from fedfairx.privacy import Centring
 from fedfairx.simulation.draws import generator
 
 CONTEXTS = ("unit-ball", "raw", "unit-norm")
@@ -65,6 +66,19 @@ class Scenario:
     def context_norm(self) -> float:
         """What no context's norm exceeds: the privatizer's L."""
         return math.sqrt(self.dimension) if self.contexts == "raw" else 1.0
+
+    @property
+    def centring(self) -> Centring | None:
+        """The public point that the context law gives: the middle of the box; None for unit-norm contexts."""
+        if self.contexts == "unit-norm":
+            return None
+        box = Centring.unit_box(self.dimension)
+        if self.contexts == "unit-ball":
+            return box
+        stretch = math.sqrt(self.dimension)
+        return replace(
+            box, context=tuple(stretch * x for x in box.context), context_radius=stretch * box.context_radius
+        )
 
     @property
     def longest_delay(self) -> int:

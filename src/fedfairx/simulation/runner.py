@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def simulate(
     delta: float = 1e-6,
     mechanism: str | Calibrate = "blt",
     bounds: Bounds | None = None,
-    centring: Centring | None = None,
+    centring: Centring | Literal["scenario"] | None = "scenario",
     decide_from: str | None = None,
     shift: float = 4.0,
     workers: int = 1,
@@ -84,7 +84,9 @@ def simulate(
 
     A seed's result is the same to the byte whatever `workers` is and whichever seeds run beside it. Contexts,
     θ* and noise depend on the seed alone, so that two algorithms under one seed are a fair pair. The default
-    confidence knows the scenario's noise and uses half the theorem's radius (docs/reproduction.md).
+    confidence knows the scenario's noise and uses half the theorem's radius (docs/reproduction.md). Private
+    algorithms clip around the scenario's public point, the middle of its box; `centring=None` clips around
+    zero, to the bounds, as the paper does.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds)
     require(len(numbers) >= 1, "seeds", "must be at least one", seeds)
@@ -102,7 +104,7 @@ def simulate(
         delta=delta,
         mechanism=mechanism,
         bounds=bounds or Bounds(context_norm=scenario.context_norm),
-        centring=centring,
+        centring=scenario.centring if centring == "scenario" else centring,
         decide_from=decide_from or chosen.decide_from,
         shift=shift,
         exposure=exposure,

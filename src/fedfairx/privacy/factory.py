@@ -1,0 +1,59 @@
+"""One call from (ε, δ) to a privatizer: bounds, calibration, noise and ledger, fitted together."""
+
+from __future__ import annotations
+
+from fedfairx.errors import require
+from fedfairx.privacy.bounding import Bounds
+from fedfairx.privacy.centring import CentredPrivatizer, Centring
+from fedfairx.privacy.guarantee import DecideFrom
+from fedfairx.privacy.ledger import Ledger
+from fedfairx.privacy.mechanisms import calibrate
+from fedfairx.privacy.noise import NoiseSource
+from fedfairx.privacy.privatizer import StreamPrivatizer
+
+__all__ = ["private"]
+
+
+def private(
+    dimension: int,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    releases: int,
+    noise: NoiseSource,
+    mechanism: str = "blt",
+    bounds: Bounds | None = None,
+    centring: Centring | None = None,
+    decide_from: DecideFrom = "released",
+    ledger: Ledger | None = None,
+    public_schedule: bool = True,
+) -> StreamPrivatizer | CentredPrivatizer:
+    """A privatizer whose whole transcript of `releases` messages is (epsilon, delta)-DP.
+
+    `bounds` clip every record (norm 1 and reward 1 by default); with `centring` records are clipped around a
+    public point instead, and of `bounds` only the adjacency and the gram_share count.
+
+    Guarantees:
+    - The noise is calibrated to the sensitivity of the very bounds that clip.
+    """
+    bounds = Bounds() if bounds is None else bounds
+    if centring is not None:
+        require(
+            centring.dimension == dimension,
+            "centring",
+            f"must have dimension {dimension}",
+            centring.dimension,
+        )
+        bounds = centring.inner_bounds(adjacency=bounds.adjacency, gram_share=bounds.gram_share)
+    inner = StreamPrivatizer(
+        dimension if centring is None else dimension + 1,
+        mechanism=calibrate(
+            mechanism, epsilon=epsilon, delta=delta, releases=releases, sensitivity=bounds.sensitivity
+        ),
+        bounds=bounds,
+        noise=noise,
+        decide_from=decide_from,
+        ledger=ledger,
+        public_schedule=public_schedule,
+    )
+    return inner if centring is None else CentredPrivatizer(inner, centring=centring)

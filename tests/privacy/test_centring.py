@@ -1,0 +1,128 @@
+"""Centring at a public point: the sums come out right, the sensitivity is kept, the noise is what it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedfairx.core.statistics import pack, packed_size
+from fedfairx.errors import InvalidInput
+from fedfairx.privacy import Bounds, CentredPrivatizer, Centring, SimulatedNoise, private
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def centred(dimension: int, epsilon: float = 1e4) -> CentredPrivatizer:
+    privatizer = private(
+        dimension,
+        epsilon=epsilon,
+        delta=1e-6,
+        releases=4,
+        noise=SimulatedNoise(0),
+        centring=Centring.unit_box(dimension),
+    )
+    assert isinstance(privatizer, CentredPrivatizer)
+    return privatizer
+
+
+def records(seed: int, dimension: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.random((count, dimension)) / np.sqrt(dimension), rng.random(count)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds, st.integers(1, 6), st.integers(0, 20))
+def test_leave_undoes_enter_for_sums_of_records(seed: int, dimension: int, count: int) -> None:
+    centring = Centring.unit_box(dimension)
+    contexts, rewards = records(seed, dimension, count)
+    inner = np.zeros(packed_size(dimension + 1))
+    for x, y in zip(contexts, rewards, strict=True):
+        u, v, moved = centring.enter(x, y)
+        assert not moved
+        inner += pack(np.outer(u, u), u * v)
+    expected = pack(contexts.T @ contexts, contexts.T @ rewards)
+    assert centring.leave(inner, count) == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(seeds, st.integers(1, 6), st.floats(0.1, 1e6))
+def test_what_enters_keeps_the_inner_bounds(seed: int, dimension: int, size: float) -> None:
+    centring = Centring.unit_box(dimension)
+    rng = np.random.default_rng(seed)
+    x, y, _ = centring.enter(size * rng.normal(size=dimension), size * rng.normal())
+    inner = centring.inner_bounds()
+    assert np.linalg.norm(x) <= inner.context_norm * (1 + 1e-9)
+    assert abs(y) <= inner.reward
+    assert not inner.clip(x, y)[2]
+
+
+def test_numbers_that_are_none_do_not_stop_it() -> None:
+    x, y, moved = Centring.unit_box(2).enter(np.array([np.nan, np.inf]), np.nan)
+    assert np.isfinite(x).all()
+    assert np.isfinite(y)
+    assert moved
+
+
+def test_the_sensitivity_is_that_of_the_radii() -> None:
+    centring = Centring.unit_box(5)
+    assert centring.inner_bounds().sensitivity == pytest.approx(0.25 + 0.0625 + 0.25)
+    assert Bounds().sensitivity == 2.0
+
+
+def test_no_two_records_differ_by_more_than_the_sensitivity() -> None:
+    centring = Centring.unit_box(3)
+    bounds, rng = centring.inner_bounds(), np.random.default_rng(1)
+    scale = bounds.entry_scale(4)
+    largest = 0.0
+    for _ in range(3000):
+        pair = [centring.enter(rng.normal(size=3), rng.normal()) for _ in range(2)]
+        (u, v, _), (w, z, _) = pair
+        change = (pack(np.outer(u, u), u * v) - pack(np.outer(w, w), w * z)) / scale
+        largest = max(largest, float(np.linalg.norm(change)))
+    assert 0.7 * bounds.sensitivity < largest <= bounds.sensitivity * (1 + 1e-12)
+
+
+def test_a_release_is_the_records_statistics_with_little_noise_at_a_huge_budget() -> None:
+    privatizer = centred(3)
+    contexts, rewards = records(7, 3, 200)
+    for x, y in zip(contexts, rewards, strict=True):
+        privatizer.add(x, y)
+    release = privatizer.release()
+    assert release.count == 200
+    assert release.packed == pytest.approx(pack(contexts.T @ contexts, contexts.T @ rewards), abs=0.5)
+    assert privatizer.spent == 1
+
+
+def test_the_guarantee_speaks_of_the_radii_and_records_that_moved_are_counted() -> None:
+    privatizer = centred(3, epsilon=2.0)
+    privatizer.add(np.array([5.0, 5.0, 5.0]), 9.0)
+    assert privatizer.clipped == 1
+    assert privatizer.guarantee.context_norm == 0.5
+    assert privatizer.guarantee.reward == 0.5
+    assert privatizer.guarantee.epsilon == pytest.approx(2.0)
+
+
+def test_state_goes_on_with_the_same_bits() -> None:
+    first, second = centred(2, epsilon=1.0), centred(2, epsilon=1.0)
+    contexts, rewards = records(3, 2, 6)
+    for privatizer in (first, second):
+        privatizer.add(contexts[0], rewards[0])
+        privatizer.release()
+    again = CentredPrivatizer.from_state(
+        second.state(),
+        centring=second.centring,
+        dimension=3,
+        mechanism=second.inner.mechanism,
+        bounds=second.inner.bounds,
+        noise=SimulatedNoise(0),
+    )
+    for privatizer in (first, again):
+        privatizer.add(contexts[1], rewards[1])
+    assert first.release().to_bytes() == again.release().to_bytes()
+
+
+def test_a_wrong_dimension_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="centring must have dimension 4"):
+        private(4, epsilon=1.0, releases=1, noise=SimulatedNoise(0), centring=Centring.unit_box(3))

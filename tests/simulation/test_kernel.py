@@ -1,0 +1,101 @@
+"""The simulator follows the literal transcription of the algorithm, on the same random numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import reference
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.merit import Exponential, Logistic
+from fedfairx.core.optimism import Solver
+from fedfairx.federation.algorithms import algorithm
+from fedfairx.federation.schedules import Determinant, Doubling, Paper, Plan
+from fedfairx.privacy import Bounds
+from fedfairx.simulation import Scenario, simulate
+from fedfairx.simulation.draws import normal, stream_key, uniform
+from fedfairx.simulation.setup import Options, prepare
+
+EXACT = Solver(tolerance=1e-13, max_steps=500)
+AGENTS, ARMS, DIMENSION, HORIZON = 3, 4, 3, 300
+
+
+def world(scenario: Scenario, seed: int):
+    """Contexts (T, m, K, d), reward noise and action uniforms (T, m), as the kernel draws them."""
+    T, m, K, d = scenario.horizon, scenario.agents, scenario.arms, scenario.dimension
+    keys = {name: np.uint64(stream_key(seed, name)) for name in ("contexts", "rewards", "actions")}
+    contexts = np.array([uniform(keys["contexts"], np.uint64(c)) for c in range(T * m * K * d)])
+    noise = np.array([normal(keys["rewards"], np.uint64(c)) for c in range(T * m)])
+    uniforms = np.array([uniform(keys["actions"], np.uint64(c)) for c in range(T * m)])
+    return (
+        contexts.reshape(T, m, K, d) / np.sqrt(d),
+        scenario.noise_sd * noise.reshape(T, m),
+        uniforms.reshape(T, m),
+        scenario.parameter(seed),
+    )
+
+
+def held_against_reference(name: str, scenario: Scenario, merit, *, ours: dict, theirs: dict) -> None:
+    seed = 5
+    result = simulate(scenario, algorithm=name, seeds=[seed], solver=EXACT, points=scenario.horizon, **ours)
+    run = reference.reference_run(
+        *world(scenario, seed), name, merit=merit, noise_sd=scenario.noise_sd, scale=0.5, **theirs
+    )
+    fairness = run.fairness_regret.mean(axis=1).cumsum()
+    reward = run.reward_regret.mean(axis=1).cumsum()
+    assert result.fairness_regret[0] == pytest.approx(fairness, abs=1e-9)
+    assert result.reward_regret[0] == pytest.approx(reward, abs=1e-9)
+    assert result.syncs[0] == len(run.syncs)
+
+
+SCENARIO = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=HORIZON)
+
+
+@pytest.mark.parametrize("name", ["fairx-linucb", "fed-fairx-linucb", "linucb"])
+def test_algorithms_without_noise(name: str) -> None:
+    held_against_reference(name, SCENARIO, reference.Exponential(10.0), ours={}, theirs={})
+
+
+def test_a_merit_of_its_own_for_every_agent() -> None:
+    merits = (Exponential(3.0), Exponential(20.0), Logistic(8.0, 0.4, 0.1))
+    scenario = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=120, merit=merits)
+    theirs = [reference.Exponential(3.0), reference.Exponential(20.0), reference.Logistic(8.0, 0.4, 0.1)]
+    held_against_reference("fed-fairx-linucb", scenario, theirs, ours={}, theirs={})
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "decide_from"),
+    [
+        ("priv-fairx-linucb", Paper(), "released"),
+        ("priv-fairx-linucb", Paper(gap=7), "released+local"),
+        ("b2", Doubling(start=20), "released"),
+        ("b1", Determinant(threshold=12.0, cap=15), "released+local"),
+    ],
+)
+def test_private_algorithms_with_the_same_noise(name: str, schedule, decide_from: str) -> None:
+    scenario = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=200, noise_sd=0.02)
+    ours = {
+        "schedule": schedule,
+        "epsilon": 20.0,
+        "delta": 0.1,
+        "decide_from": decide_from,
+        "shift": 0.0,
+        "centring": None,
+    }
+    chosen = algorithm(name)
+    options = Options(
+        chosen, schedule, Confidence(), 20.0, 0.1, "blt", Bounds(), None, decide_from, 0.0, False
+    )
+    drawn = prepare(scenario, options, (5,), np.array([200])).sharing.noise[0]  # of the sum of the agents
+    release_noise = np.zeros((drawn.shape[0], AGENTS, drawn.shape[1]))
+    release_noise[:, 0] = drawn
+    theirs = {
+        "release_noise": lambda k, agent: release_noise[k, agent],
+        "decide_from": decide_from,
+        "bounds": (1.0, 1.0),
+    }
+    if isinstance(schedule, Determinant):
+        theirs |= {"threshold": schedule.threshold, "max_syncs": schedule.cap}
+    else:
+        theirs |= {"sync_rounds": schedule.rounds(Plan(200, AGENTS, DIMENSION))}
+    held_against_reference(name, scenario, reference.Exponential(10.0), ours=ours, theirs=theirs)
