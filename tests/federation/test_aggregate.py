@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 import reference as ref
 from fedfairx.core.statistics import diagonal_entries, pack, packed_size, unpack
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.aggregate import combine, lift, noise_bounds, shrink
+from fedfairx.federation.aggregate import combine, lift, noise_bounds, worth
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -49,25 +51,20 @@ def test_lift_leaves_a_definite_matrix_alone_but_for_the_shift() -> None:
     assert packed.tolist() == [2.0, 0.5, 1.0, 3.0, 4.0]  # and its input as it was
 
 
+def worth_of(own: np.ndarray, ratio: float, noise_sd: float) -> float:
+    return worth(own, ratio=ratio, noise_sd=noise_sd, radius=1.0, regulariser=1.0, parameter_norm=1.0)
+
+
 @settings(max_examples=40, deadline=None)
-@given(seeds, st.integers(1, 6))
-def test_shrink_keeps_what_is_worth_keeping(seed: int, dimension: int) -> None:
-    rng = np.random.default_rng(seed)
-    seen = rng.normal(size=(500, dimension))
-    theta = rng.normal(size=dimension)
-    exact = pack(seen.T @ seen, seen.T @ (seen @ theta))
-    almost, kept = shrink(exact, noise_sd=1e-9, reward_noise_sd=0.1, parameter_norm=1.0)
-    assert almost == pytest.approx(exact, rel=1e-9, abs=1e-9)
-    assert kept == pytest.approx(1.0)
-    nothing, kept = shrink(goe(rng, dimension, 1.0), noise_sd=10.0, reward_noise_sd=0.1, parameter_norm=1.0)
-    assert not nothing.any()
-    assert kept == 0.0
-    some, kept = shrink(exact, noise_sd=5.0, reward_noise_sd=0.5, parameter_norm=1.0)
-    gram, _ = unpack(some)
-    values = np.linalg.eigvalsh(gram)
-    assert values[0] >= -1e-9
-    assert values[-1] <= np.linalg.eigvalsh(seen.T @ seen)[-1] * (1 + 1e-9)
-    assert 0.0 <= kept <= 1.0
+@given(seeds, st.integers(1, 6), st.floats(0.1, 40))
+def test_the_others_are_worth_less_the_noisier_they_are(seed: int, dimension: int, ratio: float) -> None:
+    seen = np.random.default_rng(seed).normal(size=(200, dimension))
+    own = pack(seen.T @ seen, np.zeros(dimension))
+    weights = [worth_of(own, ratio, noise_sd) for noise_sd in (0.0, 0.1, 1.0, 10.0, 100.0, 1e6)]
+    assert all(later <= earlier for earlier, later in itertools.pairwise(weights))
+    assert all(0.0 <= weight <= 1.0 for weight in weights)
+    assert weights[0] == 1.0  # exact statistics are taken whole
+    assert weights[-1] == 0.0  # and noise alone is not taken at all
 
 
 def test_noise_stays_within_its_bounds_as_often_as_it_says() -> None:

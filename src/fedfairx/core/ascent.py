@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from fedfairx.core.arithmetic import fma
-from fedfairx.core.compile import glue, stage
+from fedfairx.core.compile import stage
 from fedfairx.core.lanes import Lanes, lane_count
 from fedfairx.core.linear import blend, multiply
 from fedfairx.core.merit import MeritTable
@@ -191,14 +189,15 @@ def advance(work: Scratch) -> None:
 @stage
 def begin(work: Scratch) -> None:
     """Forget what an earlier ascent left behind; the present point stays."""
-    work.lane[BEST] = -np.inf
-    work.lane[BEFORE] = -np.inf
-    work.lane[INERTIA] = 0.0
-    work.lane[MEMORY] = 0.0
-    work.lane[DONE] = 0.0
+    for l in range(lane_count(work.lanes)):
+        work.lane[BEST, l] = -math.inf
+        work.lane[BEFORE, l] = -math.inf
+        work.lane[INERTIA, l] = 0.0
+        work.lane[MEMORY, l] = 0.0
+        work.lane[DONE, l] = 0.0
 
 
-@glue
+@stage
 def ascend(
     contexts: Array, region: Region, merit: MeritTable, work: Scratch, tolerance: float, max_steps: int
 ) -> None:
@@ -236,7 +235,7 @@ def settle(contexts: Array, region: Region, merit: MeritTable, work: Scratch) ->
         evaluate(contexts, region, merit, work)
 
 
-@glue
+@stage
 def ascend_pgd(
     contexts: Array, region: Region, merit: MeritTable, work: Scratch, rate: float, steps: int
 ) -> None:
@@ -248,7 +247,7 @@ def ascend_pgd(
     begin(work)
     here_pull, here_step = work.model[HERE_PULL], work.model[HERE_STEP]
     pull, step = work.model[PULL], work.model[STEP]
-    norm, square = work.lane[NORM], work.lane[A]
+    norm, square, radius = work.lane[NORM], work.lane[A], region.radius
     dimension, lanes = pull.shape[0], work.lanes
     for _ in range(steps):
         evaluate(contexts, region, merit, work)
@@ -258,7 +257,7 @@ def ascend_pgd(
             square[l] = 0.0
         for j in range(dimension):
             for l in range(lane_count(lanes)):
-                stride = rate * region.radius[l] * norm[l]  # the gradient's length in u is √β times the norm
+                stride = rate * radius[l] * norm[l]  # the gradient's length in u is √β times the norm
                 here_pull[j, l] = fma(stride, pull[j, l], here_pull[j, l])
                 here_step[j, l] = fma(stride, step[j, l], here_step[j, l])
                 square[l] = fma(here_pull[j, l], here_step[j, l], square[l])

@@ -36,10 +36,11 @@ def coarse_half_widths(contexts: Array, region: Region, work: Scratch) -> None:
     dimension, lanes = region.estimate.shape[0], work.lanes
     width = work.arms[WIDTH]
     centre, offset, largest = work.model[PULL], work.model[GAP_PULL], work.lane[A]
+    radius = region.radius
     blend(lanes, contexts, work.arms[POLICY], centre)
     largest_row(lanes, region.inverse, largest, work.lane[B])
     for l in range(lane_count(lanes)):
-        largest[l] = region.radius[l] * math.sqrt(largest[l])
+        largest[l] = radius[l] * math.sqrt(largest[l])
     for a in range(arms):
         subtract_row(lanes, contexts, a, centre, offset)
         for l in range(lane_count(lanes)):
@@ -58,6 +59,7 @@ def half_widths(contexts: Array, region: Region, work: Scratch) -> None:
     dimension, lanes = region.estimate.shape[0], work.lanes
     width = work.arms[WIDTH]
     centre, offset, product = work.model[PULL], work.model[GAP_PULL], work.model[GAP_STEP]
+    radius = region.radius
     blend(lanes, contexts, work.arms[POLICY], centre)
     for a in range(arms):
         subtract_row(lanes, contexts, a, centre, offset)
@@ -68,7 +70,7 @@ def half_widths(contexts: Array, region: Region, work: Scratch) -> None:
             for l in range(lane_count(lanes)):
                 width[a, l] = fma(offset[j, l], product[j, l], width[a, l])
         for l in range(lane_count(lanes)):
-            width[a, l] = region.radius[l] * math.sqrt(max(width[a, l], 0.0))
+            width[a, l] = radius[l] * math.sqrt(max(width[a, l], 0.0))
 
 
 @stage
@@ -90,7 +92,7 @@ def certify(region: Region, merit: MeritTable, work: Scratch, distance: float) -
     arms, lanes = work.arms[MEANS].shape[0], work.lanes
     policy, means, width = work.arms[POLICY], work.arms[MEANS], work.arms[WIDTH]
     objective, norm, proved = work.lane[OBJECTIVE], work.lane[NORM], work.lane[PROVED]
-    done, steepness = work.lane[DONE], merit.first
+    done, steepness, kind, radius = work.lane[DONE], merit.first, merit.kind, region.radius
     bound, skew, square = work.lane[A], work.lane[B], work.lane[BEFORE]
     for l in range(lane_count(lanes)):
         bound[l] = 0.0
@@ -111,9 +113,9 @@ def certify(region: Region, merit: MeritTable, work: Scratch, distance: float) -
         c = steepness[l]
         bracket = c * bound[l] + c * c * c * distance * skew[l] * square[l]
         if (
-            bracket <= 0.5 * region.radius[l] * norm[l]
+            bracket <= 0.5 * radius[l] * norm[l]
             and done[l] > 0.0
-            and merit.kind[l] == EXPONENTIAL
+            and kind[l] == EXPONENTIAL
             and proved[l] < distance
         ):
             proved[l] = distance

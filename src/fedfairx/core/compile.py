@@ -24,7 +24,7 @@ config: Any = numba.config  # its attributes are made at run time
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).resolve().parent.parent
-COMPILED_SOURCES = ("core", "simulation")
+COMPILED_SOURCES = ("core", "privacy", "simulation")
 
 #: True when Numba compiles; False under NUMBA_DISABLE_JIT=1, where the same source runs as plain Python.
 COMPILING = not config.DISABLE_JIT
@@ -62,12 +62,21 @@ def _compile(function: Function, **more: Any) -> Function:
 
 
 def stage(function: Function) -> Function:
-    """Compile a pure function over lanes: no GIL, IEEE division, cached by the digest of the source."""
+    """Compile a pure function over lanes: no GIL, IEEE division, cached by the digest of the source.
+
+    It may neither make arrays nor return one. In return nothing counts references, which would cost more
+    than the arithmetic.
+    """
+    return _compile(function, _nrt=False)
+
+
+def allocating_stage(function: Function) -> Function:
+    """A `stage` that makes or returns arrays, or calls one that makes them."""
     return _compile(function)
 
 
 def glue(function: Function) -> Function:
-    """A `stage` that mostly calls others, from one place: it becomes part of its caller.
+    """A stage that mostly calls others, from one place: it becomes part of its caller.
 
     Numba optimises all code below a function anew for each level of calls; without levels that only name
     things, the package compiles in less than half the time.

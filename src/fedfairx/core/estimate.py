@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from fedfairx.core.arithmetic import fma
 from fedfairx.core.compile import stage
 from fedfairx.core.lanes import Lanes, lane_count
@@ -21,36 +19,37 @@ REFRESH_EVERY = 4096
 
 @stage
 def derive(packed: Array, regulariser: float, inverse: Array) -> None:
-    """inverse = (λI + Gram)⁻¹ for every lane, by Cholesky. packed (q, n), inverse (d, d, n)."""
+    """inverse = (λI + Gram)⁻¹ for every lane, by Cholesky, in place. packed (q, n), inverse (d, d, n)."""
     dimension, lanes = inverse.shape[0], inverse.shape[2]
-    factor = np.empty((dimension, dimension))
     for l in range(lanes):
         entry = 0
         for i in range(dimension):
             for j in range(i, dimension):
-                factor[j, i] = packed[entry, l]
+                inverse[j, i, l] = packed[entry, l]
                 entry += 1
-            factor[i, i] += regulariser
+            inverse[i, i, l] += regulariser
         for i in range(dimension):  # V = F Fᵀ, F lower
             for j in range(i + 1):
-                s = factor[i, j]
+                s = inverse[i, j, l]
                 for k in range(j):
-                    s = fma(-factor[i, k], factor[j, k], s)
-                factor[i, j] = s / factor[j, j] if i != j else math.sqrt(s)
+                    s = fma(-inverse[i, k, l], inverse[j, k, l], s)
+                inverse[i, j, l] = s / inverse[j, j, l] if i != j else math.sqrt(s)
         for i in range(dimension):  # F ← F⁻¹, lower
-            factor[i, i] = 1.0 / factor[i, i]
+            inverse[i, i, l] = 1.0 / inverse[i, i, l]
             for j in range(i):
                 s = 0.0
                 for k in range(j, i):
-                    s = fma(-factor[i, k], factor[k, j], s)
-                factor[i, j] = s * factor[i, i]
-        for i in range(dimension):  # V⁻¹ = F⁻ᵀ F⁻¹
+                    s = fma(-inverse[i, k, l], inverse[k, j, l], s)
+                inverse[i, j, l] = s * inverse[i, i, l]
+        for i in range(dimension):  # V⁻¹ = F⁻ᵀ F⁻¹: row i needs the rows below it and itself, no row above
             for j in range(i + 1):
                 s = 0.0
                 for k in range(i, dimension):
-                    s = fma(factor[k, i], factor[k, j], s)
+                    s = fma(inverse[k, i, l], inverse[k, j, l], s)
                 inverse[i, j, l] = s
-                inverse[j, i, l] = s
+        for i in range(dimension):
+            for j in range(i):
+                inverse[j, i, l] = inverse[i, j, l]
 
 
 @stage

@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from fedfairx.core.arithmetic import fma
-from fedfairx.core.compile import COMPILING, stage
+from fedfairx.core.compile import COMPILING, allocating_stage, stage
 from fedfairx.core.lanes import Lanes, lane_count
 from fedfairx.core.statistics import Array
 from fedfairx.errors import InvalidInput, require
@@ -292,7 +292,7 @@ def table(merits: Sequence[Merit]) -> MeritTable:
     return MeritTable(every, kind, first, second, third, low, high, address)
 
 
-@stage
+@allocating_stage
 def repeat_merit(merit: MeritTable, lane: int, lanes: int) -> MeritTable:
     """A table whose `lanes` lanes all have the merit of one lane."""
     return MeritTable(
@@ -339,11 +339,11 @@ def log_merit(merit: MeritTable, lane: int, mean: float) -> tuple[float, float]:
 def log_merits(lanes: Lanes, merit: MeritTable, means: Array, logits: Array, slopes: Array) -> None:
     """`log_merit` for every arm (rows) of every lane (columns). A block that is all exponential has the
     slope merit.first everywhere, and `slopes` is left as it is."""
-    arms = means.shape[0]
+    arms, first = means.shape[0], merit.first
     if merit.exponential:
         for a in range(arms):
             for l in range(lane_count(lanes)):
-                logits[a, l] = merit.first[l] * means[a, l]
+                logits[a, l] = first[l] * means[a, l]
     else:
         for a in range(arms):
             for l in range(lane_count(lanes)):
@@ -355,11 +355,11 @@ def tilt(
     lanes: Lanes, merit: MeritTable, means: Array, policy: Array, objective: Array, slopes: Array
 ) -> None:
     """slopes ← w_a = π_a (1 + ℓ_a (μ_a - g)), the gradient of g in the means; ℓ is read from `slopes`."""
-    arms = means.shape[0]
+    arms, first = means.shape[0], merit.first
     if merit.exponential:
         for a in range(arms):
             for l in range(lane_count(lanes)):
-                slopes[a, l] = policy[a, l] * fma(merit.first[l], means[a, l] - objective[l], 1.0)
+                slopes[a, l] = policy[a, l] * fma(first[l], means[a, l] - objective[l], 1.0)
     else:
         for a in range(arms):
             for l in range(lane_count(lanes)):

@@ -96,7 +96,7 @@ def begin_at_estimate(work: Scratch) -> None:
             work.model[HERE_STEP, j, l] = 0.0
 
 
-@glue
+@stage
 def favour(contexts: Array, region: Region, work: Scratch, floor: float) -> None:
     """Winner takes all but a `floor` for every arm: LinUCB (Li et al. 2010), or a minimum share.
 
@@ -107,7 +107,7 @@ def favour(contexts: Array, region: Region, work: Scratch, floor: float) -> None
     dimension, lanes = region.estimate.shape[0], work.lanes
     means, policy, width = work.arms[MEANS], work.arms[POLICY], work.arms[WIDTH]
     chosen, product, theta = work.model[PULL], work.model[STEP], work.model[THETA]
-    top, bound = work.lane[BEST], work.lane[A]
+    top, bound, radius, estimate = work.lane[BEST], work.lane[A], region.radius, region.estimate
     floor = min(floor, 1.0 / arms)
     scores(lanes, contexts, region.estimate, means)
     for a in range(arms):
@@ -120,15 +120,15 @@ def favour(contexts: Array, region: Region, work: Scratch, floor: float) -> None
                 bound[l] = fma(chosen[j, l], product[j, l], bound[l])
         for l in range(lane_count(lanes)):
             width[a, l] = math.sqrt(max(bound[l], 0.0))
-            bound[l] = fma(region.radius[l], width[a, l], means[a, l])
+            bound[l] = fma(radius[l], width[a, l], means[a, l])
             policy[a, l] = floor
         for l in range(lane_count(lanes)):
             if a == 0 or bound[l] > top[l]:
                 top[l] = bound[l]
                 work.lane[OBJECTIVE, l] = a
                 for j in range(dimension):
-                    scale = region.radius[l] / width[a, l] if width[a, l] > 0.0 else 0.0
-                    theta[j, l] = fma(scale, product[j, l], region.estimate[j, l])
+                    scale = radius[l] / width[a, l] if width[a, l] > 0.0 else 0.0
+                    theta[j, l] = fma(scale, product[j, l], estimate[j, l])
     for l in range(lane_count(lanes)):
         policy[int(work.lane[OBJECTIVE, l]), l] += 1.0 - arms * floor
 

@@ -62,12 +62,12 @@ def evaluate(contexts: Array, region: Region, merit: MeritTable, work: Scratch) 
     """θ, the means, the policy and the objective at the present point; WEIGHTS gets w = ∂g/∂μ."""
     theta, here = work.model[THETA], work.model[HERE_STEP]
     means, policy, weights = work.arms[MEANS], work.arms[POLICY], work.arms[WEIGHTS]
-    objective = work.lane[OBJECTIVE]
+    objective, radius, estimate = work.lane[OBJECTIVE], region.radius, region.estimate
     dimension = theta.shape[0]
     lanes = work.lanes
     for j in range(dimension):
         for l in range(lane_count(lanes)):
-            theta[j, l] = fma(region.radius[l], here[j, l], region.estimate[j, l])
+            theta[j, l] = fma(radius[l], here[j, l], estimate[j, l])
     scores(lanes, contexts, theta, means)
     expose(lanes, merit, means, policy, weights, objective, work.lane[A])
     tilt(lanes, merit, means, policy, objective, weights)

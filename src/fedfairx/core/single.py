@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.compile import stage
+from fedfairx.core.compile import allocating_stage, glue, stage
 from fedfairx.core.confidence import Confidence, practical_radius
 from fedfairx.core.estimate import derive, estimate
 from fedfairx.core.exposure import draw
@@ -33,7 +33,7 @@ LARGEST = 1e100  # of a context's or a reward's size: beyond it sums of products
 KIND, ADDRESS, RULE, MAX_STEPS = range(4)
 
 
-@stage
+@glue
 def _columns(memory: Array, dimension: int) -> tuple[Learner, Array]:
     """The learner inside the memory, and the packed sums of what it learnt since they were last emptied."""
     q = dimension * (dimension + 3) // 2
@@ -63,7 +63,7 @@ def _columns(memory: Array, dimension: int) -> tuple[Learner, Array]:
     return state, fresh
 
 
-@stage
+@allocating_stage
 def decide_one(
     contexts: Array, memory: Array, codes: NDArray[np.int64], room: Array, out: Array, uniform: float
 ) -> int:

@@ -183,8 +183,8 @@ def _lines(outcomes: Outcomes, names: tuple[str, ...], theirs: dict[str, paper.C
 
 def _reward(outcomes: Outcomes, size: Size) -> Picture:
     figure, (ours, printed) = canvas(size, panels=2)
-    end_labels(ours, draw_lines(ours, _lines(outcomes, ("b0", "fed", "priv"), {}), REWARD))
     ours.axhline(0, color="#333333", lw=0.7)
+    end_labels(ours, draw_lines(ours, _lines(outcomes, ("b0", "fed", "priv"), {}), REWARD))
     ours.set_title("(a) ours: signed, against the fair policy")
     key(ours, paper=False, seeds=size.seeds, where="lower left")
     paper_rounds(printed, "exp1", ("b0", "fed-fairx-linucb", "priv-fairx-linucb"), size)

@@ -129,11 +129,11 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     yield Picture("exp2-fairness", caption, figure)
 
     figure, (ours, printed) = canvas(size, panels=2)
+    ours.axhline(0, color="#333333", lw=0.7)
     lines = [
         line(name, label, dashed=False) for name, label in (("priv", "Priv"), ("b1", "B1"), ("b2", "B2"))
     ]
     end_labels(ours, draw_lines(ours, lines, REWARD))
-    ours.axhline(0, color="#333333", lw=0.7)
     ours.set_title("(a) ours: signed, against the fair policy")
     key(ours, paper=False, seeds=size.seeds)
     paper_rounds(printed, "exp2", ("priv-fairx-linucb", "b1", "b2"), size)

@@ -118,25 +118,27 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     figure, (axes,) = canvas(size, width=5.2, height=3.4)
     start = float(outcomes[f"fed-{AGENTS[0]}"].final().mean())
     axes.plot(AGENTS, start * np.sqrt(AGENTS[0] / np.array(AGENTS)), color="#999999", lw=0.9, ls="-.")
-    draw_trends(axes, trends(FAIRNESS, dashed=size.comparable), xlabel="agents m", metric=FAIRNESS)
-    axes.annotate(
-        "perfect pooling, 1/√m",
-        (AGENTS[1], start * np.sqrt(0.5)),
-        xytext=(0, -16),
-        textcoords="offset points",
-        fontsize=8,
-        color="#888888",
-        ha="center",
+    pooled = start * np.sqrt(AGENTS[0] / AGENTS[-1]), "∝ 1/√m", "#888888"
+    draw_trends(
+        axes,
+        trends(FAIRNESS, dashed=size.comparable),
+        xlabel="agents m",
+        metric=FAIRNESS,
+        extra=[pooled],
     )
     axes.set_title(
         "solid: ours, 95 % intervals"
         + ("; dashed: paper" if size.comparable else "; the paper has T = 100 000 only")
     )
-    yield Picture("exp3-fairness", "Exp 3, fairness regret at T against the number of agents.", figure)
+    yield Picture(
+        "exp3-fairness",
+        "Exp 3, fairness regret at T against the number of agents; grey: perfect pooling from m = 10.",
+        figure,
+    )
 
     figure, (ours, printed) = canvas(size, panels=2)
-    draw_trends(ours, trends(REWARD, dashed=False), xlabel="agents m", metric=REWARD, log_y=False)
     ours.axhline(0, color="#333333", lw=0.7)
+    draw_trends(ours, trends(REWARD, dashed=False), xlabel="agents m", metric=REWARD, log_y=False)
     ours.set_title("(a) ours: signed, against the fair policy")
     paper_trends(printed, "exp3", tuple(ALGORITHMS.values()), xlabel="agents m", ticks=AGENTS)
     yield Picture(

@@ -151,6 +151,7 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     )
 
     figure, (ours, printed) = canvas(size, panels=2)
+    ours.axhline(0, color="#333333", lw=0.7)
     draw_trends(
         ours,
         trends(REWARD, ("blt",), dashed=False),
@@ -158,7 +159,6 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
         metric=REWARD,
         log_y=False,
     )
-    ours.axhline(0, color="#333333", lw=0.7)
     ours.set_title("(a) ours: signed, against the fair policy")
     series = ("priv-fairx-linucb", "b0")
     paper_trends(printed, "exp4", series, xlabel="privacy budget ε (δ = 0.1)", ticks=(0.1, 1, 10))

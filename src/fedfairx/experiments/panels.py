@@ -13,6 +13,7 @@ from fedfairx.experiments.figures import (
     COLOURS,
     METRIC_NAMES,
     NAMES,
+    End,
     draw_points,
     end_labels,
     few_rounds,
@@ -64,10 +65,17 @@ class Trend:
 
 
 def draw_trends(
-    axes: Axes, trends: Sequence[Trend], *, xlabel: str, metric: str, log_x: bool = True, log_y: bool = True
+    axes: Axes,
+    trends: Sequence[Trend],
+    *,
+    xlabel: str,
+    metric: str,
+    log_x: bool = True,
+    log_y: bool = True,
+    extra: Sequence[End] = (),
 ) -> None:
-    """Means with 95 % intervals, the paper's dashed with open marks, names at the right end."""
-    ends = []
+    """Means with 95 % intervals, the paper's dashed with open marks, names at the right end (`extra` too)."""
+    ends = list(extra)
     if log_x:
         axes.set_xscale("log")
         ticks = sorted({float(x) for trend in trends for x in trend.x})

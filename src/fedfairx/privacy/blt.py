@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fedfairx.core.compile import stage
+from fedfairx.core.compile import allocating_stage
 from fedfairx.core.statistics import Array
 from fedfairx.errors import require
 from fedfairx.privacy.blt_table import TABLE

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from fedfairx.core.arithmetic import fma
-from fedfairx.core.compile import glue, stage
+from fedfairx.core.compile import allocating_stage, glue, stage
 from fedfairx.core.confidence import practical_radius
 from fedfairx.core.estimate import REFRESH_EVERY, derive, estimate
 from fedfairx.core.exposure import draw, expose
@@ -45,8 +45,9 @@ from fedfairx.simulation.state import (
 def refresh_radius(minds: Minds, belief: Belief, block: int, dimension: int) -> None:
     """√β of every lane; equal counts, which are the rule, are worked out once."""
     known, value = -1.0, 0.0
-    for l in range(minds.inside.shape[1]):
-        count = minds.inside[block, l]
+    inside, radius = minds.inside[block], minds.radius[block]
+    for l in range(inside.shape[0]):
+        count = inside[l]
         if count != known:
             known = count
             value = practical_radius(
@@ -58,7 +59,7 @@ def refresh_radius(minds: Minds, belief: Belief, block: int, dimension: int) -> 
                 belief.parameter_norm,
                 belief.scale,
             )
-        minds.radius[block, l] = value
+        radius[l] = value
 
 
 @stage
@@ -67,24 +68,42 @@ def draw_contexts(world: World, block: int, t: int, contexts: Array, room: Room)
     dimension, lanes = contexts.shape[1], contexts.shape[2]
     # Counters are spaced by the most arms there can be, so that the number of arms shifts nothing.
     spacing = np.uint64(world.most_arms * dimension)
+    base, agent = room.base, world.agent[block]
+    before = np.uint64(t) * np.uint64(world.agents)
     for l in range(lanes):
-        position = np.uint64(t) * np.uint64(world.agents) + world.agent[block, l]
-        room.base[l] = position * spacing
+        base[l] = (before + agent[l]) * spacing
     scale = 1.0 / math.sqrt(dimension) if world.contexts == UNIT_BALL else 1.0
-    fill_uniform(world.context_keys[block], room.base, scale, contexts)
+    fill_uniform(world.context_keys[block], base, scale, contexts)
     if world.contexts == UNIT_NORM:
         normalise_rows(contexts, room.lane)
 
 
 @stage
-def reward_noise(world: World, block: int, t: int, lane: int, mean: float) -> float:
+def reward_noise(law: int, sd: float, key: np.uint64, position: np.uint64, mean: float) -> float:
     """The noise of one reward."""
-    position = np.uint64(t) * np.uint64(world.agents) + world.agent[block, lane]
-    key = world.reward_keys[block, lane]
-    if world.noise == BOUNDED:
-        return world.noise_sd * math.sqrt(3.0) * (2.0 * uniform(key, position) - 1.0)
-    z = world.noise_sd * normal(key, position)
-    return z * (0.5 + abs(mean)) if world.noise == HETEROSCEDASTIC else z
+    if law == BOUNDED:
+        return sd * math.sqrt(3.0) * (2.0 * uniform(key, position) - 1.0)
+    z = sd * normal(key, position)
+    return z * (0.5 + abs(mean)) if law == HETEROSCEDASTIC else z
+
+
+@stage
+def act(
+    world: World, mind: Learner, contexts: Array, policy: Array, means: Array, block: int, t: int
+) -> None:
+    """Draw every lane's action and its reward (Alg. 1 line 8); the observation is left at hand."""
+    dimension, lanes = mind.chosen.shape
+    agent, action_keys, reward_keys = world.agent[block], world.action_keys[block], world.reward_keys[block]
+    chosen, reward = mind.chosen, mind.reward
+    law, sd = world.noise, world.noise_sd
+    before = np.uint64(t) * np.uint64(world.agents)
+    for l in range(lanes):
+        position = before + agent[l]
+        action = draw(policy, l, uniform(action_keys[l], position))
+        for j in range(dimension):
+            chosen[j, l] = contexts[action, j, l]
+        mean = means[action, l]
+        reward[l] = mean + reward_noise(law, sd, reward_keys[l], position, mean)
 
 
 @stage
@@ -102,15 +121,20 @@ def drift_parameter(world: World, block: int, t: int) -> None:
 
 
 @stage
-def count_exposure(tally: Tally, seed: int, means: Array, policy: Array, lane: int) -> None:
-    """Add a lane's policy, by the rank of each arm's true mean (rank 0 is the best arm)."""
-    arms = means.shape[0]
-    for a in range(arms):
-        rank = 0
-        for b in range(arms):
-            if means[b, lane] > means[a, lane] or (means[b, lane] == means[a, lane] and b < a):
-                rank += 1
-        tally.exposure[seed, rank] += policy[a, lane]
+def count_exposure(tally: Tally, agents: int, block: int, means: Array, policy: Array) -> None:
+    """Add every lane's policy to its seed, by the rank of each arm's true mean (rank 0 is the best arm)."""
+    arms, lanes = means.shape
+    exposure = tally.exposure
+    for l in range(lanes):
+        seed = (block * lanes + l) // agents
+        if seed >= exposure.shape[0]:
+            return  # padding
+        for a in range(arms):
+            rank = 0
+            for b in range(arms):
+                if means[b, l] > means[a, l] or (means[b, l] == means[a, l] and b < a):
+                    rank += 1
+            exposure[seed, rank] += policy[a, l]
 
 
 @glue
@@ -148,20 +172,21 @@ def merit_of(merits: Merits, block: int) -> MeritTable:
 def clip(sharing: Sharing, mind: Learner) -> None:
     """Move the observation at hand inside the privatizer's bounds, around its public point."""
     dimension, lanes = mind.chosen.shape
-    scale = mind.gain
+    scale, chosen, reward, centre = mind.gain, mind.chosen, mind.reward, sharing.centre
+    bound, low, high = sharing.context_bound, sharing.reward_low, sharing.reward_high
     for l in range(lanes):
         scale[l] = 1e-300
     for j in range(dimension):
         for l in range(lanes):
-            offset = mind.chosen[j, l] - sharing.centre[j]
+            offset = chosen[j, l] - centre[j]
             scale[l] = fma(offset, offset, scale[l])
     for l in range(lanes):
-        scale[l] = sharing.context_bound / math.sqrt(scale[l])
-        mind.reward[l] = min(max(mind.reward[l], sharing.reward_low), sharing.reward_high)
+        scale[l] = bound / math.sqrt(scale[l])
+        reward[l] = min(max(reward[l], low), high)
     for j in range(dimension):
         for l in range(lanes):
-            inside = sharing.centre[j] + scale[l] * (mind.chosen[j, l] - sharing.centre[j])
-            mind.chosen[j, l] = inside if scale[l] < 1.0 else mind.chosen[j, l]
+            inside = centre[j] + scale[l] * (chosen[j, l] - centre[j])
+            chosen[j, l] = inside if scale[l] < 1.0 else chosen[j, l]
 
 
 @glue
@@ -171,8 +196,9 @@ def take_in(minds: Minds, mind: Learner, sharing: Sharing, block: int) -> None:
     if sharing.decide_from != RELEASED:
         learn(mind)
         if sharing.threshold > 0.0:
+            growth, gain = minds.growth[block], mind.gain
             for l in range(lanes):
-                minds.growth[block, l] -= math.log(-mind.gain[l])
+                growth[l] -= math.log(-gain[l])
     if minds.exact.shape[1] > 0:
         add(lanes, minds.exact[block], mind.chosen, mind.reward)
     if minds.own.shape[1] > 0:
@@ -181,18 +207,18 @@ def take_in(minds: Minds, mind: Learner, sharing: Sharing, block: int) -> None:
         add(lanes, minds.own[block], mind.chosen, mind.reward)
 
 
-@glue
+@stage
 def deliver(
     world: World, minds: Minds, mind: Learner, sharing: Sharing, room: Room, block: int, t: int
 ) -> None:
     """Learn now, or put the observations on their way and learn those that arrive in round t."""
     dimension, lanes = mind.chosen.shape
     if world.longest_delay == 0:
+        observed, inside = minds.observed[block], minds.inside[block]
+        learnt = 1.0 if sharing.decide_from != RELEASED else 0.0
         for l in range(lanes):
-            minds.observed[block, l] += 1.0
-        if sharing.decide_from != RELEASED:
-            for l in range(lanes):
-                minds.inside[block, l] += 1.0
+            observed[l] += 1.0
+            inside[l] += learnt
         take_in(minds, mind, sharing, block)
         return
     size = room.history.shape[0]
@@ -255,16 +281,9 @@ def play(
     expose(lanes, merit, truth[0], truth[1], truth[2], work.lane[0], work.lane[1])
     policy = work.arms[POLICY]
     regrets(lanes, truth[1], policy, truth[0], tally.fairness_now[block], tally.reward_now[block])
-    for l in range(lanes):
-        position = np.uint64(t) * np.uint64(world.agents) + world.agent[block, l]
-        action = draw(policy, l, uniform(world.action_keys[block, l], position))
-        for j in range(dimension):
-            mind.chosen[j, l] = contexts[action, j, l]
-        mean = truth[0, action, l]
-        mind.reward[l] = mean + reward_noise(world, block, t, l, mean)
-        lane = block * lanes + l
-        if tally.exposure.shape[1] > 0 and lane < tally.fairness.shape[0] * world.agents:
-            count_exposure(tally, lane // world.agents, truth[0], policy, l)
+    act(world, mind, contexts, policy, truth[0], block, t)
+    if tally.exposure.shape[1] > 0:
+        count_exposure(tally, world.agents, block, truth[0], policy)
     deliver(world, minds, mind, sharing, room, block, t)
     if (t + 1) % REFRESH_EVERY == 0 and sharing.decide_from != RELEASED:
         derive(mind.statistics, belief.regulariser, mind.inverse)
@@ -284,7 +303,7 @@ def note(tally: Tally, agents: int, point: int) -> None:
         tally.reward[seed, point] = reward / agents
 
 
-@stage
+@allocating_stage
 def run(
     world: World,
     minds: Minds,

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from fedfairx.core.compile import glue, stage
+from fedfairx.core.compile import allocating_stage, glue, stage
 from fedfairx.core.confidence import practical_radius
 from fedfairx.core.eigen import jacobi
 from fedfairx.core.estimate import derive
@@ -20,7 +20,7 @@ from fedfairx.federation.aggregate import OPTIMISM, WEIGHTS
 from fedfairx.simulation.state import OWN_RELEASED, Belief, Counts, Minds, Sharing
 
 
-@stage
+@allocating_stage
 def positive(packed: Array, dimension: int) -> bool:
     """Whether the Gram matrix is positive definite (Cholesky goes through)."""
     factor = np.empty((dimension, dimension))
@@ -43,7 +43,7 @@ def positive(packed: Array, dimension: int) -> bool:
     return True
 
 
-@stage
+@allocating_stage
 def gram_of(packed: Array, dimension: int) -> Array:
     """The (d, d) Gram matrix of packed statistics."""
     gram = np.empty((dimension, dimension))
@@ -69,7 +69,7 @@ def set_spectrum(packed: Array, values: Array, vectors: Array) -> None:
             entry += 1
 
 
-@stage
+@allocating_stage
 def lift(packed: Array, dimension: int, shift: float) -> None:
     """`federation.aggregate.lift`, in place."""
     entry = 0
@@ -85,7 +85,7 @@ def lift(packed: Array, dimension: int, shift: float) -> None:
     set_spectrum(packed, values, vectors)
 
 
-@stage
+@allocating_stage
 def worth(
     own: Array,
     dimension: int,
