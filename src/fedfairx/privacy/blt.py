@@ -178,5 +178,5 @@ def _unfilter_rows(rows: Array, omega: Array, theta: Array) -> None:
                 buffers[j, w] = theta[j] * buffers[j, w] + increment
 
 
-_filter = stage(_filter_rows)
-_unfilter = stage(_unfilter_rows)
+_filter = allocating_stage(_filter_rows)
+_unfilter = allocating_stage(_unfilter_rows)
