@@ -291,17 +291,18 @@ class Agent:
         if not others:
             return self._own, float(self._released_count)
         count = sum(release.count for release in others)
+        noise_sd = self._noise_sd(others)
         weight = worth(
             self._own,
             ratio=count / max(self._released_count, 1),
-            noise_sd=self._noise_sd(others),
+            noise_sd=noise_sd,
             radius=self.confidence.radius(self._released_count + count, self.dimension),
             regulariser=self.confidence.regulariser,
             parameter_norm=self.confidence.parameter_norm,
         )
         if weight == 0.0:
             return self._own, float(self._released_count)
-        theirs = lift(combine((release.packed for release in others), self._own.size), 0.0)
+        theirs = lift(combine((release.packed for release in others), self._own.size), self.shift * noise_sd)
         return self._own + weight * theirs, self._released_count + weight * count
 
     def _noise_sd(self, releases: Iterable[Release]) -> float:

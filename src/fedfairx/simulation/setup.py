@@ -251,6 +251,7 @@ def _sharing(scenario: Scenario, options: Options, decide_from: int, seeds: tupl
         noise, sd = _noise(scenario, options, decide_from, seeds, most)
     centring = options.centring
     low = 0.0 if options.bounds.nonnegative else -options.bounds.reward
+    summed = scenario.agents if decide_from != OWN_RELEASED else max(scenario.agents - 1, 1)
     threshold = schedule.threshold if isinstance(schedule, Determinant) else 0.0
     return Sharing(
         due,
@@ -264,8 +265,8 @@ def _sharing(scenario: Scenario, options: Options, decide_from: int, seeds: tupl
         low if centring is None else centring.reward - centring.reward_radius,
         options.bounds.reward if centring is None else centring.reward + centring.reward_radius,
         noise,
-        options.shift * math.sqrt(scenario.agents) * sd,
-        math.sqrt(max(scenario.agents - 1, 1)) * sd,
+        options.shift * math.sqrt(summed) * sd,
+        math.sqrt(summed) * sd,
     )
 
 

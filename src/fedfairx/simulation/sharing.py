@@ -225,13 +225,13 @@ def share_with_own(
             packed[:, 0],
             dimension,
             (count - own) / max(own, 1.0),
-            sharing.others_sd[release],
+            sharing.sum_sd[release],
             radius,
             belief.regulariser,
             belief.parameter_norm,
         )
         if weight > 0.0:
-            lift(others, dimension, 0.0)
+            lift(others, dimension, sharing.shift[release])
             for k in range(q):
                 packed[k, 0] += weight * others[k]
         adopt(minds, belief, lane, packed, inverse, False, own + weight * (count - own))

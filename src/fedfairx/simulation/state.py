@@ -118,5 +118,5 @@ class Sharing(NamedTuple):
     reward_low: float  # private: rewards are clipped to [low, high]
     reward_high: float
     noise: Array  # (seeds, τ, q) of the sum over agents, or (lanes, τ, q) of each agent; τ = 0 without
-    shift: Array  # (τ,) added to the Gram diagonal of the sum
-    others_sd: Array  # (τ,) sd of an entry of the others' sum
+    shift: Array  # (τ,) added to the Gram diagonal of the sum (own+released: of the others' sum)
+    sum_sd: Array  # (τ,) sd of an entry of that sum
