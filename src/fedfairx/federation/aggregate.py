@@ -14,12 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.core.statistics import Array, diagonal_entries, dimension_of, pack, unpack
+from fedfairx.core import pooling
+from fedfairx.core.statistics import Array, dimension_of
 from fedfairx.errors import require
-
-#: Share of the radius that shows in the policy, and steps in which a weight is sought.
-OPTIMISM = 0.8
-WEIGHTS = 41
 
 
 def combine(releases: Iterable[Array], size: int) -> Array:
@@ -31,36 +28,17 @@ def combine(releases: Iterable[Array], size: int) -> Array:
 
 
 def lift(packed: Array, shift: float) -> Array:
-    """Add `shift` to the Gram diagonal, then raise negative eigenvalues to zero."""
+    """A copy with `shift` added to the Gram diagonal, and negative eigenvalues then raised to zero."""
     lifted = packed.copy()
-    lifted[diagonal_entries(dimension_of(packed))] += shift
-    gram, moment = unpack(lifted)
-    values, vectors = np.linalg.eigh(gram)
-    if values[0] >= 0.0:
-        return lifted
-    return pack((vectors * np.maximum(values, 0.0)) @ vectors.T, moment)
+    pooling.lift(lifted, dimension_of(packed), shift)
+    return lifted
 
 
 def worth(
     own: Array, *, ratio: float, noise_sd: float, radius: float, regulariser: float, parameter_norm: float
 ) -> float:
-    """The weight in [0, 1] that the others' noisy statistics deserve beside an agent's own exact ones.
-
-    `own` is the agent's packed statistics; the others are taken to hold `ratio` times as much in every
-    direction. In a direction where V = λ + a (1 + w·ratio), optimism costs about `OPTIMISM`·√β/√V, and the
-    noise moves θ̂ by about w s √(1 + 2c²) / V: the vector's own noise, and the matrix's times θ. The weight is
-    the one that makes the sum of the two, over all directions, least.
-
-    One weight for all directions, and not one for each: what is known much better in one direction turns
-    the optimism into the others, where it costs fairness (docs/privacy.md has the figures).
-    """
-    gram, _ = unpack(own)
-    information = np.maximum(np.linalg.eigvalsh(gram), 0.0)
-    weights = np.linspace(0.0, 1.0, WEIGHTS)[:, None]
-    known = regulariser + information * (1.0 + weights * ratio)
-    spoilt = noise_sd * math.sqrt(1.0 + 2.0 * parameter_norm**2)
-    cost = (OPTIMISM * radius / np.sqrt(known) + weights * spoilt / known).sum(axis=1)
-    return float(weights[int(np.argmin(cost)), 0])
+    """The weight of the others' noisy statistics beside an agent's own: see `core.pooling.worth`."""
+    return float(pooling.worth(own, dimension_of(own), ratio, noise_sd, radius, regulariser, parameter_norm))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from fedfairx.privacy import Centring
 from fedfairx.simulation.draws import generator
 
 CONTEXTS = ("unit-ball", "raw", "unit-norm")
+THETAS = ("uniform", "sphere")
 NOISES = ("gaussian", "bounded", "heteroscedastic")
 LONGEST_DELAY = 12  # in mean delays: of a geometric law, all but 6 in a million come sooner
 
@@ -23,7 +24,8 @@ class Scenario:
     """One simulated world. The defaults are the paper's section 5, as docs/reproduction.md reads it.
 
     contexts: "unit-ball" is x/√d with x uniform on [0, 1]^d, "raw" is that x itself (norms up to √d: the
-    theory and the sensitivity want 1), "unit-norm" is x/‖x‖. θ* is uniform on [0, 1]^d, scaled to norm 1.
+    theory and the sensitivity want 1), "unit-norm" is x/‖x‖. theta: θ* is uniform on [0, 1]^d, scaled to
+    norm 1 ("uniform"), uniform on the sphere ("sphere"), or what is given.
     noise: Gaussian; uniform with the same sd ("bounded"); or with sd noise_sd·(0.5 + |mean|)
     ("heteroscedastic"). presence: the probability that an arm but the first is there in a round (their
     number is the same for all agents in a round). delay: the mean of a geometric law of rounds that a reward
@@ -35,6 +37,7 @@ class Scenario:
     dimension: int = 5
     horizon: int = 100_000
     contexts: str = "unit-ball"
+    theta: str | tuple[float, ...] = "uniform"
     noise: str = "gaussian"
     noise_sd: float = 0.1
     merit: Merit | tuple[Merit, ...] = field(default_factory=Exponential)
@@ -48,6 +51,11 @@ class Scenario:
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
             require(whole and value >= 1, name, "must be an integer >= 1", value)
         require(self.contexts in CONTEXTS, "contexts", f"must be one of {', '.join(CONTEXTS)}", self.contexts)
+        if isinstance(self.theta, str):
+            require(self.theta in THETAS, "theta", f"must be one of {', '.join(THETAS)}", self.theta)
+        else:
+            fits = len(self.theta) == self.dimension and all(math.isfinite(x) for x in self.theta)
+            require(fits, "theta", f"must be {self.dimension} finite numbers", self.theta)
         require(self.noise in NOISES, "noise", f"must be one of {', '.join(NOISES)}", self.noise)
         for name in ("noise_sd", "delay", "drift"):
             value = getattr(self, name)
@@ -87,7 +95,10 @@ class Scenario:
 
     def parameter(self, seed: int) -> Array:
         """θ* (d,) of a seed."""
-        theta = generator(seed, "parameter").random(self.dimension)
+        if not isinstance(self.theta, str):
+            return np.array(self.theta, dtype=np.float64)
+        rng = generator(seed, "parameter")
+        theta = rng.random(self.dimension) if self.theta == "uniform" else rng.normal(size=self.dimension)
         return np.asarray(theta / np.linalg.norm(theta))
 
     def arms_per_round(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The compiled end of a round does what federation/aggregate.py does."""
+"""Pooling in compiled code, held against LAPACK and a plain formula."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedfairx.core import pooling
 from fedfairx.core.eigen import jacobi
-from fedfairx.core.statistics import pack
+from fedfairx.core.statistics import pack, unpack
 from fedfairx.federation import aggregate
-from fedfairx.simulation import sharing
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -24,21 +24,42 @@ def statistics(seed: int, dimension: int, definite: bool) -> np.ndarray:
 
 @settings(max_examples=60, deadline=None)
 @given(seeds, st.integers(1, 8), st.floats(0.0, 5.0), st.booleans())
-def test_lift(seed: int, dimension: int, shift: float, definite: bool) -> None:
+def test_lift_shifts_and_floors_as_lapack_would(
+    seed: int, dimension: int, shift: float, definite: bool
+) -> None:
     packed = statistics(seed, dimension, definite)
-    ours = packed.copy()
-    sharing.lift(ours, dimension, shift)
-    assert ours == pytest.approx(aggregate.lift(packed, shift), abs=1e-10)
+    before = packed.copy()
+    gram, moment = unpack(aggregate.lift(packed, shift))
+    values, vectors = np.linalg.eigh(unpack(packed)[0] + shift * np.eye(dimension))
+    assert gram == pytest.approx((vectors * np.maximum(values, 0.0)) @ vectors.T, abs=1e-10)
+    assert moment.tolist() == packed[-dimension:].tolist()
+    assert packed.tolist() == before.tolist()
 
 
 @settings(max_examples=60, deadline=None)
 @given(seeds, st.integers(1, 8), st.floats(0.0, 100.0), st.floats(0.0, 50.0))
-def test_worth(seed: int, dimension: int, noise_sd: float, ratio: float) -> None:
+def test_worth_is_the_least_cost_on_a_grid(seed: int, dimension: int, noise_sd: float, ratio: float) -> None:
     packed = statistics(seed, dimension, True)
-    theirs = aggregate.worth(
+    values = np.maximum(np.linalg.eigvalsh(unpack(packed)[0]), 0.0)
+
+    def cost(weight: float) -> float:
+        known = 1.0 + values * (1.0 + weight * ratio)
+        return float(
+            (pooling.OPTIMISM * 0.8 / np.sqrt(known) + weight * noise_sd * np.sqrt(3.0) / known).sum()
+        )
+
+    found = aggregate.worth(
         packed, ratio=ratio, noise_sd=noise_sd, radius=0.8, regulariser=1.0, parameter_norm=1.0
     )
-    assert sharing.worth(packed, dimension, ratio, noise_sd, 0.8, 1.0, 1.0) == pytest.approx(theirs)
+    assert 0.0 <= found <= 1.0
+    assert cost(found) <= min(cost(w) for w in np.linspace(0.0, 1.0, pooling.WEIGHTS)) * (1 + 1e-12)
+
+
+def test_noise_makes_others_worthless_and_its_absence_makes_them_worth_all() -> None:
+    packed = statistics(1, 4, True)
+    common = {"ratio": 9.0, "radius": 0.8, "regulariser": 1.0, "parameter_norm": 1.0}
+    assert aggregate.worth(packed, noise_sd=0.0, **common) == 1.0
+    assert aggregate.worth(packed, noise_sd=1e6, **common) == 0.0
 
 
 @settings(max_examples=60, deadline=None)

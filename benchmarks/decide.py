@@ -1,0 +1,150 @@
+"""One decision and its reward through the Python API, beside NumPy and beside other libraries.
+
+Everybody meets the same rounds (K = 10 arms, d = 5 features). Ours solves the optimistic fair problem; the
+others take the arm with the largest score, which is less work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import fedfairx as ffx
+from measure import Contestant, Report, main, race
+from peers import PEERS, Policy, missing
+from problem import Problem, problem
+
+ARMS, DIMENSION = 10, 5
+CHUNK = 100  # decisions in a turn, the same ones every turn: their cost differs, so a turn must not
+
+
+class Ours:
+    """`Agent.decide` and `Agent.observe`."""
+
+    def __init__(self, problem: Problem, *, scale: float = 1.0) -> None:
+        self._agent = ffx.Agent(
+            dimension=problem.dimension,
+            merit=ffx.merit.Exponential(10.0),
+            confidence=ffx.Confidence(scale=scale),
+            seed=0,
+        )
+        self._contexts, self._rewards = problem.contexts, problem.rewards
+
+    def step(self, i: int) -> None:
+        decision = self._agent.decide(self._contexts[i])
+        self._agent.observe(decision, reward=self._rewards[i][decision.action])
+
+
+class NumpyLinUCB:
+    """Shared LinUCB as one writes it by hand: V⁻¹ by Sherman and Morrison, no Python loop over arms."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.inverse = np.eye(problem.dimension)
+        self.moment = np.zeros(problem.dimension)
+        self.alpha = 1.0
+        self._contexts, self._rewards = problem.contexts, problem.rewards
+
+    def step(self, i: int) -> None:
+        contexts = self._contexts[i]
+        theta = self.inverse @ self.moment
+        widths = np.sqrt(np.einsum("ij,jk,ik->i", contexts, self.inverse, contexts))
+        action = int(np.argmax(contexts @ theta + self.alpha * widths))
+        x = contexts[action]
+        product = self.inverse @ x
+        self.inverse -= np.outer(product, product) / (1.0 + x @ product)
+        self.moment += self._rewards[i][action] * x
+
+
+def half_radius(problem: Problem) -> Ours:
+    """Ours with the simulator's default radius, half the theorem's."""
+    return Ours(problem, scale=0.5)
+
+
+def contestants(rounds: Problem, report: Report) -> dict[str, Callable[[Problem], Policy]]:
+    """All that are installed; the others are named."""
+    found: dict[str, Callable[[Problem], Policy]] = {
+        "ours": Ours,
+        "ours, half radius": half_radius,
+        "NumPy loop": NumpyLinUCB,
+    }
+    for name, make in PEERS.items():
+        try:
+            make(rounds)
+        except ImportError:
+            report.note(missing(name))
+        else:
+            found[name] = make
+    return found
+
+
+def steps(policy: Policy, count: int) -> Callable[[], None]:
+    """Rounds 0 to `count`, once."""
+
+    def work() -> None:
+        for i in range(count):
+            policy.step(i)
+
+    return work
+
+
+def warm(policy: Policy, rounds: int, *, seconds: float) -> float:
+    """Let a policy live through some rounds, or as many as fit the time; its seconds per round."""
+    start, done = time.process_time(), 0
+    while done < rounds and (done < 3 or time.process_time() - start < seconds):
+        policy.step(done)
+        done += 1
+    return (time.process_time() - start) / done
+
+
+def steady(report: Report, *, warm_up: int, turns: int) -> None:
+    report.heading(f"One decide + observe, K={ARMS}, d={DIMENSION}, after {warm_up:,} observations")
+    rounds = problem(warm_up, arms=ARMS, dimension=DIMENSION)
+    field: dict[str, Contestant] = {}
+    for name, make in contestants(rounds, report).items():
+        policy = make(rounds)
+        pace = warm(policy, warm_up, seconds=3.0)
+        count = CHUNK if pace < 50e-6 else max(2, min(CHUNK, int(5e-3 / pace)))  # the slow take short turns
+        field[name] = Contestant(steps(policy, count), count)
+    times = race(field, turns=turns)
+    for name, timed in times.items():
+        report.time(name, timed)
+    for name in times:
+        if not name.startswith("ours"):
+            report.ratio(f"ours ÷ {name}", times["ours"].over(times[name]), at_most=1.0)
+    report.ratio("ours, half radius ÷ NumPy loop", times["ours, half radius"].over(times["NumPy loop"]))
+
+
+def from_the_start(report: Report, *, count: int, turns: int) -> None:
+    report.heading(f"The mean of the first {count:,} rounds, a new agent each time")
+    rounds = problem(count, arms=ARMS, dimension=DIMENSION, seed=1)
+    makers = {name: make for name, make in contestants(rounds, report).items() if name in QUICK_ONES}
+
+    def life(make: Callable[[Problem], Policy]) -> Callable[[], float]:
+        def work() -> float:
+            policy = make(rounds)
+            start = time.process_time()
+            steps(policy, count)()
+            return time.process_time() - start
+
+        return work
+
+    times = race({name: Contestant(life(make), count) for name, make in makers.items()}, turns=turns)
+    for name, timed in times.items():
+        report.time(name, timed)
+    for name in times:
+        if not name.startswith("ours"):
+            report.ratio(f"ours ÷ {name}", times["ours"].over(times[name]))
+
+
+QUICK_ONES = {"ours", "ours, half radius", "NumPy loop", "gittins", "pymab"}
+
+
+def run(report: Report) -> None:
+    steady(report, warm_up=1_000 if report.quick else 10_000, turns=10 if report.quick else 60)
+    from_the_start(report, count=200 if report.quick else 1_000, turns=3 if report.quick else 9)
+
+
+if __name__ == "__main__":
+    main("decide", run, __doc__)

@@ -1,0 +1,178 @@
+"""Timing contestants beside one another, and saying what came out.
+
+Contestants take turns: each turn, every one of them does its piece of work once. A ratio is taken within a
+turn, where both met the same machine, and the figure is the median over the turns with its middle half
+beside it. Time is CPU time of the process: another program's turn on the core does not count, every thread
+of a contestant's own does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+Work = Callable[[], float | None]  # does its work; may return the seconds that count
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A piece of work, and how many units (rounds, decisions) it is."""
+
+    work: Work
+    units: int = 1
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds per unit, turn by turn."""
+
+    seconds: np.ndarray
+
+    @property
+    def typical(self) -> float:
+        return float(np.median(self.seconds))
+
+    @property
+    def best(self) -> float:
+        return float(self.seconds.min())
+
+    def over(self, other: Timed) -> np.ndarray:
+        """How many times the other's time this took, turn by turn."""
+        return np.asarray(self.seconds / other.seconds)
+
+
+def race(
+    contestants: Mapping[str, Contestant], *, turns: int, clock: Callable[[], float] = time.process_time
+) -> dict[str, Timed]:
+    """Let all contestants take `turns` turns; every other turn goes backwards, so that drift cancels."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(turns):
+        order = list(contestants) if turn % 2 == 0 else list(reversed(contestants))
+        for name in order:
+            start = clock()
+            counted = contestants[name].work()
+            spent = clock() - start if counted is None else counted
+            seconds[name].append(spent / contestants[name].units)
+    return {name: Timed(np.array(values)) for name, values in seconds.items()}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number, the middle half of what it was over the turns, and what it should be."""
+
+    name: str
+    value: float
+    unit: str
+    low: float | None = None
+    high: float | None = None
+    at_most: float | None = None
+    at_least: float | None = None
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        if self.at_most is not None:
+            return self.value <= self.at_most
+        if self.at_least is not None:
+            return self.value >= self.at_least
+        return None
+
+    def __str__(self) -> str:
+        text = f"  {self.name:<58} {_short(self.value):>8} {self.unit:<3}"
+        if self.low is not None and self.high is not None:
+            text += f" ({_short(self.low)} to {_short(self.high)})"
+        if self.met is not None:
+            wanted = f"at most {self.at_most:g}" if self.at_most is not None else f"at least {self.at_least:g}"
+            text += f"  wanted: {wanted}: {'yes' if self.met else 'NO'}"
+        return text + (f"  [{self.note}]" if self.note else "")
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+@dataclass
+class Report:
+    """What a benchmark found; it speaks as it goes, and gives JSON at the end when asked."""
+
+    benchmark: str
+    quick: bool
+    as_json: bool
+    figures: list[Figure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def heading(self, text: str) -> None:
+        self._speak(f"\n{text}")
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self._speak(f"  {text}")
+
+    def add(self, name: str, value: float, unit: str, **more: Any) -> None:
+        """A plain number."""
+        self._take(Figure(name, float(value), unit, **more))
+
+    def ratio(self, name: str, ratios: np.ndarray, **more: Any) -> None:
+        """The median of ratios taken turn by turn."""
+        low, middle, high = (float(q) for q in np.quantile(ratios, (0.25, 0.5, 0.75)))
+        self._take(Figure(name, middle, "×", low, high, **more))
+
+    def time(self, name: str, timed: Timed, unit: str = "µs", **more: Any) -> None:
+        """Seconds per unit of work: they are this machine's and this moment's."""
+        scale = {"s": 1.0, "ms": 1e3, "µs": 1e6}[unit]
+        low, middle, high = (float(q) * scale for q in np.quantile(timed.seconds, (0.25, 0.5, 0.75)))
+        self._take(Figure(name, middle, unit, low, high, **more))
+
+    def _take(self, figure: Figure) -> None:
+        self.figures.append(figure)
+        self._speak(str(figure))
+
+    def _speak(self, text: str) -> None:
+        print(text, file=sys.stderr if self.as_json else sys.stdout, flush=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "benchmark": self.benchmark,
+            "quick": self.quick,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "machine": platform.machine(),
+            "figures": [asdict(figure) | {"met": figure.met} for figure in self.figures],
+            "notes": self.notes,
+        }
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The options that all benchmarks share."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--quick", action="store_true", help="smaller and noisier: does everything still run?")
+    made.add_argument("--json", action="store_true", help="the figures as JSON on stdout, the talk on stderr")
+    return made
+
+
+def main(benchmark: str, run: Callable[[Report], None], description: str | None) -> None:
+    """Run one benchmark from the command line."""
+    args = parser(description).parse_args()
+    finish(Report(benchmark, args.quick, args.json), run)
+
+
+def finish(report: Report, run: Callable[[Report], None]) -> None:
+    run(report)
+    if report.as_json:
+        print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1))
+
+
+def cycle(count: int) -> Iterator[int]:
+    """0, 1, …, count - 1, 0, 1, … for ever."""
+    while True:
+        yield from range(count)

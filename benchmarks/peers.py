@@ -1,0 +1,137 @@
+"""Other bandit libraries, each behind one small adapter: `step(i)` is one decision and its reward.
+
+What a library wants as input (dictionaries, text lines) is made beforehand, in its favour. Libraries whose
+arms have no features get the first arm's features as the context: K times less than the others read.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from problem import Problem
+
+
+class Policy(Protocol):
+    """One bandit in the middle of its life."""
+
+    def step(self, i: int, /) -> None:
+        """Decide on round i, and learn from its reward."""
+        ...
+
+
+def _names(problem: Problem) -> list[str]:
+    return [f"x{j}" for j in range(problem.dimension)]
+
+
+class Gittins:
+    """A contextual bandit engine in Rust: hashed features, per-candidate scores."""
+
+    def __init__(self, problem: Problem) -> None:
+        import gittins
+
+        self._gittins = gittins
+        self._state = gittins.create(bits=8, horizon=3600.0)
+        names = _names(problem)
+        self._candidates = [
+            [(f"arm{a}", dict(zip(names, row, strict=True))) for a, row in enumerate(x.tolist())]
+            for x in problem.contexts
+        ]
+        self._rewards = problem.rewards
+        self._now = 0.0
+
+    def step(self, i: int) -> None:
+        self._now += 1e-3
+        record = self._gittins.decide(self._state, {}, self._candidates[i], self._now, "agent")
+        self._gittins.learn(self._state, record.decision_id, self._rewards[i][record.chosen], self._now)
+
+
+class PyMAB:
+    """Disjoint LinUCB in Rust, one model per arm."""
+
+    def __init__(self, problem: Problem) -> None:
+        from pymab.policies import LinUCBPolicy
+
+        self._policy = LinUCBPolicy(n_arms=problem.arms, n_features=problem.dimension)
+        self._rng = np.random.default_rng(0)
+        self._problem = problem
+
+    def step(self, i: int) -> None:
+        contexts = self._problem.contexts[i]
+        action = self._policy.select_action(context=contexts, rng=self._rng)
+        self._policy.update(action=action, reward=self._problem.rewards[i][action], context=contexts)
+
+
+class MABWiser:
+    """Disjoint LinUCB in NumPy; one context for all arms."""
+
+    def __init__(self, problem: Problem) -> None:
+        from mabwiser.mab import MAB, LearningPolicy
+
+        self._contexts = [x[:1] for x in problem.contexts]
+        self._rewards = problem.rewards
+        arms = list(range(problem.arms))
+        self._mab = MAB(arms=arms, learning_policy=LearningPolicy.LinUCB(alpha=1.0))
+        self._mab.fit(arms, [0.0] * problem.arms, np.concatenate(self._contexts[:1] * problem.arms))
+
+    def step(self, i: int) -> None:
+        action = self._mab.predict(self._contexts[i])
+        self._mab.partial_fit([action], [self._rewards[i][action]], self._contexts[i])
+
+
+class River:
+    """Disjoint LinUCB over Bayesian linear regressions; one context for all arms."""
+
+    def __init__(self, problem: Problem) -> None:
+        from river.bandit import LinUCBDisjoint
+
+        names = _names(problem)
+        self._contexts = [dict(zip(names, x[0].tolist(), strict=True)) for x in problem.contexts]
+        self._rewards = problem.rewards
+        self._arms = list(range(problem.arms))
+        self._policy = LinUCBDisjoint(seed=0)
+
+    def step(self, i: int) -> None:
+        action = self._policy.pull(self._arms, self._contexts[i])
+        self._policy.update(action, self._contexts[i], self._rewards[i][action])
+
+
+class VowpalWabbit:
+    """Contextual bandit with action-dependent features, ε-greedy."""
+
+    def __init__(self, problem: Problem) -> None:
+        from vowpalwabbit import Workspace
+
+        self._workspace = Workspace("--cb_explore_adf --epsilon 0.1 --quiet")
+        names = _names(problem)
+        self._lines = [
+            ["|a " + " ".join(f"{n}:{v}" for n, v in zip(names, row, strict=True)) for row in x.tolist()]
+            for x in problem.contexts
+        ]
+        self._rewards = problem.rewards
+        self._random = random.Random(0)
+
+    def step(self, i: int) -> None:
+        shares = self._workspace.predict(self._lines[i])
+        action = self._random.choices(range(len(shares)), weights=shares)[0]
+        lines = self._lines[i].copy()
+        lines[action] = f"0:{-self._rewards[i][action]}:{shares[action]} {lines[action]}"
+        self._workspace.learn(lines)
+
+
+#: By the name to install.
+PEERS: dict[str, Callable[[Problem], Policy]] = {
+    "gittins": Gittins,
+    "pymab": PyMAB,
+    "vowpalwabbit": VowpalWabbit,
+    "river": River,
+    "mabwiser": MABWiser,
+}
+
+
+def missing(name: str) -> str:
+    """What to say of a peer that is not there."""
+    return f"{name}: not installed: pip install {name}"
