@@ -49,7 +49,7 @@ class NumpyLinUCB:
     def step(self, i: int) -> None:
         contexts = self._contexts[i]
         theta = self.inverse @ self.moment
-        widths = np.sqrt(np.einsum("ij,jk,ik->i", contexts, self.inverse, contexts))
+        widths = np.sqrt(((contexts @ self.inverse) * contexts).sum(axis=1))
         action = int(np.argmax(contexts @ theta + self.alpha * widths))
         x = contexts[action]
         product = self.inverse @ x

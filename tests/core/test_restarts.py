@@ -9,13 +9,16 @@ from fedfairx.core.restarts import find_starts
 from instances import Instance, realistic
 
 
-def starts(instance: Instance, best: float) -> tuple[int, np.ndarray, np.ndarray]:
+def starts(
+    instance: Instance, best: float, *, here: np.ndarray | None = None, distance: float = 0.0
+) -> tuple[int, np.ndarray, np.ndarray]:
     arms, dimension = instance.contexts.shape
     region = Region(
         instance.estimate[:, None].copy(), np.linalg.inv(instance.gram), np.array([instance.radius])
     )
     pulls, steps = np.zeros((dimension, arms)), np.zeros((dimension, arms))
-    count = find_starts(instance.contexts, region, best, pulls, steps)
+    here = np.zeros(dimension) if here is None else here
+    count = find_starts(instance.contexts, region, best, here, distance, pulls, steps)
     return count, pulls[:, :count], steps[:, :count]
 
 
@@ -40,3 +43,16 @@ def test_every_arm_that_could_lead_to_more_is_a_start_at_its_own_direction() -> 
 def test_an_arm_at_zero_has_no_direction() -> None:
     instance = Instance(np.zeros((3, 2)), np.eye(2), np.array([1.0, 1.0]), 1.0)
     assert starts(instance, -1.0)[0] == 0
+
+
+def test_an_arm_near_the_point_in_hand_is_no_start() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(30):
+        instance = realistic(rng)
+        _, pulls, steps = starts(instance, -np.inf)
+        here = steps[:, 0].copy()
+        for distance in (0.3, 1.0, 1.6):
+            apart = np.sqrt(np.maximum(2.0 - 2.0 * (pulls.T @ here), 0.0)) > distance
+            count, kept, _ = starts(instance, -np.inf, here=here, distance=distance)
+            assert count == apart.sum()
+            assert np.allclose(kept, pulls[:, apart])

@@ -41,7 +41,7 @@ from fedfairx.core.statistics import Array
 
 FAIR, FAIR_PGD, WINNER = range(3)
 WHOLE_BALL = 2.0  # no two points of the unit ball are further apart
-PARTS_OF_BALL = (0.25, 0.7, 1.2)
+PARTS_OF_BALL = (0.25, 0.5, 0.8, 1.1, 1.4, 1.7)
 
 
 class Solver(NamedTuple):

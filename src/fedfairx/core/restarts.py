@@ -36,25 +36,37 @@ HOPE = 10.0  # a start ends when ten times what its gradient promises would not 
 
 
 @stage
-def find_starts(contexts: Array, one: Region, best: float, pulls: Array, steps: Array) -> int:
+def find_starts(
+    contexts: Array,
+    one: Region,
+    best: float,
+    here_step: Array,
+    distance: float,
+    pulls: Array,
+    steps: Array,
+) -> int:
     """The optimistic direction x_a/‖x_a‖ of every arm that could lead to more than `best`; how many.
 
     An arm whose own upper bound is below `best` is no start: where g is larger, some mean is larger still.
+    Nor is one whose direction lies within `distance` of the point in hand, whose step is `here_step` (d,).
     contexts (K, d); the region has one lane and an inverse (d, d); pulls and steps (d, K).
     """
     arms, dimension = contexts.shape
+    inverse, estimate, radius = one.inverse, one.estimate, one.radius[0]
     count = 0
     for a in range(arms):
-        square, mean = 0.0, 0.0
+        square, mean, along = 0.0, 0.0, 0.0
         for i in range(dimension):
             row = 0.0
             for j in range(dimension):
-                row = fma(one.inverse[i, j], contexts[a, j], row)
+                row = fma(inverse[i, j], contexts[a, j], row)
             steps[i, count] = row
             square = fma(row, contexts[a, i], square)
-            mean = fma(one.estimate[i, 0], contexts[a, i], mean)
+            mean = fma(estimate[i, 0], contexts[a, i], mean)
+            along = fma(here_step[i], contexts[a, i], along)
         width = math.sqrt(max(square, 0.0))
-        if width > 0.0 and mean + one.radius[0] * width > best:
+        apart = 2.0 * (width - along) > distance * distance * width  # ‖u_a - u‖² = 2 - 2⟨u_a, u⟩
+        if width > 0.0 and apart and mean + radius * width > best:
             for i in range(dimension):
                 steps[i, count] /= width
                 pulls[i, count] = contexts[a, i] / width
@@ -109,7 +121,13 @@ def restart(
         step[j] = block.model[HERE_STEP, j, lane]
     best = block.lane[BEST, lane]
     pulls, steps = np.empty((dimension, arms)), np.empty((dimension, arms))
-    count = find_starts(shared, one, best, pulls, steps)
+    widest = 1e-12
+    for a in range(arms):
+        widest = max(widest, block.arms[WIDTH, a, lane])
+    distance = block.lane[PROVED, lane]
+    if merit.exponential:
+        distance = max(distance, SAME_POLICY / (merit.first[lane] * widest))
+    count = find_starts(shared, one, best, step, distance, pulls, steps)
     if count == 0:
         return False
     starts = Region(np.empty((dimension, count)), inverse, np.full(count, region.radius[lane]))
@@ -125,12 +143,6 @@ def restart(
             starts.estimate[j, s] = region.estimate[j, lane]
             work.model[HERE_PULL, j, s] = pulls[j, s]
             work.model[HERE_STEP, j, s] = steps[j, s]
-    widest = 1e-12
-    for a in range(arms):
-        widest = max(widest, block.arms[WIDTH, a, lane])
-    distance = block.lane[PROVED, lane]
-    if rows.exponential:
-        distance = max(distance, SAME_POLICY / (merit.first[lane] * widest))
     begin(work)
     for _ in range(max_steps):
         evaluate(shared, starts, rows, work)
