@@ -38,16 +38,24 @@ def at(instance: Instance, steepness: float, theta: np.ndarray) -> tuple[Region,
     return Region(instance.estimate[:, None].copy(), inverse, np.array([instance.radius])), work
 
 
-def proved(region: Region, work: Scratch, contexts: np.ndarray, merit: kinds.Merit, distance: float) -> bool:
+def proved(
+    region: Region,
+    work: Scratch,
+    contexts: np.ndarray,
+    merit: kinds.Merit,
+    distance: float,
+    *,
+    sharp: bool = True,
+) -> bool:
     work.lane[problem.PROVED, 0] = 0.0
     certificate.half_widths(contexts, region, work)
-    certificate.certify(region, kinds.table([merit]), work, distance)
+    certificate.certify(contexts, region, kinds.table([merit]), work, distance, sharp)
     return bool(work.lane[problem.PROVED, 0] == distance)
 
 
 def test_what_is_proved_of_the_whole_ball_brute_force_can_not_beat() -> None:
     rng = np.random.default_rng(0)
-    certified, others = 0, 0
+    certified, others, loosely = 0, 0, 0
     for number in range(300):
         instance = wild(rng) if number % 5 == 0 else realistic(rng, arms=12, dimension=6)
         if instance.contexts.size > 800:
@@ -61,12 +69,14 @@ def test_what_is_proved_of_the_whole_ball_brute_force_can_not_beat() -> None:
                 others += 1
                 continue
             certified += 1
+            loosely += proved(region, work, x, kinds.Exponential(steepness), WHOLE_BALL, sharp=False)
             if best == -np.inf:
                 _, best = ref.optimistic_bruteforce(
                     instance.estimate, instance.gram, instance.radius, x, merit, 200, number
                 )
             assert best <= ref.objective(theta, x, merit) + 1e-9
     assert min(certified, others) >= 40  # or the test shows nothing
+    assert 0 < loosely < certified  # the sharp form proves what the loose one does, and more
 
 
 @pytest.mark.parametrize("distance", [0.25, 0.7, 1.2])
@@ -105,6 +115,20 @@ def test_half_widths_are_how_far_a_mean_can_move_against_the_policy() -> None:
         assert work.arms[problem.WIDTH, :, 0] == pytest.approx(exact, abs=1e-7)
         certificate.coarse_half_widths(instance.contexts, region, work)
         assert (work.arms[problem.WIDTH, :, 0] >= exact - 1e-9).all()
+
+
+def test_the_sharp_bound_is_a_frobenius_norm() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        instance = realistic(rng)
+        region, work = at(instance, 10.0, instance.estimate)
+        certificate.half_widths(instance.contexts, region, work)
+        share = work.arms[problem.SHARE, :, 0] = rng.random(instance.contexts.shape[0])
+        certificate.frobenius(instance.contexts, region, work)
+        centred = instance.contexts - work.arms[problem.POLICY, :, 0] @ instance.contexts
+        z = np.linalg.solve(np.linalg.cholesky(instance.gram), centred.T)
+        expected = instance.radius**2 * np.linalg.norm((z * share) @ z.T)
+        assert work.lane[problem.A, 0] == pytest.approx(expected, rel=1e-6)
 
 
 def test_only_what_has_arrived_and_only_the_exponential_is_proved() -> None:

@@ -11,6 +11,7 @@ from fedfairx.core.linear import blend, largest_row, multiply, subtract_row
 from fedfairx.core.merit import EXPONENTIAL, MeritTable
 from fedfairx.core.problem import (
     BEFORE,
+    CURVATURE,
     DONE,
     GAP_PULL,
     GAP_STEP,
@@ -20,6 +21,8 @@ from fedfairx.core.problem import (
     POLICY,
     PROVED,
     PULL,
+    SHARE,
+    TURNED,
     WIDTH,
     A,
     B,
@@ -74,7 +77,46 @@ def half_widths(contexts: Array, region: Region, work: Scratch) -> None:
 
 
 @stage
-def certify(region: Region, merit: MeritTable, work: Scratch, distance: float) -> int:
+def frobenius(contexts: Array, region: Region, work: Scratch) -> None:
+    """A ← β ‖Q‖_F of Q = Σ_a SHARE_a y_a y_aᵀ.
+
+    Its square is the trace of (V⁻¹ Σ_a SHARE_a o_a o_aᵀ)² with o_a = x_a - x̄, x̄ as `half_widths` left it.
+    """
+    arms = contexts.shape[0]
+    dimension, lanes = region.estimate.shape[0], work.lanes
+    share, norm, radius = work.arms[SHARE], work.lane[A], region.radius
+    centre, offset = work.model[PULL], work.model[GAP_PULL]
+    curvature, turned = work.square[CURVATURE], work.square[TURNED]
+    for i in range(dimension):
+        for j in range(i, dimension):
+            for l in range(lane_count(lanes)):
+                curvature[i, j, l] = 0.0
+    for a in range(arms):
+        subtract_row(lanes, contexts, a, centre, offset)
+        for i in range(dimension):
+            for j in range(i, dimension):
+                for l in range(lane_count(lanes)):
+                    curvature[i, j, l] = fma(share[a, l] * offset[i, l], offset[j, l], curvature[i, j, l])
+    for i in range(dimension):
+        for j in range(i):
+            for l in range(lane_count(lanes)):
+                curvature[i, j, l] = curvature[j, i, l]
+    for i in range(dimension):
+        multiply(lanes, region.inverse, curvature[i], turned[i])  # row i of (curvature · V⁻¹), both symmetric
+    for l in range(lane_count(lanes)):
+        norm[l] = 0.0
+    for i in range(dimension):
+        for j in range(dimension):
+            for l in range(lane_count(lanes)):
+                norm[l] = fma(turned[i, j, l], turned[j, i, l], norm[l])
+    for l in range(lane_count(lanes)):
+        norm[l] = radius[l] * radius[l] * math.sqrt(max(norm[l], 0.0))
+
+
+@stage
+def certify(
+    contexts: Array, region: Region, merit: MeritTable, work: Scratch, distance: float, sharp: bool
+) -> int:
     """PROVED ← `distance` where no point within it, in u, has a larger objective. Returns how many lanes.
 
     For the exponential merit of steepness c, at a fixed point u with ∇g = √β n u. Take any v of the ball,
@@ -86,11 +128,14 @@ def certify(region: Region, merit: MeritTable, work: Scratch, distance: float) -
     With x_a = c R_a ‖s‖, e^x - 1 ≤ x χ and e^x - 1 - x ≤ x² φ, the last two terms are at most
     ‖s‖² [ c Σ π R² χ + c² Σ π R² φ |Δ| + c³ ‖s‖ (Σ π R |Δ|)(Σ π R² φ) ]. Where the bracket is at most ½ √β n
     with x taken at `distance`, u is the best within it; a distance of 2 is the whole ball.
+    The first two sums are β‖s‖² times a trace, of Q = Σ_a π_a (χ_a + c φ_a |Δ_a|) y_a y_aᵀ. `sharp` takes the
+    Frobenius norm of Q instead, which bounds what any one direction s can feel, and is dearer by Kd² + d³.
     χ = ∫₀¹ e^{sx} ds and φ = ∫₀¹ (1 - s) e^{sx} ds are bounded by the chords of the convex e^{sx} over
     [0, ½] and [½, 1].
     """
     arms, lanes = work.arms[MEANS].shape[0], work.lanes
-    policy, means, width = work.arms[POLICY], work.arms[MEANS], work.arms[WIDTH]
+    policy, means = work.arms[POLICY], work.arms[MEANS]
+    width, share = work.arms[WIDTH], work.arms[SHARE]
     objective, norm, proved = work.lane[OBJECTIVE], work.lane[NORM], work.lane[PROVED]
     done, steepness, kind, radius = work.lane[DONE], merit.first, merit.kind, region.radius
     bound, skew, square = work.lane[A], work.lane[B], work.lane[BEFORE]
@@ -105,9 +150,12 @@ def certify(region: Region, merit: MeritTable, work: Scratch, distance: float) -
             phi = (5.0 + half * (6.0 + half)) / 24.0
             gap = abs(means[a, l] - objective[l])
             mass = policy[a, l] * width[a, l]
-            bound[l] += mass * width[a, l] * (chi + steepness[l] * phi * gap)
+            share[a, l] = policy[a, l] * (chi + steepness[l] * phi * gap)
+            bound[l] = fma(share[a, l], width[a, l] * width[a, l], bound[l])
             skew[l] += mass * gap
             square[l] += mass * width[a, l] * phi
+    if sharp:
+        frobenius(contexts, region, work)
     found = 0
     for l in range(lane_count(lanes)):
         c = steepness[l]

@@ -72,7 +72,7 @@ def stage(function: Function) -> Function:
 
 def allocating_stage(function: Function) -> Function:
     """A `stage` that makes or returns arrays, or calls one that makes them."""
-    return _compile(function)
+    return _compile(function, _nrt=True)  # said aloud, because a callee compiled on demand inherits options
 
 
 def glue(function: Function) -> Function:

@@ -41,7 +41,7 @@ from fedfairx.core.statistics import Array
 
 FAIR, FAIR_PGD, WINNER = range(3)
 WHOLE_BALL = 2.0  # no two points of the unit ball are further apart
-PARTS_OF_BALL = (0.25, 0.5, 0.8, 1.1, 1.4, 1.7)
+PARTS_OF_BALL = (0.5, 1.0, 1.4)
 
 
 class Solver(NamedTuple):
@@ -67,15 +67,15 @@ def optimise(contexts: Array, region: Region, merit: MeritTable, work: Scratch, 
     for l in range(lanes):
         work.lane[PROVED, l] = 0.0
     coarse_half_widths(contexts, region, work)
-    unsure = lanes - certify(region, merit, work, WHOLE_BALL)
+    unsure = lanes - certify(contexts, region, merit, work, WHOLE_BALL, False)
     if unsure == 0:
         return 0
     half_widths(contexts, region, work)
-    unsure -= certify(region, merit, work, WHOLE_BALL)
+    unsure -= certify(contexts, region, merit, work, WHOLE_BALL, True)
     if unsure == 0:
         return 0
     for distance in PARTS_OF_BALL:
-        certify(region, merit, work, distance)
+        certify(contexts, region, merit, work, distance, True)
     better = False
     for l in range(lanes):
         if work.lane[PROVED, l] < WHOLE_BALL and restart(

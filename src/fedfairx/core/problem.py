@@ -38,22 +38,28 @@ class Scratch(NamedTuple):
     arms: Array  # (ARM_ROWS, K, n)
     model: Array  # (MODEL_ROWS, d, n)
     lane: Array  # (LANE_ROWS, n)
+    square: Array  # (SQUARE_ROWS, d, d, n)
     lanes: Lanes
 
 
 # Rows of the room.
-MEANS, POLICY, WEIGHTS = range(3)
+MEANS, POLICY, WEIGHTS, SHARE = range(4)
 WIDTH = WEIGHTS  # free once the ascent is over
 THETA, PULL, STEP, HERE_PULL, HERE_STEP, LAST_PULL, LAST_STEP, GAP_PULL, GAP_STEP, BEST_STEP = range(10)
 OBJECTIVE, BEST, BEFORE, NORM, RESIDUAL, INERTIA, MEMORY, DONE, PROVED, A, B = range(11)
-ARM_ROWS, MODEL_ROWS, LANE_ROWS = 3, 10, 11
+CURVATURE, TURNED = range(2)
+ARM_ROWS, MODEL_ROWS, LANE_ROWS, SQUARE_ROWS = 4, 10, 11, 2
 
 
 def scratch(arms: int, dimension: int, lanes: Lanes) -> Scratch:
     """Fresh room for `lanes` decisions among `arms` arms."""
     n = lane_count(lanes)
     return Scratch(
-        np.zeros((ARM_ROWS, arms, n)), np.zeros((MODEL_ROWS, dimension, n)), np.zeros((LANE_ROWS, n)), lanes
+        np.zeros((ARM_ROWS, arms, n)),
+        np.zeros((MODEL_ROWS, dimension, n)),
+        np.zeros((LANE_ROWS, n)),
+        np.zeros((SQUARE_ROWS, dimension, dimension, n)),
+        lanes,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfairx.core.arithmetic import fma
 from fedfairx.core.ascent import FLAT, advance, begin, image, measure, note_last, note_progress, unfinished
-from fedfairx.core.compile import glue, stage
+from fedfairx.core.compile import allocating_stage, stage
 from fedfairx.core.linear import take_lane
 from fedfairx.core.merit import MeritTable, repeat_merit
 from fedfairx.core.problem import (
@@ -24,6 +24,7 @@ from fedfairx.core.problem import (
     OBJECTIVE,
     PROVED,
     RESIDUAL,
+    SQUARE_ROWS,
     WIDTH,
     Region,
     Scratch,
@@ -94,7 +95,7 @@ def give_up(work: Scratch, best: float, radius: float, pull: Array, step: Array,
             work.lane[DONE, l] = 1.0
 
 
-@glue
+@allocating_stage
 def restart(
     contexts: Array,
     region: Region,
@@ -136,6 +137,7 @@ def restart(
         np.zeros((ARM_ROWS, arms, count)),
         np.zeros((MODEL_ROWS, dimension, count)),
         np.zeros((LANE_ROWS, count)),
+        np.zeros((SQUARE_ROWS, 1, 1, 1)),  # for the certificate, which starts do not need
         count,
     )
     for j in range(dimension):

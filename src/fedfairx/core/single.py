@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.compile import allocating_stage, glue, stage
+from fedfairx.core.compile import glue, stage
 from fedfairx.core.confidence import Confidence, practical_radius
 from fedfairx.core.estimate import derive, estimate
 from fedfairx.core.exposure import draw
 from fedfairx.core.learner import Learner, learn
 from fedfairx.core.merit import EXPONENTIAL, Merit, MeritTable, table
 from fedfairx.core.optimism import Solver, choose
-from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, POLICY, THETA, Region, Scratch
+from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, POLICY, SQUARE_ROWS, THETA, Region, Scratch
 from fedfairx.core.statistics import Array, add, packed_size
 
 # Settings at the head of the memory.
@@ -63,7 +63,7 @@ def _columns(memory: Array, dimension: int) -> tuple[Learner, Array]:
     return state, fresh
 
 
-@allocating_stage
+@stage
 def decide_one(
     contexts: Array, memory: Array, codes: NDArray[np.int64], room: Array, out: Array, uniform: float
 ) -> int:
@@ -93,6 +93,7 @@ def decide_one(
         room[:first].reshape(ARM_ROWS, arms, 1),
         room[first:second].reshape(MODEL_ROWS, dimension, 1),
         room[second : second + LANE_ROWS].reshape(LANE_ROWS, 1),
+        room[second + LANE_ROWS :].reshape(SQUARE_ROWS, dimension, dimension, 1),
         None,
     )
     estimate(None, state.inverse, state.statistics, state.estimate)
@@ -204,4 +205,6 @@ class Single:
 
 def room_for(arms: int, dimension: int) -> Array:
     """Room for one decision among `arms` arms."""
-    return np.zeros(ARM_ROWS * arms + MODEL_ROWS * dimension + LANE_ROWS)
+    return np.zeros(
+        ARM_ROWS * arms + MODEL_ROWS * dimension + LANE_ROWS + SQUARE_ROWS * dimension * dimension
+    )

@@ -20,7 +20,7 @@ from fedfairx.core.learner import Learner, learn
 from fedfairx.core.linear import scores
 from fedfairx.core.merit import MeritTable
 from fedfairx.core.optimism import Solver, choose
-from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, POLICY, Region, Scratch
+from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, POLICY, SQUARE_ROWS, Region, Scratch
 from fedfairx.core.regret import regrets
 from fedfairx.core.statistics import Array, add
 from fedfairx.simulation.draws import fill_uniform, normal, normalise_rows, uniform
@@ -266,6 +266,7 @@ def play(
         room.arms[: ARM_ROWS * arms * lanes].reshape(ARM_ROWS, arms, lanes),
         room.model.reshape(MODEL_ROWS, dimension, lanes),
         room.lane.reshape(LANE_ROWS, lanes),
+        room.square.reshape(SQUARE_ROWS, dimension, dimension, lanes),
         lanes,
     )
     truth = room.fair[: 3 * arms * lanes].reshape(3, arms, lanes)

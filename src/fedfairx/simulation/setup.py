@@ -13,7 +13,7 @@ import numpy as np
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import EXPONENTIAL, table
 from fedfairx.core.optimism import Solver
-from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS
+from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, SQUARE_ROWS
 from fedfairx.core.statistics import Array, packed_size
 from fedfairx.errors import require
 from fedfairx.federation.algorithms import Algorithm
@@ -300,6 +300,7 @@ def _room(scenario: Scenario, shape: tuple[int, int]) -> Room:
         np.zeros(3 * scenario.arms * lanes),
         np.zeros(MODEL_ROWS * d * lanes),
         np.zeros(LANE_ROWS * lanes),
+        np.zeros(SQUARE_ROWS * d * d * lanes),
         np.zeros(lanes, dtype=np.uint64),
         np.zeros(
             (

@@ -100,6 +100,7 @@ class Room(NamedTuple):
     fair: Array
     model: Array
     lane: Array
+    square: Array
     base: Keys
     history: Array  # (longest delay + 1, B, d + 1, n) observations on their way
 
