@@ -13,7 +13,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -39,10 +39,6 @@ class Timed:
     @property
     def typical(self) -> float:
         return float(np.median(self.seconds))
-
-    @property
-    def best(self) -> float:
-        return float(self.seconds.min())
 
     def over(self, other: Timed) -> np.ndarray:
         """How many times the other's time this took, turn by turn."""
@@ -90,7 +86,9 @@ class Figure:
         if self.low is not None and self.high is not None:
             text += f" ({_short(self.low)} to {_short(self.high)})"
         if self.met is not None:
-            wanted = f"at most {self.at_most:g}" if self.at_most is not None else f"at least {self.at_least:g}"
+            wanted = (
+                f"at most {self.at_most:g}" if self.at_most is not None else f"at least {self.at_least:g}"
+            )
             text += f"  wanted: {wanted}: {'yes' if self.met else 'NO'}"
         return text + (f"  [{self.note}]" if self.note else "")
 
@@ -170,9 +168,3 @@ def finish(report: Report, run: Callable[[Report], None]) -> None:
     run(report)
     if report.as_json:
         print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1))
-
-
-def cycle(count: int) -> Iterator[int]:
-    """0, 1, …, count - 1, 0, 1, … for ever."""
-    while True:
-        yield from range(count)

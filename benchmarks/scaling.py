@@ -45,9 +45,7 @@ def per_step(report: Report, *, turns: int) -> None:
         for count in (SHORT, LONG):
             agent = agent_for(rounds, solver=Solver(rule=FAIR_PGD, max_steps=count))
             field[f"{arms} {dimension} {count}"] = Contestant(deciding(agent, contexts), len(contexts))
-        field[f"{arms} {dimension} whole"] = Contestant(
-            deciding(agent_for(rounds), contexts), len(contexts)
-        )
+        field[f"{arms} {dimension} whole"] = Contestant(deciding(agent_for(rounds), contexts), len(contexts))
     times = race(field, turns=turns)
 
     def step(arms: int, dimension: int) -> np.ndarray:
@@ -58,8 +56,16 @@ def per_step(report: Report, *, turns: int) -> None:
     for arms, dimension in SIZES[1:]:
         allowed = (arms * dimension + dimension**2) / (first[0] * first[1] + first[1] ** 2)
         growth = float(np.median(step(arms, dimension)) / np.median(step(*first)))
-        report.add(f"K={arms}, d={dimension}", growth / allowed, "×", at_most=1.0, note=f"{growth:.1f} of {allowed:.1f}")
-    report.heading("A whole decision by the default solver (steps, certificate, further starts), the same share")
+        report.add(
+            f"K={arms}, d={dimension}",
+            growth / allowed,
+            "×",
+            at_most=1.0,
+            note=f"{growth:.1f} of {allowed:.1f}",
+        )
+    report.heading(
+        "A whole decision by the default solver (steps, certificate, further starts), the same share"
+    )
     whole = {size: times[f"{size[0]} {size[1]} whole"] for size in SIZES}
     for arms, dimension in SIZES[1:]:
         allowed = (arms * dimension + dimension**2) / (first[0] * first[1] + first[1] ** 2)

@@ -35,9 +35,7 @@ def ours(horizon: int, *, agents: int = AGENTS, seeds: int = SEEDS, **options: A
 def floor(agent_rounds: int) -> Contestant:
     generator = np.random.default_rng(0)
     drawn = floor_rounds(agent_rounds, arms=ARMS, dimension=DIMENSION)
-    return Contestant(
-        lambda: draw_numbers(generator, agent_rounds, arms=ARMS, dimension=DIMENSION), drawn
-    )
+    return Contestant(lambda: draw_numbers(generator, agent_rounds, arms=ARMS, dimension=DIMENSION), drawn)
 
 
 def pymab_simulator(backend: str, rounds: int) -> Contestant:
@@ -66,9 +64,7 @@ def others(report: Report) -> dict[str, Contestant]:
     sizes = {"arms": ARMS, "dimension": DIMENSION}
     found = {
         "NumPy loop": Contestant(lambda: _drop(loop(0, 1_000, **sizes)), 1_000),
-        "NumPy lock step": Contestant(
-            lambda: _drop(lock_step(0, 100, worlds=WORLDS, **sizes)), 100 * WORLDS
-        ),
+        "NumPy lock step": Contestant(lambda: _drop(lock_step(0, 100, worlds=WORLDS, **sizes)), 100 * WORLDS),
     }
     try:
         found["pymab, Rust"] = pymab_simulator("rust", 2_000)
@@ -83,7 +79,9 @@ def _drop(_: object) -> None:
 
 
 def against_all(report: Report, *, horizon: int, turns: int) -> None:
-    report.heading(f"Per agent-round: K={ARMS}, d={DIMENSION}, m={AGENTS}, T={horizon:,}, {SEEDS} seeds, one core")
+    report.heading(
+        f"Per agent-round: K={ARMS}, d={DIMENSION}, m={AGENTS}, T={horizon:,}, {SEEDS} seeds, one core"
+    )
     field = {"floor": floor(AGENTS * horizon * SEEDS // 4), "fed": ours(horizon)}
     for mechanism in ("blt", "sqrt-toeplitz"):
         field[f"priv, {mechanism}, centred"] = ours(horizon, mechanism=mechanism, **PRIVATE)

@@ -248,6 +248,8 @@ def test_ctrl_c_keeps_results_and_says_how_to_go_on(tmp_path: Path):
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        # Tests run in the background inherit an ignored SIGINT, and so would the child.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         deadline = time.monotonic() + 300
