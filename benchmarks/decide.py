@@ -17,6 +17,8 @@ from peers import PEERS, Policy, missing
 from problem import Problem, problem
 
 ARMS, DIMENSION = 10, 5
+Makers = dict[str, Callable[[Problem], Policy]]
+SLOW = {"vowpalwabbit", "river", "mabwiser"}  # a hundred µs and more, whatever the round
 CHUNK = 100  # decisions in a turn, the same ones every turn: their cost differs, so a turn must not
 
 
@@ -62,9 +64,10 @@ def half_radius(problem: Problem) -> Ours:
     return Ours(problem, scale=0.5)
 
 
-def contestants(rounds: Problem, report: Report) -> dict[str, Callable[[Problem], Policy]]:
+def contestants(report: Report) -> Makers:
     """All that are installed; the others are named."""
-    found: dict[str, Callable[[Problem], Policy]] = {
+    rounds = problem(1, arms=ARMS, dimension=DIMENSION)
+    found: Makers = {
         "ours": Ours,
         "ours, half radius": half_radius,
         "NumPy loop": NumpyLinUCB,
@@ -98,11 +101,11 @@ def warm(policy: Policy, rounds: int, *, seconds: float) -> float:
     return (time.process_time() - start) / done
 
 
-def steady(report: Report, *, warm_up: int, turns: int) -> None:
+def steady(report: Report, makers: Makers, *, warm_up: int, turns: int) -> None:
     report.heading(f"One decide + observe, K={ARMS}, d={DIMENSION}, after {warm_up:,} observations")
     rounds = problem(warm_up, arms=ARMS, dimension=DIMENSION)
     field: dict[str, Contestant] = {}
-    for name, make in contestants(rounds, report).items():
+    for name, make in makers.items():
         policy = make(rounds)
         pace = warm(policy, warm_up, seconds=3.0)
         count = CHUNK if pace < 50e-6 else max(2, min(CHUNK, int(5e-3 / pace)))  # the slow take short turns
@@ -116,10 +119,9 @@ def steady(report: Report, *, warm_up: int, turns: int) -> None:
     report.ratio("ours, half radius ÷ NumPy loop", times["ours, half radius"].over(times["NumPy loop"]))
 
 
-def from_the_start(report: Report, *, count: int, turns: int) -> None:
+def from_the_start(report: Report, makers: Makers, *, count: int, turns: int) -> None:
     report.heading(f"The mean of the first {count:,} rounds, a new agent each time")
     rounds = problem(count, arms=ARMS, dimension=DIMENSION, seed=1)
-    makers = {name: make for name, make in contestants(rounds, report).items() if name in QUICK_ONES}
 
     def life(make: Callable[[Problem], Policy]) -> Callable[[], float]:
         def work() -> float:
@@ -130,7 +132,8 @@ def from_the_start(report: Report, *, count: int, turns: int) -> None:
 
         return work
 
-    times = race({name: Contestant(life(make), count) for name, make in makers.items()}, turns=turns)
+    field = {name: Contestant(life(make), count) for name, make in makers.items() if name not in SLOW}
+    times = race(field, turns=turns)
     for name, timed in times.items():
         report.time(name, timed)
     for name in times:
@@ -138,12 +141,10 @@ def from_the_start(report: Report, *, count: int, turns: int) -> None:
             report.ratio(f"ours ÷ {name}", times["ours"].over(times[name]))
 
 
-QUICK_ONES = {"ours", "ours, half radius", "NumPy loop", "gittins", "pymab"}
-
-
 def run(report: Report) -> None:
-    steady(report, warm_up=1_000 if report.quick else 10_000, turns=10 if report.quick else 60)
-    from_the_start(report, count=200 if report.quick else 1_000, turns=3 if report.quick else 9)
+    makers = contestants(report)
+    steady(report, makers, warm_up=1_000 if report.quick else 10_000, turns=10 if report.quick else 60)
+    from_the_start(report, makers, count=200 if report.quick else 1_000, turns=3 if report.quick else 9)
 
 
 if __name__ == "__main__":

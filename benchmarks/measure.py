@@ -72,6 +72,7 @@ class Figure:
     at_most: float | None = None
     at_least: float | None = None
     note: str = ""
+    section: str = ""
 
     @property
     def met(self) -> bool | None:
@@ -106,8 +107,10 @@ class Report:
     as_json: bool
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    section: str = ""
 
     def heading(self, text: str) -> None:
+        self.section = text
         self._speak(f"\n{text}")
 
     def note(self, text: str) -> None:
@@ -116,20 +119,21 @@ class Report:
 
     def add(self, name: str, value: float, unit: str, **more: Any) -> None:
         """A plain number."""
-        self._take(Figure(name, float(value), unit, **more))
+        self._take(name, float(value), unit, **more)
 
     def ratio(self, name: str, ratios: np.ndarray, **more: Any) -> None:
         """The median of ratios taken turn by turn."""
         low, middle, high = (float(q) for q in np.quantile(ratios, (0.25, 0.5, 0.75)))
-        self._take(Figure(name, middle, "×", low, high, **more))
+        self._take(name, middle, "×", low=low, high=high, **more)
 
     def time(self, name: str, timed: Timed, unit: str = "µs", **more: Any) -> None:
         """Seconds per unit of work: they are this machine's and this moment's."""
         scale = {"s": 1.0, "ms": 1e3, "µs": 1e6}[unit]
         low, middle, high = (float(q) * scale for q in np.quantile(timed.seconds, (0.25, 0.5, 0.75)))
-        self._take(Figure(name, middle, unit, low, high, **more))
+        self._take(name, middle, unit, low=low, high=high, **more)
 
-    def _take(self, figure: Figure) -> None:
+    def _take(self, name: str, value: float, unit: str, **more: Any) -> None:
+        figure = Figure(name, value, unit, section=self.section, **more)
         self.figures.append(figure)
         self._speak(str(figure))
 

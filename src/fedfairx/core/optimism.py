@@ -48,7 +48,7 @@ class Solver(NamedTuple):
     """How the policy follows from the region."""
 
     rule: int = FAIR
-    tolerance: float = 1e-5  # last step ‖Δu‖ of the ascent, in half-widths of the region
+    tolerance: float = 1e-5  # last step ‖Δu‖, in half-widths; the objective is then exact to 1e-10 or so
     max_steps: int = 100
     rate: float = 1.0  # of projected gradient ascent
     floor: float = 0.0  # WINNER: every arm's least share, the rest goes to the largest upper bound

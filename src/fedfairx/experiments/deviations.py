@@ -73,7 +73,8 @@ DEVIATIONS: tuple[tuple[str, str], ...] = (
 OUT_OF_REACH: tuple[tuple[str, str], ...] = (
     (
         "Every “reward regret” of the appendix",
-        "It is 1.98 to 2.03 times the fairness regret at every point. Reward regret against the fair policy "
+        "Over rounds it is 1.98 to 2.03 times the fairness regret (B0, Priv, B1, B2). Reward regret against "
+        "the fair policy "
         "can't be: that would need rewards that range over 4. Ours is small, and often negative, since "
         "optimism favours good arms.",
     ),

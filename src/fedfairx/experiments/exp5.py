@@ -129,7 +129,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
             for epsilon in EPSILONS
         ),
         "released: the guarantee covers interactive use. own+released: the paper's narrower guarantee "
-        "(Definition 1).",
+        "(Definition 2).",
     )
     refined = Table(
         "Candidates for less cost at (2, 0.1), each over plain blt",

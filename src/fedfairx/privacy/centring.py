@@ -149,6 +149,7 @@ class CentredPrivatizer:
             self.inner.guarantee,
             context_norm=self.centring.context_radius,
             reward=self.centring.reward_radius,
+            centred=True,
         )
 
     @property

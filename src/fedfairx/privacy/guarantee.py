@@ -23,12 +23,12 @@ _SCOPE: dict[str, str] = {
         "decisions use released statistics only, so one record changes one leaf and nothing after it."
     ),
     "released+local": (
-        "It is the paper's narrower guarantee (Definition 1): it compares two fixed sequences of records. "
+        "It is the paper's narrower guarantee (Definition 2): it compares two fixed sequences of records. "
         "The agent also decides from its own fresh data without noise, so a changed record may change its "
         "later actions and, through them, later records; that influence is not covered."
     ),
     "own+released": (
-        "It is the paper's narrower guarantee (Definition 1): it compares two fixed sequences of records. "
+        "It is the paper's narrower guarantee (Definition 2): it compares two fixed sequences of records. "
         "The agent decides from all its own data without noise and from the others' releases, so a changed "
         "record may change its later actions and, through them, later records; that influence is not covered."
     ),
@@ -57,6 +57,7 @@ class Guarantee:
     decide_from: DecideFrom
     simulated: bool = False
     reasons: tuple[str, ...] = ()
+    centred: bool = False  # the limits are distances from a public point
 
     @property
     def is_private(self) -> bool:
@@ -91,11 +92,16 @@ class Guarantee:
             "replace": "replacing one record (x, y)",
             "add-remove": "blanking one record (x, y), how many records there are being public",
         }[self.adjacency]
+        limits = f"‖x‖ ≤ {self.context_norm:g} and |y| ≤ {self.reward:g}"
+        if self.centred:
+            limits = (
+                f"‖x - x₀‖ ≤ {self.context_norm:g} and |y - y₀| ≤ {self.reward:g}, (x₀, y₀) a public point"
+            )
         text = (
             f"All {self.releases} messages together are "
             f"(ε={self.epsilon:.6g}, δ={self.delta:g})-differentially "
-            f"private, and μ={self.mu:.6g} Gaussian-DP, for {change} with ‖x‖ ≤ {self.context_norm:g} and "
-            f"|y| ≤ {self.reward:g} (records are clipped to that); {self.spent} made, {self.remaining} left. "
+            f"private, and μ={self.mu:.6g} Gaussian-DP, for {change} with {limits} "
+            f"(records are clipped to that); {self.spent} made, {self.remaining} left. "
             f"{self.scope}"
         )
         if self.simulated:
@@ -113,6 +119,7 @@ class Guarantee:
             "adjacency": self.adjacency,
             "context_norm": _finite(self.context_norm),
             "reward": _finite(self.reward),
+            "centred": self.centred,
             "releases": self.releases,
             "spent": self.spent,
             "remaining": self.remaining,
