@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from fedfairx.core import merit as kinds
-from fedfairx.core.optimism import Solver
 from fedfairx.federation.solvers import SOLVERS
 from measure import Contestant, Report, finish, parser, race
+from problem import problem
+from scaling import agent_for, deciding
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import reference as ref
@@ -58,19 +59,14 @@ def compare(report: Report, *, instances: int, seed: int) -> None:
         report.add(f"{name}: outside the region", outside[name], "", at_most=0)
 
 
-def pace(report: Report, *, turns: int, seed: int) -> None:
-    report.heading("Time for the same 20 instances")
-    rng = np.random.default_rng(seed)
-    drawn = [draw(rng) for _ in range(20)]
-
-    def work(solver: Solver) -> Contestant:
-        def all_of_them() -> None:
-            for instance, pair in drawn:
-                solve(instance, pair, solver)
-
-        return Contestant(all_of_them, len(drawn))
-
-    times = race({name: work(solver) for name, solver in SOLVERS.items()}, turns=turns)
+def pace(report: Report, *, observations: int, turns: int) -> None:
+    report.heading(f"Time of a decision at K=10, d=5, after {observations:,} observations")
+    rounds = problem(observations, arms=10, dimension=5)
+    field = {
+        name: Contestant(deciding(agent_for(rounds, solver=name), rounds.contexts[:100]), 100)
+        for name in SOLVERS
+    }
+    times = race(field, turns=turns)
     report.ratio("fixed-point ÷ pgd", times["fixed-point"].over(times["pgd"]))
 
 
@@ -79,11 +75,13 @@ def main() -> None:
     made.add_argument("--instances", type=int, default=None, help="default: 1000, quick: 50")
     made.add_argument("--seed", type=int, default=0)
     args = made.parse_args()
+    if args.instances is not None and args.instances < 1:
+        made.error(f"--instances must be >= 1, got {args.instances}")
     instances = args.instances or (50 if args.quick else 1000)
 
     def run(report: Report) -> None:
         compare(report, instances=instances, seed=args.seed)
-        pace(report, turns=3 if args.quick else 11, seed=args.seed)
+        pace(report, observations=1_000 if args.quick else 10_000, turns=5 if args.quick else 25)
 
     finish(Report("solver", args.quick, args.json), run)
 
