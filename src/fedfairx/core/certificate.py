@@ -155,7 +155,16 @@ def certify(
             skew[l] += mass * gap
             square[l] += mass * width[a, l] * phi
     if sharp:
-        frobenius(contexts, region, work)
+        # ‖Q‖_F is at least tr Q / √d: where that is too much already, the dearer norm can't help.
+        least = 1.0 / math.sqrt(region.estimate.shape[0])
+        hopeful = False
+        for l in range(lane_count(lanes)):
+            limit = 0.5 * radius[l] * norm[l]
+            extra = steepness[l] ** 3 * distance * skew[l] * square[l]
+            open_question = steepness[l] * bound[l] + extra > limit and proved[l] < distance
+            hopeful = hopeful or (open_question and least * steepness[l] * bound[l] + extra <= limit)
+        if hopeful:
+            frobenius(contexts, region, work)
     found = 0
     for l in range(lane_count(lanes)):
         c = steepness[l]

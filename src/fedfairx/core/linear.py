@@ -14,10 +14,39 @@ from fedfairx.core.statistics import Array
 
 
 @stage
+def _scores_of_one(contexts: Array, theta: Array, means: Array) -> None:
+    """`scores` of one lane: the same sums in the same order, with the arms innermost."""
+    arms, dimension = contexts.shape
+    row, means_row = theta.reshape(dimension), means.reshape(arms)
+    for a in range(arms):
+        means_row[a] = 0.0
+    for j in range(dimension):
+        t = row[j]
+        for a in range(arms):
+            means_row[a] = fma(contexts[a, j], t, means_row[a])
+
+
+@stage
+def _blend_of_one(contexts: Array, weights: Array, pull: Array) -> None:
+    """`blend` of one lane: the same sums in the same order, with the coordinates innermost."""
+    arms, dimension = contexts.shape
+    row, pull_row = weights.reshape(arms), pull.reshape(dimension)
+    for j in range(dimension):
+        pull_row[j] = 0.0
+    for a in range(arms):
+        w = row[a]
+        for j in range(dimension):
+            pull_row[j] = fma(contexts[a, j], w, pull_row[j])
+
+
+@stage
 def scores(lanes: Lanes, contexts: Array, theta: Array, means: Array) -> None:
     """means[a] = x_a · θ. contexts (K, d[, n]), theta (d, n), means (K, n)."""
     arms, dimension = contexts.shape[0], contexts.shape[1]
     whole = dimension - dimension % 4
+    if lanes is None and contexts.ndim == 2:
+        _scores_of_one(contexts, theta, means)
+        return
     for a in range(arms):
         for l in range(lane_count(lanes)):
             means[a, l] = 0.0
@@ -43,6 +72,9 @@ def blend(lanes: Lanes, contexts: Array, weights: Array, pull: Array) -> None:
     """pull = Σ_a w_a x_a. contexts (K, d[, n]), weights (K, n), pull (d, n)."""
     arms, dimension = contexts.shape[0], contexts.shape[1]
     whole = arms - arms % 4
+    if lanes is None and contexts.ndim == 2:
+        _blend_of_one(contexts, weights, pull)
+        return
     for j in range(dimension):
         for l in range(lane_count(lanes)):
             pull[j, l] = 0.0

@@ -41,7 +41,7 @@ from fedfairx.core.statistics import Array
 
 FAIR, FAIR_PGD, WINNER = range(3)
 WHOLE_BALL = 2.0  # no two points of the unit ball are further apart
-PARTS_OF_BALL = (0.5, 1.0, 1.4)
+PARTS_OF_BALL = (1.4, 1.0, 0.5)  # tried in turn, until every lane has one
 
 
 class Solver(NamedTuple):
@@ -74,8 +74,10 @@ def optimise(contexts: Array, region: Region, merit: MeritTable, work: Scratch, 
     unsure -= certify(contexts, region, merit, work, WHOLE_BALL, True)
     if unsure == 0:
         return 0
+    open_lanes = unsure
     for distance in PARTS_OF_BALL:
-        certify(contexts, region, merit, work, distance, True)
+        if open_lanes > 0:
+            open_lanes -= certify(contexts, region, merit, work, distance, True)
     better = False
     for l in range(lanes):
         if work.lane[PROVED, l] < WHOLE_BALL and restart(
