@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= results
+CODE := src tests benchmarks examples
 
 .PHONY: setup test lint reproduce quick bench clean
 
@@ -15,8 +16,8 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 lint: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 
 test: lint

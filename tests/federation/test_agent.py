@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -241,3 +243,13 @@ def test_own_data_are_exact_where_the_agent_weighs_the_others() -> None:
     extra = np.linalg.eigvalsh(agent.gram - plain.gram)
     assert extra[0] >= -1e-9
     assert extra[-1] <= np.linalg.eigvalsh(other.gram)[-1] * 1.5
+
+
+def test_compiled_code_leaves_the_reference_counts_as_they_were() -> None:
+    # A stage that hands out arrays without counting would free the learner's memory under our feet.
+    rng = np.random.default_rng(0)
+    agent = ffx.Agent(3, seed=0)
+    before = sys.getrefcount(agent._learner.memory)
+    for arms in (1, 2, 5, 9) * 100:
+        agent.observe(agent.decide(rng.random((arms, 3)) / 2), reward=0.5)
+    assert sys.getrefcount(agent._learner.memory) == before

@@ -2,7 +2,7 @@
 
 One array of length q = d(d+3)/2 holds the upper triangle of the Gram matrix, row by row, and then the
 moment. It is what an agent accumulates, what a mechanism adds noise to, and what a message carries.
-The regulariser λ never enters it (see READING: "it never enters the privatizer").
+The regulariser λ never enters it, and so never a privatizer.
 """
 
 from __future__ import annotations
