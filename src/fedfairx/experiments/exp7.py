@@ -131,7 +131,13 @@ def _draw(axes: Axes, outcomes: Outcomes, colour: str, kind: str) -> None:
     plain_log(axes.xaxis, [10.0**k for k in range(6)])
     axes.margins(x=0.08)
     names = axes.secondary_xaxis("top")
-    names.set_xticks(list(places), list(places.values()), rotation=55, ha="left", fontsize=8)
+    apart: list[tuple[float, str]] = []
+    for x, label in sorted(places.items()):  # names of places too near to be told apart share one label
+        if apart and x < 1.6 * apart[-1][0]:
+            apart[-1] = (apart[-1][0], f"{apart[-1][1]}, {label}")
+        else:
+            apart.append((x, label))
+    names.set_xticks([x for x, _ in apart], [label for _, label in apart], rotation=55, ha="left", fontsize=8)
     names.minorticks_off()
     names.spines["top"].set_visible(False)
     names.tick_params(length=3)
