@@ -91,7 +91,7 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     mixed.grid(visible=False, axis="x")
     thousands(mixed.yaxis)
     mixed.set_ylabel("fairness regret at T")
-    mixed.set_title("(b) pale: among their own kind; full: mixed")
+    mixed.set_title("(b) pale: among their kind; full: mixed")
     yield Picture(
         "exp8-merit",
         "Exp 8. (a) fairness regret at T against the steepness of merit. (b) ten agents with steepness 3, "
