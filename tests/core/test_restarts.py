@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedfairx.core.problem import Region
-from fedfairx.core.restarts import find_starts
+from fedfairx.core.restarts import find_starts, keep_largest
 from instances import Instance, realistic
 
 
@@ -18,7 +18,7 @@ def starts(
     )
     pulls, steps = np.zeros((dimension, arms)), np.zeros((dimension, arms))
     here = np.zeros(dimension) if here is None else here
-    count = find_starts(instance.contexts, region, best, here, distance, pulls, steps)
+    count = find_starts(instance.contexts, region, best, here, distance, pulls, steps, np.zeros(arms))
     return count, pulls[:, :count], steps[:, :count]
 
 
@@ -56,3 +56,14 @@ def test_an_arm_near_the_point_in_hand_is_no_start() -> None:
             count, kept, _ = starts(instance, -np.inf, here=here, distance=distance)
             assert count == apart.sum()
             assert np.allclose(kept, pulls[:, apart])
+
+
+def test_the_starts_of_the_largest_upper_bounds_are_kept() -> None:
+    rng = np.random.default_rng(5)
+    for count in (1, 3, 16, 40):
+        bounds, pulls = rng.normal(size=count), rng.normal(size=(2, count))
+        steps, wanted = 2.0 * pulls, np.sort(bounds)[-16:]
+        kept = keep_largest(count, 16, pulls, steps, bounds)
+        assert kept == min(count, 16)
+        assert np.allclose(np.sort(bounds[:kept]), wanted)
+        assert np.allclose(steps[:, :kept], 2.0 * pulls[:, :kept])

@@ -33,6 +33,7 @@ from fedfairx.core.problem import (
 from fedfairx.core.statistics import Array
 
 SAME_POLICY = 0.3  # two points whose log merits differ by less lie in one basin
+MOST_STARTS = 16  # those of the largest upper bounds: the leader of a better answer is among them
 HOPE = 10.0  # a start ends when ten times what its gradient promises would not reach the best
 
 
@@ -45,12 +46,14 @@ def find_starts(
     distance: float,
     pulls: Array,
     steps: Array,
+    bounds: Array,
 ) -> int:
     """The optimistic direction x_a/‖x_a‖ of every arm that could lead to more than `best`; how many.
 
     An arm whose own upper bound is below `best` is no start: where g is larger, some mean is larger still.
     Nor is one whose direction lies within `distance` of the point in hand, whose step is `here_step` (d,).
-    contexts (K, d); the region has one lane and an inverse (d, d); pulls and steps (d, K).
+    contexts (K, d); the region has one lane and an inverse (d, d); pulls and steps (d, K); `bounds` (K,) gets
+    the upper bounds.
     """
     arms, dimension = contexts.shape
     inverse, estimate, radius = one.inverse, one.estimate, one.radius[0]
@@ -71,7 +74,24 @@ def find_starts(
             for i in range(dimension):
                 steps[i, count] /= width
                 pulls[i, count] = contexts[a, i] / width
+            bounds[count] = mean + radius * width
             count += 1
+    return count
+
+
+@stage
+def keep_largest(count: int, most: int, pulls: Array, steps: Array, bounds: Array) -> int:
+    """Of `count` starts keep the `most` of the largest upper bounds; how many there are then."""
+    while count > most:
+        lowest = 0
+        for s in range(1, count):
+            if bounds[s] < bounds[lowest]:
+                lowest = s
+        count -= 1
+        bounds[lowest] = bounds[count]
+        for i in range(pulls.shape[0]):
+            pulls[i, lowest] = pulls[i, count]
+            steps[i, lowest] = steps[i, count]
     return count
 
 
@@ -128,7 +148,9 @@ def restart(
     distance = block.lane[PROVED, lane]
     if merit.exponential:
         distance = max(distance, SAME_POLICY / (merit.first[lane] * widest))
-    count = find_starts(shared, one, best, step, distance, pulls, steps)
+    bounds = np.empty(arms)
+    count = find_starts(shared, one, best, step, distance, pulls, steps, bounds)
+    count = keep_largest(count, MOST_STARTS, pulls, steps, bounds)
     if count == 0:
         return False
     starts = Region(np.empty((dimension, count)), inverse, np.full(count, region.radius[lane]))
