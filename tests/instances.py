@@ -83,9 +83,8 @@ def expose(merit: kinds.Merit, means: np.ndarray) -> tuple[np.ndarray, float]:
     """The library's fair policy for these means, and its expected reward."""
     column = np.ascontiguousarray(means[:, None], dtype=float)
     policy, slopes = np.zeros_like(column), np.zeros_like(column)
-    value, room = np.zeros(1), np.zeros(1)
-    exposure.expose(1, kinds.table([merit]), column, policy, slopes, value, room)
-    return policy[:, 0], float(value[0])
+    value = exposure.expose(None, kinds.table([merit]), column, policy, slopes)
+    return policy[:, 0], float(value)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,9 @@ def true_regrets(
     means = x @ theta_star
     fair, _ = expose(merit, means)
     fairness, reward = np.zeros(1), np.zeros(1)
-    regret.regrets(1, fair[:, None].copy(), policy[:, None].copy(), means[:, None].copy(), fairness, reward)
+    regret.regrets(
+        None, fair[:, None].copy(), policy[:, None].copy(), means[:, None].copy(), fairness, reward
+    )
     return float(fairness[0]), float(reward[0])
 
 

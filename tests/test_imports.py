@@ -45,6 +45,7 @@ CORE_IMPORTS = {
     "dataclasses",
     "llvmlite",
     "math",
+    "operator",
     "numba",
     "numpy",
     "typing",

@@ -10,7 +10,9 @@ import pytest
 import reference as ref
 from fedfairx.core import ascent, problem
 from fedfairx.core import merit as kinds
+from fedfairx.core.lanes import EIGHT, Lanes
 from fedfairx.core.problem import Region, Scratch
+from fedfairx.core.registers import WIDTH
 from instances import Instance, merits, realistic
 
 KINDS = ("exponential", "affine", "power", "logistic", "custom")
@@ -21,7 +23,7 @@ def at(instance: Instance, step: np.ndarray) -> tuple[Region, Scratch]:
     arms, dimension = instance.contexts.shape
     inverse = np.linalg.inv(instance.gram)
     region = Region(instance.estimate[:, None].copy(), inverse, np.array([instance.radius]))
-    work = problem.scratch(arms, dimension, 1)
+    work = problem.scratch(arms, dimension, None)
     work.model[problem.HERE_STEP, :, 0] = step
     work.model[problem.HERE_PULL, :, 0] = instance.gram @ step
     return region, work
@@ -124,8 +126,8 @@ def test_projected_gradient_stays_inside_and_never_ends_below_its_start(kind: st
         assert value >= ref.objective(instance.estimate, instance.contexts, theirs) - 1e-12
 
 
-def two_lanes(
-    instances: list[Instance], merit_list: list[Any]
+def block_of(
+    instances: list[Instance], merit_list: list[Any], lanes: Lanes
 ) -> tuple[np.ndarray, Region, kinds.MeritTable, Scratch]:
     contexts = np.stack([each.contexts for each in instances], axis=2)
     region = Region(
@@ -133,22 +135,31 @@ def two_lanes(
         np.stack([np.linalg.inv(each.gram) for each in instances], axis=2),
         np.array([each.radius for each in instances]),
     )
-    work = problem.scratch(contexts.shape[0], contexts.shape[1], len(instances))
+    work = problem.scratch(contexts.shape[0], contexts.shape[1], lanes)
     return contexts, region, kinds.table(merit_list), work
 
 
-def test_a_lane_climbs_to_the_same_bits_in_any_company() -> None:
+def test_a_lane_climbs_to_the_same_bits_in_any_company_and_alone() -> None:
     rng = np.random.default_rng(6)
     instances = []
-    while len(instances) < 5:
+    while len(instances) < WIDTH + 3:
         each = realistic(rng, arms=6, dimension=3)
         if each.contexts.shape == (6, 3):
             instances.append(each)
-    everyone = two_lanes(instances, [kinds.Exponential(10.0)] * 5)
-    ascent.ascend(*everyone, 1e-6, 100)
-    for subset in ([0], [4, 2], [3, 1, 0]):
-        some = two_lanes([instances[l] for l in subset], [kinds.Exponential(10.0)] * len(subset))
-        ascent.ascend(*some, 1e-6, 100)
-        for place, l in enumerate(subset):
-            assert (some[3].model[problem.THETA, :, place] == everyone[3].model[problem.THETA, :, l]).all()
-            assert (some[3].arms[problem.POLICY, :, place] == everyone[3].arms[problem.POLICY, :, l]).all()
+    merit = kinds.Exponential(10.0)
+    first = block_of(instances[:WIDTH], [merit] * WIDTH, EIGHT)
+    ascent.ascend(*first, 1e-6, 100)
+    order = [WIDTH, 2, WIDTH + 1, 7, 0, WIDTH + 2, 5, 1]
+    second = block_of([instances[l] for l in order], [merit] * WIDTH, EIGHT)
+    ascent.ascend(*second, 1e-6, 100)
+    for place, l in enumerate(order):
+        alone = block_of([instances[l]], [merit], None)
+        ascent.ascend(*alone, 1e-6, 100)
+        for other, lane in ((alone, 0), (first, l)):
+            if lane < WIDTH:
+                assert (
+                    second[3].model[problem.THETA, :, place] == other[3].model[problem.THETA, :, lane]
+                ).all()
+                assert (
+                    second[3].arms[problem.POLICY, :, place] == other[3].arms[problem.POLICY, :, lane]
+                ).all()

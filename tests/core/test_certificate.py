@@ -28,7 +28,7 @@ def at(instance: Instance, steepness: float, theta: np.ndarray) -> tuple[Region,
     """A block of one lane at this θ, filled by NumPy alone."""
     x, merit = instance.contexts, ref.Exponential(steepness)
     inverse = np.linalg.inv(instance.gram)
-    work = problem.scratch(*x.shape, 1)
+    work = problem.scratch(*x.shape, None)
     work.arms[problem.MEANS, :, 0] = x @ theta
     work.arms[problem.POLICY, :, 0] = ref.policy(theta, x, merit)
     gradient = ref.objective_gradient(theta, x, merit)
@@ -112,9 +112,9 @@ def test_half_widths_are_how_far_a_mean_can_move_against_the_policy() -> None:
         centred = instance.contexts - work.arms[problem.POLICY, :, 0] @ instance.contexts
         squares = (centred * np.linalg.solve(instance.gram, centred.T).T).sum(axis=1)
         exact = instance.radius * np.sqrt(np.maximum(squares, 0.0))
-        assert work.arms[problem.WIDTH, :, 0] == pytest.approx(exact, abs=1e-7)
+        assert work.arms[problem.WIDTHS, :, 0] == pytest.approx(exact, abs=1e-7)
         certificate.coarse_half_widths(instance.contexts, region, work)
-        assert (work.arms[problem.WIDTH, :, 0] >= exact - 1e-9).all()
+        assert (work.arms[problem.WIDTHS, :, 0] >= exact - 1e-9).all()
 
 
 def test_the_sharp_bound_is_a_frobenius_norm() -> None:
@@ -124,11 +124,11 @@ def test_the_sharp_bound_is_a_frobenius_norm() -> None:
         region, work = at(instance, 10.0, instance.estimate)
         certificate.half_widths(instance.contexts, region, work)
         share = work.arms[problem.SHARE, :, 0] = rng.random(instance.contexts.shape[0])
-        certificate.frobenius(instance.contexts, region, work)
+        found = certificate.frobenius(instance.contexts, region, work)
         centred = instance.contexts - work.arms[problem.POLICY, :, 0] @ instance.contexts
         z = np.linalg.solve(np.linalg.cholesky(instance.gram), centred.T)
         expected = instance.radius**2 * np.linalg.norm((z * share) @ z.T)
-        assert work.lane[problem.A, 0] == pytest.approx(expected, rel=1e-6)
+        assert found == pytest.approx(expected, rel=1e-6)
 
 
 def test_only_what_has_arrived_and_only_the_exponential_is_proved() -> None:

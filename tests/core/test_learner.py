@@ -5,19 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedfairx.core.lanes import EIGHT
 from fedfairx.core.learner import learn, learner
+from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import unpack
 
 
 @pytest.mark.parametrize("regulariser", [0.3, 1.0, 5.0])
 def test_learning_keeps_the_sums_and_the_inverse_together(regulariser: float) -> None:
     rng = np.random.default_rng(0)
-    state = learner(3, 4, regulariser)
+    state = learner(3, EIGHT, regulariser)
     for _ in range(500):
-        state.chosen[:] = rng.random((3, 4))
-        state.reward[:] = rng.normal(size=4)
+        state.chosen[:] = rng.random((3, WIDTH))
+        state.reward[:] = rng.normal(size=WIDTH)
         learn(state)
-    for l in range(4):
+    for l in range(WIDTH):
         gram, _ = unpack(np.ascontiguousarray(state.statistics[:, l]))
         V = gram + regulariser * np.eye(3)
         assert np.abs(state.inverse[:, :, l] @ V - np.eye(3)).max() <= 1e-11
@@ -25,8 +27,8 @@ def test_learning_keeps_the_sums_and_the_inverse_together(regulariser: float) ->
 
 def test_a_lane_that_observes_nothing_is_left_to_the_bit() -> None:
     rng = np.random.default_rng(1)
-    state = learner(2, 2, 1.0)
-    state.chosen[:] = rng.random((2, 2))
+    state = learner(2, EIGHT, 1.0)
+    state.chosen[:] = rng.random((2, WIDTH))
     learn(state)
     inverse, sums = state.inverse[:, :, 1].copy(), state.statistics[:, 1].copy()
     state.chosen[:, 1] = 0.0
@@ -39,10 +41,10 @@ def test_a_lane_that_observes_nothing_is_left_to_the_bit() -> None:
 
 def test_a_lane_learns_the_same_bits_alone() -> None:
     rng = np.random.default_rng(2)
-    together, alone = learner(3, 5, 1.0), learner(3, None, 1.0)
+    together, alone = learner(3, EIGHT, 1.0), learner(3, None, 1.0)
     for _ in range(50):
-        together.chosen[:] = rng.random((3, 5))
-        together.reward[:] = rng.normal(size=5)
+        together.chosen[:] = rng.random((3, WIDTH))
+        together.reward[:] = rng.normal(size=WIDTH)
         alone.chosen[:, 0], alone.reward[0] = together.chosen[:, 3], together.reward[3]
         learn(together)
         learn(alone)

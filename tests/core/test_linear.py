@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 
 from fedfairx.core import linear
+from fedfairx.core.lanes import EIGHT
+from fedfairx.core.registers import WIDTH
 
-K, D, N = 5, 3, 4
+K, D, N = 5, 3, WIDTH
 
 
 @pytest.fixture(params=["own", "shared"])
 def block(request: pytest.FixtureRequest) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     own = request.param == "own"
+    square = rng.normal(size=(D, D, N) if own else (D, D))
     return {
         "contexts": rng.normal(size=(K, D, N) if own else (K, D)),
-        "inverse": rng.normal(size=(D, D, N) if own else (D, D)),
+        "inverse": square + square.swapaxes(0, 1),
         "vector": rng.normal(size=(D, N)),
         "weights": rng.normal(size=(K, N)),
     }
@@ -28,29 +31,29 @@ def lane(values: np.ndarray, index: int) -> np.ndarray:
 
 def test_scores(block: dict[str, np.ndarray]) -> None:
     means = np.full((K, N), np.nan)
-    linear.scores(N, block["contexts"], block["vector"], means)
+    linear.scores(EIGHT, block["contexts"], block["vector"], means)
     for l in range(N):
         assert np.allclose(means[:, l], lane(block["contexts"], l) @ block["vector"][:, l], rtol=1e-14)
 
 
 def test_blend(block: dict[str, np.ndarray]) -> None:
     pull = np.full((D, N), np.nan)
-    linear.blend(N, block["contexts"], block["weights"], pull)
+    linear.blend(EIGHT, block["contexts"], block["weights"], pull)
     for l in range(N):
         assert np.allclose(pull[:, l], block["weights"][:, l] @ lane(block["contexts"], l), rtol=1e-13)
 
 
 def test_multiply(block: dict[str, np.ndarray]) -> None:
     product = np.full((D, N), np.nan)
-    linear.multiply(N, block["inverse"], block["vector"], product)
+    linear.multiply(EIGHT, block["inverse"], block["vector"], product)
     for l in range(N):
         assert np.allclose(product[:, l], lane(block["inverse"], l) @ block["vector"][:, l], rtol=1e-13)
 
 
 def test_rows(block: dict[str, np.ndarray]) -> None:
     offset, taken = np.full((D, N), np.nan), np.full((D, N), np.nan)
-    linear.subtract_row(N, block["contexts"], 2, block["vector"], offset)
-    linear.take_arm(N, block["contexts"], 2, taken)
+    linear.subtract_row(EIGHT, block["contexts"], 2, block["vector"], offset)
+    linear.take_arm(EIGHT, block["contexts"], 2, taken)
     out = np.full((K, D), np.nan)
     for l in range(N):
         row = lane(block["contexts"], l)
@@ -61,9 +64,15 @@ def test_rows(block: dict[str, np.ndarray]) -> None:
 
 
 def test_a_lane_alone_has_the_same_bits(block: dict[str, np.ndarray]) -> None:
-    together, alone = np.zeros((K, N)), np.zeros((K, 1))
-    linear.scores(N, block["contexts"], block["vector"], together)
-    for l in range(N):
-        contexts = np.ascontiguousarray(lane(block["contexts"], l))
-        linear.scores(None, contexts, block["vector"][:, l : l + 1].copy(), alone)
-        assert (alone[:, 0] == together[:, l]).all()
+    for product, rows, column, size in (
+        (linear.scores, "contexts", "vector", K),
+        (linear.blend, "contexts", "weights", D),
+        (linear.multiply, "inverse", "vector", D),
+    ):
+        together, alone = np.zeros((size, N)), np.zeros((size, 1))
+        product(EIGHT, block[rows], block[column], together)
+        for l in range(N):
+            own = np.ascontiguousarray(lane(block[rows], l))
+            for form in (own, own[:, :, None]):
+                product(None, form, block[column][:, l : l + 1].copy(), alone)
+                assert (alone[:, 0] == together[:, l]).all()

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedfairx.core.lanes import EIGHT
+from fedfairx.core.registers import WIDTH
 from fedfairx.simulation.draws import STREAMS, fill_uniform, generator, normal, stream_key, uniform
 
 N = 20_000
@@ -37,12 +39,12 @@ def test_keys_differ() -> None:
 
 
 def test_a_block_holds_the_numbers_that_single_calls_give() -> None:
-    keys = np.array([stream_key(s, "contexts") for s in range(5)], dtype=np.uint64)
-    base = np.arange(5, dtype=np.uint64) * np.uint64(1000)
-    block = np.zeros((3, 4, 5))
-    fill_uniform(keys, base, 0.5, block)
+    keys = np.array([stream_key(s, "contexts") for s in range(WIDTH)], dtype=np.uint64)
+    base = np.arange(WIDTH, dtype=np.uint64) * np.uint64(1000)
+    block = np.zeros((3, 4, WIDTH))
+    fill_uniform(EIGHT, keys, base, 0.5, block)
     for i in range(3):
         for j in range(4):
-            for lane in range(5):
+            for lane in range(WIDTH):
                 expected = 0.5 * uniform(keys[lane], base[lane] + np.uint64(4 * i + j))
                 assert block[i, j, lane] == pytest.approx(expected, abs=0)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.core.arithmetic import fma
-from fedfairx.core.compile import stage
-from fedfairx.core.lanes import Lanes, lane_count
-from fedfairx.core.linear import blend, multiply
+from fedfairx.core.compile import leaf, stage
+from fedfairx.core.lanes import lane_count
+from fedfairx.core.linear import blend, inner, multiply
 from fedfairx.core.merit import MeritTable
 from fedfairx.core.problem import (
+    ALONG,
     BEFORE,
     BEST,
     BEST_STEP,
@@ -31,59 +31,79 @@ from fedfairx.core.problem import (
     PULL,
     RESIDUAL,
     STEP,
+    TURN,
     WEIGHTS,
-    A,
-    B,
     Region,
     Scratch,
     evaluate,
 )
 from fedfairx.core.statistics import Array
+from fedfairx.core.vector import (
+    absolute,
+    all_above,
+    any_above,
+    fma,
+    larger,
+    load,
+    smaller,
+    sqrt,
+    store,
+    where_above,
+)
 
 FLAT = 1e-12  # objectives that differ by less, relatively, count as equal
+TINY = 1e-300
+
+
+@leaf
+def image(contexts: Array, region: Region, work: Scratch) -> None:
+    """(PULL, STEP) ← the unit vector along ∇g (plus inertia along u where a lane has some)."""
+    lanes, pull, step = work.lanes, work.model[PULL], work.model[STEP]
+    blend(lanes, contexts, work.arms[WEIGHTS], pull)
+    multiply(lanes, region.inverse, pull, step)
+    norm = sqrt(larger(inner(lanes, pull, step), 0.0))
+    store(norm, lanes, work.lane, NORM)
+    scale = where_above(norm, 0.0, 1.0 / norm, 0.0)
+    for j in range(pull.shape[0]):
+        store(load(lanes, pull, j) * scale, lanes, pull, j)
+        store(load(lanes, step, j) * scale, lanes, step, j)
+    if any_above(load(lanes, work.lane, INERTIA), 0.0):
+        _slow_down(work)
 
 
 @stage
-def image(contexts: Array, region: Region, work: Scratch) -> None:
-    """(PULL, STEP) ← the unit vector along ∇g (plus inertia along u where a lane has some)."""
+def _slow_down(work: Scratch) -> None:
+    """Draw the image towards u in the lanes that have inertia: rare."""
     pull, step = work.model[PULL], work.model[STEP]
     here_pull, here_step = work.model[HERE_PULL], work.model[HERE_STEP]
-    norm, inertia, square = work.lane[NORM], work.lane[INERTIA], work.lane[A]
-    dimension, lanes = pull.shape[0], work.lanes
-    blend(lanes, contexts, work.arms[WEIGHTS], pull)
-    multiply(lanes, region.inverse, pull, step)
-    for l in range(lane_count(lanes)):
-        square[l] = 0.0
-    for j in range(dimension):
-        for l in range(lane_count(lanes)):
-            square[l] = fma(pull[j, l], step[j, l], square[l])
-    for l in range(lane_count(lanes)):
-        norm[l] = math.sqrt(max(square[l], 0.0))
-    for l in range(lane_count(lanes)):
-        inverse = 1.0 / norm[l]
-        square[l] = inverse if norm[l] > 0.0 else 0.0
-    for j in range(dimension):
-        for l in range(lane_count(lanes)):
-            pull[j, l] *= square[l]
-            step[j, l] *= square[l]
-    for l in range(lane_count(lanes)):
-        if inertia[l] > 0.0 and norm[l] > 0.0:  # rare: its objective fell, so it moves more slowly
+    for l in range(lane_count(work.lanes)):
+        inertia = work.lane[INERTIA, l]
+        if inertia > 0.0 and work.lane[NORM, l] > 0.0:
             length = 0.0
-            for j in range(dimension):
-                pull[j, l] += inertia[l] * here_pull[j, l]
-                step[j, l] += inertia[l] * here_step[j, l]
+            for j in range(pull.shape[0]):
+                pull[j, l] += inertia * here_pull[j, l]
+                step[j, l] += inertia * here_step[j, l]
                 length += pull[j, l] * step[j, l]
-            scale = 1.0 / math.sqrt(max(length, 1e-300))
-            for j in range(dimension):
+            scale = 1.0 / math.sqrt(max(length, TINY))
+            for j in range(pull.shape[0]):
                 pull[j, l] *= scale
                 step[j, l] *= scale
 
 
-@stage
+@leaf
 def note_progress(work: Scratch) -> None:
-    """Give inertia to a lane whose objective fell, and remember the better point that it left.
+    """Give inertia to a lane whose objective fell, and remember the better point that it left."""
+    objective, before = load(work.lanes, work.lane, OBJECTIVE), load(work.lanes, work.lane, BEFORE)
+    if any_above(before - objective, FLAT * (1.0 + absolute(before))):
+        _note_fall(work)
+    store(objective, work.lanes, work.lane, BEFORE)
 
-    That point is the last image less the last gap, so nothing need be kept while a lane only climbs.
+
+@stage
+def _note_fall(work: Scratch) -> None:
+    """`note_progress` of the lanes that fell: rare.
+
+    The point that a lane left is the last image less the last gap, so nothing need be kept while it climbs.
     """
     objective, best, before = work.lane[OBJECTIVE], work.lane[BEST], work.lane[BEFORE]
     inertia, memory, done = work.lane[INERTIA], work.lane[MEMORY], work.lane[DONE]
@@ -96,108 +116,92 @@ def note_progress(work: Scratch) -> None:
             # With enough inertia the map climbs a convex function on the sphere, hence never falls.
             inertia[l] = max(1.0, 2.0 * inertia[l])
             memory[l] = 0.0
-    for l in range(lane_count(work.lanes)):
-        before[l] = objective[l]
 
 
-@stage
+@leaf
 def note_last(work: Scratch) -> None:
     """Count the present point, which has been evaluated, among those that BEST is taken over."""
-    for l in range(lane_count(work.lanes)):
-        if work.lane[OBJECTIVE, l] >= work.lane[BEST, l]:
-            work.lane[BEST, l] = work.lane[OBJECTIVE, l]
-            for j in range(work.model.shape[1]):
-                work.model[BEST_STEP, j, l] = work.model[HERE_STEP, j, l]
+    lanes, kept, here = work.lanes, work.model[BEST_STEP], work.model[HERE_STEP]
+    objective, best = load(lanes, work.lane, OBJECTIVE), load(lanes, work.lane, BEST)
+    store(larger(objective, best), lanes, work.lane, BEST)
+    for j in range(kept.shape[0]):
+        store(where_above(best, objective, load(lanes, kept, j), load(lanes, here, j)), lanes, kept, j)
 
 
-@stage
-def unfinished(lanes: Lanes, done: Array) -> bool:
-    """Whether some lane has not arrived."""
-    for l in range(lane_count(lanes)):  # noqa: SIM110 - a generator would not compile
-        if done[l] == 0.0:
-            return True
-    return False
-
-
-@stage
+@leaf
 def measure(work: Scratch, tolerance: float) -> bool:
     """The gap between every lane's point and its image; True when every lane has arrived.
 
-    A and B get what `advance` needs: ⟨f, f - f₋⟩ and ‖f - f₋‖² of this gap f and the last one f₋.
+    ALONG and TURN get what `advance` needs: ⟨f, f - f₋⟩ and ‖f - f₋‖² of this gap f and the last one f₋.
     """
-    pull, step = work.model[PULL], work.model[STEP]
+    lanes, pull, step = work.lanes, work.model[PULL], work.model[STEP]
     here_pull, here_step = work.model[HERE_PULL], work.model[HERE_STEP]
     gap_pull, gap_step = work.model[GAP_PULL], work.model[GAP_STEP]
-    norm, residual, done = work.lane[NORM], work.lane[RESIDUAL], work.lane[DONE]
-    along, square = work.lane[A], work.lane[B]
-    dimension, lanes = pull.shape[0], work.lanes
-    for l in range(lane_count(lanes)):
-        residual[l] = 0.0
-        along[l] = 0.0
-        square[l] = 0.0
-    for j in range(dimension):
-        for l in range(lane_count(lanes)):
-            f_pull = pull[j, l] - here_pull[j, l]
-            f_step = step[j, l] - here_step[j, l]
-            d_pull = f_pull - gap_pull[j, l]
-            d_step = f_step - gap_step[j, l]
-            residual[l] = fma(f_pull, f_step, residual[l])
-            along[l] = fma(f_pull, d_step, along[l])
-            square[l] = fma(d_pull, d_step, square[l])
-            gap_pull[j, l] = f_pull
-            gap_step[j, l] = f_step
-    for l in range(lane_count(lanes)):
-        done[l] = 1.0 if residual[l] <= tolerance * tolerance else done[l]
-    for l in range(lane_count(lanes)):
-        done[l] = 1.0 if norm[l] == 0.0 else done[l]
-    return not unfinished(lanes, done)
+    residual, along, turn = 0.0, 0.0, 0.0
+    for j in range(pull.shape[0]):
+        f_pull = load(lanes, pull, j) - load(lanes, here_pull, j)
+        f_step = load(lanes, step, j) - load(lanes, here_step, j)
+        d_pull = f_pull - load(lanes, gap_pull, j)
+        d_step = f_step - load(lanes, gap_step, j)
+        residual = fma(f_pull, f_step, residual)
+        along = fma(f_pull, d_step, along)
+        turn = fma(d_pull, d_step, turn)
+        store(f_pull, lanes, gap_pull, j)
+        store(f_step, lanes, gap_step, j)
+    store(residual, lanes, work.lane, RESIDUAL)
+    store(along, lanes, work.lane, ALONG)
+    store(turn, lanes, work.lane, TURN)
+    done = where_above(residual, tolerance * tolerance, load(lanes, work.lane, DONE), 1.0)
+    done = where_above(load(lanes, work.lane, NORM), 0.0, done, 1.0)
+    store(done, lanes, work.lane, DONE)
+    return all_above(done, 0.0)
 
 
-@stage
+@leaf
 def advance(work: Scratch) -> None:
     """Step every unfinished lane towards its image, accelerated."""
-    pull, step = work.model[PULL], work.model[STEP]
+    lanes, pull, step = work.lanes, work.model[PULL], work.model[STEP]
     here_pull, here_step = work.model[HERE_PULL], work.model[HERE_STEP]
     last_pull, last_step = work.model[LAST_PULL], work.model[LAST_STEP]
-    memory, inertia, done = work.lane[MEMORY], work.lane[INERTIA], work.lane[DONE]
-    along, square = work.lane[A], work.lane[B]
-    dimension, lanes = pull.shape[0], work.lanes
-    for l in range(lane_count(lanes)):
-        # Anderson (1965), depth one: γ = ⟨f, f - f₋⟩ / ‖f - f₋‖², next u = G - γ (G - G₋).
-        gamma = along[l] / max(square[l], 1e-300)
-        along[l] = memory[l] * min(max(gamma, -4.0), 0.5)
-    for l in range(lane_count(lanes)):
-        memory[l] = 1.0 if inertia[l] == 0.0 else 0.0
-        square[l] = 0.0
-    for j in range(dimension):
-        for l in range(lane_count(lanes)):
-            new_pull = fma(-along[l], pull[j, l] - last_pull[j, l], pull[j, l])
-            new_step = fma(-along[l], step[j, l] - last_step[j, l], step[j, l])
-            last_pull[j, l] = pull[j, l]
-            last_step[j, l] = step[j, l]
-            pull[j, l] = new_pull
-            step[j, l] = new_step
-            square[l] = fma(new_pull, new_step, square[l])
-    for l in range(lane_count(lanes)):
-        square[l] = 1.0 / math.sqrt(max(square[l], 1e-300))
-    for j in range(dimension):
-        for l in range(lane_count(lanes)):
-            here_pull[j, l] = here_pull[j, l] if done[l] > 0.0 else square[l] * pull[j, l]
-            here_step[j, l] = here_step[j, l] if done[l] > 0.0 else square[l] * step[j, l]
+    # Anderson (1965), depth one: γ = ⟨f, f - f₋⟩ / ‖f - f₋‖², next u = G - γ (G - G₋).
+    gamma = load(lanes, work.lane, ALONG) / larger(load(lanes, work.lane, TURN), TINY)
+    gamma = load(lanes, work.lane, MEMORY) * smaller(larger(gamma, -4.0), 0.5)
+    store(where_above(load(lanes, work.lane, INERTIA), 0.0, 0.0, 1.0), lanes, work.lane, MEMORY)
+    length = 0.0
+    for j in range(pull.shape[0]):
+        image_pull, image_step = load(lanes, pull, j), load(lanes, step, j)
+        new_pull = fma(-gamma, image_pull - load(lanes, last_pull, j), image_pull)
+        new_step = fma(-gamma, image_step - load(lanes, last_step, j), image_step)
+        store(image_pull, lanes, last_pull, j)
+        store(image_step, lanes, last_step, j)
+        store(new_pull, lanes, pull, j)
+        store(new_step, lanes, step, j)
+        length = fma(new_pull, new_step, length)
+    scale = 1.0 / sqrt(larger(length, TINY))
+    done = load(lanes, work.lane, DONE)
+    for j in range(pull.shape[0]):
+        new_pull, new_step = scale * load(lanes, pull, j), scale * load(lanes, step, j)
+        store(where_above(done, 0.0, load(lanes, here_pull, j), new_pull), lanes, here_pull, j)
+        store(where_above(done, 0.0, load(lanes, here_step, j), new_step), lanes, here_step, j)
 
 
-@stage
+@leaf
 def begin(work: Scratch) -> None:
     """Forget what an earlier ascent left behind; the present point stays."""
-    for l in range(lane_count(work.lanes)):
-        work.lane[BEST, l] = -math.inf
-        work.lane[BEFORE, l] = -math.inf
-        work.lane[INERTIA, l] = 0.0
-        work.lane[MEMORY, l] = 0.0
-        work.lane[DONE, l] = 0.0
+    store(-math.inf, work.lanes, work.lane, BEST)
+    store(-math.inf, work.lanes, work.lane, BEFORE)
+    store(0.0, work.lanes, work.lane, INERTIA)
+    store(0.0, work.lanes, work.lane, MEMORY)
+    store(0.0, work.lanes, work.lane, DONE)
 
 
-@stage
+@leaf
+def unfinished(work: Scratch) -> bool:
+    """Whether some lane has not arrived."""
+    return not all_above(load(work.lanes, work.lane, DONE), 0.0)
+
+
+@leaf
 def ascend(
     contexts: Array, region: Region, merit: MeritTable, work: Scratch, tolerance: float, max_steps: int
 ) -> None:
@@ -217,21 +221,20 @@ def ascend(
     settle(contexts, region, merit, work)
 
 
-@stage
+@leaf
 def settle(contexts: Array, region: Region, merit: MeritTable, work: Scratch) -> None:
     """Move the lanes that are below the best that they saw to that point, and evaluate there."""
-    if unfinished(work.lanes, work.lane[DONE]):
+    if unfinished(work):
         evaluate(contexts, region, merit, work)  # the last advance of these lanes has not been seen yet
     note_last(work)
-    worse = False
-    for l in range(lane_count(work.lanes)):
-        # Near its maximum g is flat to rounding while u is not yet exact, so a last digit is no fall.
-        if work.lane[BEST, l] - work.lane[OBJECTIVE, l] > FLAT * (1.0 + abs(work.lane[BEST, l])):
-            work.lane[DONE, l] = 0.0
-            worse = True
-            for j in range(work.model.shape[1]):
-                work.model[HERE_STEP, j, l] = work.model[BEST_STEP, j, l]
-    if worse:
+    best, objective = load(work.lanes, work.lane, BEST), load(work.lanes, work.lane, OBJECTIVE)
+    # Near its maximum g is flat to rounding while u is not yet exact, so a last digit is no fall.
+    if any_above(best - objective, FLAT * (1.0 + absolute(best))):
+        for l in range(lane_count(work.lanes)):
+            if work.lane[BEST, l] - work.lane[OBJECTIVE, l] > FLAT * (1.0 + abs(work.lane[BEST, l])):
+                work.lane[DONE, l] = 0.0
+                for j in range(work.model.shape[1]):
+                    work.model[HERE_STEP, j, l] = work.model[BEST_STEP, j, l]
         evaluate(contexts, region, merit, work)
 
 
@@ -245,26 +248,19 @@ def ascend_pgd(
     paper, and from one start it can end at a poor local maximum.
     """
     begin(work)
+    lanes, pull, step = work.lanes, work.model[PULL], work.model[STEP]
     here_pull, here_step = work.model[HERE_PULL], work.model[HERE_STEP]
-    pull, step = work.model[PULL], work.model[STEP]
-    norm, square, radius = work.lane[NORM], work.lane[A], region.radius
-    dimension, lanes = pull.shape[0], work.lanes
     for _ in range(steps):
         evaluate(contexts, region, merit, work)
         note_last(work)
         image(contexts, region, work)
-        for l in range(lane_count(lanes)):
-            square[l] = 0.0
-        for j in range(dimension):
-            for l in range(lane_count(lanes)):
-                stride = rate * radius[l] * norm[l]  # the gradient's length in u is √β times the norm
-                here_pull[j, l] = fma(stride, pull[j, l], here_pull[j, l])
-                here_step[j, l] = fma(stride, step[j, l], here_step[j, l])
-                square[l] = fma(here_pull[j, l], here_step[j, l], square[l])
-        for l in range(lane_count(lanes)):
-            square[l] = 1.0 / max(math.sqrt(max(square[l], 0.0)), 1.0)
-        for j in range(dimension):
-            for l in range(lane_count(lanes)):
-                here_pull[j, l] *= square[l]
-                here_step[j, l] *= square[l]
+        # The gradient's length in u is √β times the norm.
+        stride = rate * load(lanes, region.radius) * load(lanes, work.lane, NORM)
+        for j in range(pull.shape[0]):
+            store(fma(stride, load(lanes, pull, j), load(lanes, here_pull, j)), lanes, here_pull, j)
+            store(fma(stride, load(lanes, step, j), load(lanes, here_step, j)), lanes, here_step, j)
+        scale = 1.0 / larger(sqrt(larger(inner(lanes, here_pull, here_step), 0.0)), 1.0)
+        for j in range(pull.shape[0]):
+            store(scale * load(lanes, here_pull, j), lanes, here_pull, j)
+            store(scale * load(lanes, here_step, j), lanes, here_step, j)
     settle(contexts, region, merit, work)  # no lane is marked done, so the last point is evaluated

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.core.arithmetic import exp, fma
-from fedfairx.core.compile import stage
+from fedfairx.core.arithmetic import exp
+from fedfairx.core.compile import leaf
 from fedfairx.core.lanes import lane_count
-from fedfairx.core.linear import blend, largest_row, multiply, subtract_row
+from fedfairx.core.linear import blend, inner, largest_row, multiply, subtract_row
 from fedfairx.core.merit import EXPONENTIAL, MeritTable
 from fedfairx.core.problem import (
-    BEFORE,
     CURVATURE,
     DONE,
     GAP_PULL,
@@ -23,101 +22,88 @@ from fedfairx.core.problem import (
     PULL,
     SHARE,
     TURNED,
-    WIDTH,
-    A,
-    B,
+    WIDTHS,
     Region,
     Scratch,
 )
 from fedfairx.core.statistics import Array
+from fedfairx.core.vector import (
+    absolute,
+    any_above,
+    fma,
+    larger,
+    load,
+    smaller,
+    sqrt,
+    store,
+    where_above,
+)
+
+TINY = 1e-300
 
 
-@stage
+@leaf
 def coarse_half_widths(contexts: Array, region: Region, work: Scratch) -> None:
-    """WIDTH ← an upper bound on what `half_widths` gives, by ‖y_a‖² ≤ ‖V⁻¹‖_∞ ‖x_a - x̄‖²; costs Kd + d²."""
-    arms = contexts.shape[0]
-    dimension, lanes = region.estimate.shape[0], work.lanes
-    width = work.arms[WIDTH]
-    centre, offset, largest = work.model[PULL], work.model[GAP_PULL], work.lane[A]
-    radius = region.radius
+    """WIDTHS ← an upper bound on what `half_widths` gives, by ‖y_a‖² ≤ ‖V⁻¹‖_∞ ‖x_a - x̄‖²; costs Kd + d²."""
+    lanes, centre, offset = work.lanes, work.model[PULL], work.model[GAP_PULL]
     blend(lanes, contexts, work.arms[POLICY], centre)
-    largest_row(lanes, region.inverse, largest, work.lane[B])
-    for l in range(lane_count(lanes)):
-        largest[l] = radius[l] * math.sqrt(largest[l])
-    for a in range(arms):
+    longest = load(lanes, region.radius) * sqrt(largest_row(lanes, region.inverse))
+    for a in range(contexts.shape[0]):
         subtract_row(lanes, contexts, a, centre, offset)
-        for l in range(lane_count(lanes)):
-            width[a, l] = 0.0
-        for j in range(dimension):
-            for l in range(lane_count(lanes)):
-                width[a, l] = fma(offset[j, l], offset[j, l], width[a, l])
-        for l in range(lane_count(lanes)):
-            width[a, l] = largest[l] * math.sqrt(width[a, l])
+        store(longest * sqrt(inner(lanes, offset, offset)), lanes, work.arms[WIDTHS], a)
 
 
-@stage
+@leaf
 def half_widths(contexts: Array, region: Region, work: Scratch) -> None:
-    """WIDTH ← R_a = √β ‖y_a‖, y_a = z_a - Σ_b π_b z_b: how far arm a's mean can move against the others'."""
-    arms = contexts.shape[0]
-    dimension, lanes = region.estimate.shape[0], work.lanes
-    width = work.arms[WIDTH]
-    centre, offset, product = work.model[PULL], work.model[GAP_PULL], work.model[GAP_STEP]
-    radius = region.radius
+    """WIDTHS ← R_a = √β ‖y_a‖, y_a = z_a - Σ_b π_b z_b: how far arm a's mean moves against the others'."""
+    lanes, centre = work.lanes, work.model[PULL]
+    offset, product = work.model[GAP_PULL], work.model[GAP_STEP]
+    radius = load(lanes, region.radius)
     blend(lanes, contexts, work.arms[POLICY], centre)
-    for a in range(arms):
+    for a in range(contexts.shape[0]):
         subtract_row(lanes, contexts, a, centre, offset)
         multiply(lanes, region.inverse, offset, product)
-        for l in range(lane_count(lanes)):
-            width[a, l] = 0.0
-        for j in range(dimension):
-            for l in range(lane_count(lanes)):
-                width[a, l] = fma(offset[j, l], product[j, l], width[a, l])
-        for l in range(lane_count(lanes)):
-            width[a, l] = radius[l] * math.sqrt(max(width[a, l], 0.0))
+        width = radius * sqrt(larger(inner(lanes, offset, product), 0.0))
+        store(width, lanes, work.arms[WIDTHS], a)
 
 
-@stage
-def frobenius(contexts: Array, region: Region, work: Scratch) -> None:
-    """A ← β ‖Q‖_F of Q = Σ_a SHARE_a y_a y_aᵀ.
+@leaf
+def frobenius(contexts: Array, region: Region, work: Scratch) -> float:
+    """β ‖Q‖_F of Q = Σ_a SHARE_a y_a y_aᵀ.
 
     Its square is the trace of (V⁻¹ Σ_a SHARE_a o_a o_aᵀ)² with o_a = x_a - x̄, x̄ as `half_widths` left it.
     """
-    arms = contexts.shape[0]
-    dimension, lanes = region.estimate.shape[0], work.lanes
-    share, norm, radius = work.arms[SHARE], work.lane[A], region.radius
-    centre, offset = work.model[PULL], work.model[GAP_PULL]
+    arms, dimension, lanes = contexts.shape[0], region.estimate.shape[0], work.lanes
+    share, centre, offset = work.arms[SHARE], work.model[PULL], work.model[GAP_PULL]
     curvature, turned = work.square[CURVATURE], work.square[TURNED]
     for i in range(dimension):
-        for j in range(i, dimension):
-            for l in range(lane_count(lanes)):
-                curvature[i, j, l] = 0.0
+        for j in range(dimension):
+            store(0.0, lanes, curvature, i, j)
     for a in range(arms):
         subtract_row(lanes, contexts, a, centre, offset)
         for i in range(dimension):
+            weighted = load(lanes, share, a) * load(lanes, offset, i)
             for j in range(i, dimension):
-                for l in range(lane_count(lanes)):
-                    curvature[i, j, l] = fma(share[a, l] * offset[i, l], offset[j, l], curvature[i, j, l])
+                value = fma(weighted, load(lanes, offset, j), load(lanes, curvature, i, j))
+                store(value, lanes, curvature, i, j)
     for i in range(dimension):
         for j in range(i):
-            for l in range(lane_count(lanes)):
-                curvature[i, j, l] = curvature[j, i, l]
+            store(load(lanes, curvature, j, i), lanes, curvature, i, j)
     for i in range(dimension):
         multiply(lanes, region.inverse, curvature[i], turned[i])  # row i of (curvature · V⁻¹), both symmetric
-    for l in range(lane_count(lanes)):
-        norm[l] = 0.0
+    square = 0.0
     for i in range(dimension):
         for j in range(dimension):
-            for l in range(lane_count(lanes)):
-                norm[l] = fma(turned[i, j, l], turned[j, i, l], norm[l])
-    for l in range(lane_count(lanes)):
-        norm[l] = radius[l] * radius[l] * math.sqrt(max(norm[l], 0.0))
+            square = fma(load(lanes, turned, i, j), load(lanes, turned, j, i), square)
+    radius = load(lanes, region.radius)
+    return radius * radius * sqrt(larger(square, 0.0))
 
 
-@stage
+@leaf
 def certify(
     contexts: Array, region: Region, merit: MeritTable, work: Scratch, distance: float, sharp: bool
-) -> int:
-    """PROVED ← `distance` where no point within it, in u, has a larger objective. Returns how many lanes.
+) -> bool:
+    """PROVED ← `distance` where no point within it, in u, has a larger objective; True where all are.
 
     For the exponential merit of steepness c, at a fixed point u with ∇g = √β n u. Take any v of the ball,
     s = v - u, ε_a = √β y_a · s (so Σ π_a ε_a = 0 and |ε_a| ≤ R_a ‖s‖) and Δ_a = μ_a - g. The policy at v is
@@ -135,46 +121,34 @@ def certify(
     """
     arms, lanes = work.arms[MEANS].shape[0], work.lanes
     policy, means = work.arms[POLICY], work.arms[MEANS]
-    width, share = work.arms[WIDTH], work.arms[SHARE]
-    objective, norm, proved = work.lane[OBJECTIVE], work.lane[NORM], work.lane[PROVED]
-    done, steepness, kind, radius = work.lane[DONE], merit.first, merit.kind, region.radius
-    bound, skew, square = work.lane[A], work.lane[B], work.lane[BEFORE]
-    for l in range(lane_count(lanes)):
-        bound[l] = 0.0
-        skew[l] = 0.0
-        square[l] = 0.0
+    objective, proved = load(lanes, work.lane, OBJECTIVE), load(lanes, work.lane, PROVED)
+    c = load(lanes, merit.first)
+    bound, skew, square = 0.0, 0.0, 0.0
     for a in range(arms):
-        for l in range(lane_count(lanes)):
-            half = exp(min(0.5 * steepness[l] * width[a, l] * distance, 300.0))  # e^{x/2}
-            chi = 0.25 * (1.0 + half) * (1.0 + half)
-            phi = (5.0 + half * (6.0 + half)) / 24.0
-            gap = abs(means[a, l] - objective[l])
-            mass = policy[a, l] * width[a, l]
-            share[a, l] = policy[a, l] * (chi + steepness[l] * phi * gap)
-            bound[l] = fma(share[a, l], width[a, l] * width[a, l], bound[l])
-            skew[l] += mass * gap
-            square[l] += mass * width[a, l] * phi
+        width, chance = load(lanes, work.arms[WIDTHS], a), load(lanes, policy, a)
+        half = exp(smaller(0.5 * distance * c * width, 300.0))  # e^{x/2}
+        chi = 0.25 * (1.0 + half) * (1.0 + half)
+        phi = (5.0 + half * (6.0 + half)) * (1.0 / 24.0)
+        gap = absolute(load(lanes, means, a) - objective)
+        mass = chance * width
+        share = chance * (chi + c * phi * gap)
+        store(share, lanes, work.arms[SHARE], a)
+        bound = fma(share, width * width, bound)
+        skew = fma(mass, gap, skew)
+        square = fma(mass * width, phi, square)
+    limit = 0.5 * load(lanes, region.radius) * load(lanes, work.lane, NORM)
+    extra = c * c * c * distance * skew * square
     if sharp:
         # ‖Q‖_F is at least tr Q / √d: where that is too much already, the dearer norm can't help.
-        least = 1.0 / math.sqrt(region.estimate.shape[0])
-        hopeful = False
+        least = c * bound / math.sqrt(region.estimate.shape[0]) + extra
+        hope = where_above(least, limit, 0.0, 1.0) * where_above(c * bound + extra, limit, 1.0, 0.0)
+        if any_above(where_above(distance, proved, hope, 0.0), 0.0):
+            bound = frobenius(contexts, region, work)
+    holds = where_above(limit + TINY, c * bound + extra, load(lanes, work.lane, DONE), 0.0)
+    proved = where_above(holds, 0.0, larger(proved, distance), proved)
+    store(proved, lanes, work.lane, PROVED)
+    if not merit.exponential:  # of other merits nothing is proved
         for l in range(lane_count(lanes)):
-            limit = 0.5 * radius[l] * norm[l]
-            extra = steepness[l] ** 3 * distance * skew[l] * square[l]
-            open_question = steepness[l] * bound[l] + extra > limit and proved[l] < distance
-            hopeful = hopeful or (open_question and least * steepness[l] * bound[l] + extra <= limit)
-        if hopeful:
-            frobenius(contexts, region, work)
-    found = 0
-    for l in range(lane_count(lanes)):
-        c = steepness[l]
-        bracket = c * bound[l] + c * c * c * distance * skew[l] * square[l]
-        if (
-            bracket <= 0.5 * radius[l] * norm[l]
-            and done[l] > 0.0
-            and kind[l] == EXPONENTIAL
-            and proved[l] < distance
-        ):
-            proved[l] = distance
-            found += 1
-    return found
+            if merit.kind[l] != EXPONENTIAL:
+                work.lane[PROVED, l] = 0.0
+    return not any_above(distance, load(lanes, work.lane, PROVED))

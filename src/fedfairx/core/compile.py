@@ -70,6 +70,11 @@ def stage(function: Function) -> Function:
     return _compile(function, _nrt=False)
 
 
+def leaf(function: Function) -> Function:
+    """A stage so small that calling it would cost more than it does: it becomes part of every caller."""
+    return _compile(function, _nrt=False, forceinline=True)
+
+
 def allocating_stage(function: Function) -> Function:
     """A `stage` that makes or returns arrays, or calls one that makes them."""
     return _compile(function, _nrt=True)  # said aloud, because a callee compiled on demand inherits options

@@ -2,51 +2,38 @@
 
 from __future__ import annotations
 
-from fedfairx.core.arithmetic import exp, fma
-from fedfairx.core.compile import stage
-from fedfairx.core.lanes import Lanes, lane_count
+from fedfairx.core.arithmetic import exp
+from fedfairx.core.compile import leaf, stage
+from fedfairx.core.lanes import Lanes
 from fedfairx.core.merit import MeritTable, log_merits
 from fedfairx.core.statistics import Array
+from fedfairx.core.vector import fma, larger, load, store, where_above
 
 
-@stage
-def expose(
-    lanes: Lanes,
-    merit: MeritTable,
-    means: Array,
-    policy: Array,
-    slopes: Array,
-    objective: Array,
-    total: Array,
-) -> None:
-    """π(a) = f(μ_a) / Σ f(μ_a'), and the expected reward Σ π(a) μ_a, for every lane.
+@leaf
+def expose(lanes: Lanes, merit: MeritTable, means: Array, policy: Array, slopes: Array) -> float:
+    """π(a) = f(μ_a) / Σ f(μ_a'); returns the expected reward Σ π(a) μ_a.
 
     Alg. 1 line 7, in log space: f only ever appears as exp(log f - max log f). `slopes` gets f'/f as
-    `log_merits` says; total (n,) is room to work in.
+    `log_merits` says. means, policy and slopes (K, n).
     """
     arms = means.shape[0]
     log_merits(lanes, merit, means, policy, slopes)
-    top = objective  # holds the largest log merit until the objective is known
-    for l in range(lane_count(lanes)):
-        top[l] = policy[0, l]
+    top = load(lanes, policy, 0)
     for a in range(1, arms):
-        for l in range(lane_count(lanes)):
-            top[l] = max(top[l], policy[a, l])
-    for l in range(lane_count(lanes)):
-        total[l] = 0.0
+        top = larger(top, load(lanes, policy, a))
+    total = 0.0
     for a in range(arms):
-        for l in range(lane_count(lanes)):
-            merit_now = exp(policy[a, l] - top[l])
-            policy[a, l] = merit_now
-            total[l] += merit_now
-    for l in range(lane_count(lanes)):
-        total[l] = 1.0 / total[l]
-        objective[l] = 0.0
+        merit_now = exp(load(lanes, policy, a) - top)
+        store(merit_now, lanes, policy, a)
+        total = total + merit_now
+    scale = 1.0 / total
+    objective = 0.0
     for a in range(arms):
-        for l in range(lane_count(lanes)):
-            share = policy[a, l] * total[l]
-            policy[a, l] = share
-            objective[l] = fma(share, means[a, l], objective[l])
+        share = load(lanes, policy, a) * scale
+        store(share, lanes, policy, a)
+        objective = fma(share, load(lanes, means, a), objective)
+    return objective
 
 
 @stage
@@ -59,3 +46,29 @@ def draw(policy: Array, lane: int, uniform: float) -> int:
         if uniform < cumulative:
             return a
     return arms - 1  # the sum fell short of 1 by rounding
+
+
+@leaf
+def draw_rows(
+    lanes: Lanes,
+    contexts: Array,
+    policy: Array,
+    means: Array,
+    uniform: float,
+    chosen: Array,
+    chosen_mean: Array,
+) -> None:
+    """`draw` for every lane: the drawn arm's context and mean become the observation at hand."""
+    dimension = contexts.shape[1]
+    cumulative = load(lanes, policy, 0)
+    for j in range(dimension):
+        store(load(lanes, contexts, 0, j), lanes, chosen, j)
+    mean = load(lanes, means, 0)
+    for a in range(1, contexts.shape[0]):
+        passed = where_above(cumulative, uniform, 0.0, 1.0)  # the arms before this one are passed over
+        for j in range(dimension):
+            other = load(lanes, chosen, j)
+            store(where_above(passed, 0.0, load(lanes, contexts, a, j), other), lanes, chosen, j)
+        mean = where_above(passed, 0.0, load(lanes, means, a), mean)
+        cumulative = cumulative + load(lanes, policy, a)
+    store(mean, lanes, chosen_mean)

@@ -1,7 +1,8 @@
-"""How many lanes a block has: a number, or None for exactly one, known while compiling.
+"""How many lanes a block has: one, which is written None, or WIDTH, which is written EIGHT.
 
-Every stage loops over lanes innermost. A block of many lanes runs at vector speed. For a block of one, the
-loop must vanish: passing None instead of 1 makes the count a constant of the compiled code.
+Which of the two is known while compiling, from the type: a stage compiled for None works on floats, one
+compiled for EIGHT on Vectors (see `vector`). A plain number is refused: reading eight lanes where there are
+fewer would read what belongs to others.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ from typing import Any
 from numba import types
 from numba.extending import overload
 
-Lanes = int | None
+from fedfairx.core.registers import WIDTH
+
+Lanes = tuple[()] | None
+
+EIGHT: tuple[()] = ()
 
 
 def lane_count(lanes: Lanes) -> int:
-    """The number of lanes."""
-    return 1 if lanes is None else lanes
+    """The number of lanes, for the few loops that take lanes one by one."""
+    return 1 if lanes is None else WIDTH
 
 
 @overload(lane_count, strict=False)  # strict would compare the annotations too
 def _lane_count(lanes: Any) -> Any:
     if isinstance(lanes, types.NoneType):
         return lambda lanes: 1  # noqa: ARG005
-    return lambda lanes: lanes
+    return lambda lanes: WIDTH  # noqa: ARG005

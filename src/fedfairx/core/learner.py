@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from fedfairx.core.compile import glue
 from fedfairx.core.estimate import follow
 from fedfairx.core.lanes import Lanes, lane_count
 from fedfairx.core.statistics import Array, add, packed_size
+from fedfairx.core.vector import store, zeros
 
 
 class Learner(NamedTuple):
@@ -22,25 +21,25 @@ class Learner(NamedTuple):
     chosen: Array  # (d, n) the context being learnt
     reward: Array  # (n,) the reward being learnt
     product: Array  # (d, n) V⁻¹ x
-    gain: Array  # (n,) -1 / (1 + xᵀ V⁻¹ x)
+    growth: Array  # (n,) 1 + xᵀ V⁻¹ x of the last observation: what det V grew by
     lanes: Lanes
 
 
 def learner(dimension: int, lanes: Lanes, regulariser: float) -> Learner:
     """A learner that has seen nothing: V = λI, b = 0."""
     n = lane_count(lanes)
-    inverse = np.zeros((dimension, dimension, n))
+    inverse = zeros(dimension, dimension, n)
     for j in range(dimension):
         inverse[j, j] = 1.0 / regulariser
     return Learner(
-        np.zeros((packed_size(dimension), n)),
+        zeros(packed_size(dimension), n),
         inverse,
-        np.zeros((dimension, n)),
-        np.zeros(n),
-        np.zeros((dimension, n)),
-        np.zeros(n),
-        np.zeros((dimension, n)),
-        np.zeros(n),
+        zeros(dimension, n),
+        zeros(n),
+        zeros(dimension, n),
+        zeros(n),
+        zeros(dimension, n),
+        zeros(n),
         lanes,
     )
 
@@ -52,4 +51,4 @@ def learn(state: Learner) -> None:
     Alg. 1 lines 9 and 27. A zero context changes nothing.
     """
     add(state.lanes, state.statistics, state.chosen, state.reward)
-    follow(state.lanes, state.inverse, state.chosen, state.product, state.gain)
+    store(follow(state.lanes, state.inverse, state.chosen, state.product), state.lanes, state.growth)

@@ -18,10 +18,10 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from fedfairx.core.arithmetic import fma
-from fedfairx.core.compile import COMPILING, allocating_stage, stage
+from fedfairx.core.compile import COMPILING, leaf, stage
 from fedfairx.core.lanes import Lanes, lane_count
 from fedfairx.core.statistics import Array
+from fedfairx.core.vector import fma, load, store
 from fedfairx.errors import InvalidInput, require
 
 EXPONENTIAL, AFFINE, POWER, LOGISTIC, CUSTOM = range(5)
@@ -292,19 +292,17 @@ def table(merits: Sequence[Merit]) -> MeritTable:
     return MeritTable(every, kind, first, second, third, low, high, address)
 
 
-@allocating_stage
-def repeat_merit(merit: MeritTable, lane: int, lanes: int) -> MeritTable:
-    """A table whose `lanes` lanes all have the merit of one lane."""
-    return MeritTable(
-        merit.exponential,
-        np.full(lanes, merit.kind[lane]),
-        np.full(lanes, merit.first[lane]),
-        np.full(lanes, merit.second[lane]),
-        np.full(lanes, merit.third[lane]),
-        np.full(lanes, merit.low[lane]),
-        np.full(lanes, merit.high[lane]),
-        np.full(lanes, merit.address[lane]),
-    )
+@stage
+def repeat_merit(merit: MeritTable, lane: int, out: MeritTable) -> None:
+    """Give every lane of `out` the merit of one lane."""
+    for l in range(out.kind.shape[0]):
+        out.kind[l] = merit.kind[lane]
+        out.first[l] = merit.first[lane]
+        out.second[l] = merit.second[lane]
+        out.third[l] = merit.third[lane]
+        out.low[l] = merit.low[lane]
+        out.high[l] = merit.high[lane]
+        out.address[l] = merit.address[lane]
 
 
 @stage
@@ -335,32 +333,33 @@ def log_merit(merit: MeritTable, lane: int, mean: float) -> tuple[float, float]:
     return math.log(f), moves * slope / f
 
 
-@stage
+@leaf
 def log_merits(lanes: Lanes, merit: MeritTable, means: Array, logits: Array, slopes: Array) -> None:
     """`log_merit` for every arm (rows) of every lane (columns). A block that is all exponential has the
     slope merit.first everywhere, and `slopes` is left as it is."""
-    arms, first = means.shape[0], merit.first
+    arms = means.shape[0]
     if merit.exponential:
+        first = load(lanes, merit.first)
         for a in range(arms):
-            for l in range(lane_count(lanes)):
-                logits[a, l] = first[l] * means[a, l]
+            store(first * load(lanes, means, a), lanes, logits, a)
     else:
         for a in range(arms):
             for l in range(lane_count(lanes)):
                 logits[a, l], slopes[a, l] = log_merit(merit, l, means[a, l])
 
 
-@stage
+@leaf
 def tilt(
-    lanes: Lanes, merit: MeritTable, means: Array, policy: Array, objective: Array, slopes: Array
+    lanes: Lanes, merit: MeritTable, means: Array, policy: Array, objective: float, slopes: Array
 ) -> None:
     """slopes ← w_a = π_a (1 + ℓ_a (μ_a - g)), the gradient of g in the means; ℓ is read from `slopes`."""
-    arms, first = means.shape[0], merit.first
+    arms = means.shape[0]
     if merit.exponential:
+        slope = load(lanes, merit.first)
         for a in range(arms):
-            for l in range(lane_count(lanes)):
-                slopes[a, l] = policy[a, l] * fma(first[l], means[a, l] - objective[l], 1.0)
+            gain = fma(slope, load(lanes, means, a) - objective, 1.0)
+            store(load(lanes, policy, a) * gain, lanes, slopes, a)
     else:
         for a in range(arms):
-            for l in range(lane_count(lanes)):
-                slopes[a, l] = policy[a, l] * fma(slopes[a, l], means[a, l] - objective[l], 1.0)
+            gain = fma(load(lanes, slopes, a), load(lanes, means, a) - objective, 1.0)
+            store(load(lanes, policy, a) * gain, lanes, slopes, a)

@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from fedfairx.core.arithmetic import fma
 from fedfairx.core.ascent import ascend, ascend_pgd
 from fedfairx.core.certificate import certify, coarse_half_widths, half_widths
-from fedfairx.core.compile import glue, stage
+from fedfairx.core.compile import glue, leaf, stage
 from fedfairx.core.lanes import lane_count
-from fedfairx.core.linear import multiply, scores, take_arm
+from fedfairx.core.linear import inner, multiply, scores, take_arm
 from fedfairx.core.merit import MeritTable
 from fedfairx.core.problem import (
     BEST,
@@ -30,14 +29,13 @@ from fedfairx.core.problem import (
     PULL,
     STEP,
     THETA,
-    WIDTH,
-    A,
     Region,
     Scratch,
     evaluate,
 )
 from fedfairx.core.restarts import restart
 from fedfairx.core.statistics import Array
+from fedfairx.core.vector import fma, larger, load, sqrt, store, where_above
 
 FAIR, FAIR_PGD, WINNER = range(3)
 WHOLE_BALL = 2.0  # no two points of the unit ball are further apart
@@ -55,47 +53,40 @@ class Solver(NamedTuple):
 
 
 @glue
-def optimise(contexts: Array, region: Region, merit: MeritTable, work: Scratch, solver: Solver) -> int:
+def optimise(contexts: Array, region: Region, merit: MeritTable, work: Scratch, solver: Solver) -> None:
     """Alg. 1 line 6 for every lane: θ, its policy and its means are left in `work`.
 
     One start where that is proved enough, many elsewhere; never below the objective at θ̂, where the
-    first start begins. Returns the number of lanes that needed many starts.
+    first start begins.
     """
-    lanes = lane_count(work.lanes)
     begin_at_estimate(work)
     ascend(contexts, region, merit, work, solver.tolerance, solver.max_steps)
-    for l in range(lanes):
-        work.lane[PROVED, l] = 0.0
+    store(0.0, work.lanes, work.lane, PROVED)
     coarse_half_widths(contexts, region, work)
-    unsure = lanes - certify(contexts, region, merit, work, WHOLE_BALL, False)
-    if unsure == 0:
-        return 0
+    if certify(contexts, region, merit, work, WHOLE_BALL, False):
+        return
     half_widths(contexts, region, work)
-    unsure -= certify(contexts, region, merit, work, WHOLE_BALL, True)
-    if unsure == 0:
-        return 0
-    open_lanes = unsure
+    if certify(contexts, region, merit, work, WHOLE_BALL, True):
+        return
     for distance in PARTS_OF_BALL:
-        if open_lanes > 0:
-            open_lanes -= certify(contexts, region, merit, work, distance, True)
+        if certify(contexts, region, merit, work, distance, True):
+            break
     better = False
-    for l in range(lanes):
+    for l in range(lane_count(work.lanes)):
         if work.lane[PROVED, l] < WHOLE_BALL and restart(
             contexts, region, merit, work, l, solver.tolerance, solver.max_steps
         ):
             better = True
     if better:
         evaluate(contexts, region, merit, work)
-    return unsure
 
 
-@stage
+@leaf
 def begin_at_estimate(work: Scratch) -> None:
     """The present point of every lane ← u = 0, which is θ̂."""
     for j in range(work.model.shape[1]):
-        for l in range(lane_count(work.lanes)):
-            work.model[HERE_PULL, j, l] = 0.0
-            work.model[HERE_STEP, j, l] = 0.0
+        store(0.0, work.lanes, work.model[HERE_PULL], j)
+        store(0.0, work.lanes, work.model[HERE_STEP], j)
 
 
 @stage
@@ -105,32 +96,27 @@ def favour(contexts: Array, region: Region, work: Scratch, floor: float) -> None
     The winner is the first arm of the largest upper bound; θ is that arm's own optimistic parameter. Among
     more than 1/floor arms all shares are equal.
     """
-    arms = contexts.shape[0]
-    dimension, lanes = region.estimate.shape[0], work.lanes
-    means, policy, width = work.arms[MEANS], work.arms[POLICY], work.arms[WIDTH]
+    arms, lanes = contexts.shape[0], work.lanes
+    means, policy = work.arms[MEANS], work.arms[POLICY]
     chosen, product, theta = work.model[PULL], work.model[STEP], work.model[THETA]
-    top, bound, radius, estimate = work.lane[BEST], work.lane[A], region.radius, region.estimate
+    radius = load(lanes, region.radius)
     floor = min(floor, 1.0 / arms)
     scores(lanes, contexts, region.estimate, means)
+    store(-math.inf, lanes, work.lane, BEST)
+    store(0.0, lanes, work.lane, OBJECTIVE)
     for a in range(arms):
         take_arm(lanes, contexts, a, chosen)
         multiply(lanes, region.inverse, chosen, product)
-        for l in range(lane_count(lanes)):
-            bound[l] = 0.0
-        for j in range(dimension):
-            for l in range(lane_count(lanes)):
-                bound[l] = fma(chosen[j, l], product[j, l], bound[l])
-        for l in range(lane_count(lanes)):
-            width[a, l] = math.sqrt(max(bound[l], 0.0))
-            bound[l] = fma(radius[l], width[a, l], means[a, l])
-            policy[a, l] = floor
-        for l in range(lane_count(lanes)):
-            if a == 0 or bound[l] > top[l]:
-                top[l] = bound[l]
-                work.lane[OBJECTIVE, l] = a
-                for j in range(dimension):
-                    scale = radius[l] / width[a, l] if width[a, l] > 0.0 else 0.0
-                    theta[j, l] = fma(scale, product[j, l], estimate[j, l])
+        width = sqrt(larger(inner(lanes, chosen, product), 0.0))
+        bound, top = fma(radius, width, load(lanes, means, a)), load(lanes, work.lane, BEST)
+        scale = where_above(width, 0.0, radius / width, 0.0)
+        for j in range(theta.shape[0]):
+            own = fma(scale, load(lanes, product, j), load(lanes, region.estimate, j))
+            store(where_above(bound, top, own, load(lanes, theta, j)), lanes, theta, j)
+        winner = where_above(bound, top, float(a), load(lanes, work.lane, OBJECTIVE))
+        store(winner, lanes, work.lane, OBJECTIVE)
+        store(larger(bound, top), lanes, work.lane, BEST)
+        store(floor, lanes, policy, a)
     for l in range(lane_count(lanes)):
         policy[int(work.lane[OBJECTIVE, l]), l] += 1.0 - arms * floor
 

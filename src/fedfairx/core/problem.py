@@ -14,14 +14,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedfairx.core.arithmetic import fma
-from fedfairx.core.compile import stage
+from fedfairx.core.compile import leaf, stage
 from fedfairx.core.exposure import expose
 from fedfairx.core.lanes import Lanes, lane_count
 from fedfairx.core.linear import scores
 from fedfairx.core.merit import MeritTable, tilt
+from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import Array
+from fedfairx.core.vector import fma, load, store, zeros
 
 
 class Region(NamedTuple):
@@ -33,47 +35,59 @@ class Region(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for a block of lanes. After `optimise`: the policy, the means and θ of every lane."""
+    """Room for one lane or a block. After `optimise`: the policy, the means and θ of every lane."""
 
     arms: Array  # (ARM_ROWS, K, n)
     model: Array  # (MODEL_ROWS, d, n)
     lane: Array  # (LANE_ROWS, n)
     square: Array  # (SQUARE_ROWS, d, d, n)
+    spare: Array  # (spare_size,) for further starts
+    codes: NDArray[np.int64]  # (SPARE_CODES,) likewise
     lanes: Lanes
 
 
 # Rows of the room.
 MEANS, POLICY, WEIGHTS, SHARE = range(4)
-WIDTH = WEIGHTS  # free once the ascent is over
+WIDTHS = WEIGHTS  # free once the ascent is over
 THETA, PULL, STEP, HERE_PULL, HERE_STEP, LAST_PULL, LAST_STEP, GAP_PULL, GAP_STEP, BEST_STEP = range(10)
-OBJECTIVE, BEST, BEFORE, NORM, RESIDUAL, INERTIA, MEMORY, DONE, PROVED, A, B = range(11)
+OBJECTIVE, BEST, BEFORE, NORM, RESIDUAL, INERTIA, MEMORY, DONE, PROVED, ALONG, TURN = range(11)
 CURVATURE, TURNED = range(2)
 ARM_ROWS, MODEL_ROWS, LANE_ROWS, SQUARE_ROWS = 4, 10, 11, 2
+MERIT_ROWS, SPARE_CODES = 5, 2 * WIDTH
+
+
+@stage
+def spare_size(arms: int, dimension: int) -> int:
+    """Numbers that `restarts` needs: a decision's own data once, and a block of starts."""
+    own = arms * (2 * dimension + 1) + dimension * (dimension + 2)
+    rows = ARM_ROWS * arms + (MODEL_ROWS + 1) * dimension + LANE_ROWS + 1 + MERIT_ROWS
+    return own + WIDTH * rows
 
 
 def scratch(arms: int, dimension: int, lanes: Lanes) -> Scratch:
-    """Fresh room for `lanes` decisions among `arms` arms."""
+    """Fresh room for one decision, or a block of them, among `arms` arms."""
     n = lane_count(lanes)
     return Scratch(
-        np.zeros((ARM_ROWS, arms, n)),
-        np.zeros((MODEL_ROWS, dimension, n)),
-        np.zeros((LANE_ROWS, n)),
-        np.zeros((SQUARE_ROWS, dimension, dimension, n)),
+        zeros(ARM_ROWS, arms, n),
+        zeros(MODEL_ROWS, dimension, n),
+        zeros(LANE_ROWS, n),
+        zeros(SQUARE_ROWS, dimension, dimension, n),
+        zeros(spare_size(arms, dimension)),
+        zeros(SPARE_CODES, dtype=np.int64),
         lanes,
     )
 
 
-@stage
+@leaf
 def evaluate(contexts: Array, region: Region, merit: MeritTable, work: Scratch) -> None:
     """θ, the means, the policy and the objective at the present point; WEIGHTS gets w = ∂g/∂μ."""
+    lanes = work.lanes
     theta, here = work.model[THETA], work.model[HERE_STEP]
     means, policy, weights = work.arms[MEANS], work.arms[POLICY], work.arms[WEIGHTS]
-    objective, radius, estimate = work.lane[OBJECTIVE], region.radius, region.estimate
-    dimension = theta.shape[0]
-    lanes = work.lanes
-    for j in range(dimension):
-        for l in range(lane_count(lanes)):
-            theta[j, l] = fma(radius[l], here[j, l], estimate[j, l])
+    radius = load(lanes, region.radius)
+    for j in range(theta.shape[0]):
+        store(fma(radius, load(lanes, here, j), load(lanes, region.estimate, j)), lanes, theta, j)
     scores(lanes, contexts, theta, means)
-    expose(lanes, merit, means, policy, weights, objective, work.lane[A])
+    objective = expose(lanes, merit, means, policy, weights)
     tilt(lanes, merit, means, policy, objective, weights)
+    store(objective, lanes, work.lane, OBJECTIVE)

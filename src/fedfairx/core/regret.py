@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from fedfairx.core.compile import stage
-from fedfairx.core.lanes import Lanes, lane_count
+from fedfairx.core.compile import leaf
+from fedfairx.core.lanes import Lanes
 from fedfairx.core.statistics import Array
+from fedfairx.core.vector import absolute, load, store
 
 
-@stage
+@leaf
 def regrets(lanes: Lanes, fair: Array, policy: Array, means: Array, fairness: Array, reward: Array) -> None:
     """Add a round's regrets to every lane's sums. fair, policy and the true means (K, n); sums (n,).
 
     Fairness: Σ_a |π*(a) - π(a)| (Solanki et al., Definition 1). Reward: Σ_a (π*(a) - π(a)) μ_a, signed,
     against the fair policy (Wang et al. 2021).
     """
-    arms = fair.shape[0]
-    for a in range(arms):
-        for l in range(lane_count(lanes)):
-            gap = fair[a, l] - policy[a, l]
-            fairness[l] += abs(gap)
-            reward[l] += gap * means[a, l]
+    unfair, lost = load(lanes, fairness), load(lanes, reward)
+    for a in range(fair.shape[0]):
+        gap = load(lanes, fair, a) - load(lanes, policy, a)
+        unfair = unfair + absolute(gap)
+        lost = lost + gap * load(lanes, means, a)
+    store(unfair, lanes, fairness)
+    store(lost, lanes, reward)

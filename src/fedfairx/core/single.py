@@ -19,18 +19,30 @@ from fedfairx.core.exposure import draw
 from fedfairx.core.learner import Learner, learn
 from fedfairx.core.merit import EXPONENTIAL, Merit, MeritTable, table
 from fedfairx.core.optimism import Solver, choose
-from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, POLICY, SQUARE_ROWS, THETA, Region, Scratch
+from fedfairx.core.problem import (
+    ARM_ROWS,
+    LANE_ROWS,
+    MODEL_ROWS,
+    POLICY,
+    SPARE_CODES,
+    SQUARE_ROWS,
+    THETA,
+    Region,
+    Scratch,
+    spare_size,
+)
 from fedfairx.core.statistics import Array, add, packed_size
+from fedfairx.core.vector import zeros
 
 # Settings at the head of the memory.
 REGULARISER, NOISE_SD, FAILURE, PARAMETER_NORM, SCALE, COUNT = range(6)
 TOLERANCE, RATE, FLOOR = range(6, 9)
 MERIT = 9  # five parameters
-RADIUS, GAIN, REWARD = range(14, 17)
+RADIUS, GROWTH, REWARD = range(14, 17)
 HEAD = 17
 LARGEST = 1e100  # of a context's or a reward's size: beyond it sums of products may overflow
 # Integers.
-KIND, ADDRESS, RULE, MAX_STEPS = range(4)
+KIND, ADDRESS, RULE, MAX_STEPS, SPARE = range(5)
 
 
 @glue
@@ -57,7 +69,7 @@ def _columns(memory: Array, dimension: int) -> tuple[Learner, Array]:
         chosen,
         memory[REWARD : REWARD + 1],
         product,
-        memory[GAIN : GAIN + 1],
+        memory[GROWTH : GROWTH + 1],
         None,
     )
     return state, fresh
@@ -88,17 +100,22 @@ def decide_one(
         codes[ADDRESS : ADDRESS + 1],
     )
     solver = Solver(codes[RULE], memory[TOLERANCE], codes[MAX_STEPS], memory[RATE], memory[FLOOR])
-    first, second = ARM_ROWS * arms, ARM_ROWS * arms + MODEL_ROWS * dimension
+    spare = spare_size(arms, dimension)
+    first = spare + ARM_ROWS * arms
+    second = first + MODEL_ROWS * dimension
     work = Scratch(
-        room[:first].reshape(ARM_ROWS, arms, 1),
+        room[spare:first].reshape(ARM_ROWS, arms, 1),
         room[first:second].reshape(MODEL_ROWS, dimension, 1),
         room[second : second + LANE_ROWS].reshape(LANE_ROWS, 1),
         room[second + LANE_ROWS :].reshape(SQUARE_ROWS, dimension, dimension, 1),
+        room[:spare],
+        codes[SPARE:],
         None,
     )
     estimate(None, state.inverse, state.statistics, state.estimate)
     state.radius[0] = _radius(memory, dimension)
-    choose(contexts, Region(state.estimate, state.inverse, state.radius), merit, work, solver)
+    inverse = state.inverse.reshape(dimension, dimension)  # "shared", which is faster for one lane
+    choose(contexts, Region(state.estimate, inverse, state.radius), merit, work, solver)
     action = draw(work.arms[POLICY], 0, uniform)
     for a in range(arms):
         out[a] = work.arms[POLICY, a, 0]
@@ -118,7 +135,7 @@ def learn_one(memory: Array, context: Array, reward: float) -> float:
     learn(state)
     add(None, fresh, state.chosen, state.reward)
     memory[COUNT] += 1.0
-    return -math.log(-state.gain[0])
+    return math.log(state.growth[0])
 
 
 @stage
@@ -151,7 +168,7 @@ def _radius(memory: Array, dimension: int) -> float:
 @stage
 def _derive(memory: Array, dimension: int) -> None:
     state, _ = _columns(memory, dimension)
-    derive(state.statistics, memory[REGULARISER], state.inverse)
+    derive(None, state.statistics, memory[REGULARISER], state.inverse)
 
 
 @dataclass(frozen=True)
@@ -178,7 +195,8 @@ class Single:
         memory[TOLERANCE], memory[RATE], memory[FLOOR] = solver.tolerance, solver.rate, solver.floor
         memory[MERIT : MERIT + 5] = merit.parameters()
         address = int(table([merit]).address[0])
-        codes = np.array([merit.kind, address, solver.rule, solver.max_steps], dtype=np.int64)
+        codes = np.zeros(SPARE + SPARE_CODES, dtype=np.int64)
+        codes[:SPARE] = merit.kind, address, solver.rule, solver.max_steps
         inverse = memory[HEAD + 2 * q : HEAD + 2 * q + dimension * dimension].reshape(dimension, dimension)
         inverse[:] = np.eye(dimension) / confidence.regulariser
         fresh = memory[HEAD + q : HEAD + 2 * q]
@@ -205,6 +223,6 @@ class Single:
 
 def room_for(arms: int, dimension: int) -> Array:
     """Room for one decision among `arms` arms."""
-    return np.zeros(
-        ARM_ROWS * arms + MODEL_ROWS * dimension + LANE_ROWS + SQUARE_ROWS * dimension * dimension
-    )
+    rows = ARM_ROWS * arms + MODEL_ROWS * dimension + LANE_ROWS
+    room: Array = zeros(rows + SQUARE_ROWS * dimension * dimension + spare_size(arms, dimension))
+    return room

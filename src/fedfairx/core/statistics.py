@@ -12,8 +12,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.compile import stage
-from fedfairx.core.lanes import Lanes, lane_count
+from fedfairx.core.compile import leaf
+from fedfairx.core.lanes import Lanes
+from fedfairx.core.vector import load, store
 
 Array = NDArray[np.float64]
 
@@ -51,7 +52,7 @@ def diagonal_entries(dimension: int) -> NDArray[np.intp]:
     return rows * dimension - rows * (rows - 1) // 2
 
 
-@stage
+@leaf
 def add(lanes: Lanes, packed: Array, chosen: Array, reward: Array) -> None:
     """One more observation per lane: Gram += x xᵀ, moment += x y (Alg. 1 line 9).
 
@@ -60,11 +61,11 @@ def add(lanes: Lanes, packed: Array, chosen: Array, reward: Array) -> None:
     dimension = chosen.shape[0]
     entry = 0
     for i in range(dimension):
+        x = load(lanes, chosen, i)
         for j in range(i, dimension):
-            for l in range(lane_count(lanes)):
-                packed[entry, l] += chosen[i, l] * chosen[j, l]
+            store(load(lanes, packed, entry) + x * load(lanes, chosen, j), lanes, packed, entry)
             entry += 1
+    y = load(lanes, reward)
     for i in range(dimension):
-        for l in range(lane_count(lanes)):
-            packed[entry, l] += chosen[i, l] * reward[l]
+        store(load(lanes, packed, entry) + load(lanes, chosen, i) * y, lanes, packed, entry)
         entry += 1

@@ -7,22 +7,23 @@ SplitMix64 (Steele et al. 2014), which passes BigCrush; for simulation only, nev
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.arithmetic import fma
-from fedfairx.core.compile import stage
+from fedfairx.core.arithmetic import cosine_of_turn, log
+from fedfairx.core.compile import leaf
+from fedfairx.core.lanes import Lanes
 from fedfairx.core.statistics import Array
+from fedfairx.core.vector import fma, from_bits, load, load_words, sqrt, store
 
 Keys = NDArray[np.uint64]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
-S30, S27, S31, S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
-UNIT = 2.0**-53
+S30, S27, S31, S12 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(12)
+ONE, TWO = np.uint64(1), np.uint64(2)
+ONE_POINT = np.uint64(1023 << 52)  # the bits of 1.0
 
 STREAMS = ("contexts", "actions", "rewards", "delays", "drift", "parameter", "privacy")
 
@@ -38,51 +39,42 @@ def generator(seed: int, stream: str, part: int = 0) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAMS.index(stream), part)))
 
 
-@stage
+@leaf
 def uniform(key: np.uint64, counter: np.uint64) -> float:
-    """Number `counter` of the stream `key`, uniform on [0, 1)."""
-    z = key + GOLDEN * (counter + np.uint64(1))
+    """Number `counter` of the stream `key`, uniform on [0, 1); of eight streams where the two are Words."""
+    z = key + GOLDEN * (counter + ONE)
     z = (z ^ (z >> S30)) * MIX_1
     z = (z ^ (z >> S27)) * MIX_2
     z = z ^ (z >> S31)
-    return np.float64(z >> S11) * UNIT
+    # 52 random bits after the point of a number in [1, 2), less 1.
+    return from_bits((z >> S12) | ONE_POINT) - 1.0
 
 
-@stage
+@leaf
 def normal(key: np.uint64, counter: np.uint64) -> float:
     """Number `counter` of the stream `key`, standard normal (Box and Muller 1958)."""
-    radius = uniform(key, np.uint64(2) * counter)
-    angle = uniform(key, np.uint64(2) * counter + np.uint64(1))
-    return math.sqrt(-2.0 * math.log(1.0 - radius)) * math.cos(2.0 * math.pi * angle)
+    radius = uniform(key, TWO * counter)
+    angle = uniform(key, TWO * counter + ONE)
+    return sqrt(-2.0 * log(1.0 - radius)) * cosine_of_turn(angle)
 
 
-@stage
-def fill_uniform(keys: Keys, base: Keys, scale: float, block: Array) -> None:
+@leaf
+def fill_uniform(lanes: Lanes, keys: Keys, base: Keys, scale: float, block: Array) -> None:
     """block (rows, columns, n) ← scale · uniforms, number base[l] + row·columns + column of keys[l]."""
-    rows, columns, lanes = block.shape
-    for i in range(rows):
-        for j in range(columns):
-            offset = np.uint64(i * columns + j + 1)
-            for l in range(lanes):
-                z = keys[l] + GOLDEN * (base[l] + offset)
-                z = (z ^ (z >> S30)) * MIX_1
-                z = (z ^ (z >> S27)) * MIX_2
-                z = z ^ (z >> S31)
-                block[i, j, l] = scale * (np.float64(z >> S11) * UNIT)
+    key, counter = load_words(lanes, keys), load_words(lanes, base)
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            store(scale * uniform(key, counter), lanes, block, i, j)
+            counter = counter + ONE
 
 
-@stage
-def normalise_rows(block: Array, norms: Array) -> None:
-    """Scale every row (over axis 1) of every lane to norm 1; norms (n,) is room to work in."""
-    rows, columns, lanes = block.shape
-    for i in range(rows):
-        for l in range(lanes):
-            norms[l] = 1e-300
-        for j in range(columns):
-            for l in range(lanes):
-                norms[l] = fma(block[i, j, l], block[i, j, l], norms[l])
-        for l in range(lanes):
-            norms[l] = 1.0 / math.sqrt(norms[l])
-        for j in range(columns):
-            for l in range(lanes):
-                block[i, j, l] *= norms[l]
+@leaf
+def normalise_rows(lanes: Lanes, block: Array) -> None:
+    """Scale every row (over axis 1) of every lane to norm 1."""
+    for i in range(block.shape[0]):
+        square = 1e-300
+        for j in range(block.shape[1]):
+            square = fma(load(lanes, block, i, j), load(lanes, block, i, j), square)
+        scale = 1.0 / sqrt(square)
+        for j in range(block.shape[1]):
+            store(scale * load(lanes, block, i, j), lanes, block, i, j)

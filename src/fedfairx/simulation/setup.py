@@ -13,8 +13,10 @@ import numpy as np
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import EXPONENTIAL, table
 from fedfairx.core.optimism import Solver
-from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, SQUARE_ROWS
+from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, SPARE_CODES, SQUARE_ROWS, spare_size
+from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import Array, packed_size
+from fedfairx.core.vector import zeros
 from fedfairx.errors import require
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.schedules import Determinant, Plan, Schedule
@@ -27,6 +29,7 @@ from fedfairx.simulation.state import (
     RELEASED_LOCAL,
     Belief,
     Counts,
+    Exchange,
     Merits,
     Minds,
     Room,
@@ -38,10 +41,6 @@ from fedfairx.simulation.state import (
 Calibrate = Callable[..., Gaussian]  # (*, epsilon, delta, releases, sensitivity)
 
 DECIDE_FROM = {"released": RELEASED, "released+local": RELEASED_LOCAL, "own+released": OWN_RELEASED}
-LANES_PER_BLOCK = (
-    128  # wide enough that a loop costs more than its start; contexts stay in the second-level cache
-)
-VECTOR = 8  # lanes are padded to whole vectors
 
 
 @dataclass(frozen=True)
@@ -136,8 +135,7 @@ class Setting(NamedTuple):
 def prepare(scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts) -> Setting:
     """Arrays for all agents of these seeds: lane = seed · agents + agent."""
     used = len(seeds) * scenario.agents
-    blocks = math.ceil(used / LANES_PER_BLOCK)
-    lanes = math.ceil(math.ceil(used / blocks) / VECTOR) * VECTOR
+    blocks, lanes = math.ceil(used / WIDTH), WIDTH
     seed_of = np.minimum(
         np.arange(blocks * lanes) // scenario.agents, len(seeds) - 1
     )  # padding joins the last
@@ -161,8 +159,8 @@ def prepare(scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: 
             grid,
             np.zeros((len(seeds), grid.size)),
             np.zeros((len(seeds), grid.size)),
-            np.zeros(shape),
-            np.zeros(shape),
+            zeros(*shape),
+            zeros(*shape),
             np.zeros((len(seeds), scenario.arms if options.exposure else 0)),
             np.zeros(len(seeds), dtype=np.int64),
         ),
@@ -200,23 +198,23 @@ def _world(
 def _minds(scenario: Scenario, options: Options, decide_from: int, shape: tuple[int, int]) -> Minds:
     blocks, lanes = shape
     d, q = scenario.dimension, packed_size(scenario.dimension)
-    inverse = np.zeros((blocks, d, d, lanes))
+    inverse = zeros(blocks, d, d, lanes)
     inverse[:, range(d), range(d)] = 1.0 / options.confidence.regulariser
     shares = options.schedule.max_releases(_plan(scenario)) > 0
     return Minds(
-        np.zeros((blocks, q, lanes)),
+        zeros(blocks, q, lanes),
         inverse,
-        np.zeros((blocks, d, lanes)),
-        np.zeros(shape),
-        np.zeros((blocks, d, lanes)),
-        np.zeros(shape),
-        np.zeros((blocks, d, lanes)),
-        np.zeros(shape),
-        np.zeros(shape),
-        np.zeros(shape),
-        np.zeros((blocks, q if shares else 0, lanes)),
-        np.zeros((blocks, q if shares and decide_from == OWN_RELEASED else 0, lanes)),
-        np.zeros(shape),
+        zeros(blocks, d, lanes),
+        zeros(*shape),
+        zeros(blocks, d, lanes),
+        zeros(*shape),
+        zeros(blocks, d, lanes),
+        zeros(*shape),
+        zeros(*shape),
+        zeros(*shape),
+        zeros(blocks, q if shares else 0, lanes),
+        zeros(blocks, q if shares and decide_from == OWN_RELEASED else 0, lanes),
+        zeros(*shape),
     )
 
 
@@ -293,21 +291,18 @@ def _noise(
 
 def _room(scenario: Scenario, shape: tuple[int, int]) -> Room:
     blocks, lanes = shape
-    d = scenario.dimension
+    d, q = scenario.dimension, packed_size(scenario.dimension)
+    waiting = (scenario.longest_delay + 1, blocks) if scenario.delay else (1, 1)
     return Room(
-        np.zeros(scenario.arms * d * lanes),
-        np.zeros(ARM_ROWS * scenario.arms * lanes),
-        np.zeros(3 * scenario.arms * lanes),
-        np.zeros(MODEL_ROWS * d * lanes),
-        np.zeros(LANE_ROWS * lanes),
-        np.zeros(SQUARE_ROWS * d * d * lanes),
-        np.zeros(lanes, dtype=np.uint64),
-        np.zeros(
-            (
-                scenario.longest_delay + 1 if scenario.delay else 1,
-                blocks if scenario.delay else 1,
-                d + 1,
-                lanes,
-            )
-        ),
+        zeros(scenario.arms * d * lanes),
+        zeros(ARM_ROWS * scenario.arms * lanes),
+        zeros(3 * scenario.arms * lanes),
+        zeros(MODEL_ROWS * d * lanes),
+        zeros(LANE_ROWS * lanes),
+        zeros(SQUARE_ROWS * d * d * lanes),
+        zeros(spare_size(scenario.arms, d)),
+        zeros(SPARE_CODES, dtype=np.int64),
+        zeros(lanes, dtype=np.uint64),
+        zeros(*waiting, d + 1, lanes),
+        Exchange(zeros(q), zeros(q), zeros(q, 1), zeros(d, d, 1)),
     )

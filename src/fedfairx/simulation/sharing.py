@@ -7,93 +7,105 @@ the sd.
 
 from __future__ import annotations
 
-import numpy as np
-
-from fedfairx.core.compile import glue, stage
+from fedfairx.core.compile import glue, leaf, stage
 from fedfairx.core.confidence import practical_radius
 from fedfairx.core.estimate import derive
 from fedfairx.core.pooling import lift, worth
+from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import Array
-from fedfairx.simulation.state import OWN_RELEASED, Belief, Counts, Minds, Sharing
+from fedfairx.simulation.state import OWN_RELEASED, Belief, Counts, Exchange, Minds, Sharing
 
 
-@stage
+@leaf
 def is_due(minds: Minds, sharing: Sharing, syncs: Counts, agents: int, seed: int, t: int) -> bool:
     """Whether this seed synchronises at the end of round t (from 0)."""
     if sharing.threshold == 0.0:
         return bool(sharing.due[t])
     if syncs[seed] >= sharing.most:
         return False
-    lanes = minds.growth.shape[1]
     for i in range(agents):
         lane = seed * agents + i
-        if minds.growth[lane // lanes, lane % lanes] * (t + 1 - sharing.last[seed]) > sharing.threshold:
+        if minds.growth[lane // WIDTH, lane % WIDTH] * (t + 1 - sharing.last[seed]) > sharing.threshold:
             return True
     return False
 
 
 @stage
-def adopt(
-    minds: Minds, belief: Belief, lane: int, packed: Array, inverse: Array, known: bool, count: float
-) -> bool:
-    """Give a lane new statistics; its V⁻¹ is derived into `inverse` unless that is known already.
+def differs(statistics: Array, lane: int, packed: Array) -> bool:
+    """Whether a lane's statistics are other than these."""
+    for k in range(packed.shape[0]):  # noqa: SIM110 - a generator would not compile
+        if statistics[lane // WIDTH, k, lane % WIDTH] != packed[k, 0]:
+            return True
+    return False
+
+
+@leaf
+def adopt(minds: Minds, belief: Belief, first: int, last: int, room: Exchange, count: float) -> None:
+    """Give the lanes `first` to `last` (exclusive) the statistics in the room.
 
     Where nothing is new, nothing is derived: a federation of one stays what a lone agent is, bit for bit.
-    Returns whether `inverse` holds the inverse of `packed` now.
     """
-    lanes = minds.radius.shape[1]
-    block, l = lane // lanes, lane % lanes
-    q, dimension = packed.shape[0], inverse.shape[0]
-    minds.inside[block, l] = count
-    minds.growth[block, l] = 0.0
-    same = True
+    packed, inverse = room.packed, room.inverse
+    new = False
+    for lane in range(first, last):
+        minds.inside[lane // WIDTH, lane % WIDTH] = count
+        minds.growth[lane // WIDTH, lane % WIDTH] = 0.0
+        new = new or differs(minds.statistics, lane, packed)
+    if not new:
+        return
+    derive(None, packed, belief.regulariser, inverse)
+    for block in range(first // WIDTH, (last - 1) // WIDTH + 1):
+        low, high = max(first - block * WIDTH, 0), min(last - block * WIDTH, WIDTH)
+        statistics, inverses = minds.statistics[block], minds.inverse[block]
+        for k in range(packed.shape[0]):
+            for l in range(low, high):
+                statistics[k, l] = packed[k, 0]
+        for i in range(inverse.shape[0]):
+            for j in range(inverse.shape[0]):
+                for l in range(low, high):
+                    inverses[i, j, l] = inverse[i, j, 0]
+
+
+@leaf
+def add_up(minds: Minds, sharing: Sharing, seed: int, agents: int, release: int, total: Array) -> float:
+    """total (q,) ← the sum of what the agents of a seed release; returns how many observations are in it."""
+    q, count = total.shape[0], 0.0
     for k in range(q):
-        same = same and minds.statistics[block, k, l] == packed[k, 0]
-    if same:
-        return known
-    if not known:
-        derive(packed, belief.regulariser, inverse)
-    for k in range(q):
-        minds.statistics[block, k, l] = packed[k, 0]
-    for i in range(dimension):
-        for j in range(dimension):
-            minds.inverse[block, i, j, l] = inverse[i, j, 0]
-    return True
+        total[k] = 0.0
+    for lane in range(seed * agents, (seed + 1) * agents):
+        own = minds.own[lane // WIDTH]
+        count += minds.observed[lane // WIDTH, lane % WIDTH]
+        for k in range(q):
+            total[k] += own[k, lane % WIDTH]
+        if sharing.decide_from == OWN_RELEASED:
+            for k in range(q):
+                total[k] += sharing.noise[lane, release, k]
+    if sharing.private and sharing.decide_from != OWN_RELEASED:
+        for k in range(q):
+            total[k] += sharing.noise[seed, release, k]
+    return count
 
 
 @glue
-def share(minds: Minds, sharing: Sharing, belief: Belief, syncs: Counts, agents: int, t: int) -> None:
+def share(
+    minds: Minds, sharing: Sharing, belief: Belief, syncs: Counts, room: Exchange, agents: int, t: int
+) -> None:
     """Synchronise every seed that is due at the end of round t."""
     if minds.own.shape[1] == 0 or (sharing.threshold == 0.0 and not sharing.due[t]):
         return
-    q, lanes = minds.statistics.shape[1], minds.statistics.shape[2]
-    dimension = minds.estimate.shape[1]
-    packed, inverse = np.empty((q, 1)), np.empty((dimension, dimension, 1))
     for seed in range(syncs.shape[0]):
-        if not is_due(minds, sharing, syncs, agents, seed, t):
-            continue
-        release = syncs[seed]
-        total, count = np.zeros(q), 0.0
-        for i in range(agents):
-            lane = seed * agents + i
-            count += minds.observed[lane // lanes, lane % lanes]
-            for k in range(q):
-                total[k] += minds.own[lane // lanes, k, lane % lanes]
-                if sharing.decide_from == OWN_RELEASED:
-                    total[k] += sharing.noise[lane, release, k]
-        if sharing.decide_from == OWN_RELEASED:
-            share_with_own(minds, sharing, belief, total, count, seed * agents, agents, release)
-        else:
-            if sharing.private:
-                for k in range(q):
-                    total[k] += sharing.noise[seed, release, k]
-                lift(total, dimension, sharing.shift[release])
-            packed[:, 0] = total
-            known = False
-            for i in range(agents):
-                known = adopt(minds, belief, seed * agents + i, packed, inverse, known, count)
-        syncs[seed] += 1
-        sharing.last[seed] = t + 1
+        if is_due(minds, sharing, syncs, agents, seed, t):
+            release = syncs[seed]
+            count = add_up(minds, sharing, seed, agents, release, room.total)
+            if sharing.decide_from == OWN_RELEASED:
+                share_with_own(minds, sharing, belief, room, count, seed * agents, agents, release)
+            else:
+                if sharing.private:
+                    lift(room.total, minds.estimate.shape[1], sharing.shift[release])
+                room.packed[:, 0] = room.total
+                adopt(minds, belief, seed * agents, (seed + 1) * agents, room, count)
+            syncs[seed] += 1
+            sharing.last[seed] = t + 1
 
 
 @glue
@@ -101,16 +113,15 @@ def share_with_own(
     minds: Minds,
     sharing: Sharing,
     belief: Belief,
-    total: Array,
+    room: Exchange,
     count: float,
     first: int,
     agents: int,
     release: int,
 ) -> None:
     """`own+released`: each agent's exact statistics, and the others' noisy ones by their worth."""
-    q, lanes = minds.statistics.shape[1], minds.statistics.shape[2]
-    dimension = minds.estimate.shape[1]
-    packed, inverse, others = np.empty((q, 1)), np.empty((dimension, dimension, 1)), np.empty(q)
+    packed, others, total = room.packed, room.others, room.total
+    q, dimension = total.shape[0], minds.estimate.shape[1]
     radius = practical_radius(
         count,
         dimension,
@@ -120,9 +131,8 @@ def share_with_own(
         belief.parameter_norm,
         belief.scale,
     )
-    for i in range(agents):
-        lane = first + i
-        block, l = lane // lanes, lane % lanes
+    for lane in range(first, first + agents):
+        block, l = lane // WIDTH, lane % WIDTH
         own = minds.observed[block, l]
         for k in range(q):
             packed[k, 0] = minds.exact[block, k, l]
@@ -140,4 +150,4 @@ def share_with_own(
             lift(others, dimension, sharing.shift[release])
             for k in range(q):
                 packed[k, 0] += weight * others[k]
-        adopt(minds, belief, lane, packed, inverse, False, own + weight * (count - own))
+        adopt(minds, belief, lane, lane + 1, room, own + weight * (count - own))

@@ -1,4 +1,4 @@
-"""What a simulation holds: plain arrays, in tuples that compiled code reads. B blocks of n lanes."""
+"""What a simulation holds: plain arrays, in tuples that compiled code reads. B blocks of n = 8 lanes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Minds(NamedTuple):
     chosen: Array  # (B, d, n)
     reward: Array  # (B, n)
     product: Array  # (B, d, n)
-    gain: Array  # (B, n)
+    det_growth: Array  # (B, n)
     inside: Array  # (B, n) observations inside V
     observed: Array  # (B, n) observations made
     own: Array  # (B, q, n) everything observed, as released (clipped); q = 0 when nothing is shared
@@ -92,6 +92,15 @@ class Tally(NamedTuple):
     syncs: Counts  # (seeds,)
 
 
+class Exchange(NamedTuple):
+    """Room to work in while agents synchronise."""
+
+    total: Array  # (q,) the sum of all releases
+    others: Array  # (q,)
+    packed: Array  # (q, 1) what a lane adopts
+    inverse: Array  # (d, d, 1)
+
+
 class Room(NamedTuple):
     """Room to work in, flat, because the number of arms may change."""
 
@@ -101,8 +110,11 @@ class Room(NamedTuple):
     model: Array
     lane: Array
     square: Array
+    spare: Array
+    codes: Counts
     base: Keys
     history: Array  # (longest delay + 1, B, d + 1, n) observations on their way
+    exchange: Exchange
 
 
 class Sharing(NamedTuple):
