@@ -63,6 +63,17 @@ def test_rows(block: dict[str, np.ndarray]) -> None:
         assert (out == row).all()
 
 
+@pytest.mark.parametrize(("arms", "dimension"), [(1, 1), (3, 7), (4, 8), (9, 13), (21, 20)])
+def test_one_lane_of_any_size(arms: int, dimension: int) -> None:
+    rng = np.random.default_rng(arms)
+    x, theta, weights = rng.normal(size=(arms, dimension)), rng.normal(size=dimension), rng.normal(size=arms)
+    means, pull = np.full((arms, 1), np.nan), np.full((dimension, 1), np.nan)
+    linear.scores(None, x, theta[:, None].copy(), means)
+    linear.blend(None, x, weights[:, None].copy(), pull)
+    assert means[:, 0] == pytest.approx(x @ theta, abs=1e-12)
+    assert pull[:, 0] == pytest.approx(weights @ x, abs=1e-12)
+
+
 def test_a_lane_alone_has_the_same_bits(block: dict[str, np.ndarray]) -> None:
     for product, rows, column, size in (
         (linear.scores, "contexts", "vector", K),

@@ -11,7 +11,7 @@ from fedfairx.core import statistics
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential
 from fedfairx.core.optimism import Solver
-from fedfairx.core.single import LARGEST, Single, add_one, decide_one, learn_one, room_for
+from fedfairx.core.single import LARGEST, Single, add_one, decide_one, learn_and_add, learn_one, room_for
 from instances import expose
 
 D = 3
@@ -49,6 +49,18 @@ def test_learning(regulariser: float) -> None:
     assert np.abs(followed @ (gram + regulariser * np.eye(D)) - np.eye(D)).max() <= 1e-10
     single.derive()
     assert np.abs(followed - single.inverse).max() <= 1e-12
+
+
+def test_learning_and_adding_in_one_call_is_both() -> None:
+    rng = np.random.default_rng(5)
+    apart, at_once = start(), start()
+    sums, sums_at_once = np.zeros(statistics.packed_size(D)), np.zeros(statistics.packed_size(D))
+    for _ in range(20):
+        x, y = rng.normal(size=D), float(rng.normal())
+        add_one(sums, x, y)
+        assert learn_and_add(at_once.memory, sums_at_once, x, y) == learn_one(apart.memory, x, y)
+    assert (sums == sums_at_once).all()
+    assert (apart.memory == at_once.memory).all()
 
 
 def test_what_a_decision_writes() -> None:

@@ -152,3 +152,17 @@ def test_zeros_begin_where_a_vector_may(shape: tuple[int, ...], dtype: Callable[
 def test_a_number_of_lanes_is_no_block() -> None:
     with pytest.raises(TypingError, match="lanes must be None or EIGHT"):
         _rows(8, np.zeros((1, 1, WIDTH)), np.zeros((1, 1, WIDTH)))
+
+
+@stage
+def _runs(values: Any, out: Any) -> None:
+    vector.store_run(vector.load_run(values, 1, 2) * 2.0, out, 3)
+    out[0] = vector.item(values, 1, 1)
+
+
+def test_runs_are_eight_neighbours() -> None:
+    values, out = np.random.default_rng(0).normal(size=(2, 12)), np.zeros(WIDTH + 5)
+    _runs(values, out)
+    assert (out[3 : 3 + WIDTH] == 2.0 * values[1, 2 : 2 + WIDTH]).all()
+    assert (out[[1, 2, -2, -1]] == 0.0).all()
+    assert out[0] == values[1, 1]

@@ -9,30 +9,48 @@ from __future__ import annotations
 
 from fedfairx.core.compile import leaf, stage
 from fedfairx.core.lanes import Lanes
+from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import Array
-from fedfairx.core.vector import absolute, fma, larger, load, store
+from fedfairx.core.vector import absolute, fma, item, larger, load, load_run, store, store_run
 
 
 @leaf
 def entry(lanes: Lanes, block: Array, i: int, j: int) -> float:
     """block[i, j], of every lane or shared by all."""
-    return block[i, j] if block.ndim == 2 else load(lanes, block, i, j)
+    return item(block, i, j) if block.ndim == 2 else load(lanes, block, i, j)
 
 
-@stage
+@leaf
 def _blend_of_one(rows: Array, weights: Array, pull: Array) -> None:
-    """`blend` of one lane: the same sums in the same order, with the coordinates innermost."""
+    """`blend` of one lane: the same sums in the same order, eight or four coordinates at a time."""
     count, dimension = rows.shape
     weight, out = weights.reshape(count), pull.reshape(dimension)
-    for j in range(dimension):
-        out[j] = 0.0
-    for a in range(count):
-        w = weight[a]
-        for j in range(dimension):
-            out[j] = fma(rows[a, j], w, out[j])
+    j = 0
+    while j + WIDTH <= dimension:
+        run = 0.0
+        for a in range(count):
+            run = fma(load_run(rows, a, j), item(weight, a), run)
+        store_run(run, out, j)
+        j += WIDTH
+    while j + 4 <= dimension:
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+        for a in range(count):
+            w = item(weight, a)
+            s0 = fma(item(rows, a, j), w, s0)
+            s1 = fma(item(rows, a, j + 1), w, s1)
+            s2 = fma(item(rows, a, j + 2), w, s2)
+            s3 = fma(item(rows, a, j + 3), w, s3)
+        out[j], out[j + 1], out[j + 2], out[j + 3] = s0, s1, s2, s3
+        j += 4
+    while j < dimension:
+        s = 0.0
+        for a in range(count):
+            s = fma(item(rows, a, j), item(weight, a), s)
+        out[j] = s
+        j += 1
 
 
-@stage
+@leaf
 def _scores_of_one(contexts: Array, theta: Array, means: Array) -> None:
     """`scores` of one lane: the same sums in the same order, four arms at a time."""
     arms, dimension = contexts.shape
@@ -41,16 +59,16 @@ def _scores_of_one(contexts: Array, theta: Array, means: Array) -> None:
     for a in range(0, whole, 4):
         s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
         for j in range(dimension):
-            t = row[j]
-            s0 = fma(contexts[a, j], t, s0)
-            s1 = fma(contexts[a + 1, j], t, s1)
-            s2 = fma(contexts[a + 2, j], t, s2)
-            s3 = fma(contexts[a + 3, j], t, s3)
+            t = item(row, j)
+            s0 = fma(item(contexts, a, j), t, s0)
+            s1 = fma(item(contexts, a + 1, j), t, s1)
+            s2 = fma(item(contexts, a + 2, j), t, s2)
+            s3 = fma(item(contexts, a + 3, j), t, s3)
         out[a], out[a + 1], out[a + 2], out[a + 3] = s0, s1, s2, s3
     for a in range(whole, arms):
         s = 0.0
         for j in range(dimension):
-            s = fma(contexts[a, j], row[j], s)
+            s = fma(item(contexts, a, j), item(row, j), s)
         out[a] = s
 
 

@@ -153,6 +153,13 @@ def add_one(sums: Array, context: Array, reward: float) -> None:
 
 
 @stage
+def learn_and_add(memory: Array, sums: Array, context: Array, reward: float) -> float:
+    """`learn_one` and `add_one`."""
+    add_one(sums, context, reward)
+    return learn_one(memory, context, reward)
+
+
+@stage
 def _radius(memory: Array, dimension: int) -> float:
     return practical_radius(
         memory[COUNT],

@@ -6,6 +6,7 @@ in two or four where it has not. The operations and their order are the same, so
 neither on its neighbours nor on whether it has any. Without compilation a `Vector` is a NumPy array of eight.
 
     load, store                 a row of an array whose last axis is the lane
+    load_run, store_run         eight neighbours in an array that has no lanes
     + - * / and unary -         as for floats; a float beside a Vector stands for eight equal numbers
     where_above(x, y, yes, no)  yes where x > y, else no
     all_above, any_above        whether x > y in every, in some lane
@@ -146,11 +147,18 @@ def _any_above(typingctx: Any, x: Any, y: Any) -> Any:
     return _test(every=False)(typingctx, x, y)
 
 
-def _pointer(context: Any, builder: Any, kind: Any, array: Any, indices: list[Any]) -> Any:
-    """Where the lanes of array[indices] begin; indices are never negative."""
-    view = context.make_array(kind)(context, builder, array)
-    first = context.get_constant(types.intp, 0)
-    return cgutils.get_item_pointer(context, builder, kind, view, [*indices, first], wraparound=False)
+def _pointer(context: Any, builder: Any, sig: Any, args: Any, at: int, kind: Any, *more: Any) -> Any:
+    """Where array[indices, *more] lies, as a place for a `kind`; args[at:] are the array and the indices.
+
+    Indices are never negative.
+    """
+    each = zip(cgutils.unpack_tuple(builder, args[at + 1]), sig.args[at + 1], strict=True)
+    places = [context.cast(builder, index, index_kind, types.intp) for index, index_kind in each]
+    view = context.make_array(sig.args[at])(context, builder, args[at])
+    pointer = cgutils.get_item_pointer(
+        context, builder, sig.args[at], view, [*places, *more], wraparound=False
+    )
+    return builder.bitcast(pointer, LLVM[kind].as_pointer())
 
 
 def _one_or_eight(lanes: Any, array: Any) -> Any:
@@ -161,19 +169,13 @@ def _one_or_eight(lanes: Any, array: Any) -> Any:
     return {types.float64: vector, types.uint64: words}[array.dtype]
 
 
-def _places(context: Any, builder: Any, kind: Any, indices: Any) -> list[Any]:
-    each = zip(cgutils.unpack_tuple(builder, indices), kind, strict=True)
-    return [context.cast(builder, index, index_kind, types.intp) for index, index_kind in each]
-
-
 @intrinsic
 def _load(typingctx: Any, lanes: Any, array: Any, *indices: Any) -> Any:  # noqa: ARG001
     kind = _one_or_eight(lanes, array)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        places = _places(context, builder, sig.args[2], args[2])
-        pointer = _pointer(context, builder, array, args[1], places)
-        return builder.load(builder.bitcast(pointer, LLVM[kind].as_pointer()), align=8)
+        first = context.get_constant(types.intp, 0)
+        return builder.load(_pointer(context, builder, sig, args, 1, kind, first), align=8)
 
     return kind(lanes, array, types.BaseTuple.from_types(indices)), generate
 
@@ -183,13 +185,38 @@ def _store(typingctx: Any, value: Any, lanes: Any, array: Any, *indices: Any) ->
     kind = _one_or_eight(lanes, array)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        places = _places(context, builder, sig.args[3], args[3])
-        pointer = _pointer(context, builder, array, args[2], places)
+        first = context.get_constant(types.intp, 0)
         number = context.cast(builder, args[0], sig.args[0], kind)
-        builder.store(number, builder.bitcast(pointer, LLVM[kind].as_pointer()), align=8)
+        builder.store(number, _pointer(context, builder, sig, args, 2, kind, first), align=8)
         return context.get_dummy_value()
 
     return types.none(value, lanes, array, types.BaseTuple.from_types(indices)), generate
+
+
+@intrinsic
+def _item(typingctx: Any, array: Any, *indices: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load(_pointer(context, builder, sig, args, 0, array.dtype), align=8)
+
+    return array.dtype(array, types.BaseTuple.from_types(indices)), generate
+
+
+@intrinsic
+def _load_run(typingctx: Any, array: Any, *indices: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load(_pointer(context, builder, sig, args, 0, vector), align=8)
+
+    return vector(array, types.BaseTuple.from_types(indices)), generate
+
+
+@intrinsic
+def _store_run(typingctx: Any, value: Any, array: Any, *indices: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        number = context.cast(builder, args[0], sig.args[0], vector)
+        builder.store(number, _pointer(context, builder, sig, args, 1, vector), align=8)
+        return context.get_dummy_value()
+
+    return types.none(value, array, types.BaseTuple.from_types(indices)), generate
 
 
 def _reinterpret(single: Any, wide: Any, other_single: Any, other_wide: Any) -> Callable[..., Any]:
@@ -227,6 +254,18 @@ def _plain_store(value: Any, lanes: Any, array: Any, *indices: int) -> None:  # 
     array[indices] = value
 
 
+def _run(indices: tuple[int, ...]) -> tuple[Any, ...]:
+    return (*indices[:-1], slice(indices[-1], indices[-1] + WIDTH))
+
+
+def _plain_load_run(array: Any, *indices: int) -> Any:
+    return array[_run(indices)].copy()
+
+
+def _plain_store_run(value: Any, array: Any, *indices: int) -> None:
+    array[_run(indices)] = value
+
+
 def _plain_where(x: Any, y: Any, yes: Any, no: Any) -> Any:
     return np.where(x > y, yes, no)[()]
 
@@ -258,6 +297,12 @@ load: Callable[..., float] = _either(_load, _plain_load)
 load_words: Callable[..., np.uint64] = _either(_load, _plain_load)
 #: store(value, lanes, array, i, …)
 store: Callable[..., None] = _either(_store, _plain_store)
+#: item(array, i, …): the number at array[i, …]; indices are not negative, which saves looking.
+item: Callable[..., float] = _either(_item, lambda array, *indices: array[indices])
+#: load_run(array, …, i): the Vector of the eight numbers from array[…, i] on, of an array without lanes.
+load_run: Callable[..., float] = _either(_load_run, _plain_load_run)
+#: store_run(value, array, …, i)
+store_run: Callable[..., None] = _either(_store_run, _plain_store_run)
 #: a·b + c, rounded once. Explicit, so that no compiler may choose.
 fma: Callable[[float, float, float], float] = _either(_fma, _plain_fma)
 sqrt: _Unary = _either(_sqrt, np.sqrt)

@@ -19,6 +19,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
 from fedfairx.core.optimism import FAIR, WINNER, Solver
@@ -72,7 +74,10 @@ def load(
 def describe(agent: Agent) -> dict[str, Any]:
     """All that an agent needs to go on, as plain values."""
     learner, solver = agent._learner, agent.solver
-    generator = agent._generator.bit_generator.state
+    position: Any = np.random.PCG64()
+    position.state = agent._generator.bit_generator.state
+    position.advance(1 - len(agent._uniforms))  # as if only the next uniform had been drawn
+    generator = position.state
     return {
         "name": agent.name,
         "dimension": agent.dimension,
@@ -90,7 +95,7 @@ def describe(agent: Agent) -> dict[str, Any]:
             "generator": generator["bit_generator"],
             "state": hex(generator["state"]["state"]),  # 128 bits: more than a JSON number may have elsewhere
             "increment": hex(generator["state"]["inc"]),
-            "uniform": agent._uniform,
+            "uniform": agent._uniforms[-1],
         },
         "learner": {
             "statistics": learner.statistics.tolist(),
@@ -206,8 +211,8 @@ def _restore(agent: Agent, fields: Fields) -> None:
         "has_uint32": 0,
         "uinteger": 0,
     }
-    agent._uniform = random.number("uniform", 0.0)
-    if agent._uniform >= 1.0:
+    agent._uniforms = [random.number("uniform", 0.0)]
+    if agent._uniforms[0] >= 1.0:
         raise StateError("agent.random.uniform must be below 1")
     agent._next_id = fields.integer("next_id")
     for each in fields.parts("pending"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.core.single import add_one
+from fedfairx.core.single import add_one, learn_and_add
 from fedfairx.core.statistics import Array, packed_size
 from fedfairx.errors import StateError, require
 from fedfairx.privacy.guarantee import Guarantee
@@ -57,6 +57,12 @@ class NonPrivateSums:
     def add(self, context: Array, reward: float, record: str | int | None = None) -> None:  # noqa: ARG002
         add_one(self._total, context, reward)
         self._count += 1
+
+    def add_and_learn(self, memory: Array, context: Array, reward: float) -> float:
+        """`add`, and `learn_one` into a learner's memory, in one call."""
+        self._count += 1
+        growth: float = learn_and_add(memory, self._total, context, reward)
+        return growth
 
     def release(self, number: int | None = None) -> Release:
         if number is not None and self._latest is not None and number == self.spent:
