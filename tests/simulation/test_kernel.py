@@ -73,20 +73,37 @@ def test_a_merit_of_its_own_for_every_agent() -> None:
     ],
 )
 def test_private_algorithms_with_the_same_noise(name: str, schedule, decide_from: str) -> None:
+    against_the_same_noise(name, schedule, decide_from)
+
+
+@pytest.mark.parametrize("decide_from", ["released", "released+local"])
+def test_an_adaptive_ridge_and_a_radius_that_knows_the_noise(decide_from: str) -> None:
+    against_the_same_noise("priv-fairx-linucb", Paper(), decide_from, ridge="adaptive", noise_share=0.7)
+
+
+def against_the_same_noise(
+    name: str, schedule, decide_from: str, *, ridge: str = "fixed", noise_share: float = 0.0
+) -> None:
+    """With ridge "fixed" there is no shift: the noise is small enough."""
+    confidence = Confidence(noise_sd=0.02, scale=0.5, noise_share=noise_share)
+    shift = 0.0 if ridge == "fixed" else 4.0
     scenario = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=200, noise_sd=0.02)
     ours = {
         "schedule": schedule,
         "epsilon": 20.0,
         "delta": 0.1,
         "decide_from": decide_from,
-        "shift": 0.0,
+        "shift": shift,
+        "ridge": ridge,
+        "confidence": confidence,
         "centring": None,
     }
     chosen = algorithm(name)
     options = Options(
-        chosen, schedule, Confidence(), 20.0, 0.1, "blt", Bounds(), None, decide_from, 0.0, False
+        chosen, schedule, confidence, 20.0, 0.1, "blt", Bounds(), None, decide_from, shift, ridge, False
     )
-    drawn = prepare(scenario, options, (5,), np.array([200])).sharing.noise[0]  # of the sum of the agents
+    sharing = prepare(scenario, options, (5,), np.array([200])).sharing
+    drawn = sharing.noise[0]  # of the sum of the agents
     release_noise = np.zeros((drawn.shape[0], AGENTS, drawn.shape[1]))
     release_noise[:, 0] = drawn
     theirs = {
@@ -94,6 +111,8 @@ def test_private_algorithms_with_the_same_noise(name: str, schedule, decide_from
         "decide_from": decide_from,
         "bounds": (1.0, 1.0),
     }
+    if ridge == "adaptive":
+        theirs |= {"least": sharing.shift, "spread": noise_share * sharing.sum_sd}
     if isinstance(schedule, Determinant):
         theirs |= {"threshold": schedule.threshold, "max_syncs": schedule.cap}
     else:

@@ -36,6 +36,7 @@ _RUN: dict[str, type] = {
     "mechanism": str,
     "decide_from": str,
     "shift": float,
+    "ridge": str,
     "workers": int,
     "points": int,
 }
@@ -44,6 +45,7 @@ _CONFIDENCE: dict[str, type] = {
     "failure": float,
     "parameter_norm": float,
     "scale": float,
+    "noise_share": float,
 }
 _TABLES: dict[str, dict[str, type]] = {
     "scenario": {**_SCENARIO, "merit": str},

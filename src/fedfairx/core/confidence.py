@@ -18,6 +18,7 @@ class Confidence:
     failure: float = 0.1  # α: the region misses θ* with at most this probability
     parameter_norm: float = 1.0  # c ≥ ‖θ*‖
     scale: float = 1.0  # s: below 1 the region is narrower than the theorem's
+    noise_share: float = 0.0  # of the privacy noise's own spread, which private agents add to the radius
 
     def __post_init__(self) -> None:
         for name in ("regulariser", "parameter_norm", "scale"):
@@ -28,6 +29,12 @@ class Confidence:
             "noise_sd",
             "must be finite and >= 0",
             self.noise_sd,
+        )
+        require(
+            math.isfinite(self.noise_share) and self.noise_share >= 0,
+            "noise_share",
+            "must be finite and >= 0",
+            self.noise_share,
         )
         require(0 < self.failure < 1, "failure", "must be in (0, 1)", self.failure)
 

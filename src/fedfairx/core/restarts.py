@@ -9,7 +9,7 @@ from fedfairx.core.ascent import FLAT, advance, begin, image, measure, note_last
 from fedfairx.core.compile import glue, leaf, stage
 from fedfairx.core.lanes import EIGHT
 from fedfairx.core.linear import take_lane
-from fedfairx.core.merit import MeritTable, repeat_merit
+from fedfairx.core.merit import EXPONENTIAL, MeritTable, repeat_merit
 from fedfairx.core.problem import (
     ARM_ROWS,
     BEST,
@@ -68,7 +68,7 @@ def choice_of(contexts: Array, region: Region, merit: MeritTable, block: Scratch
     radius = spare[at : at + WIDTH]
     at += WIDTH
     rows = MeritTable(
-        merit.exponential,
+        merit.kind[lane] == EXPONENTIAL,
         block.codes[:WIDTH],
         spare[at : at + WIDTH],
         spare[at + WIDTH : at + 2 * WIDTH],
@@ -162,7 +162,8 @@ def begin_starts(choice: Choice, best: float) -> int:
 def give_up(choice: Choice, best: float, distance: float) -> None:
     """End the starts that are near the point in hand, and those that can't hope to reach the best.
 
-    A step from u to its image G gains about ½ √β n ‖G - u‖², and the steps after it less and less.
+    A step from u to its image G gains about ½ √β n ‖G - u‖², and the steps after it less and less. So it is
+    for the exponential merit; where a merit has kinks or levels off, a slope may grow again: all go on.
     """
     work, lanes = choice.work, choice.work.lanes
     objective = load(lanes, work.lane, OBJECTIVE)
@@ -175,7 +176,9 @@ def give_up(choice: Choice, best: float, distance: float) -> None:
     hope = fma(HOPE * 0.5 * choice.region.radius[0], promise, objective)
     done = load(lanes, work.lane, DONE)
     done = where_above(distance * distance, square, 1.0, done)
-    store(where_above(best - 1e-10 * (1.0 + absolute(best)), hope, 1.0, done), lanes, work.lane, DONE)
+    if choice.merit.exponential:
+        done = where_above(best - 1e-10 * (1.0 + absolute(best)), hope, 1.0, done)
+    store(done, lanes, work.lane, DONE)
 
 
 @stage
@@ -226,7 +229,7 @@ def restart(
     for a in range(contexts.shape[0]):
         widest = max(widest, block.arms[WIDTHS, a, lane])
     distance = block.lane[PROVED, lane]
-    if merit.exponential:
+    if choice.merit.exponential:
         distance = max(distance, SAME_POLICY / (merit.first[lane] * widest))
     best = block.lane[BEST, lane]
     find_starts(choice, best, distance)
@@ -243,7 +246,8 @@ def restart(
                 better = True
                 # Where the winner arrived, its last point: the best that it saw is less exact in u.
                 arrived = work.lane[RESIDUAL, s] <= tolerance * tolerance
-                row = HERE_STEP if arrived and best == work.lane[OBJECTIVE, s] else BEST_STEP
+                arrived = arrived and best - work.lane[OBJECTIVE, s] <= FLAT * (1.0 + abs(best))
+                row = HERE_STEP if arrived else BEST_STEP
                 for j in range(contexts.shape[1]):
                     block.model[HERE_STEP, j, lane] = work.model[row, j, s]
     block.lane[BEST, lane] = best

@@ -38,8 +38,8 @@ from fedfairx.core.vector import zeros
 REGULARISER, NOISE_SD, FAILURE, PARAMETER_NORM, SCALE, COUNT = range(6)
 TOLERANCE, RATE, FLOOR = range(6, 9)
 MERIT = 9  # five parameters
-RADIUS, GROWTH, REWARD = range(14, 17)
-HEAD = 17
+RADIUS, GROWTH, REWARD, SPREAD = range(14, 18)
+HEAD = 18
 LARGEST = 1e100  # of a context's or a reward's size: beyond it sums of products may overflow
 # Integers.
 KIND, ADDRESS, RULE, MAX_STEPS, SPARE = range(5)
@@ -161,7 +161,7 @@ def learn_and_add(memory: Array, sums: Array, context: Array, reward: float) -> 
 
 @stage
 def _radius(memory: Array, dimension: int) -> float:
-    return practical_radius(
+    theorem: float = practical_radius(
         memory[COUNT],
         dimension,
         memory[REGULARISER],
@@ -170,6 +170,7 @@ def _radius(memory: Array, dimension: int) -> float:
         memory[PARAMETER_NORM],
         memory[SCALE],
     )
+    return theorem + float(memory[SPREAD])
 
 
 @stage
@@ -217,6 +218,15 @@ class Single:
     def set_count(self, value: float) -> None:
         """Say how many observations are inside V."""
         self.memory[COUNT] = value
+
+    @property
+    def spread(self) -> float:
+        """What privacy noise adds to the radius."""
+        return float(self.memory[SPREAD])
+
+    def set_spread(self, value: float) -> None:
+        """Say how wide the noise inside the statistics makes the region."""
+        self.memory[SPREAD] = value
 
     @property
     def radius(self) -> float:

@@ -28,7 +28,7 @@ from fedfairx.core.single import LARGEST, Single, decide_one, learn_one, room_fo
 from fedfairx.core.statistics import Array, packed_size, unpack
 from fedfairx.errors import AlreadyObserved, MessageRefused, UnknownDecision, require
 from fedfairx.federation import state
-from fedfairx.federation.aggregate import combine, lift, worth
+from fedfairx.federation.aggregate import RIDGES, combine, noise_spread, worth
 from fedfairx.federation.checks import as_contexts, as_reward, check_definite, check_release, not_finite
 from fedfairx.federation.decision import Decision
 from fedfairx.federation.solvers import solver as make_solver
@@ -50,6 +50,7 @@ class Agent:
         privatizer: Privatizer | None = None,
         solver: str | Solver = "fixed-point",
         shift: float = 4.0,
+        ridge: str = "fixed",
         name: str = "agent",
     ) -> None:
         ok = isinstance(dimension, int | np.integer) and not isinstance(dimension, bool) and dimension >= 1
@@ -57,6 +58,7 @@ class Agent:
         merit = Exponential() if merit is None else merit
         require(isinstance(merit, Merit), "merit", "must be a merit function of fedfairx.merit", merit)
         require(math.isfinite(shift) and shift >= 0, "shift", "must be finite and >= 0", shift)
+        require(ridge in RIDGES, "ridge", f"must be one of {', '.join(RIDGES)}", ridge)
         require(not isinstance(seed, int) or seed >= 0, "seed", "must be >= 0", seed)
         self.dimension = int(dimension)
         self.merit: Merit = merit
@@ -69,6 +71,7 @@ class Agent:
         self.private = not isinstance(self.privatizer, NonPrivateSums)
         self.solver = make_solver(solver)
         self.shift = shift  # in standard deviations of the aggregate's noise; private agents only
+        self.ridge = ridge  # whether that is added in any case, or what the spectrum is topped up to
         self.name = name
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._uniforms: list[float] = []  # drawn ahead; the last is the next: a refused call takes none
@@ -277,16 +280,16 @@ class Agent:
 
     def _share(self, latest: dict[str, Release]) -> None:
         """Derive what decisions come from, from the latest releases (Alg. 1 lines 22 and 27)."""
-        releases = [latest[name] for name in sorted(latest)]
+        releases, noise_sd = [latest[name] for name in sorted(latest)], 0.0
         if self.decide_from == "own+released":
-            shared, count = self._own_and_weighted(
-                [latest[name] for name in sorted(latest) if name != self.name]
-            )
+            others = [latest[name] for name in sorted(latest) if name != self.name]
+            shared, count, noise_sd = self._own_and_weighted(others)
         else:
             shared = combine((release.packed for release in releases), self._own.size)
             count = float(sum(release.count for release in releases))
             if self.private:
-                shared = lift(shared, self.shift * self._noise_sd(releases))
+                noise_sd = self._noise_sd(releases)
+                shared = RIDGES[self.ridge](shared, self.shift * noise_sd)
         if self.decide_from != "released":
             shared = shared + self._learner.fresh
             count += self._local_count
@@ -299,10 +302,13 @@ class Agent:
         if changed:
             self._learner.statistics[:] = shared
             self._derive()
+            spread = noise_spread(self._learner.inverse, noise_sd, self.confidence.parameter_norm)
+            self._learner.set_spread(self.confidence.noise_share * spread)
 
-    def _own_and_weighted(self, others: list[Release]) -> tuple[Array, float]:
+    def _own_and_weighted(self, others: list[Release]) -> tuple[Array, float, float]:
+        """The statistics, how many observations are in them, and the sd of their noise."""
         if not others:
-            return self._own, float(self._released_count)
+            return self._own, float(self._released_count), 0.0
         count = sum(release.count for release in others)
         noise_sd = self._noise_sd(others)
         weight = worth(
@@ -314,9 +320,10 @@ class Agent:
             parameter_norm=self.confidence.parameter_norm,
         )
         if weight == 0.0:
-            return self._own, float(self._released_count)
-        theirs = lift(combine((release.packed for release in others), self._own.size), self.shift * noise_sd)
-        return self._own + weight * theirs, self._released_count + weight * count
+            return self._own, float(self._released_count), 0.0
+        total = combine((release.packed for release in others), self._own.size)
+        theirs = RIDGES[self.ridge](total, self.shift * noise_sd)
+        return self._own + weight * theirs, self._released_count + weight * count, weight * noise_sd
 
     def _noise_sd(self, releases: Iterable[Release]) -> float:
         """sd of an off-diagonal entry of the sum of these releases."""

@@ -54,6 +54,7 @@ class Federation:
         centring: Centring | None = None,
         decide_from: str | None = None,
         shift: float = 4.0,
+        ridge: str = "fixed",
         seed: int | None = None,
     ) -> None:
         self.algorithm = find_algorithm(algorithm)
@@ -86,6 +87,7 @@ class Federation:
                 privatizer=privatizers[i],
                 solver=self.algorithm.solver,
                 shift=shift,
+                ridge=ridge,
                 name=f"agent-{i:06d}",
             )
             for i, child in enumerate(self._seeds.spawn(agents))

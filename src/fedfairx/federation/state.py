@@ -91,6 +91,7 @@ def describe(agent: Agent) -> dict[str, Any]:
             "floor": float(solver.floor),
         },
         "shift": float(agent.shift),
+        "ridge": agent.ridge,
         "random": {
             "generator": generator["bit_generator"],
             "state": hex(generator["state"]["state"]),  # 128 bits: more than a JSON number may have elsewhere
@@ -102,6 +103,7 @@ def describe(agent: Agent) -> dict[str, Any]:
             "fresh": learner.fresh.tolist(),
             "inverse": learner.inverse.ravel().tolist(),
             "count": learner.count,
+            "spread": learner.spread,
             "updates": agent._updates,
             "growth": float(agent._growth),
         },
@@ -175,6 +177,7 @@ def _rebuild(
                 solver.number("floor"),
             ),
             shift=fields.number("shift"),
+            ridge=fields.text("ridge"),
             name=fields.text("name"),
         )
     except InvalidInput as error:
@@ -193,6 +196,7 @@ def _restore(agent: Agent, fields: Fields) -> None:
     dimension, size = agent.dimension, packed_size(agent.dimension)
     learner = fields.part("learner")
     agent._learner.statistics[:] = learner.numbers("statistics", size)
+    agent._learner.set_spread(learner.number("spread", 0.0))
     agent._learner.fresh[:] = learner.numbers("fresh", size)
     agent._learner.inverse[:] = learner.numbers("inverse", dimension**2).reshape(dimension, dimension)
     agent._learner.set_count(learner.number("count", 0.0))

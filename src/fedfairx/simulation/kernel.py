@@ -71,7 +71,7 @@ def refresh_radius(minds: Minds, belief: Belief, block: int, dimension: int) -> 
                 belief.parameter_norm,
                 belief.scale,
             )
-        minds.radius[block, l] = value
+        minds.radius[block, l] = value + minds.spread[block, l]
 
 
 @leaf

@@ -76,6 +76,7 @@ def simulate(
     centring: Centring | Literal["scenario"] | None = "scenario",
     decide_from: str | None = None,
     shift: float = 4.0,
+    ridge: str = "fixed",
     workers: int = 1,
     points: int = 100,
     exposure: bool = False,
@@ -107,6 +108,7 @@ def simulate(
         centring=scenario.centring if centring == "scenario" else centring,
         decide_from=decide_from or chosen.decide_from,
         shift=shift,
+        ridge=ridge,
         exposure=exposure,
     )
     options.check(scenario)

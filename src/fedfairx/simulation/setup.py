@@ -18,6 +18,7 @@ from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import Array, packed_size
 from fedfairx.core.vector import zeros
 from fedfairx.errors import require
+from fedfairx.federation.aggregate import RIDGES
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.schedules import Determinant, Plan, Schedule
 from fedfairx.privacy import Bounds, Centring, Gaussian, calibrate
@@ -57,6 +58,7 @@ class Options:
     centring: Centring | None
     decide_from: str
     shift: float
+    ridge: str
     exposure: bool
 
     def check(self, scenario: Scenario) -> None:
@@ -68,6 +70,7 @@ class Options:
             self.decide_from,
         )
         require(math.isfinite(self.shift) and self.shift >= 0, "shift", "must be finite and >= 0", self.shift)
+        require(self.ridge in RIDGES, "ridge", f"must be one of {', '.join(RIDGES)}", self.ridge)
         if not self.algorithm.private:
             text = f"is for private algorithms, and {self.algorithm.name} is not private"
             require(self.epsilon is None, "epsilon", text, self.epsilon, "leave it out")
@@ -116,6 +119,7 @@ class Options:
             "centring": repr(self.centring) if private else None,
             "decide_from": self.decide_from if private else "released+local",
             "shift": self.shift if private else None,
+            "ridge": self.ridge if private else None,
         }
 
 
@@ -153,6 +157,7 @@ def prepare(scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: 
             options.confidence.failure,
             options.confidence.parameter_norm,
             options.confidence.scale,
+            options.confidence.noise_share,
         ),
         _sharing(scenario, options, decide_from, seeds),
         Tally(
@@ -215,6 +220,7 @@ def _minds(scenario: Scenario, options: Options, decide_from: int, shape: tuple[
         zeros(blocks, q if shares else 0, lanes),
         zeros(blocks, q if shares and decide_from == OWN_RELEASED else 0, lanes),
         zeros(*shape),
+        zeros(*shape),
     )
 
 
@@ -263,6 +269,7 @@ def _sharing(scenario: Scenario, options: Options, decide_from: int, seeds: tupl
         low if centring is None else centring.reward - centring.reward_radius,
         options.bounds.reward if centring is None else centring.reward + centring.reward_radius,
         noise,
+        options.ridge == "adaptive",
         options.shift * math.sqrt(summed) * sd,
         math.sqrt(summed) * sd,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fedfairx.core.compile import glue, leaf, stage
 from fedfairx.core.confidence import practical_radius
 from fedfairx.core.estimate import derive
-from fedfairx.core.pooling import lift, worth
+from fedfairx.core.pooling import lift, noise_spread, top_up, worth
 from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import Array
 from fedfairx.simulation.state import OWN_RELEASED, Belief, Counts, Exchange, Minds, Sharing
@@ -40,8 +40,10 @@ def differs(statistics: Array, lane: int, packed: Array) -> bool:
 
 
 @leaf
-def adopt(minds: Minds, belief: Belief, first: int, last: int, room: Exchange, count: float) -> None:
-    """Give the lanes `first` to `last` (exclusive) the statistics in the room.
+def adopt(
+    minds: Minds, belief: Belief, first: int, last: int, room: Exchange, count: float, noise_sd: float
+) -> None:
+    """Give the lanes `first` to `last` (exclusive) the statistics in the room, with noise of this sd in them.
 
     Where nothing is new, nothing is derived: a federation of one stays what a lone agent is, bit for bit.
     """
@@ -54,9 +56,12 @@ def adopt(minds: Minds, belief: Belief, first: int, last: int, room: Exchange, c
     if not new:
         return
     derive(None, packed, belief.regulariser, inverse)
+    spread = belief.noise_share * noise_spread(inverse, noise_sd, belief.parameter_norm)
     for block in range(first // WIDTH, (last - 1) // WIDTH + 1):
         low, high = max(first - block * WIDTH, 0), min(last - block * WIDTH, WIDTH)
         statistics, inverses = minds.statistics[block], minds.inverse[block]
+        for l in range(low, high):
+            minds.spread[block, l] = spread
         for k in range(packed.shape[0]):
             for l in range(low, high):
                 statistics[k, l] = packed[k, 0]
@@ -87,6 +92,15 @@ def add_up(minds: Minds, sharing: Sharing, seed: int, agents: int, release: int,
 
 
 @glue
+def regularise(sharing: Sharing, total: Array, dimension: int, release: int) -> None:
+    """Make a noisy sum safe to invert, in place."""
+    if sharing.adaptive:
+        top_up(total, dimension, sharing.shift[release])
+    else:
+        lift(total, dimension, sharing.shift[release])
+
+
+@glue
 def share(
     minds: Minds, sharing: Sharing, belief: Belief, syncs: Counts, room: Exchange, agents: int, t: int
 ) -> None:
@@ -100,10 +114,12 @@ def share(
             if sharing.decide_from == OWN_RELEASED:
                 share_with_own(minds, sharing, belief, room, count, seed * agents, agents, release)
             else:
+                noise_sd = 0.0
                 if sharing.private:
-                    lift(room.total, minds.estimate.shape[1], sharing.shift[release])
+                    noise_sd = sharing.sum_sd[release]
+                    regularise(sharing, room.total, minds.estimate.shape[1], release)
                 room.packed[:, 0] = room.total
-                adopt(minds, belief, seed * agents, (seed + 1) * agents, room, count)
+                adopt(minds, belief, seed * agents, (seed + 1) * agents, room, count, noise_sd)
             syncs[seed] += 1
             sharing.last[seed] = t + 1
 
@@ -147,7 +163,15 @@ def share_with_own(
             belief.parameter_norm,
         )
         if weight > 0.0:
-            lift(others, dimension, sharing.shift[release])
+            regularise(sharing, others, dimension, release)
             for k in range(q):
                 packed[k, 0] += weight * others[k]
-        adopt(minds, belief, lane, lane + 1, room, own + weight * (count - own))
+        adopt(
+            minds,
+            belief,
+            lane,
+            lane + 1,
+            room,
+            own + weight * (count - own),
+            weight * sharing.sum_sd[release],
+        )
