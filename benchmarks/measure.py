@@ -9,6 +9,7 @@ of a contestant's own does.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import platform
 import sys
@@ -50,6 +51,8 @@ def race(
 ) -> dict[str, Timed]:
     """Let all contestants take `turns` turns; every other turn goes backwards, so that drift cancels."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    gc.collect()
+    gc.freeze()  # what compiling has left behind is not looked through again in somebody's turn
     for turn in range(turns):
         order = list(contestants) if turn % 2 == 0 else list(reversed(contestants))
         for name in order:

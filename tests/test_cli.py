@@ -292,6 +292,19 @@ def test_privacy_as_json(capsys: pytest.CaptureFixture[str]):
     assert "delta=0.1 permits" in found["warnings"][0]
 
 
+def test_privacy_centred(capsys: pytest.CaptureFixture[str]):
+    assert main(["privacy", "--epsilon", "2", "--delta", "0.1", "--centred", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sensitivity"] == pytest.approx(0.5625)
+    noise = {item["name"]: item["noise_sd"] for item in found["mechanisms"]}
+    assert noise["blt"]["max"] == pytest.approx(6.18 * 0.5625 / 2.0, abs=0.01)
+    assert main(["privacy", "--centred"]) == 0
+    assert "Centred:" in capsys.readouterr().out
+    for flag, value in (("--reward", "2"), ("--context-norm", "2")):
+        message = refused(capsys, "privacy", "--centred", flag, value)
+        assert f"{flag} must be left out with --centred" in message
+
+
 def test_privacy_as_a_table(capsys: pytest.CaptureFixture[str]):
     assert main(["privacy", "--schedule", "determinant"]) == 0
     out = capsys.readouterr().out
@@ -325,6 +338,7 @@ def test_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ok"] is True
     assert figure.exists()
+    assert main([*arguments, "--centred"]) == 0
     assert main(arguments) == 0
     assert re.search(r"claimed μ \S+, found at least \S+", capsys.readouterr().out)
 

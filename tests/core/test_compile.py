@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,21 @@ def test_a_changed_source_means_another_folder(tmp_path: Path, monkeypatch: pyte
     assert second != first
     (package / "simulation" / "new.py").write_text("")
     assert fresh_folder() not in (first, second)
+
+
+def test_machine_code_that_nobody_runs_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    old, recent, foreign = (tmp_path / name for name in ("fedfairx-old", "fedfairx-recent", "other"))
+    for folder in (old, recent, foreign):
+        (folder / "sub").mkdir(parents=True)
+    long_ago = time.time() - 86_400 * (compiling.DAYS_KEPT + 1)
+    for folder in (old, foreign):
+        os.utime(folder, (long_ago, long_ago))
+    mine = Path(fresh_folder())
+    assert (mine.is_dir(), old.exists(), recent.exists(), foreign.exists()) == (True, False, True, True)
+    os.utime(mine, (long_ago, long_ago))
+    fresh_folder()
+    assert time.time() - mine.stat().st_mtime < 3600  # used again
 
 
 def test_without_a_folder_to_write_to_nothing_is_cached(

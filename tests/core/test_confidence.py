@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference as ref
-from fedfairx.core import theory
-from fedfairx.core.confidence import Confidence, private_radius
+from fedfairx.core.confidence import Confidence
 from fedfairx.errors import InvalidInput
 
 
@@ -42,30 +41,6 @@ def test_the_radius_is_the_oracles(
     assert confidence.radius(count, dimension) == pytest.approx(expected, rel=1e-13)
 
 
-def test_the_private_radius_is_that_of_the_theory() -> None:
-    ours = private_radius(
-        count=1000,
-        dimension=5,
-        noise_sd=0.1,
-        failure=0.1,
-        parameter_norm=1.0,
-        smallest_shift=4.0,
-        largest_shift=12.0,
-        vector_noise=3.0,
-    )
-    expected = theory.private_radius(
-        1000,
-        dimension=5,
-        noise_sd=0.1,
-        alpha=0.1,
-        norm_bound=1.0,
-        eigenvalue_low=4.0,
-        eigenvalue_high=12.0,
-        moment_noise=3.0,
-    )
-    assert ours == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 @pytest.mark.parametrize("name", ["regulariser", "parameter_norm", "scale"])
 def test_what_must_be_positive(name: str, value: float) -> None:
@@ -80,6 +55,7 @@ def test_failure_is_a_probability(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
-def test_noise_sd_is_not_negative(value: float) -> None:
-    with pytest.raises(InvalidInput, match=r"^noise_sd must be finite and >= 0, got noise_sd="):
-        Confidence(noise_sd=value)
+@pytest.mark.parametrize("name", ["noise_sd", "noise_share"])
+def test_what_must_not_be_negative(name: str, value: float) -> None:
+    with pytest.raises(InvalidInput, match=rf"^{name} must be finite and >= 0, got {name}="):
+        Confidence(**{name: value})

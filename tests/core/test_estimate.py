@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.core import estimate, learner, statistics
-from fedfairx.core.lanes import EIGHT, Lanes, lane_count
+from fedfairx.core.lanes import BLOCK, Lanes, lane_count
 from fedfairx.core.registers import WIDTH
 
 seeds = st.integers(0, 2**32 - 1)
 
 
 @settings(max_examples=40, deadline=None)
-@given(seeds, st.integers(1, 8), st.sampled_from([None, EIGHT]), st.floats(-3, 3))
+@given(seeds, st.integers(1, 8), st.sampled_from([None, BLOCK]), st.floats(-3, 3))
 def test_derive_is_the_inverse(seed: int, dimension: int, block: Lanes, log_regulariser: float) -> None:
     rng, lanes = np.random.default_rng(seed), lane_count(block)
     regulariser = 10**log_regulariser
@@ -42,12 +42,12 @@ def test_follow_stays_with_derive(regulariser: float) -> None:
     dimension, lanes = 4, WIDTH
     packed = np.zeros((statistics.packed_size(dimension), lanes))
     inverse, fresh = np.zeros((dimension, dimension, lanes)), np.zeros((dimension, dimension, lanes))
-    estimate.derive(EIGHT, packed, regulariser, inverse)
-    state = learner.learner(dimension, EIGHT, regulariser)._replace(statistics=packed, inverse=inverse)
+    estimate.derive(BLOCK, packed, regulariser, inverse)
+    state = learner.learner(dimension, BLOCK, regulariser)._replace(statistics=packed, inverse=inverse)
     for _ in range(estimate.REFRESH_EVERY):
         state.chosen[:] = rng.random((dimension, lanes))
         learner.learn(state)
-    estimate.derive(EIGHT, packed, regulariser, fresh)
+    estimate.derive(BLOCK, packed, regulariser, fresh)
     # As many rank-one updates as are ever made between two derivations.
     assert np.abs(inverse - fresh).max() <= 1e-10 * np.abs(fresh).max()
     assert (inverse == inverse.transpose(1, 0, 2)).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfairx.core.lanes import EIGHT
+from fedfairx.core.lanes import BLOCK
 from fedfairx.core.learner import learn, learner
 from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import unpack
@@ -14,7 +14,7 @@ from fedfairx.core.statistics import unpack
 @pytest.mark.parametrize("regulariser", [0.3, 1.0, 5.0])
 def test_learning_keeps_the_sums_and_the_inverse_together(regulariser: float) -> None:
     rng = np.random.default_rng(0)
-    state = learner(3, EIGHT, regulariser)
+    state = learner(3, BLOCK, regulariser)
     for _ in range(500):
         state.chosen[:] = rng.random((3, WIDTH))
         state.reward[:] = rng.normal(size=WIDTH)
@@ -27,7 +27,7 @@ def test_learning_keeps_the_sums_and_the_inverse_together(regulariser: float) ->
 
 def test_a_lane_that_observes_nothing_is_left_to_the_bit() -> None:
     rng = np.random.default_rng(1)
-    state = learner(2, EIGHT, 1.0)
+    state = learner(2, BLOCK, 1.0)
     state.chosen[:] = rng.random((2, WIDTH))
     learn(state)
     inverse, sums = state.inverse[:, :, 1].copy(), state.statistics[:, 1].copy()
@@ -41,7 +41,7 @@ def test_a_lane_that_observes_nothing_is_left_to_the_bit() -> None:
 
 def test_a_lane_learns_the_same_bits_alone() -> None:
     rng = np.random.default_rng(2)
-    together, alone = learner(3, EIGHT, 1.0), learner(3, None, 1.0)
+    together, alone = learner(3, BLOCK, 1.0), learner(3, None, 1.0)
     for _ in range(50):
         together.chosen[:] = rng.random((3, WIDTH))
         together.reward[:] = rng.normal(size=WIDTH)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfairx.core import linear
-from fedfairx.core.lanes import EIGHT
+from fedfairx.core.lanes import BLOCK
 from fedfairx.core.registers import WIDTH
 
 K, D, N = 5, 3, WIDTH
@@ -31,29 +31,29 @@ def lane(values: np.ndarray, index: int) -> np.ndarray:
 
 def test_scores(block: dict[str, np.ndarray]) -> None:
     means = np.full((K, N), np.nan)
-    linear.scores(EIGHT, block["contexts"], block["vector"], means)
+    linear.scores(BLOCK, block["contexts"], block["vector"], means)
     for l in range(N):
         assert np.allclose(means[:, l], lane(block["contexts"], l) @ block["vector"][:, l], rtol=1e-14)
 
 
 def test_blend(block: dict[str, np.ndarray]) -> None:
     pull = np.full((D, N), np.nan)
-    linear.blend(EIGHT, block["contexts"], block["weights"], pull)
+    linear.blend(BLOCK, block["contexts"], block["weights"], pull)
     for l in range(N):
         assert np.allclose(pull[:, l], block["weights"][:, l] @ lane(block["contexts"], l), rtol=1e-13)
 
 
 def test_multiply(block: dict[str, np.ndarray]) -> None:
     product = np.full((D, N), np.nan)
-    linear.multiply(EIGHT, block["inverse"], block["vector"], product)
+    linear.multiply(BLOCK, block["inverse"], block["vector"], product)
     for l in range(N):
         assert np.allclose(product[:, l], lane(block["inverse"], l) @ block["vector"][:, l], rtol=1e-13)
 
 
 def test_rows(block: dict[str, np.ndarray]) -> None:
     offset, taken = np.full((D, N), np.nan), np.full((D, N), np.nan)
-    linear.subtract_row(EIGHT, block["contexts"], 2, block["vector"], offset)
-    linear.take_arm(EIGHT, block["contexts"], 2, taken)
+    linear.subtract_row(BLOCK, block["contexts"], 2, block["vector"], offset)
+    linear.take_arm(BLOCK, block["contexts"], 2, taken)
     out = np.full((K, D), np.nan)
     for l in range(N):
         row = lane(block["contexts"], l)
@@ -81,7 +81,7 @@ def test_a_lane_alone_has_the_same_bits(block: dict[str, np.ndarray]) -> None:
         (linear.multiply, "inverse", "vector", D),
     ):
         together, alone = np.zeros((size, N)), np.zeros((size, 1))
-        product(EIGHT, block[rows], block[column], together)
+        product(BLOCK, block[rows], block[column], together)
         for l in range(N):
             own = np.ascontiguousarray(lane(block[rows], l))
             for form in (own, own[:, :, None]):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.core import merit as kinds
-from fedfairx.core.lanes import EIGHT
+from fedfairx.core.lanes import BLOCK
 from fedfairx.core.registers import WIDTH
 from fedfairx.errors import InvalidInput
 from instances import merits
@@ -116,12 +116,12 @@ def test_a_function_that_numba_can_not_compile_still_works() -> None:
 
 def test_a_table_of_several_merits_keeps_them_apart() -> None:
     pairs = list(merits(np.random.default_rng(2)).values())
-    pairs = (pairs + pairs)[:WIDTH]
+    pairs = (pairs * WIDTH)[:WIDTH]
     table = kinds.table([ours for ours, _ in pairs])
     assert not table.exponential
     means = np.linspace(0.1, 0.9, 3 * WIDTH).reshape(3, WIDTH)
     logits, slopes = np.zeros_like(means), np.zeros_like(means)
-    kinds.log_merits(EIGHT, table, means, logits, slopes)
+    kinds.log_merits(BLOCK, table, means, logits, slopes)
     for l, (_, theirs) in enumerate(pairs):
         assert logits[:, l] == pytest.approx(theirs.log(means[:, l]), rel=1e-12)
         assert slopes[:, l] == pytest.approx(theirs.log_slope(means[:, l]), rel=1e-6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.core.lanes import EIGHT
+from fedfairx.core.lanes import BLOCK
 from fedfairx.core.registers import WIDTH
 from fedfairx.core.regret import regrets
 
@@ -16,7 +16,7 @@ def test_regrets_add_up_over_rounds_and_lanes() -> None:
     for _ in range(4):
         fair, policy = rng.dirichlet(np.ones(5), WIDTH).T.copy(), rng.dirichlet(np.ones(5), WIDTH).T.copy()
         means = rng.normal(size=(5, WIDTH))
-        regrets(EIGHT, fair, policy, means, fairness, reward)
+        regrets(BLOCK, fair, policy, means, fairness, reward)
         expected_fairness += np.abs(fair - policy).sum(axis=0)
         expected_reward += ((fair - policy) * means).sum(axis=0)
     assert np.allclose(fairness, expected_fairness, rtol=1e-13)

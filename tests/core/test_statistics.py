@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import reference as ref
 from fedfairx.core import statistics
-from fedfairx.core.lanes import EIGHT, Lanes, lane_count
+from fedfairx.core.lanes import BLOCK, Lanes, lane_count
 
 dimensions = st.integers(1, 12)
 
@@ -36,7 +36,7 @@ def test_a_length_that_no_dimension_has_is_known(size: int) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(1, 6), st.sampled_from([None, EIGHT]), st.integers(0, 2**32 - 1))
+@given(st.integers(1, 6), st.sampled_from([None, BLOCK]), st.integers(0, 2**32 - 1))
 def test_add_is_the_outer_product(dimension: int, block: Lanes, seed: int) -> None:
     rng = np.random.default_rng(seed)
     lanes = lane_count(block)

@@ -1,4 +1,4 @@
-"""Eight numbers at once: every operation is right, and gives each lane what that lane would get alone."""
+"""A block of numbers: every operation is right, and gives each lane what that lane would get alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numba.core.errors import TypingError
 
 from fedfairx.core import arithmetic, vector
 from fedfairx.core.compile import COMPILING, stage
-from fedfairx.core.lanes import EIGHT, Lanes, lane_count
+from fedfairx.core.lanes import BLOCK, Lanes, lane_count
 from fedfairx.core.registers import WIDTH
 from fedfairx.core.vector import load, load_words, store
 from fedfairx.simulation.draws import normal, uniform
@@ -62,7 +62,7 @@ def _expected(a: Any, b: Any) -> list[Any]:
 def test_operators(x: list[float], y: list[float]) -> None:
     a, b = np.array(x), np.array(y)
     together = np.zeros((11, WIDTH))
-    _operators(EIGHT, a, b, together)
+    _operators(BLOCK, a, b, together)
     assert (together == np.array(_expected(a, b))).all()
     for lane in range(WIDTH):
         alone = np.zeros((11, 1))
@@ -83,7 +83,7 @@ def _functions(lanes: Any, x: Any, out: Any) -> None:
 @given(numbers)
 def test_functions_of_a_vector_are_those_of_its_numbers(x: list[float]) -> None:
     values, together = np.array(x), np.zeros((4, WIDTH))
-    _functions(EIGHT, values, together)
+    _functions(BLOCK, values, together)
     for lane in range(WIDTH):
         alone = np.zeros((4, 1))
         _functions(None, values[lane : lane + 1].copy(), alone)
@@ -100,7 +100,7 @@ def test_random_numbers_of_a_block_are_those_of_its_lanes() -> None:
     keys = np.random.default_rng(0).integers(0, 2**63, WIDTH, dtype=np.uint64)
     for counter in (0, 1, 10**12):
         out = np.zeros((2, WIDTH))
-        _draw(EIGHT, keys, np.uint64(counter), out)
+        _draw(BLOCK, keys, np.uint64(counter), out)
         for lane in range(WIDTH):
             assert out[0, lane] == uniform(keys[lane], np.uint64(counter))
             assert out[1, lane] == normal(keys[lane], np.uint64(counter))
@@ -117,7 +117,7 @@ def _tests(lanes: Any, x: Any, bound: Any) -> Any:
 def test_all_and_any(low: int, expected: tuple[bool, bool]) -> None:
     for shift in range(WIDTH):
         x = np.where(np.arange(WIDTH) < low, -1.0, 1.0)
-        assert tuple(_tests(EIGHT, np.roll(x, shift), 0.0)) == expected
+        assert tuple(_tests(BLOCK, np.roll(x, shift), 0.0)) == expected
     assert tuple(_tests(None, np.array([1.0]), 0.0)) == (True, True)
     assert tuple(_tests(None, np.array([np.nan]), 0.0)) == (False, False)
 
@@ -129,7 +129,7 @@ def _rows(lanes: Any, block: Any, out: Any) -> None:
             store(load(lanes, block, i, j), lanes, out, j, i)
 
 
-@pytest.mark.parametrize("lanes", [None, EIGHT])
+@pytest.mark.parametrize("lanes", [None, BLOCK])
 def test_load_and_store_touch_their_row_alone(lanes: Lanes) -> None:
     block = np.random.default_rng(0).normal(size=(3, 4, lane_count(lanes)))
     out = np.full((4, 3, lane_count(lanes)), np.nan)
@@ -150,8 +150,8 @@ def test_zeros_begin_where_a_vector_may(shape: tuple[int, ...], dtype: Callable[
 
 @pytest.mark.skipif(not COMPILING, reason="types are checked while compiling")
 def test_a_number_of_lanes_is_no_block() -> None:
-    with pytest.raises(TypingError, match="lanes must be None or EIGHT"):
-        _rows(8, np.zeros((1, 1, WIDTH)), np.zeros((1, 1, WIDTH)))
+    with pytest.raises(TypingError, match="lanes must be None or BLOCK"):
+        _rows(WIDTH, np.zeros((1, 1, WIDTH)), np.zeros((1, 1, WIDTH)))
 
 
 @stage
@@ -160,8 +160,8 @@ def _runs(values: Any, out: Any) -> None:
     out[0] = vector.item(values, 1, 1)
 
 
-def test_runs_are_eight_neighbours() -> None:
-    values, out = np.random.default_rng(0).normal(size=(2, 12)), np.zeros(WIDTH + 5)
+def test_runs_are_neighbours() -> None:
+    values, out = np.random.default_rng(0).normal(size=(2, WIDTH + 4)), np.zeros(WIDTH + 5)
     _runs(values, out)
     assert (out[3 : 3 + WIDTH] == 2.0 * values[1, 2 : 2 + WIDTH]).all()
     assert (out[[1, 2, -2, -1]] == 0.0).all()

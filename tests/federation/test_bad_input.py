@@ -180,6 +180,7 @@ AGENTS: list[tuple[dict[str, Any], str]] = [
     ({"merit": 10.0}, "merit must be a merit function of fedfairx.merit, got merit=10.0"),
     ({"shift": -1.0}, "shift must be finite and >= 0, got shift=-1.0"),
     ({"shift": NAN}, "shift must be finite and >= 0, got shift=nan"),
+    ({"ridge": "x"}, "ridge must be one of fixed, adaptive, got ridge='x'"),
     ({"solver": "newton"}, "solver must be one of fixed-point, pgd, got solver='newton'"),
     ({"seed": -1}, "seed must be >= 0, got seed=-1"),
 ]
@@ -193,6 +194,10 @@ def test_agents(options: dict[str, Any], text: str) -> None:
 
 
 FEDERATIONS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"decide_from": "released", "algorithm": "fed-fairx-linucb", "epsilon": None},
+        "decide_from is for private algorithms, and fed-fairx-linucb is not private",
+    ),
     ({"agents": 0}, "agents must be an integer >= 1, got agents=0"),
     ({"agents": -2}, "agents must be an integer >= 1, got agents=-2"),
     ({"dimension": 0}, "dimension must be an integer >= 1, got dimension=0"),

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.core.statistics import pack, packed_size
-from fedfairx.errors import InvalidInput
-from fedfairx.privacy import Bounds, CentredPrivatizer, Centring, SimulatedNoise, private
+from fedfairx.errors import InvalidInput, LedgerMismatch
+from fedfairx.privacy import (
+    Bounds,
+    CentredPrivatizer,
+    Centring,
+    MemoryLedger,
+    SimulatedNoise,
+    StreamPrivatizer,
+    private,
+)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -126,3 +136,22 @@ def test_state_goes_on_with_the_same_bits() -> None:
 def test_a_wrong_dimension_is_refused() -> None:
     with pytest.raises(InvalidInput, match="centring must have dimension 4"):
         private(4, epsilon=1.0, releases=1, noise=SimulatedNoise(0), centring=Centring.unit_box(3))
+
+
+def test_the_ledger_remembers_the_public_point() -> None:
+    box, ledger = Centring.unit_box(2), MemoryLedger()
+    moved = replace(box, context=(0.1, 0.2))
+    settings_of = {"epsilon": 1.0, "releases": 2, "noise": SimulatedNoise(0), "ledger": ledger}
+    private(2, centring=box, **settings_of)
+    private(2, centring=box, **settings_of)
+    for other in (moved, replace(box, reward=0.4), None):
+        with pytest.raises(LedgerMismatch, match="public_point"):
+            private(2, centring=other, **settings_of)
+
+
+def test_an_inner_privatizer_that_was_not_told_the_point_is_refused() -> None:
+    box = Centring.unit_box(2)
+    inner = centred(2).inner
+    untold = StreamPrivatizer(3, mechanism=inner.mechanism, bounds=inner.bounds, noise=SimulatedNoise(0))
+    with pytest.raises(InvalidInput, match="inner must be made with public_point"):
+        CentredPrivatizer(untold, centring=box)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedfairx.core.lanes import EIGHT
+from fedfairx.core.lanes import BLOCK
 from fedfairx.core.registers import WIDTH
 from fedfairx.simulation.draws import STREAMS, fill_uniform, generator, normal, stream_key, uniform
 
@@ -42,7 +42,7 @@ def test_a_block_holds_the_numbers_that_single_calls_give() -> None:
     keys = np.array([stream_key(s, "contexts") for s in range(WIDTH)], dtype=np.uint64)
     base = np.arange(WIDTH, dtype=np.uint64) * np.uint64(1000)
     block = np.zeros((3, 4, WIDTH))
-    fill_uniform(EIGHT, keys, base, 0.5, block)
+    fill_uniform(BLOCK, keys, base, 0.5, block)
     for i in range(3):
         for j in range(4):
             for lane in range(WIDTH):

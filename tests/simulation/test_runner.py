@@ -143,6 +143,8 @@ def test_every_mechanism_and_rule_runs(mechanism: str, decide_from: str) -> None
         ),
         ({"algorithm": "b1", "epsilon": 1.0, "decide_from": "released"}, "decide_from must be"),
         ({"shift": -1.0}, "shift must be"),
+        ({"ridge": "x"}, "ridge must be one of fixed, adaptive, got ridge='x'"),
+        ({"decide_from": "released"}, "decide_from is for private algorithms, and fed-fairx-linucb is not"),
     ],
 )
 def test_bad_options_are_named(options: dict, message: str) -> None:

@@ -19,6 +19,7 @@ def add(verbs: Any) -> None:
         details="Exits 1 when a lower bound exceeds the claim. It can refute a claim, never prove one.",
         example="""
             fedfairx audit --mechanism blt --epsilon 2 --delta 1e-6
+            fedfairx audit --epsilon 2 --centred
             fedfairx audit --releases 20 --plot audit.png""",
     )
     add_mechanism(parser)
@@ -41,7 +42,9 @@ def run(args: argparse.Namespace) -> int:
         releases=args.releases if args.releases is not None else releases_of(args),
         sensitivity=bounds.sensitivity,
     )
-    report = audit(mechanism, bounds=bounds, dimension=args.dimension, runs=args.runs, seed=args.seed)
+    # A centred record has one more coordinate, the constant, and what is sent is a function of its release.
+    dimension = args.dimension + 1 if args.centred else args.dimension
+    report = audit(mechanism, bounds=bounds, dimension=dimension, runs=args.runs, seed=args.seed)
     if args.plot is not None:
         plot(report, args.plot)
     if args.json:

@@ -22,6 +22,7 @@ def add(verbs: Any) -> None:
         summary="calculate releases, μ, noise, shift and radius for a privacy budget, by mechanism",
         example="""
             fedfairx privacy --agents 10 --horizon 100000 --epsilon 2 --delta 0.1
+            fedfairx privacy --epsilon 2 --centred
             fedfairx privacy --epsilon 1 --json""",
     )
     add_mechanism(parser)
@@ -56,11 +57,23 @@ def add_mechanism(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nonnegative", action="store_true", help="contexts and rewards are known to be >= 0"
     )
+    parser.add_argument(
+        "--centred",
+        action="store_true",
+        help="records are centred at the middle of a public box: contexts in [0, 1]^d/√d, rewards in [0, 1]",
+    )
 
 
 def bounds_of(args: argparse.Namespace) -> Bounds:
-    from fedfairx.privacy import Bounds
+    from fedfairx.errors import require
+    from fedfairx.privacy import Bounds, Centring
 
+    if args.centred:
+        text = "must be left out with --centred, whose box states the bounds"
+        require(args.context_norm == 1.0, "--context-norm", text, args.context_norm)
+        require(args.reward == 1.0, "--reward", text, args.reward)
+        require(not args.nonnegative, "--nonnegative", text, args.nonnegative)
+        return Centring.unit_box(args.dimension).inner_bounds(adjacency=args.adjacency)
     return Bounds(
         context_norm=args.context_norm,
         reward=args.reward,
@@ -114,6 +127,7 @@ def calculate(args: argparse.Namespace) -> dict[str, Any]:
         "context_norm": args.context_norm,
         "reward": args.reward,
         "sensitivity": bounds.sensitivity,
+        "centred": args.centred,
         "mechanism": args.mechanism,
         "warnings": warnings,
         "mechanisms": [_one(name, args, plan, bounds, releases_of(args)) for name in known],
@@ -123,7 +137,8 @@ def calculate(args: argparse.Namespace) -> dict[str, Any]:
 def _one(name: str, args: argparse.Namespace, plan: Any, bounds: Bounds, releases: int) -> dict[str, Any]:
     import numpy as np
 
-    from fedfairx.core.confidence import Confidence, private_radius
+    from fedfairx.core.confidence import Confidence
+    from fedfairx.core.theory import private_radius
     from fedfairx.federation.aggregate import noise_bounds
     from fedfairx.privacy import calibrate
 
@@ -134,14 +149,14 @@ def _one(name: str, args: argparse.Namespace, plan: Any, bounds: Bounds, release
     loudest = float(sd.max()) * math.sqrt(plan.agents)
     noise = noise_bounds(noise_sd=loudest, dimension=plan.dimension, releases=releases, failure=args.alpha)
     radius = private_radius(
-        count=plan.agents * plan.horizon * bounds.context_norm**2,
+        plan.agents * plan.horizon * bounds.context_norm**2,
         dimension=plan.dimension,
         noise_sd=args.noise_sd,
-        failure=args.alpha,
-        parameter_norm=1.0,
-        smallest_shift=noise.smallest,
-        largest_shift=noise.largest,
-        vector_noise=noise.vector_cost,
+        alpha=args.alpha,
+        norm_bound=1.0,
+        eigenvalue_low=noise.smallest,
+        eigenvalue_high=noise.largest,
+        moment_noise=noise.vector_cost,
     )
     practical = Confidence(noise_sd=args.noise_sd, failure=args.alpha)
     return {
@@ -202,6 +217,11 @@ def run(args: argparse.Namespace) -> int:
     print(
         "\n* chosen. sd: of one entry of one agent's release. Shifts and radii: of the sum over agents, at T."
     )
+    if args.centred:
+        print(
+            "Centred: sd of the centred release. The records' statistics follow from it;\n"
+            "their noise is larger along the public point."
+        )
     for warning in answer["warnings"]:
         print(f"warning: {warning}")
     return 0

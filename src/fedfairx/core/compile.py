@@ -13,6 +13,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +27,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).resolve().parent.parent
 COMPILED_SOURCES = ("core", "privacy", "simulation")
+DAYS_KEPT = 30
 
 #: True when Numba compiles; False under NUMBA_DISABLE_JIT=1, where the same source runs as plain Python.
 COMPILING = not config.DISABLE_JIT
@@ -42,10 +45,21 @@ def cache_folder() -> str | None:
     )
     folder_path = os.path.join(base, f"fedfairx-{digest.hexdigest()[:16]}")
     try:
+        new = not os.path.isdir(folder_path)
         os.makedirs(folder_path, exist_ok=True)
+        os.utime(folder_path)  # says that it is used
+        if new:
+            remove_unused(base)
     except OSError:
         return None
     return folder_path if os.access(folder_path, os.W_OK) else None
+
+
+def remove_unused(base: str) -> None:
+    """Remove the machine code of sources that nobody has run for `DAYS_KEPT` days."""
+    for folder in Path(base).glob("fedfairx-*"):
+        if time.time() - folder.stat().st_mtime > DAYS_KEPT * 86_400:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _compile(function: Function, **more: Any) -> Function:

@@ -1,4 +1,4 @@
-"""The radius √β of the confidence region, in its practical and its theory forms."""
+"""The radius √β of the confidence region that agents use; `theory` has the lemma's for a private sum."""
 
 from __future__ import annotations
 
@@ -61,23 +61,3 @@ def practical_radius(
     """
     spread = 2.0 * math.log(1.0 / failure) + dimension * math.log(1.0 + count / (dimension * regulariser))
     return scale * (noise_sd * math.sqrt(spread) + math.sqrt(regulariser) * parameter_norm)
-
-
-def private_radius(
-    *,
-    count: float,
-    dimension: int,
-    noise_sd: float,
-    failure: float,
-    parameter_norm: float,
-    smallest_shift: float,
-    largest_shift: float,
-    vector_noise: float,
-) -> float:
-    """The lemma's radius for a private aggregate: σ√(2 ln(2/α) + d ln(1 + N/(d ρ_min))) + c√ρ_max + z.
-
-    Differs from paper (Lemma 4): no factor m before the last two terms, because the shift and the noise are
-    those of the aggregate, once. `count` is m t L².
-    """
-    spread = 2.0 * math.log(2.0 / failure) + dimension * math.log(1.0 + count / (dimension * smallest_shift))
-    return noise_sd * math.sqrt(spread) + parameter_norm * math.sqrt(largest_shift) + vector_noise

@@ -8,20 +8,25 @@ from fedfairx.core.lanes import Lanes
 from fedfairx.core.merit import MeritTable, log_merits
 from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import Array
-from fedfairx.core.vector import fma, larger, load, load_run, store, store_run, where_above
+from fedfairx.core.vector import fma, item, larger, load, load_run, store, store_run, where_above
 
 
 @leaf
-def _merits(lanes: Lanes, policy: Array, top: float) -> None:
-    """policy (K, n), which holds log merits, ← e^(log merit - top). Of one lane, eight arms at a time."""
-    arms, first = policy.shape[0], 0
-    if lanes is None:
+def _merits(lanes: Lanes, policy: Array, top: float) -> float:
+    """policy (K, n), which holds log merits, ← e^(log merit - top); returns their sum."""
+    arms, total, first = policy.shape[0], 0.0, 0
+    if lanes is None:  # one lane: WIDTH arms at a time
         row = policy.reshape(arms)
         while first + WIDTH <= arms:
             store_run(exp(load_run(row, first) - top), row, first)
             first += WIDTH
+        for a in range(first):
+            total = total + item(row, a)
     for a in range(first, arms):
-        store(exp(load(lanes, policy, a) - top), lanes, policy, a)
+        merit_now = exp(load(lanes, policy, a) - top)
+        store(merit_now, lanes, policy, a)
+        total = total + merit_now
+    return total
 
 
 @leaf
@@ -36,11 +41,7 @@ def expose(lanes: Lanes, merit: MeritTable, means: Array, policy: Array, slopes:
     top = load(lanes, policy, 0)
     for a in range(1, arms):
         top = larger(top, load(lanes, policy, a))
-    _merits(lanes, policy, top)
-    total = 0.0
-    for a in range(arms):
-        total = total + load(lanes, policy, a)
-    scale = 1.0 / total
+    scale = 1.0 / _merits(lanes, policy, top)
     objective = 0.0
     for a in range(arms):
         share = load(lanes, policy, a) * scale

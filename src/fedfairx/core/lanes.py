@@ -1,8 +1,8 @@
-"""How many lanes a block has: one, which is written None, or WIDTH, which is written EIGHT.
+"""How many lanes a block has: one, which is written None, or WIDTH, which is written BLOCK.
 
 Which of the two is known while compiling, from the type: a stage compiled for None works on floats, one
-compiled for EIGHT on Vectors (see `vector`). A plain number is refused: reading eight lanes where there are
-fewer would read what belongs to others.
+compiled for BLOCK on Vectors (see `vector`). A plain number is refused: reading a block where there are
+fewer lanes would read what belongs to others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedfairx.core.registers import WIDTH
 
 Lanes = tuple[()] | None
 
-EIGHT: tuple[()] = ()
+BLOCK: tuple[()] = ()
 
 
 def lane_count(lanes: Lanes) -> int:

@@ -22,7 +22,7 @@ def entry(lanes: Lanes, block: Array, i: int, j: int) -> float:
 
 @leaf
 def _blend_of_one(rows: Array, weights: Array, pull: Array) -> None:
-    """`blend` of one lane: the same sums in the same order, eight or four coordinates at a time."""
+    """`blend` of one lane: the same sums in the same order, WIDTH or four coordinates at a time."""
     count, dimension = rows.shape
     weight, out = weights.reshape(count), pull.reshape(dimension)
     j = 0

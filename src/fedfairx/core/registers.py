@@ -13,11 +13,12 @@ from numba.core.typeconv.castgraph import Conversion
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import lower_builtin, lower_cast, register_model
 
-WIDTH = 8  # lanes of a block
+#: Lanes of a block. Two of the widest registers there are: while one waits for a result, the other works.
+WIDTH = 16
 
 
 class VectorType(types.Type):
-    """Eight floats."""
+    """A float for every lane of a block."""
 
     def __init__(self) -> None:
         super().__init__(name="Vector")
@@ -30,7 +31,7 @@ class VectorType(types.Type):
 
 
 class WordsType(types.Type):
-    """Eight 64-bit integers."""
+    """A 64-bit integer for every lane of a block."""
 
     def __init__(self) -> None:
         super().__init__(name="Words")
@@ -40,7 +41,7 @@ class WordsType(types.Type):
 
 
 vector, words = VectorType(), WordsType()
-#: The LLVM type of a number, and of eight.
+#: The LLVM type of a number, and of a block of them.
 LLVM = {
     vector: ir.VectorType(ir.DoubleType(), WIDTH),
     words: ir.VectorType(ir.IntType(64), WIDTH),

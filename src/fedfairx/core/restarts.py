@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fedfairx.core.ascent import FLAT, advance, begin, image, measure, note_last, note_progress, unfinished
 from fedfairx.core.compile import glue, leaf, stage
-from fedfairx.core.lanes import EIGHT
+from fedfairx.core.lanes import BLOCK
 from fedfairx.core.linear import take_lane
 from fedfairx.core.merit import EXPONENTIAL, MeritTable, repeat_merit
 from fedfairx.core.problem import (
@@ -88,7 +88,7 @@ def choice_of(contexts: Array, region: Region, merit: MeritTable, block: Scratch
     at += 2 * dimension
     bounds = spare[at : at + arms]
     # Starts need no room for the certificate or for further starts.
-    work = Scratch(arm_rows, model, lane_rows, block.square, spare, block.codes, EIGHT)
+    work = Scratch(arm_rows, model, lane_rows, block.square, spare, block.codes, BLOCK)
     take_lane(contexts, lane, shared)
     take_lane(region.inverse, lane, inverse)
     repeat_merit(merit, lane, rows)

@@ -173,7 +173,7 @@ def private_radius_printed(
 
 
 def private_radius(
-    observations: int,
+    observations: float,
     *,
     dimension: int,
     noise_sd: float,

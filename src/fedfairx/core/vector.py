@@ -1,17 +1,17 @@
-"""Eight lanes in one register: the number type of the stages.
+"""A block of lanes in registers: the number type of the stages.
 
-A stage is written as if for one number. Handed one lane, its numbers are floats; handed a block of eight
-lanes, each of them is a `Vector`, which LLVM keeps in one register where the machine has such wide ones and
-in two or four where it has not. The operations and their order are the same, so a lane's bits depend
-neither on its neighbours nor on whether it has any. Without compilation a `Vector` is a NumPy array of eight.
+A stage is written as if for one number. Handed one lane, its numbers are floats; handed a block of
+WIDTH lanes, each of them is a `Vector`, which LLVM keeps in two registers where the machine has the widest
+and in four or eight where it has not. The operations and their order are the same, so a lane's bits depend
+neither on its neighbours nor on whether it has any. Without compilation a `Vector` is a NumPy array.
 
     load, store                 a row of an array whose last axis is the lane
-    load_run, store_run         eight neighbours in an array that has no lanes
-    + - * / and unary -         as for floats; a float beside a Vector stands for eight equal numbers
+    load_run, store_run         WIDTH neighbours in an array that has no lanes
+    + - * / and unary -         as for floats; a float beside a Vector stands for equal numbers
     where_above(x, y, yes, no)  yes where x > y, else no
     all_above, any_above        whether x > y in every, in some lane
 
-`Words` are eight 64-bit integers, for random numbers and for the bits of a number.
+`Words` are as many 64-bit integers, for random numbers and for the bits of a number.
 """
 
 from __future__ import annotations
@@ -161,17 +161,17 @@ def _pointer(context: Any, builder: Any, sig: Any, args: Any, at: int, kind: Any
     return builder.bitcast(pointer, LLVM[kind].as_pointer())
 
 
-def _one_or_eight(lanes: Any, array: Any) -> Any:
+def _one_or_block(lanes: Any, array: Any) -> Any:
     if isinstance(lanes, types.NoneType):
         return array.dtype
     if lanes != types.Tuple(()):
-        raise TypingError(f"lanes must be None or EIGHT, got {lanes}")
+        raise TypingError(f"lanes must be None or BLOCK, got {lanes}")
     return {types.float64: vector, types.uint64: words}[array.dtype]
 
 
 @intrinsic
 def _load(typingctx: Any, lanes: Any, array: Any, *indices: Any) -> Any:  # noqa: ARG001
-    kind = _one_or_eight(lanes, array)
+    kind = _one_or_block(lanes, array)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         first = context.get_constant(types.intp, 0)
@@ -182,7 +182,7 @@ def _load(typingctx: Any, lanes: Any, array: Any, *indices: Any) -> Any:  # noqa
 
 @intrinsic
 def _store(typingctx: Any, value: Any, lanes: Any, array: Any, *indices: Any) -> Any:  # noqa: ARG001
-    kind = _one_or_eight(lanes, array)
+    kind = _one_or_block(lanes, array)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         first = context.get_constant(types.intp, 0)
@@ -243,7 +243,7 @@ def _from_bits(typingctx: Any, value: Any) -> Any:
     return _reinterpret(types.uint64, words, types.float64, vector)(typingctx, value)
 
 
-# --- without compilation: the same on floats and on NumPy arrays of eight --------------------------------
+# --- without compilation: the same on floats and on NumPy arrays ---------------------------------------
 
 
 def _plain_load(lanes: Any, array: Any, *indices: int) -> Any:
@@ -299,7 +299,7 @@ load_words: Callable[..., np.uint64] = _either(_load, _plain_load)
 store: Callable[..., None] = _either(_store, _plain_store)
 #: item(array, i, …): the number at array[i, …]; indices are not negative, which saves looking.
 item: Callable[..., float] = _either(_item, lambda array, *indices: array[indices])
-#: load_run(array, …, i): the Vector of the eight numbers from array[…, i] on, of an array without lanes.
+#: load_run(array, …, i): the Vector of the WIDTH numbers from array[…, i] on, of an array without lanes.
 load_run: Callable[..., float] = _either(_load_run, _plain_load_run)
 #: store_run(value, array, …, i)
 store_run: Callable[..., None] = _either(_store_run, _plain_store_run)

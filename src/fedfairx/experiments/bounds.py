@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.confidence import Confidence, private_radius
+from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import Array
-from fedfairx.core.theory import RegretBound, theorem1_bound, theorem2_bound
+from fedfairx.core.theory import RegretBound, private_radius, theorem1_bound, theorem2_bound
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import Outcomes, Size
 from fedfairx.experiments.scores import Table, number
@@ -49,14 +49,14 @@ def priv_bound(horizon: int, *, agents: int, dimension: int, epsilon: float, del
     loudest = float(np.max(mechanism.sd(np.arange(1, releases + 1)))) * math.sqrt(agents)
     noise = noise_bounds(noise_sd=loudest, dimension=dimension, releases=releases, failure=FAILURE)
     radius = private_radius(
-        count=agents * horizon,
+        agents * horizon,
         dimension=dimension,
         noise_sd=env.calibrated().noise_sd,
-        failure=FAILURE,
-        parameter_norm=1.0,
-        smallest_shift=noise.smallest,
-        largest_shift=noise.largest,
-        vector_noise=noise.vector_cost,
+        alpha=FAILURE,
+        norm_bound=1.0,
+        eigenvalue_low=noise.smallest,
+        eigenvalue_high=noise.largest,
+        moment_noise=noise.vector_cost,
     )
     return theorem2_bound(
         horizon,

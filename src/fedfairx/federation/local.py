@@ -75,9 +75,7 @@ class Federation:
             f"must be one merit, or one for each of {agents} agents",
             len(merits),
         )
-        privatizers = self._privatizers(
-            epsilon, delta, mechanism, bounds, centring, decide_from or self.algorithm.decide_from, seed
-        )
+        privatizers = self._privatizers(epsilon, delta, mechanism, bounds, centring, decide_from, seed)
         self.agents = [
             Agent(
                 dimension,
@@ -100,17 +98,19 @@ class Federation:
         mechanism: str,
         bounds: Bounds | None,
         centring: Centring | None,
-        decide_from: str,
+        decide_from: str | None,
         seed: int | None,
     ) -> Sequence[Privatizer]:
         count, dimension = self.plan.agents, self.plan.dimension
         if not self.algorithm.private:
             text = f"is for private algorithms, and {self.algorithm.name} is not private"
             require(epsilon is None, "epsilon", text, epsilon, "leave it out")
+            require(decide_from is None, "decide_from", text, decide_from, "leave it out")
             return [NonPrivateSums(dimension) for _ in range(count)]
         if epsilon is None:
             require(False, "epsilon", f"must be given for {self.algorithm.name}", epsilon)
             raise AssertionError
+        decide_from = decide_from or self.algorithm.decide_from
         local_trigger = isinstance(self.schedule, Determinant)
         if local_trigger:  # its trigger reads local data anyway, so deciding from them costs nothing more
             require(

@@ -120,6 +120,7 @@ class CentredPrivatizer:
     - Its messages are a function of the inner privatizer's messages, the public point and the number of
       records: the inner guarantee holds for them.
     - `enter` has clipped every record before the inner privatizer sees it.
+    - The ledger remembers the public point: going on with another one is refused.
     """
 
     def __init__(self, inner: StreamPrivatizer, *, centring: Centring) -> None:
@@ -130,6 +131,8 @@ class CentredPrivatizer:
         require(
             norm >= needed * (1 - 1e-12), "inner", f"must have bounds with context_norm {needed:.6g}", norm
         )
+        told = inner.public_point == centring.to_dict()
+        require(told, "inner", "must be made with public_point=centring.to_dict()", "another public point")
         self.inner = inner
         self.centring = centring
         self.clipped = 0
@@ -177,6 +180,7 @@ class CentredPrivatizer:
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, centring: Centring, **inner: Any) -> CentredPrivatizer:
         """The privatizer that `state` described; `inner` is as for `StreamPrivatizer.from_state`."""
-        privatizer = cls(StreamPrivatizer.from_state(state["inner"], **inner), centring=centring)
+        made = StreamPrivatizer.from_state(state["inner"], public_point=centring.to_dict(), **inner)
+        privatizer = cls(made, centring=centring)
         privatizer.clipped = int(state["clipped"])
         return privatizer

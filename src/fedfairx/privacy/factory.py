@@ -55,5 +55,6 @@ def private(
         decide_from=decide_from,
         ledger=ledger,
         public_schedule=public_schedule,
+        public_point=None if centring is None else centring.to_dict(),
     )
     return inner if centring is None else CentredPrivatizer(inner, centring=centring)

@@ -57,6 +57,7 @@ class StreamPrivatizer:
 
     `clipped` counts the records that had to be moved inside the bounds: for the owner only, never sent.
     `public_schedule=False` says that when a release is made depends on data; the guarantee is then none.
+    `public_point` describes what records are centred at before they come here, for the ledger to hold on to.
     `checkpoint` is called with "frozen" and "recorded" as those steps become durable.
 
     Guarantees:
@@ -80,6 +81,7 @@ class StreamPrivatizer:
         decide_from: DecideFrom = "released",
         ledger: Ledger | None = None,
         public_schedule: bool = True,
+        public_point: Mapping[str, Any] | None = None,
         checkpoint: Callable[[str], None] | None = None,
         stream_state: Mapping[str, Any] | None = None,
     ) -> None:
@@ -98,6 +100,7 @@ class StreamPrivatizer:
         self.noise = noise
         self.decide_from: DecideFrom = decide_from
         self.public_schedule = public_schedule
+        self.public_point = None if public_point is None else dict(public_point)
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
         self._digest = mechanism.digest()
         self._checkpoint = checkpoint or (lambda _step: None)
@@ -134,6 +137,7 @@ class StreamPrivatizer:
             "decide_from": self.decide_from,
             "public_schedule": self.public_schedule,
             "noise": self.noise.fingerprint,
+            "public_point": self.public_point,
         }
 
     @property
@@ -259,6 +263,7 @@ class StreamPrivatizer:
         noise: NoiseSource,
         decide_from: DecideFrom = "released",
         public_schedule: bool = True,
+        public_point: Mapping[str, Any] | None = None,
     ) -> StreamPrivatizer:
         """The privatizer that `state` described; the configuration must be the one that it was made with."""
         if state.get("schema") != 1:
@@ -283,5 +288,6 @@ class StreamPrivatizer:
             decide_from=decide_from,
             ledger=ledger,
             public_schedule=public_schedule,
+            public_point=public_point,
             stream_state=state["stream"],
         )

@@ -41,7 +41,7 @@ def generator(seed: int, stream: str, part: int = 0) -> np.random.Generator:
 
 @leaf
 def uniform(key: np.uint64, counter: np.uint64) -> float:
-    """Number `counter` of the stream `key`, uniform on [0, 1); of eight streams where the two are Words."""
+    """Number `counter` of the stream `key`, uniform on [0, 1); of many streams where the two are Words."""
     z = key + GOLDEN * (counter + ONE)
     z = (z ^ (z >> S30)) * MIX_1
     z = (z ^ (z >> S27)) * MIX_2

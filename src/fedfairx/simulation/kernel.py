@@ -1,6 +1,6 @@
 """The simulator's round loop, compiled: all agents of several seeds in lock step, lanes innermost.
 
-A lane is one agent of one seed. Eight lanes are a block, which stays in the nearest cache. Every round,
+A lane is one agent of one seed. WIDTH lanes are a block, which stays in the nearest cache. Every round,
 each block draws its contexts, decides, observes and learns with the stage functions of core/; then the
 seeds whose schedule says so synchronise. Nothing here is mathematics of its own.
 """
@@ -16,7 +16,7 @@ from fedfairx.core.compile import allocating_stage, glue, leaf, stage
 from fedfairx.core.confidence import practical_radius
 from fedfairx.core.estimate import REFRESH_EVERY, derive, estimate
 from fedfairx.core.exposure import draw_rows, expose
-from fedfairx.core.lanes import EIGHT
+from fedfairx.core.lanes import BLOCK
 from fedfairx.core.learner import Learner, learn
 from fedfairx.core.linear import scores
 from fedfairx.core.merit import MeritTable
@@ -81,11 +81,11 @@ def draw_contexts(world: World, block: int, t: int, contexts: Array, room: Room)
     # Counters are spaced by the most arms there can be, so that the number of arms shifts nothing.
     spacing = np.uint64(world.most_arms * dimension)
     before = np.uint64(t) * np.uint64(world.agents)
-    store((load_words(EIGHT, world.agent, block) + before) * spacing, EIGHT, room.base)
+    store((load_words(BLOCK, world.agent, block) + before) * spacing, BLOCK, room.base)
     scale = 1.0 / math.sqrt(dimension) if world.contexts == UNIT_BALL else 1.0
-    fill_uniform(EIGHT, world.context_keys[block], room.base, scale, contexts)
+    fill_uniform(BLOCK, world.context_keys[block], room.base, scale, contexts)
     if world.contexts == UNIT_NORM:
-        normalise_rows(EIGHT, contexts)
+        normalise_rows(BLOCK, contexts)
 
 
 @leaf
@@ -93,33 +93,33 @@ def act(
     world: World, mind: Learner, contexts: Array, policy: Array, means: Array, block: int, t: int
 ) -> None:
     """Draw every lane's action and its reward (Alg. 1 line 8); the observation is left at hand."""
-    position = load_words(EIGHT, world.agent, block) + np.uint64(t) * np.uint64(world.agents)
-    u = uniform(load_words(EIGHT, world.action_keys, block), position)
-    draw_rows(EIGHT, contexts, policy, means, u, mind.chosen, mind.reward)
-    mean, key = load(EIGHT, mind.reward), load_words(EIGHT, world.reward_keys, block)
+    position = load_words(BLOCK, world.agent, block) + np.uint64(t) * np.uint64(world.agents)
+    u = uniform(load_words(BLOCK, world.action_keys, block), position)
+    draw_rows(BLOCK, contexts, policy, means, u, mind.chosen, mind.reward)
+    mean, key = load(BLOCK, mind.reward), load_words(BLOCK, world.reward_keys, block)
     if world.noise == BOUNDED:
         noise = world.noise_sd * math.sqrt(3.0) * (2.0 * uniform(key, position) - 1.0)
     else:
         noise = world.noise_sd * normal(key, position)
         if world.noise == HETEROSCEDASTIC:
             noise = noise * (0.5 + absolute(mean))
-    store(mean + noise, EIGHT, mind.reward)
+    store(mean + noise, BLOCK, mind.reward)
 
 
 @stage
 def drift_parameter(world: World, block: int, t: int) -> None:
     """One step of θ*'s random walk on the sphere; the agents of a seed share the key, hence the walk."""
-    parameter, key = world.parameter[block], load_words(EIGHT, world.drift_keys, block)
+    parameter, key = world.parameter[block], load_words(BLOCK, world.drift_keys, block)
     dimension = parameter.shape[0]
     square = 0.0
     for j in range(dimension):
         position = np.uint64(t) * np.uint64(dimension) + np.uint64(j)
-        value = load(EIGHT, parameter, j) + world.drift * normal(key, position)
-        store(value, EIGHT, parameter, j)
+        value = load(BLOCK, parameter, j) + world.drift * normal(key, position)
+        store(value, BLOCK, parameter, j)
         square = fma(value, value, square)
     scale = 1.0 / sqrt(square)
     for j in range(dimension):
-        store(scale * load(EIGHT, parameter, j), EIGHT, parameter, j)
+        store(scale * load(BLOCK, parameter, j), BLOCK, parameter, j)
 
 
 @stage
@@ -150,7 +150,7 @@ def mind_of(minds: Minds, block: int) -> Learner:
         minds.reward[block],
         minds.product[block],
         minds.det_growth[block],
-        EIGHT,
+        BLOCK,
     )
 
 
@@ -175,14 +175,14 @@ def clip(sharing: Sharing, mind: Learner) -> None:
     chosen, centre = mind.chosen, sharing.centre
     square = 1e-300
     for j in range(chosen.shape[0]):
-        offset = load(EIGHT, chosen, j) - centre[j]
+        offset = load(BLOCK, chosen, j) - centre[j]
         square = fma(offset, offset, square)
     scale = sharing.context_bound / sqrt(square)
     for j in range(chosen.shape[0]):
-        x = load(EIGHT, chosen, j)
-        store(where_above(1.0, scale, centre[j] + scale * (x - centre[j]), x), EIGHT, chosen, j)
-    reward = smaller(larger(load(EIGHT, mind.reward), sharing.reward_low), sharing.reward_high)
-    store(reward, EIGHT, mind.reward)
+        x = load(BLOCK, chosen, j)
+        store(where_above(1.0, scale, centre[j] + scale * (x - centre[j]), x), BLOCK, chosen, j)
+    reward = smaller(larger(load(BLOCK, mind.reward), sharing.reward_low), sharing.reward_high)
+    store(reward, BLOCK, mind.reward)
 
 
 @glue
@@ -191,14 +191,14 @@ def take_in(minds: Minds, mind: Learner, sharing: Sharing, block: int) -> None:
     if sharing.decide_from != RELEASED:
         learn(mind)
         if sharing.threshold > 0.0:
-            grown = load(EIGHT, minds.growth, block) + log(load(EIGHT, mind.growth))
-            store(grown, EIGHT, minds.growth, block)
+            grown = load(BLOCK, minds.growth, block) + log(load(BLOCK, mind.growth))
+            store(grown, BLOCK, minds.growth, block)
     if minds.exact.shape[1] > 0:
-        add(EIGHT, minds.exact[block], mind.chosen, mind.reward)
+        add(BLOCK, minds.exact[block], mind.chosen, mind.reward)
     if minds.own.shape[1] > 0:
         if sharing.private:  # clip, never assert
             clip(sharing, mind)
-        add(EIGHT, minds.own[block], mind.chosen, mind.reward)
+        add(BLOCK, minds.own[block], mind.chosen, mind.reward)
 
 
 @leaf
@@ -209,8 +209,8 @@ def deliver(
     dimension = mind.chosen.shape[0]
     if world.longest_delay == 0:
         learnt = 1.0 if sharing.decide_from != RELEASED else 0.0
-        store(load(EIGHT, minds.observed, block) + 1.0, EIGHT, minds.observed, block)
-        store(load(EIGHT, minds.inside, block) + learnt, EIGHT, minds.inside, block)
+        store(load(BLOCK, minds.observed, block) + 1.0, BLOCK, minds.observed, block)
+        store(load(BLOCK, minds.inside, block) + learnt, BLOCK, minds.inside, block)
         take_in(minds, mind, sharing, block)
         return
     size = room.history.shape[0]
@@ -260,7 +260,7 @@ def play(
         room.square.reshape(SQUARE_ROWS, dimension, dimension, WIDTH),
         room.spare,
         room.codes,
-        EIGHT,
+        BLOCK,
     )
     truth = room.fair[: 3 * arms * WIDTH].reshape(3, arms, WIDTH)
     mind = mind_of(minds, block)
@@ -268,19 +268,19 @@ def play(
     if world.drift > 0.0:
         drift_parameter(world, block, t)
     draw_contexts(world, block, t, contexts, room)
-    estimate(EIGHT, mind.inverse, mind.statistics, mind.estimate)
+    estimate(BLOCK, mind.inverse, mind.statistics, mind.estimate)
     refresh_radius(minds, belief, block, dimension)
     choose(contexts, Region(mind.estimate, mind.inverse, mind.radius), merit, work, solver)
-    scores(EIGHT, contexts, world.parameter[block], truth[0])
-    expose(EIGHT, merit, truth[0], truth[1], truth[2])
+    scores(BLOCK, contexts, world.parameter[block], truth[0])
+    expose(BLOCK, merit, truth[0], truth[1], truth[2])
     policy = work.arms[POLICY]
-    regrets(EIGHT, truth[1], policy, truth[0], tally.fairness_now[block], tally.reward_now[block])
+    regrets(BLOCK, truth[1], policy, truth[0], tally.fairness_now[block], tally.reward_now[block])
     act(world, mind, contexts, policy, truth[0], block, t)
     if tally.exposure.shape[1] > 0:
         count_exposure(tally, world.agents, block, truth[0], policy)
     deliver(world, minds, mind, sharing, room, block, t)
     if (t + 1) % REFRESH_EVERY == 0 and sharing.decide_from != RELEASED:
-        derive(EIGHT, mind.statistics, belief.regulariser, mind.inverse)
+        derive(BLOCK, mind.statistics, belief.regulariser, mind.inverse)
 
 
 @stage

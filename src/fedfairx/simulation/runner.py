@@ -13,7 +13,7 @@ import numpy as np
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.optimism import Solver
 from fedfairx.core.statistics import Array
-from fedfairx.errors import require
+from fedfairx.errors import FedFairXError, require
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.algorithms import algorithm as find_algorithm
 from fedfairx.federation.schedules import Schedule
@@ -97,6 +97,9 @@ def simulate(
     chosen = find_algorithm(algorithm)
     if solver is not None:
         chosen = chosen.with_solver(solver)
+    ok = decide_from is None or chosen.private
+    text = f"is for private algorithms, and {chosen.name} is not private"
+    require(ok, "decide_from", text, decide_from, "leave it out")
     options = Options(
         algorithm=chosen,
         schedule=chosen.schedule if schedule is None else find_schedule(schedule),
@@ -138,5 +141,6 @@ def _run_group(
     run(*setting, 0, scenario.horizon)
     tally = setting.tally
     shares = tally.exposure / (scenario.agents * scenario.horizon)
-    assert math.isfinite(float(tally.fairness.sum()))
+    if not math.isfinite(float(tally.fairness.sum())):
+        raise FedFairXError("the simulation left the range of numbers; are the scenario's sizes sensible?")
     return tally.fairness, tally.reward, tally.syncs, shares

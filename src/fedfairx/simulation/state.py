@@ -1,4 +1,4 @@
-"""What a simulation holds: plain arrays, in tuples that compiled code reads. B blocks of n = 8 lanes."""
+"""What a simulation holds: plain arrays, in tuples that compiled code reads. B blocks of n = WIDTH lanes."""
 
 from __future__ import annotations
 
