@@ -12,6 +12,7 @@ from fedfairx.core import exposure
 from fedfairx.core import merit as kinds
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import estimate
+from fedfairx.core.merit_table import table
 from fedfairx.core.optimism import Solver
 from fedfairx.core.single import Single, decide_one, room_for
 from fedfairx.core.statistics import pack
@@ -83,7 +84,7 @@ def expose(merit: kinds.Merit, means: np.ndarray) -> tuple[np.ndarray, float]:
     """The library's fair policy for these means, and its expected reward."""
     column = np.ascontiguousarray(means[:, None], dtype=float)
     policy, slopes = np.zeros_like(column), np.zeros_like(column)
-    value = exposure.expose(None, kinds.table([merit]), column, policy, slopes)
+    value = exposure.expose(None, table([merit]), column, policy, slopes)
     return policy[:, 0], float(value)
 
 

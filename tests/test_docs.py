@@ -16,7 +16,7 @@ from fedfairx.federation.algorithms import ALGORITHMS, ALIASES
 from fedfairx.federation.schedules import SCHEDULES, Plan, schedule
 from fedfairx.federation.solvers import SOLVERS
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for
-from fedfairx.simulation.setup import DECIDE_FROM
+from fedfairx.simulation.options import DECIDE_FROM
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

@@ -11,6 +11,7 @@ import reference as ref
 from fedfairx.core import ascent, problem
 from fedfairx.core import merit as kinds
 from fedfairx.core.lanes import BLOCK, Lanes
+from fedfairx.core.merit_table import MeritTable, table
 from fedfairx.core.problem import Region, Scratch
 from fedfairx.core.registers import WIDTH
 from instances import Instance, merits, realistic
@@ -41,7 +42,7 @@ def test_value_and_gradient_of_every_merit(kind: str) -> None:
     for _ in range(25):
         instance, (ours, theirs) = realistic(rng, arms=12, dimension=6), merits(rng)[kind]
         region, work = at(instance, inside(rng, instance))
-        problem.evaluate(instance.contexts, region, kinds.table([ours]), work)
+        problem.evaluate(instance.contexts, region, table([ours]), work)
         theta = work.model[problem.THETA, :, 0].copy()
         weights = work.arms[problem.WEIGHTS, :, 0]
         assert work.lane[problem.OBJECTIVE, 0] == pytest.approx(
@@ -63,7 +64,7 @@ def test_value_and_gradient_of_every_merit(kind: str) -> None:
 
 def climbed(instance: Instance, merit: kinds.Merit, tolerance: float, steps: int) -> tuple[Region, Scratch]:
     region, work = at(instance, np.zeros(instance.estimate.size))
-    ascent.ascend(instance.contexts, region, kinds.table([merit]), work, tolerance, steps)
+    ascent.ascend(instance.contexts, region, table([merit]), work, tolerance, steps)
     return region, work
 
 
@@ -103,9 +104,9 @@ def test_settle_goes_back_to_the_best_point_seen() -> None:
     # As if it had arrived at θ̂ after it had seen the point above.
     work.model[problem.BEST_STEP, :, 0], work.lane[problem.BEST, 0] = best, value
     work.model[problem.HERE_STEP] = 0.0
-    problem.evaluate(instance.contexts, region, kinds.table([kinds.Exponential(10.0)]), work)
+    problem.evaluate(instance.contexts, region, table([kinds.Exponential(10.0)]), work)
     work.lane[problem.DONE, 0] = 1.0
-    ascent.settle(instance.contexts, region, kinds.table([kinds.Exponential(10.0)]), work)
+    ascent.settle(instance.contexts, region, table([kinds.Exponential(10.0)]), work)
     assert (work.model[problem.HERE_STEP, :, 0] == best).all()
     assert work.lane[problem.OBJECTIVE, 0] == value
     assert work.lane[problem.DONE, 0] == 0.0  # so that nothing is proved of it
@@ -118,7 +119,7 @@ def test_projected_gradient_stays_inside_and_never_ends_below_its_start(kind: st
         instance, (ours, theirs) = realistic(rng), merits(rng)[kind]
         region, work = at(instance, np.zeros(instance.estimate.size))
         ascent.ascend_pgd(
-            instance.contexts, region, kinds.table([ours]), work, float(rng.choice([0.1, 1.0, 30.0])), 30
+            instance.contexts, region, table([ours]), work, float(rng.choice([0.1, 1.0, 30.0])), 30
         )
         away = work.model[problem.THETA, :, 0] - instance.estimate
         assert away @ instance.gram @ away <= instance.radius**2 * (1 + 1e-9)
@@ -128,7 +129,7 @@ def test_projected_gradient_stays_inside_and_never_ends_below_its_start(kind: st
 
 def block_of(
     instances: list[Instance], merit_list: list[Any], lanes: Lanes
-) -> tuple[np.ndarray, Region, kinds.MeritTable, Scratch]:
+) -> tuple[np.ndarray, Region, MeritTable, Scratch]:
     contexts = np.stack([each.contexts for each in instances], axis=2)
     region = Region(
         np.stack([each.estimate for each in instances], axis=1),
@@ -136,7 +137,7 @@ def block_of(
         np.array([each.radius for each in instances]),
     )
     work = problem.scratch(contexts.shape[0], contexts.shape[1], lanes)
-    return contexts, region, kinds.table(merit_list), work
+    return contexts, region, table(merit_list), work
 
 
 def test_a_lane_climbs_to_the_same_bits_in_any_company_and_alone() -> None:

@@ -8,6 +8,7 @@ import pytest
 import reference as ref
 from fedfairx.core import certificate, problem
 from fedfairx.core import merit as kinds
+from fedfairx.core.merit_table import table
 from fedfairx.core.problem import Region, Scratch
 from instances import Instance, merits, realistic, wild
 
@@ -49,7 +50,7 @@ def proved(
 ) -> bool:
     work.lane[problem.PROVED, 0] = 0.0
     certificate.half_widths(contexts, region, work)
-    certificate.certify(contexts, region, kinds.table([merit]), work, distance, sharp)
+    certificate.certify(contexts, region, table([merit]), work, distance, sharp)
     return bool(work.lane[problem.PROVED, 0] == distance)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from fedfairx.core import merit as kinds
 from fedfairx.core import problem
+from fedfairx.core.merit_table import table
 from fedfairx.core.problem import Region
 from fedfairx.core.registers import WIDTH
 from fedfairx.core.restarts import MOST_STARTS, begin_starts, choice_of, find_starts
@@ -22,7 +23,7 @@ def starts(
     )
     block = problem.scratch(arms, dimension, None)
     block.model[problem.HERE_STEP, :, 0] = 0.0 if here is None else here
-    choice = choice_of(instance.contexts, region, kinds.table([kinds.Exponential(1.0)]), block, 0)
+    choice = choice_of(instance.contexts, region, table([kinds.Exponential(1.0)]), block, 0)
     find_starts(choice, best, distance)
     worth = np.nonzero(np.isfinite(choice.bounds))[0]
     pulls, steps = [], []

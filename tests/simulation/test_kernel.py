@@ -14,7 +14,8 @@ from fedfairx.federation.schedules import Determinant, Doubling, Paper, Plan
 from fedfairx.privacy import Bounds
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.simulation.draws import normal, stream_key, uniform
-from fedfairx.simulation.setup import Options, prepare
+from fedfairx.simulation.options import Options
+from fedfairx.simulation.setup import prepare
 
 EXACT = Solver(tolerance=1e-13, max_steps=500)
 AGENTS, ARMS, DIMENSION, HORIZON = 3, 4, 3, 300

@@ -11,7 +11,7 @@ import math
 from fedfairx.core.compile import leaf, stage
 from fedfairx.core.lanes import lane_count
 from fedfairx.core.linear import blend, inner, multiply
-from fedfairx.core.merit import MeritTable
+from fedfairx.core.merit_table import MeritTable
 from fedfairx.core.problem import (
     ALONG,
     BEFORE,

@@ -8,7 +8,8 @@ from fedfairx.core.arithmetic import exp
 from fedfairx.core.compile import leaf
 from fedfairx.core.lanes import lane_count
 from fedfairx.core.linear import blend, inner, largest_row, multiply, subtract_row
-from fedfairx.core.merit import EXPONENTIAL, MeritTable
+from fedfairx.core.merit import EXPONENTIAL
+from fedfairx.core.merit_table import MeritTable
 from fedfairx.core.problem import (
     CURVATURE,
     DONE,

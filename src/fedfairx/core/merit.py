@@ -6,22 +6,14 @@ overflows nor loses an arm. Solanki et al., section 3.1: minimum merit γ > 0 an
 
 from __future__ import annotations
 
-import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-from numpy.typing import NDArray
 
-from fedfairx.core.compile import COMPILING, leaf, stage
-from fedfairx.core.lanes import Lanes, lane_count
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import fma, load, store
+from fedfairx.core.pointer import Pointer
 from fedfairx.errors import InvalidInput, require
 
 EXPONENTIAL, AFFINE, POWER, LOGISTIC, CUSTOM = range(5)
@@ -205,7 +197,7 @@ class Custom:
             self.lipschitz_constant,
             f"the steepest seen is {steepest:.6g}",
         )
-        object.__setattr__(self, "_pointer", _Pointer(self.function))
+        object.__setattr__(self, "_pointer", Pointer(self.function))
 
     def parameters(self) -> tuple[float, float, float, float, float]:
         return 0.0, 0.0, 0.0, *self.reward_range
@@ -214,7 +206,7 @@ class Custom:
         return _rebuild, (self.function, self.minimum_merit, self.lipschitz_constant, self.reward_range)
 
     def address(self) -> int:
-        pointer: _Pointer = self.__dict__["_pointer"]
+        pointer: Pointer = self.__dict__["_pointer"]
         return pointer.address
 
     def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
@@ -228,138 +220,3 @@ def _rebuild(
     function: Callable[[float], float], minimum: float, lipschitz: float, reward_range: Range
 ) -> Custom:
     return Custom(function, minimum_merit=minimum, lipschitz_constant=lipschitz, reward_range=reward_range)
-
-
-_INTERPRETED: dict[int, Callable[[float], float]] = {}
-
-
-class _Pointer:
-    """A C function pointer to a Python function, compiled where Numba can."""
-
-    def __init__(self, function: Callable[[float], float]) -> None:
-        self._keep: Any
-        if COMPILING:
-            try:
-                import numba
-
-                self._keep = numba.cfunc("float64(float64)")(function)
-                self.address: int = self._keep.address
-            except Exception:  # Numba raises many kinds; any function is still callable from C
-                self._keep = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(function)
-                self.address = ctypes.cast(self._keep, ctypes.c_void_p).value or 0
-        else:
-            self.address = id(function)
-            _INTERPRETED[self.address] = function
-
-
-@intrinsic
-def _call_pointer(typingctx: Any, address: Any, value: Any) -> Any:  # noqa: ARG001
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-        function_type = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
-        pointer = builder.inttoptr(args[0], function_type.as_pointer())
-        return builder.call(pointer, [args[1]])
-
-    return types.float64(types.int64, types.float64), generate
-
-
-def _call_interpreted(address: int, value: float) -> float:
-    return float(_INTERPRETED[int(address)](value))
-
-
-#: Call the C function at an address with a number.
-call_pointer = cast(Callable[[int, float], float], _call_pointer if COMPILING else _call_interpreted)
-
-
-class MeritTable(NamedTuple):
-    """The merit of every lane, in the form that the compiled stages read."""
-
-    exponential: bool  # every lane is exponential: the loop without branches
-    kind: NDArray[np.int64]
-    first: Array
-    second: Array
-    third: Array
-    low: Array
-    high: Array
-    address: NDArray[np.int64]
-
-
-def table(merits: Sequence[Merit]) -> MeritTable:
-    """One row for each lane's merit."""
-    first, second, third, low, high = np.array([m.parameters() for m in merits], dtype=np.float64).T.copy()
-    kind = np.array([merit.kind for merit in merits], dtype=np.int64)
-    address = np.array([m.address() if isinstance(m, Custom) else 0 for m in merits], dtype=np.int64)
-    every = bool((kind == EXPONENTIAL).all())
-    return MeritTable(every, kind, first, second, third, low, high, address)
-
-
-@stage
-def repeat_merit(merit: MeritTable, lane: int, out: MeritTable) -> None:
-    """Give every lane of `out` the merit of one lane."""
-    for l in range(out.kind.shape[0]):
-        out.kind[l] = merit.kind[lane]
-        out.first[l] = merit.first[lane]
-        out.second[l] = merit.second[lane]
-        out.third[l] = merit.third[lane]
-        out.low[l] = merit.low[lane]
-        out.high[l] = merit.high[lane]
-        out.address[l] = merit.address[lane]
-
-
-@stage
-def log_merit(merit: MeritTable, lane: int, mean: float) -> tuple[float, float]:
-    """log f(μ) and its slope f'(μ)/f(μ), for the merit of one lane."""
-    kind = merit.kind[lane]
-    first, second = merit.first[lane], merit.second[lane]
-    if kind == EXPONENTIAL:
-        return first * mean, first
-    low, high = merit.low[lane], merit.high[lane]
-    held = min(max(mean, low), high)
-    moves = 1.0 if low < mean < high else 0.0  # outside its range a merit is constant
-    if kind == AFFINE:
-        f = first + second * held
-        return math.log(f), moves * second / f
-    if kind == POWER:
-        base = second + held
-        return first * math.log(base), moves * first / base
-    if kind == LOGISTIC:
-        sigmoid = 0.5 * (1.0 + math.tanh(0.5 * first * (held - second)))
-        f = merit.third[lane] + sigmoid
-        return math.log(f), first * sigmoid * (1.0 - sigmoid) / f
-    address = merit.address[lane]
-    f = call_pointer(address, held)
-    nudge = 6e-6 * (high - low)  # central difference: error of order nudge², noise of order 1e-16/nudge
-    above, below = min(held + nudge, high), max(held - nudge, low)
-    slope = (call_pointer(address, above) - call_pointer(address, below)) / (above - below)
-    return math.log(f), moves * slope / f
-
-
-@leaf
-def log_merits(lanes: Lanes, merit: MeritTable, means: Array, logits: Array, slopes: Array) -> None:
-    """`log_merit` for every arm (rows) of every lane (columns). A block that is all exponential has the
-    slope merit.first everywhere, and `slopes` is left as it is."""
-    arms = means.shape[0]
-    if merit.exponential:
-        first = load(lanes, merit.first)
-        for a in range(arms):
-            store(first * load(lanes, means, a), lanes, logits, a)
-    else:
-        for a in range(arms):
-            for l in range(lane_count(lanes)):
-                logits[a, l], slopes[a, l] = log_merit(merit, l, means[a, l])
-
-
-@leaf
-def tilt(
-    lanes: Lanes, merit: MeritTable, means: Array, policy: Array, objective: float, slopes: Array
-) -> None:
-    """slopes ← w_a = π_a (1 + ℓ_a (μ_a - g)), the gradient of g in the means; ℓ is read from `slopes`."""
-    arms = means.shape[0]
-    if merit.exponential:
-        slope = load(lanes, merit.first)
-        for a in range(arms):
-            gain = fma(slope, load(lanes, means, a) - objective, 1.0)
-            store(load(lanes, policy, a) * gain, lanes, slopes, a)
-    else:
-        for a in range(arms):
-            gain = fma(load(lanes, slopes, a), load(lanes, means, a) - objective, 1.0)
-            store(load(lanes, policy, a) * gain, lanes, slopes, a)

@@ -17,7 +17,7 @@ from fedfairx.core.certificate import certify, coarse_half_widths, half_widths
 from fedfairx.core.compile import glue, leaf, stage
 from fedfairx.core.lanes import lane_count
 from fedfairx.core.linear import inner, multiply, scores, take_arm
-from fedfairx.core.merit import MeritTable
+from fedfairx.core.merit_table import MeritTable
 from fedfairx.core.problem import (
     BEST,
     HERE_PULL,

@@ -20,7 +20,7 @@ from fedfairx.core.compile import leaf, stage
 from fedfairx.core.exposure import expose
 from fedfairx.core.lanes import Lanes, lane_count
 from fedfairx.core.linear import scores
-from fedfairx.core.merit import MeritTable, tilt
+from fedfairx.core.merit_table import MeritTable, tilt
 from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import Array
 from fedfairx.core.vector import fma, load, store, zeros

@@ -9,7 +9,8 @@ from fedfairx.core.ascent import FLAT, advance, begin, image, measure, note_last
 from fedfairx.core.compile import glue, leaf, stage
 from fedfairx.core.lanes import BLOCK
 from fedfairx.core.linear import take_lane
-from fedfairx.core.merit import EXPONENTIAL, MeritTable, repeat_merit
+from fedfairx.core.merit import EXPONENTIAL
+from fedfairx.core.merit_table import MeritTable, repeat_merit
 from fedfairx.core.problem import (
     ARM_ROWS,
     BEST,

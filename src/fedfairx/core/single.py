@@ -17,7 +17,8 @@ from fedfairx.core.confidence import Confidence, practical_radius
 from fedfairx.core.estimate import derive, estimate
 from fedfairx.core.exposure import draw
 from fedfairx.core.learner import Learner, learn
-from fedfairx.core.merit import EXPONENTIAL, Merit, MeritTable, table
+from fedfairx.core.merit import EXPONENTIAL, Merit
+from fedfairx.core.merit_table import MeritTable, table
 from fedfairx.core.optimism import Solver, choose
 from fedfairx.core.problem import (
     ARM_ROWS,

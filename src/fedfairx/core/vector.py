@@ -27,6 +27,7 @@ from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
+from fedfairx.core import uncompiled
 from fedfairx.core.compile import COMPILING
 from fedfairx.core.registers import LLVM, WIDTH, vector, words
 
@@ -243,45 +244,6 @@ def _from_bits(typingctx: Any, value: Any) -> Any:
     return _reinterpret(types.uint64, words, types.float64, vector)(typingctx, value)
 
 
-# --- without compilation: the same on floats and on NumPy arrays ---------------------------------------
-
-
-def _plain_load(lanes: Any, array: Any, *indices: int) -> Any:
-    return array[(*indices, 0)] if lanes is None else array[indices].copy()
-
-
-def _plain_store(value: Any, lanes: Any, array: Any, *indices: int) -> None:  # noqa: ARG001
-    array[indices] = value
-
-
-def _run(indices: tuple[int, ...]) -> tuple[Any, ...]:
-    return (*indices[:-1], slice(indices[-1], indices[-1] + WIDTH))
-
-
-def _plain_load_run(array: Any, *indices: int) -> Any:
-    return array[_run(indices)].copy()
-
-
-def _plain_store_run(value: Any, array: Any, *indices: int) -> None:
-    array[_run(indices)] = value
-
-
-def _plain_where(x: Any, y: Any, yes: Any, no: Any) -> Any:
-    return np.where(x > y, yes, no)[()]
-
-
-def _plain_fma(a: Any, b: Any, c: Any) -> Any:
-    return a * b + c
-
-
-def _plain_bits(value: Any) -> Any:
-    return np.float64(value).view(np.uint64) if np.ndim(value) == 0 else value.view(np.uint64)
-
-
-def _plain_from_bits(value: Any) -> Any:
-    return np.uint64(value).view(np.float64) if np.ndim(value) == 0 else value.view(np.float64)
-
-
 def _either(compiled: Any, plain: Any) -> Any:
     return compiled if COMPILING else plain
 
@@ -292,27 +254,27 @@ _Binary = Callable[[float, float], float]
 _Test = Callable[[float, float], bool]
 
 #: load(lanes, array, i, …): the number, or the Vector, at array[i, …].
-load: Callable[..., float] = _either(_load, _plain_load)
+load: Callable[..., float] = _either(_load, uncompiled.load)
 #: The same for arrays of 64-bit integers.
-load_words: Callable[..., np.uint64] = _either(_load, _plain_load)
+load_words: Callable[..., np.uint64] = _either(_load, uncompiled.load)
 #: store(value, lanes, array, i, …)
-store: Callable[..., None] = _either(_store, _plain_store)
+store: Callable[..., None] = _either(_store, uncompiled.store)
 #: item(array, i, …): the number at array[i, …]; indices are not negative, which saves looking.
 item: Callable[..., float] = _either(_item, lambda array, *indices: array[indices])
 #: load_run(array, …, i): the Vector of the WIDTH numbers from array[…, i] on, of an array without lanes.
-load_run: Callable[..., float] = _either(_load_run, _plain_load_run)
+load_run: Callable[..., float] = _either(_load_run, uncompiled.load_run)
 #: store_run(value, array, …, i)
-store_run: Callable[..., None] = _either(_store_run, _plain_store_run)
+store_run: Callable[..., None] = _either(_store_run, uncompiled.store_run)
 #: a·b + c, rounded once. Explicit, so that no compiler may choose.
-fma: Callable[[float, float, float], float] = _either(_fma, _plain_fma)
+fma: Callable[[float, float, float], float] = _either(_fma, uncompiled.fma)
 sqrt: _Unary = _either(_sqrt, np.sqrt)
 floor: _Unary = _either(_floor, np.floor)
 absolute: _Unary = _either(_absolute, np.abs)
 larger: _Binary = _either(_larger, np.maximum)
 smaller: _Binary = _either(_smaller, np.minimum)
-where_above: Callable[[float, float, float, float], float] = _either(_where_above, _plain_where)
+where_above: Callable[[float, float, float, float], float] = _either(_where_above, uncompiled.where)
 all_above: _Test = _either(_all_above, lambda x, y: bool(np.all(x > y)))
 any_above: _Test = _either(_any_above, lambda x, y: bool(np.any(x > y)))
 #: The 64 bits of a number, and back.
-bits: Callable[[float], np.uint64] = _either(_bits, _plain_bits)
-from_bits: Callable[[np.uint64], float] = _either(_from_bits, _plain_from_bits)
+bits: Callable[[float], np.uint64] = _either(_bits, uncompiled.bits)
+from_bits: Callable[[np.uint64], float] = _either(_from_bits, uncompiled.from_bits)

@@ -28,9 +28,10 @@ from fedfairx.core.single import LARGEST, Single, decide_one, learn_one, room_fo
 from fedfairx.core.statistics import Array, packed_size, unpack
 from fedfairx.errors import AlreadyObserved, MessageRefused, UnknownDecision, require
 from fedfairx.federation import state
-from fedfairx.federation.aggregate import RIDGES, combine, noise_spread, worth
+from fedfairx.federation.aggregate import RIDGES, noise_spread
 from fedfairx.federation.checks import as_contexts, as_reward, check_definite, check_release, not_finite
 from fedfairx.federation.decision import Decision
+from fedfairx.federation.pool import Pool
 from fedfairx.federation.solvers import solver as make_solver
 from fedfairx.privacy import NonPrivateSums, Privatizer, Release
 
@@ -72,6 +73,7 @@ class Agent:
         self.solver = make_solver(solver)
         self.shift = shift  # in standard deviations of the aggregate's noise; private agents only
         self.ridge = ridge  # whether that is added in any case, or what the spectrum is topped up to
+        self._pool = Pool(self.privatizer.mechanism, self.private, self.confidence, shift, ridge)
         self.name = name
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._uniforms: list[float] = []  # drawn ahead; the last is the next: a refused call takes none
@@ -280,16 +282,12 @@ class Agent:
 
     def _share(self, latest: dict[str, Release]) -> None:
         """Derive what decisions come from, from the latest releases (Alg. 1 lines 22 and 27)."""
-        releases, noise_sd = [latest[name] for name in sorted(latest)], 0.0
         if self.decide_from == "own+released":
             others = [latest[name] for name in sorted(latest) if name != self.name]
-            shared, count, noise_sd = self._own_and_weighted(others)
+            pooled = self._pool.beside_own(self._own, self._released_count, others)
         else:
-            shared = combine((release.packed for release in releases), self._own.size)
-            count = float(sum(release.count for release in releases))
-            if self.private:
-                noise_sd = self._noise_sd(releases)
-                shared = RIDGES[self.ridge](shared, self.shift * noise_sd)
+            pooled = self._pool.all_alike([latest[name] for name in sorted(latest)], self.dimension)
+        shared, count = pooled.packed, pooled.count
         if self.decide_from != "released":
             shared = shared + self._learner.fresh
             count += self._local_count
@@ -302,33 +300,8 @@ class Agent:
         if changed:
             self._learner.statistics[:] = shared
             self._derive()
-            spread = noise_spread(self._learner.inverse, noise_sd, self.confidence.parameter_norm)
+            spread = noise_spread(self._learner.inverse, pooled.noise_sd, self.confidence.parameter_norm)
             self._learner.set_spread(self.confidence.noise_share * spread)
-
-    def _own_and_weighted(self, others: list[Release]) -> tuple[Array, float, float]:
-        """The statistics, how many observations are in them, and the sd of their noise."""
-        if not others:
-            return self._own, float(self._released_count), 0.0
-        count = sum(release.count for release in others)
-        noise_sd = self._noise_sd(others)
-        weight = worth(
-            self._own,
-            ratio=count / max(self._released_count, 1),
-            noise_sd=noise_sd,
-            radius=self.confidence.radius(self._released_count + count, self.dimension),
-            regulariser=self.confidence.regulariser,
-            parameter_norm=self.confidence.parameter_norm,
-        )
-        if weight == 0.0:
-            return self._own, float(self._released_count), 0.0
-        total = combine((release.packed for release in others), self._own.size)
-        theirs = RIDGES[self.ridge](total, self.shift * noise_sd)
-        return self._own + weight * theirs, self._released_count + weight * count, weight * noise_sd
-
-    def _noise_sd(self, releases: Iterable[Release]) -> float:
-        """sd of an off-diagonal entry of the sum of these releases."""
-        mechanism = self.privatizer.mechanism
-        return math.sqrt(sum(float(mechanism.sd(release.number)) ** 2 for release in releases))
 
     def _derive(self) -> None:
         self._learner.derive()

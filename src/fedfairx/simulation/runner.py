@@ -21,7 +21,8 @@ from fedfairx.federation.schedules import schedule as find_schedule
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation.environments import Scenario
 from fedfairx.simulation.kernel import run
-from fedfairx.simulation.setup import Calibrate, Options, prepare
+from fedfairx.simulation.options import Calibrate, Options
+from fedfairx.simulation.setup import prepare
 from fedfairx.simulation.state import Counts
 
 if TYPE_CHECKING:

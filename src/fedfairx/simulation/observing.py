@@ -1,0 +1,85 @@
+"""The end of a turn: an observation is learnt, at once or when its reward arrives (Alg. 1 line 9)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedfairx.core.arithmetic import log
+from fedfairx.core.compile import glue, leaf
+from fedfairx.core.lanes import BLOCK
+from fedfairx.core.learner import Learner, learn
+from fedfairx.core.registers import WIDTH
+from fedfairx.core.statistics import add
+from fedfairx.core.vector import fma, larger, load, smaller, sqrt, store, where_above
+from fedfairx.simulation.draws import uniform
+from fedfairx.simulation.state import RELEASED, Minds, Room, Sharing, World
+
+
+@leaf
+def clip(sharing: Sharing, mind: Learner) -> None:
+    """Move the observation at hand inside the privatizer's bounds, around its public point."""
+    chosen, centre = mind.chosen, sharing.centre
+    square = 1e-300
+    for j in range(chosen.shape[0]):
+        offset = load(BLOCK, chosen, j) - centre[j]
+        square = fma(offset, offset, square)
+    scale = sharing.context_bound / sqrt(square)
+    for j in range(chosen.shape[0]):
+        x = load(BLOCK, chosen, j)
+        store(where_above(1.0, scale, centre[j] + scale * (x - centre[j]), x), BLOCK, chosen, j)
+    reward = smaller(larger(load(BLOCK, mind.reward), sharing.reward_low), sharing.reward_high)
+    store(reward, BLOCK, mind.reward)
+
+
+@glue
+def take_in(minds: Minds, mind: Learner, sharing: Sharing, block: int) -> None:
+    """Learn the observation at hand in every lane of a block; a zero context stands for none."""
+    if sharing.decide_from != RELEASED:
+        learn(mind)
+        if sharing.threshold > 0.0:
+            grown = load(BLOCK, minds.growth, block) + log(load(BLOCK, mind.growth))
+            store(grown, BLOCK, minds.growth, block)
+    if minds.exact.shape[1] > 0:
+        add(BLOCK, minds.exact[block], mind.chosen, mind.reward)
+    if minds.own.shape[1] > 0:
+        if sharing.private:  # clip, never assert
+            clip(sharing, mind)
+        add(BLOCK, minds.own[block], mind.chosen, mind.reward)
+
+
+@leaf
+def deliver(
+    world: World, minds: Minds, mind: Learner, sharing: Sharing, room: Room, block: int, t: int
+) -> None:
+    """Learn now, or put the observations on their way and learn those that arrive in round t."""
+    dimension = mind.chosen.shape[0]
+    if world.longest_delay == 0:
+        learnt = 1.0 if sharing.decide_from != RELEASED else 0.0
+        store(load(BLOCK, minds.observed, block) + 1.0, BLOCK, minds.observed, block)
+        store(load(BLOCK, minds.inside, block) + learnt, BLOCK, minds.inside, block)
+        take_in(minds, mind, sharing, block)
+        return
+    size = room.history.shape[0]
+    for l in range(WIDTH):
+        for j in range(dimension):
+            room.history[t % size, block, j, l] = mind.chosen[j, l]
+        room.history[t % size, block, dimension, l] = mind.reward[l]
+    stay = world.delay / (1.0 + world.delay)
+    for age in range(min(t, world.longest_delay) + 1):
+        some = False
+        for l in range(WIDTH):
+            position = np.uint64(t - age) * np.uint64(world.agents) + world.agent[block, l]
+            u = uniform(world.delay_keys[block, l], position)
+            wait = min(int(math.log(1.0 - u) / math.log(stay)), world.longest_delay)
+            arrives = 1.0 if wait == age else 0.0
+            some = some or wait == age
+            for j in range(dimension):
+                mind.chosen[j, l] = arrives * room.history[(t - age) % size, block, j, l]
+            mind.reward[l] = arrives * room.history[(t - age) % size, block, dimension, l]
+            minds.observed[block, l] += arrives
+            if sharing.decide_from != RELEASED:
+                minds.inside[block, l] += arrives
+        if some:
+            take_in(minds, mind, sharing, block)

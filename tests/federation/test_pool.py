@@ -1,0 +1,71 @@
+"""What an agent makes of releases: the plain sum, the lifted sum, and its own beside the others'."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.statistics import pack, packed_size, unpack
+from fedfairx.federation.pool import Pool
+from fedfairx.privacy import NonPrivate, Release, calibrate
+
+D = 3
+BLT = calibrate("blt", epsilon=2.0, delta=1e-6, releases=10, sensitivity=2.0)
+
+
+def release(seed: int, number: int, count: int) -> Release:
+    rng = np.random.default_rng(seed)
+    seen = rng.random((count, D))
+    return Release(number, pack(seen.T @ seen, seen.T @ rng.random(count)), count, BLT.digest())
+
+
+def pool(*, private: bool = True, ridge: str = "fixed") -> Pool:
+    return Pool(BLT if private else NonPrivate(), private, Confidence(), 4.0, ridge)
+
+
+RELEASES = [release(seed, number, 50 * number) for seed, number in enumerate((1, 2, 3))]
+
+
+def test_without_noise_it_is_the_sum() -> None:
+    pooled = pool(private=False).all_alike(RELEASES, D)
+    assert pooled.packed == pytest.approx(sum(each.packed for each in RELEASES))
+    assert (pooled.count, pooled.noise_sd) == (300.0, 0.0)
+
+
+def test_of_nothing_it_is_nothing() -> None:
+    for private in (False, True):
+        pooled = pool(private=private).all_alike([], D)
+        assert (pooled.packed == np.zeros(packed_size(D))).all()
+        assert (pooled.count, pooled.noise_sd) == (0.0, 0.0)
+
+
+def test_noise_adds_up_over_releases_and_sets_the_shift() -> None:
+    pooled = pool().all_alike(RELEASES, D)
+    sd = math.sqrt(sum(float(BLT.sd(each.number)) ** 2 for each in RELEASES))
+    assert pooled.noise_sd == pytest.approx(sd)
+    lifted, _ = unpack(pooled.packed)
+    plain, _ = unpack(np.asarray(sum(each.packed for each in RELEASES)))
+    assert lifted == pytest.approx(plain + 4.0 * sd * np.eye(D))
+
+
+def test_alone_it_is_ones_own() -> None:
+    own = release(9, 1, 200)
+    pooled = pool().beside_own(own.packed, own.count, [])
+    assert (pooled.packed == own.packed).all()
+    assert (pooled.count, pooled.noise_sd) == (200.0, 0.0)
+
+
+def test_beside_ones_own_the_others_count_by_one_weight() -> None:
+    own = release(9, 1, 200)
+    many = [release(seed, 1, 100_000) for seed in range(3)]
+    pooled = pool().beside_own(own.packed, own.count, many)
+    weight = (pooled.count - 200.0) / 300_000.0
+    assert 0.0 < weight <= 1.0
+    sd = math.sqrt(3.0) * float(BLT.sd(1))
+    others = np.asarray(sum(each.packed for each in many))
+    others[[0, 3, 5]] += 4.0 * sd  # the Gram diagonal
+    assert pooled.packed == pytest.approx(own.packed + weight * others)
+    assert pooled.noise_sd == pytest.approx(weight * sd)
