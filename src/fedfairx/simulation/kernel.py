@@ -39,7 +39,6 @@ from fedfairx.simulation.state import (
     BOUNDED,
     HETEROSCEDASTIC,
     RELEASED,
-    UNIT_BALL,
     UNIT_NORM,
     Belief,
     Merits,
@@ -79,8 +78,9 @@ def draw_contexts(world: World, block: int, t: int, contexts: Array, room: Room)
     spacing = np.uint64(world.most_arms * dimension)
     before = np.uint64(t) * np.uint64(world.agents)
     store((load_words(BLOCK, world.agent, block) + before) * spacing, BLOCK, room.base)
-    scale = 1.0 / math.sqrt(dimension) if world.contexts == UNIT_BALL else 1.0
-    fill_uniform(BLOCK, world.context_keys[block], room.base, scale, contexts)
+    fill_uniform(
+        BLOCK, world.context_keys[block], room.base, load(BLOCK, world.context_scale, block), contexts
+    )
     if world.contexts == UNIT_NORM:
         normalise_rows(BLOCK, contexts)
 

@@ -91,6 +91,10 @@ def _world(
         return np.array([stream_key(seed, stream) for seed in seeds], dtype=np.uint64)[seed_of].reshape(shape)
 
     parameters = np.array([scenario.parameter(seed) for seed in seeds])[seed_of]
+    # Lanes that fill up the last block see arms that are all alike, and cost next to nothing.
+    scale = zeros(*shape)
+    size = 1.0 / math.sqrt(scenario.dimension) if scenario.contexts == "unit-ball" else 1.0
+    scale.ravel()[: len(seeds) * scenario.agents] = size
     return World(
         scenario.arms_per_round(),
         scenario.arms,
@@ -102,6 +106,7 @@ def _world(
         scenario.longest_delay,
         scenario.agents,
         agent_of.astype(np.uint64).reshape(shape),
+        scale,
         keys("contexts"),
         keys("actions"),
         keys("rewards"),

@@ -31,6 +31,7 @@ class World(NamedTuple):
     longest_delay: int
     agents: int
     agent: Keys  # (B, n) number of the lane's agent
+    context_scale: Array  # (B, n) that uniforms are multiplied by; 0 in lanes that fill up the last block
     context_keys: Keys  # (B, n)
     action_keys: Keys
     reward_keys: Keys
