@@ -12,7 +12,6 @@ import math
 import numpy as np
 
 from fedfairx.core.compile import allocating_stage, glue, leaf, stage
-from fedfairx.core.confidence import practical_radius
 from fedfairx.core.estimate import REFRESH_EVERY, derive, estimate
 from fedfairx.core.exposure import draw_rows, expose
 from fedfairx.core.lanes import BLOCK
@@ -34,7 +33,7 @@ from fedfairx.core.vector import (
 )
 from fedfairx.simulation.draws import fill_uniform, normal, normalise_rows, uniform
 from fedfairx.simulation.observing import deliver
-from fedfairx.simulation.sharing import share
+from fedfairx.simulation.sharing import believed_radius, share
 from fedfairx.simulation.state import (
     BOUNDED,
     HETEROSCEDASTIC,
@@ -58,15 +57,7 @@ def refresh_radius(minds: Minds, belief: Belief, block: int, dimension: int) -> 
         count = minds.inside[block, l]
         if count != known:
             known = count
-            value = practical_radius(
-                count,
-                dimension,
-                belief.regulariser,
-                belief.noise_sd,
-                belief.failure,
-                belief.parameter_norm,
-                belief.scale,
-            )
+            value = believed_radius(belief, count, dimension)
         minds.radius[block, l] = value + minds.spread[block, l]
 
 

@@ -17,6 +17,21 @@ from fedfairx.simulation.state import OWN_RELEASED, Belief, Counts, Exchange, Mi
 
 
 @leaf
+def believed_radius(belief: Belief, count: float, dimension: int) -> float:
+    """√β with `count` observations inside V, by what all agents believe."""
+    radius: float = practical_radius(
+        count,
+        dimension,
+        belief.regulariser,
+        belief.noise_sd,
+        belief.failure,
+        belief.parameter_norm,
+        belief.scale,
+    )
+    return radius
+
+
+@leaf
 def is_due(minds: Minds, sharing: Sharing, syncs: Counts, agents: int, seed: int, t: int) -> bool:
     """Whether this seed synchronises at the end of round t (from 0)."""
     if sharing.threshold == 0.0:
@@ -138,15 +153,7 @@ def share_with_own(
     """`own+released`: each agent's exact statistics, and the others' noisy ones by their worth."""
     packed, others, total = room.packed, room.others, room.total
     q, dimension = total.shape[0], minds.estimate.shape[1]
-    radius = practical_radius(
-        count,
-        dimension,
-        belief.regulariser,
-        belief.noise_sd,
-        belief.failure,
-        belief.parameter_norm,
-        belief.scale,
-    )
+    radius = believed_radius(belief, count, dimension)
     for lane in range(first, first + agents):
         block, l = lane // WIDTH, lane % WIDTH
         own = minds.observed[block, l]
