@@ -102,6 +102,27 @@ def test_ctrl_c_keeps_what_is_under_way(store: Store, monkeypatch: pytest.Monkey
     assert plan(named(small_run(), small_run(horizon=31)), 2, again)[0] == []
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_result_is_not_lost_when_ctrl_c_comes_while_it_is_stored(
+    store: Store, monkeypatch: pytest.MonkeyPatch, when: str
+):
+    jobs, _ = plan(named(*(small_run(key, horizon=20 + i) for i, key in enumerate("abc"))), 1, store)
+    write, calls = Store.write, []
+
+    def interrupted(self, run, result):
+        calls.append(run.key)
+        if len(calls) != 2:
+            return write(self, run, result)
+        if when == "after":
+            write(self, run, result)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Store, "write", interrupted)
+    with pytest.raises(SweepInterruptedError, match=r"^3 of 3 jobs are stored"):
+        sweep(jobs, executor=Here(), store=store, progress=Quiet())
+    assert len(list(store.folder.glob("*.parquet"))) == 3
+
+
 def test_a_worker_with_other_code_is_refused(store: Store):
     from dataclasses import replace
 

@@ -104,16 +104,15 @@ def sweep(
     failures: list[Failure] = []
     progress.start(len(jobs), sum(job.cost for job in jobs))
     futures = {executor.submit(perform, job.run, job.seeds, store.made_by): job for job in jobs}
-    finished: set[Future[Outcome]] = set()
+    handled: set[Future[Outcome]] = set()
     try:
         for future in as_completed(futures):
-            finished.add(future)
             failures += _take(future, futures[future], store, progress)
+            handled.add(future)  # not before: one that is interrupted while it is stored is stored again
     except KeyboardInterrupt:
-        _stop(futures, finished, store, progress)
-        raise SweepInterruptedError(
-            f"{len(finished)} of {len(jobs)} jobs are stored in {store.folder}"
-        ) from None
+        failures += _stop(futures, handled, store, progress)
+        stored = len(handled) - len(failures)
+        raise SweepInterruptedError(f"{stored} of {len(jobs)} jobs are stored in {store.folder}") from None
     finally:
         progress.close()
     return Swept(len(jobs), reused, tuple(failures), time.perf_counter() - began)
@@ -132,12 +131,14 @@ def _take(future: Future[Outcome], job: Job, store: Store, progress: Progress) -
 
 
 def _stop(
-    futures: dict[Future[Outcome], Job], finished: set[Future[Outcome]], store: Store, progress: Progress
-) -> None:
+    futures: dict[Future[Outcome], Job], handled: set[Future[Outcome]], store: Store, progress: Progress
+) -> list[Failure]:
     """Give up what has not begun, keep what is under way: a kernel can't be interrupted anyway."""
-    under_way = [future for future in futures if future not in finished and not future.cancel()]
+    failures: list[Failure] = []
+    under_way = [future for future in futures if future not in handled and not future.cancel()]
     if under_way:
         progress.say(f"stopping after the {len(under_way)} jobs under way (Ctrl-C again leaves at once)")
     for future in as_completed(under_way):
-        if not future.cancelled() and not _take(future, futures[future], store, progress):
-            finished.add(future)
+        failures += _take(future, futures[future], store, progress)
+        handled.add(future)
+    return failures
