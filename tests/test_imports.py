@@ -51,7 +51,7 @@ CORE_IMPORTS = {
     "typing",
 }
 #: Where machine code is kept, nothing else.
-CACHE = {"functools", "hashlib", "os", "pathlib", "shutil", "time"}
+CACHE = {"contextlib", "functools", "hashlib", "os", "pathlib", "shutil", "time"}
 
 
 def imports(path: Path) -> Iterator[str]:

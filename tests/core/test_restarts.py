@@ -9,7 +9,7 @@ from fedfairx.core import problem
 from fedfairx.core.merit_table import table
 from fedfairx.core.problem import Region
 from fedfairx.core.registers import WIDTH
-from fedfairx.core.restarts import MOST_STARTS, begin_starts, choice_of, find_starts
+from fedfairx.core.restarts import begin_starts, choice_of, find_starts
 from instances import Instance, realistic
 
 
@@ -26,14 +26,11 @@ def starts(
     choice = choice_of(instance.contexts, region, table([kinds.Exponential(1.0)]), block, 0)
     find_starts(choice, best, distance)
     worth = np.nonzero(np.isfinite(choice.bounds))[0]
-    pulls, steps = [], []
-    for _ in range(0, MOST_STARTS, WIDTH):
-        count = begin_starts(choice, best)
-        assert (choice.work.lane[problem.DONE, :count] == 0.0).all()
-        assert (choice.work.lane[problem.DONE, count:] == 1.0).all()
-        pulls.append(choice.work.model[problem.HERE_PULL, :, :count].copy())
-        steps.append(choice.work.model[problem.HERE_STEP, :, :count].copy())
-    return worth, np.hstack(pulls), np.hstack(steps)
+    count = begin_starts(choice, best)
+    assert (choice.work.lane[problem.DONE, :count] == 0.0).all()
+    assert (choice.work.lane[problem.DONE, count:] == 1.0).all()
+    model = choice.work.model
+    return worth, model[problem.HERE_PULL, :, :count], model[problem.HERE_STEP, :, :count]
 
 
 def upper_bounds(instance: Instance) -> tuple[np.ndarray, np.ndarray]:
@@ -58,14 +55,14 @@ def test_starts_are_the_arms_of_the_largest_upper_bounds_each_at_its_own_directi
         instance = realistic(rng)
         upper, width = upper_bounds(instance)
         worth, pulls, steps = starts(instance, float(np.quantile(upper, 0.2)) + 1e-9)
-        chosen = worth[np.argsort(-upper[worth])][:MOST_STARTS]
+        chosen = worth[np.argsort(-upper[worth])][:WIDTH]
         most = max(most, worth.size)
         assert pulls.shape[1] == chosen.size
         for place, arm in enumerate(chosen):
             # (pull, step) = (Lu, L⁻ᵀu) of the unit vector u along z_a.
             assert np.allclose(pulls[:, place], instance.contexts[arm] / width[arm], rtol=1e-9)
             assert np.isclose(pulls[:, place] @ steps[:, place], 1.0, rtol=1e-9)
-    assert most > MOST_STARTS
+    assert most > WIDTH
 
 
 def test_an_arm_at_zero_has_no_direction() -> None:

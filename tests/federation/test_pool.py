@@ -58,14 +58,15 @@ def test_alone_it_is_ones_own() -> None:
     assert (pooled.count, pooled.noise_sd) == (200.0, 0.0)
 
 
-def test_beside_ones_own_the_others_count_by_one_weight() -> None:
+@pytest.mark.parametrize("ridge", ["fixed", "adaptive"])
+def test_beside_ones_own_the_others_count_by_one_weight(ridge: str) -> None:
     own = release(9, 1, 200)
-    many = [release(seed, 1, 100_000) for seed in range(3)]
-    pooled = pool().beside_own(own.packed, own.count, many)
-    weight = (pooled.count - 200.0) / 300_000.0
+    many = [release(seed, 1, 600) for seed in range(3)]
+    pooled = pool(ridge=ridge).beside_own(own.packed, own.count, many)
+    weight = (pooled.count - 200.0) / 1_800.0
     assert 0.0 < weight <= 1.0
     sd = math.sqrt(3.0) * float(BLT.sd(1))
     others = np.asarray(sum(each.packed for each in many))
-    others[[0, 3, 5]] += 4.0 * sd  # the Gram diagonal
+    others[[0, 3, 5]] += 4.0 * sd if ridge == "fixed" else 0.0  # the diagonal; the spectrum lacks nothing
     assert pooled.packed == pytest.approx(own.packed + weight * others)
     assert pooled.noise_sd == pytest.approx(weight * sd)

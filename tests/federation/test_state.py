@@ -120,6 +120,22 @@ def test_a_private_agent_too(tmp_path: Path, decide_from: str, mechanism: str) -
     same_future(again, agent)
 
 
+@pytest.mark.parametrize("decide_from", ["released", "released+local"])
+def test_what_the_noise_adds_to_the_radius_and_the_ridge_are_kept(tmp_path: Path, decide_from: str) -> None:
+    agent = ffx.Agent(
+        D,
+        privatizer=private(decide_from).privatizer,
+        confidence=ffx.Confidence(noise_share=0.5),
+        ridge="adaptive",
+        seed=2,
+    )
+    live(agent, 32, 0)
+    again = ffx.Agent.load(saved(agent, tmp_path), privatizer=rebuild(decide_from))
+    assert again.ridge == "adaptive"
+    assert again.radius == agent.radius > agent.confidence.radius(agent._learner.count, D)
+    same_future(again, agent)
+
+
 @pytest.mark.parametrize("kind", ["exponential", "affine", "power", "logistic", "custom"])
 def test_every_merit(tmp_path: Path, kind: str) -> None:
     merit, _ = merits(np.random.default_rng(4))[kind]

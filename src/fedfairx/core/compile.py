@@ -10,6 +10,7 @@ that the same seed gives the same bytes whatever the number of workers.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -58,8 +59,9 @@ def cache_folder() -> str | None:
 def remove_unused(base: str) -> None:
     """Remove the machine code of sources that nobody has run for `DAYS_KEPT` days."""
     for folder in Path(base).glob("fedfairx-*"):
-        if time.time() - folder.stat().st_mtime > DAYS_KEPT * 86_400:
-            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another process may be at it too
+            if time.time() - folder.stat().st_mtime > DAYS_KEPT * 86_400:
+                shutil.rmtree(folder)
 
 
 def _compile(function: Function, **more: Any) -> Function:

@@ -18,14 +18,22 @@ WEIGHTS = 41  # steps in which a weight is sought
 
 
 @allocating_stage
-def positive(packed: Array, dimension: int) -> bool:
-    """Whether the Gram matrix is positive definite (Cholesky goes through)."""
-    factor = np.empty((dimension, dimension))
+def gram_of(packed: Array, dimension: int) -> Array:
+    """The (d, d) Gram matrix of packed statistics."""
+    gram = np.empty((dimension, dimension))
     entry = 0
     for i in range(dimension):
         for j in range(i, dimension):
-            factor[j, i] = packed[entry]
+            gram[i, j] = packed[entry]
+            gram[j, i] = packed[entry]
             entry += 1
+    return gram
+
+
+@allocating_stage
+def positive(packed: Array, dimension: int) -> bool:
+    """Whether the Gram matrix is positive definite (Cholesky goes through)."""
+    factor = gram_of(packed, dimension)
     for i in range(dimension):
         for j in range(i + 1):
             s = factor[i, j]
@@ -38,19 +46,6 @@ def positive(packed: Array, dimension: int) -> bool:
             else:
                 factor[i, j] = s / factor[j, j]
     return True
-
-
-@allocating_stage
-def gram_of(packed: Array, dimension: int) -> Array:
-    """The (d, d) Gram matrix of packed statistics."""
-    gram = np.empty((dimension, dimension))
-    entry = 0
-    for i in range(dimension):
-        for j in range(i, dimension):
-            gram[i, j] = packed[entry]
-            gram[j, i] = packed[entry]
-            entry += 1
-    return gram
 
 
 @stage

@@ -5,10 +5,20 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from fedfairx.core.ascent import FLAT, advance, begin, image, measure, note_last, note_progress, unfinished
+from fedfairx.core.ascent import (
+    FLAT,
+    TINY,
+    advance,
+    begin,
+    image,
+    measure,
+    note_last,
+    note_progress,
+    unfinished,
+)
 from fedfairx.core.compile import glue, leaf, stage
 from fedfairx.core.lanes import BLOCK
-from fedfairx.core.linear import take_lane
+from fedfairx.core.linear import inner, multiply, take_lane
 from fedfairx.core.merit import EXPONENTIAL
 from fedfairx.core.merit_table import MeritTable, repeat_merit
 from fedfairx.core.problem import (
@@ -35,7 +45,6 @@ from fedfairx.core.statistics import Array
 from fedfairx.core.vector import absolute, fma, load, store, where_above
 
 SAME_POLICY = 0.3  # two points whose log merits differ by less lie in one basin
-MOST_STARTS = 16  # those of the largest upper bounds: the leader of a better answer is among them
 HOPE = 10.0  # a start ends when ten times what its gradient promises would not reach the best
 
 
@@ -113,20 +122,14 @@ def find_starts(choice: Choice, best: float, distance: float) -> None:
     contexts, steps, bounds = choice.contexts, choice.steps, choice.bounds
     inverse, estimate, radius = choice.region.inverse, choice.region.estimate, choice.region.radius[0]
     arms, dimension = contexts.shape
+    here = choice.here_step.reshape(dimension, 1)
     for a in range(arms):
-        row = steps[a]
-        for i in range(dimension):
-            row[i] = 0.0
+        x, step = contexts[a].reshape(dimension, 1), steps[a].reshape(dimension, 1)
+        multiply(None, inverse, x, step)
+        width = math.sqrt(max(inner(None, x, step), 0.0))
+        along, mean = inner(None, x, here), 0.0
         for j in range(dimension):
-            x = contexts[a, j]
-            for i in range(dimension):
-                row[i] = fma(inverse[j, i], x, row[i])  # V⁻¹ is symmetric
-        square, mean, along = 0.0, 0.0, 0.0
-        for i in range(dimension):
-            square = fma(row[i], contexts[a, i], square)
-            mean = fma(estimate[i, 0], contexts[a, i], mean)
-            along = fma(choice.here_step[i], contexts[a, i], along)
-        width = math.sqrt(max(square, 0.0))
+            mean = fma(contexts[a, j], estimate[j, 0], mean)
         apart = 2.0 * (width - along) > distance * distance * width  # ‖u_a - u‖² = 2 - 2⟨u_a, u⟩
         bound = mean + radius * width
         bounds[a] = bound if width > 0.0 and apart and bound > best else -math.inf
@@ -149,10 +152,10 @@ def begin_starts(choice: Choice, best: float) -> int:
         else:
             work.lane[DONE, l] = 1.0  # no start: it goes along and is never looked at
         bounds[arm] = -math.inf
-        square = 1e-300
+        square = 0.0
         for j in range(dimension):
             square = fma(steps[arm, j], contexts[arm, j], square)
-        scale = 1.0 / math.sqrt(max(square, 1e-300))
+        scale = 1.0 / math.sqrt(max(square, TINY))
         for j in range(dimension):
             work.model[HERE_PULL, j, l] = scale * contexts[arm, j]
             work.model[HERE_STEP, j, l] = scale * steps[arm, j]
@@ -221,8 +224,8 @@ def restart(
 ) -> bool:
     """Start again for one lane of a block that has been through `ascend`; True when that found more.
 
-    The starts are the lanes of a block of their own, with contexts and inverse in common, and further blocks
-    where one is not enough. The lane's present point becomes the better one, and its owner evaluates there.
+    The starts are the lanes of a block of their own, with contexts and inverse in common: the arms of the
+    largest upper bounds. The lane's present point becomes the better one, and its owner evaluates there.
     """
     choice = choice_of(contexts, region, merit, block, lane)
     work = choice.work
@@ -234,22 +237,22 @@ def restart(
         distance = max(distance, SAME_POLICY / (merit.first[lane] * widest))
     best = block.lane[BEST, lane]
     find_starts(choice, best, distance)
-    better = False
-    for _ in range(0, MOST_STARTS, WIDTH):
-        count = begin_starts(choice, best)
-        if count == 0:
-            break
-        climb(choice, count, best, distance, tolerance, max_steps)
-        for s in range(count):
-            # By a last digit is not better: the point in hand has arrived, and is the more exact in u.
-            if work.lane[BEST, s] - best > FLAT * (1.0 + abs(best)):
-                best = work.lane[BEST, s]
-                better = True
-                # Where the winner arrived, its last point: the best that it saw is less exact in u.
-                arrived = work.lane[RESIDUAL, s] <= tolerance * tolerance
-                arrived = arrived and best - work.lane[OBJECTIVE, s] <= FLAT * (1.0 + abs(best))
-                row = HERE_STEP if arrived else BEST_STEP
-                for j in range(contexts.shape[1]):
-                    block.model[HERE_STEP, j, lane] = work.model[row, j, s]
+    count = begin_starts(choice, best)
+    if count == 0:
+        return False
+    climb(choice, count, best, distance, tolerance, max_steps)
+    winner = -1
+    for s in range(count):
+        # By a last digit is not better: the point in hand has arrived, and is the more exact in u.
+        if work.lane[BEST, s] - best > FLAT * (1.0 + abs(best)):
+            best = work.lane[BEST, s]
+            winner = s
+    if winner < 0:
+        return False
+    # Where the winner arrived, its last point: the best that it saw is less exact in u.
+    arrived = work.lane[RESIDUAL, winner] <= tolerance * tolerance
+    arrived = arrived and best - work.lane[OBJECTIVE, winner] <= FLAT * (1.0 + abs(best))
+    for j in range(contexts.shape[1]):
+        block.model[HERE_STEP, j, lane] = work.model[HERE_STEP if arrived else BEST_STEP, j, winner]
     block.lane[BEST, lane] = best
-    return better
+    return True

@@ -23,14 +23,7 @@ from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, POLICY, SQUAR
 from fedfairx.core.registers import WIDTH
 from fedfairx.core.regret import regrets
 from fedfairx.core.statistics import Array
-from fedfairx.core.vector import (
-    absolute,
-    fma,
-    load,
-    load_words,
-    sqrt,
-    store,
-)
+from fedfairx.core.vector import absolute, fma, load, load_words, sqrt, store
 from fedfairx.simulation.draws import fill_uniform, normal, normalise_rows, uniform
 from fedfairx.simulation.observing import deliver
 from fedfairx.simulation.sharing import believed_radius, share
