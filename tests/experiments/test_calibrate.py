@@ -12,6 +12,7 @@ import pytest
 from fedfairx.experiments import environment, paper
 from fedfairx.experiments.calibrate import Settings, Trial, calibrate, choose, distance, write
 from fedfairx.experiments.experiment import FAIRNESS, FULL
+from fedfairx.experiments.identity import SCHEMA
 
 
 def test_the_distance_of_the_papers_own_curve_is_zero():
@@ -37,7 +38,7 @@ def test_a_small_calibration(tmp_path: Path):
     path = write(found, tmp_path / "c.json")
     stored = json.loads(path.read_text())
     assert stored["settings"]["horizon"] == 2_000
-    assert stored["made_by"]["schema"] == 1
+    assert stored["made_by"]["schema"] == SCHEMA
 
 
 def test_the_experiments_live_in_the_stored_world():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,6 +110,47 @@ def test_nothing_half_written_is_left(store: Store, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ResultsError, match="No space left"):
         store.write(small_run(), outcome())
     assert list(store.folder.iterdir()) == []
+
+
+def test_a_changed_bit_is_never_believed(store: Store):
+    """Every byte of the file, with one of its bits turned: the same values, or an error that says so."""
+    run, given = small_run(), outcome((0, 1))
+    path = store.write(run, given)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    refused: list[str] = []
+    for place in range(0, len(whole), 7):
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(spoilt)
+        try:
+            found = read_file(path)
+        except ResultsError as error:
+            refused.append(str(error))
+            continue
+        assert found.identity == run.identity(HERE)
+        assert found.made_by == HERE
+        for name in ("seeds", "rounds", "fairness_regret", "reward_regret", "syncs", "exposure"):
+            np.testing.assert_array_equal(getattr(found.outcome, name), getattr(given, name))
+        assert found.outcome.seconds == given.seconds
+    assert len(refused) > 100
+    assert all(re.search("damaged|cut short|reads results schema", text) for text in refused)
+
+
+def test_a_changed_value_is_computed_again(store: Store):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    run = small_run()
+    path = store.write(run, outcome((0, 1)))
+    table = pq.read_table(path)
+    place = table.column_names.index("syncs")
+    pq.write_table(table.set_column(place, "syncs", pa.array([7, 8])), path)
+    with pytest.raises(ResultsError, match="is damaged: its digest does not fit its content"):
+        read_file(path)
+    again = Store(store.folder, HERE).open()
+    assert [each.name for each in again.damaged] == [path.with_suffix(".damaged").name]
+    assert again.seeds(run.identity(HERE)) == frozenset()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path):

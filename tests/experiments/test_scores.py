@@ -7,6 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from fedfairx.experiments import FULL, Experiment, Outcome
+from fedfairx.experiments.experiment import Outcomes
+from fedfairx.experiments.registry import experiments
 from fedfairx.experiments.scores import (
     Claim,
     Estimate,
@@ -72,3 +75,50 @@ def test_scores_as_json_have_no_nan():
         (Ratio("r", 1.0, estimate(np.array([2.0])), judged=True),), (Claim("s", "c", "f", "holds"),)
     )
     json.dumps(scores.to_dict(), allow_nan=False)
+
+
+# --- verdicts of experiments -----------------------------------------------------------------------------
+
+
+def unsure(experiment: Experiment) -> Outcomes:
+    """Outcomes at the paper's size whose seeds differ far more than its runs: nothing follows from them."""
+    generator = np.random.default_rng(0)
+    seeds = np.arange(FULL.seeds)
+    made = {}
+    for run in experiment.runs(FULL):
+        final = 1_000.0 * np.exp(generator.normal(0.0, 1.0, FULL.seeds))
+        made[run.key] = Outcome(
+            seeds=seeds,
+            rounds=np.array([FULL.horizon // 2, FULL.horizon]),
+            fairness_regret=np.stack([0.5 * final, final], axis=1),
+            reward_regret=np.stack([0.5 * final, final], axis=1),
+            syncs=np.full(FULL.seeds, 100),
+            exposure=np.full((FULL.seeds, 10), 0.1),
+            seconds=1.0,
+        )
+    return made
+
+
+#: The claims that are held to an interval, by experiment.
+BY_INTERVAL = {"exp1": 3, "exp2": 1, "exp3": 1, "exp4": 1, "exp5": 1, "exp8": 1}
+
+
+@pytest.mark.parametrize(("name", "count"), BY_INTERVAL.items())
+def test_where_seeds_disagree_nothing_is_decided(name: str, count: int):
+    experiment = experiments()[name]
+    claims = [c for c in experiment.score(unsure(experiment), FULL).claims if "interval" in c.criterion]
+    assert [claim.verdict for claim in claims] == ["undecided"] * count
+
+
+def test_every_claim_that_speaks_of_an_interval_is_listed():
+    for name, experiment in experiments().items():
+        criteria = [claim.criterion for claim in experiment.score(unsure(experiment), FULL).claims]
+        assert sum("interval" in criterion for criterion in criteria) == BY_INTERVAL.get(name, 0)
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(0.99, "undecided"), (1.01, "undecided")])
+def test_a_verdict_looks_at_the_interval_and_not_at_the_value(value: float, verdict: str):
+    assert below(Estimate(value, 0.8, 1.2), 1.0) == verdict
+    assert below(Estimate(value, 0.7, 1.0 - 1e-9), 1.0) == "holds"
+    assert below(Estimate(value, 1.0 + 1e-9, 1.3), 1.0) == "does not hold"
+    assert below(Estimate(value, math.nan, math.nan), 1.0) == ("holds" if value < 1.0 else "does not hold")

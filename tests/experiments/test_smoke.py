@@ -12,6 +12,7 @@ import pytest
 from fedfairx.errors import ResultsError
 from fedfairx.experiments import SMOKE
 from fedfairx.experiments.deviations import DEVIATIONS, OUT_OF_REACH
+from fedfairx.experiments.identity import SCHEMA
 from fedfairx.experiments.registry import BUILT_IN, choose, experiments
 from fedfairx.experiments.reproduce import MANIFEST, Manifest, Reproduction, redraw, reproduce
 
@@ -121,7 +122,7 @@ def test_drawing_an_experiment_that_was_not_run(tmp_path: Path, smoke: Reproduct
     ("spoil", "message"),
     [
         (lambda text: text[: len(text) // 2], "cut short"),
-        (lambda text: text.replace('"schema": 1', '"schema": 99'), "reads results schema"),
+        (lambda text: text.replace(f'"schema": {SCHEMA}', '"schema": 99'), "reads results schema"),
     ],
 )
 def test_a_spoilt_manifest_is_a_clear_error(tmp_path: Path, smoke: Reproduction, spoil, message):

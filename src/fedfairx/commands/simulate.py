@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tomllib
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,19 +170,22 @@ def summary(result: Result) -> dict[str, Any]:
 
 
 def _write(result: Result, path: Path) -> None:
+    from fedfairx.experiments.files import write_whole
+
     frame = result.to_frame()
-    writers = {".csv": lambda: frame.to_csv(path, index=False), ".parquet": lambda: frame.to_parquet(path)}
+    writers: dict[str, Callable[[], str | bytes]] = {
+        ".csv": lambda: frame.to_csv(index=False),
+        ".parquet": lambda: frame.to_parquet(),
+    }
     if path.suffix not in writers:
         raise InvalidInput(f"out must end in .csv or .parquet, got out={str(path)!r}")
-    try:
-        writers[path.suffix]()
-    except OSError as error:
-        raise InvalidInput(f"out must be a file that can be written, got {path} ({error.strerror})") from None
+    write_whole(path, writers[path.suffix]())
 
 
 def _plot(result: Result, path: Path) -> None:
     from fedfairx.experiments.experiment import FULL, METRICS
-    from fedfairx.experiments.figures import COLOURS, band, canvas, styled, thousands
+    from fedfairx.experiments.figures import COLOURS, band, canvas, drawn, styled, thousands
+    from fedfairx.experiments.files import write_whole
 
     with styled():
         figure, panels = canvas(FULL, panels=2)
@@ -194,8 +198,7 @@ def _plot(result: Result, path: Path) -> None:
             thousands(axes.xaxis)
             thousands(axes.yaxis)
         try:
-            figure.savefig(path)
-        except (OSError, ValueError) as error:
-            raise InvalidInput(
-                f"plot must be a figure file that can be written, got {path} ({error})"
-            ) from None
+            image = drawn(figure, path.suffix[1:])
+        except ValueError as error:
+            raise InvalidInput(f"plot must be a figure file, got {path} ({error})") from None
+    write_whole(path, image)

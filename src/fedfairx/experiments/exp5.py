@@ -97,7 +97,8 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
     claims = (
         Claim(
             "privacy is cheap with calibrated noise (ours, not the paper's)",
-            f"Priv/Fed at (2, 0.1) with blt, centred at a public point, lies below {CHEAP:g}",
+            "the 95 % interval of Priv/Fed at (2, 0.1) with blt, centred at a public point, lies below "
+            f"{CHEAP:g}",
             f"Priv/Fed = {cheap} (clipped around zero: {plain})",
             judged(below(cheap, CHEAP), size.full),
         ),

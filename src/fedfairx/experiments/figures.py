@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedfairx.core.statistics import Array
+from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import FAIRNESS, Outcome, Size
+from fedfairx.experiments.files import remove_stale, write_whole
 from fedfairx.experiments.scores import half_width
 
 if TYPE_CHECKING:
@@ -111,13 +114,24 @@ def canvas(
 
 
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
-    """Write NAME.png and NAME.svg."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write NAME.png and NAME.svg, each whole or not at all."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultsError(f"{folder} could not be made ({error.strerror})") from None
+    remove_stale(folder)
     paths = folder / f"{name}.png", folder / f"{name}.svg"
-    figure.savefig(paths[0])
+    write_whole(paths[0], drawn(figure, "png"))
     figure.set_layout_engine("none")  # it has been laid out; doing it again would cost as much as drawing
-    figure.savefig(paths[1], metadata={"Date": None})
+    write_whole(paths[1], drawn(figure, "svg", metadata={"Date": None}))
     return paths
+
+
+def drawn(figure: Figure, kind: str, **more: Any) -> bytes:
+    """The bytes of a figure's file: drawn in memory, because drawing into a file may stop half way."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, **more)
+    return buffer.getvalue()
 
 
 def thousands(axis: Any) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from fedfairx.errors import InvalidInput
 
-SCHEMA = 1  # of a results file
+SCHEMA = 2  # of a results file
 _COMPUTING = ("core", "privacy", "federation", "simulation")  # the folders that decide what a run computes
 _ELSEWHERE = ("engines.py",)  # decides where, not what
 

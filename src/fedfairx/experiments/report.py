@@ -10,6 +10,7 @@ from typing import Any
 from fedfairx.experiments.deviations import DEVIATIONS, OUT_OF_REACH
 from fedfairx.experiments.environment import stored_calibration
 from fedfairx.experiments.experiment import Experiment, Size
+from fedfairx.experiments.files import write_whole
 from fedfairx.experiments.identity import Provenance
 from fedfairx.experiments.markup import Document, Html, Markdown
 from fedfairx.experiments.scores import CRITERION, Scores, Table, number
@@ -44,7 +45,7 @@ def write_report(
     for name, document in (("report.html", Html(TITLE)), ("report.md", Markdown(TITLE))):
         _compose(document, sections, size, made_by, facts)
         path = out / name
-        path.write_text(document.text(), encoding="utf-8")
+        write_whole(path, document.text())
         paths.append(path)
     return paths[0], paths[1]
 

@@ -9,7 +9,6 @@ OUT/report.html, report.md, scores.json
 from __future__ import annotations
 
 import json
-import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Experiment, Outcome, Size
 from fedfairx.experiments.figures import save, styled
+from fedfairx.experiments.files import remove_stale, write_whole
 from fedfairx.experiments.identity import SCHEMA, Provenance, provenance
 from fedfairx.experiments.progress import Progress, Quiet
 from fedfairx.experiments.registry import experiments
@@ -53,7 +53,7 @@ class Manifest:
     )
 
     def write(self, folder: Path) -> None:
-        write_text(folder / MANIFEST, json.dumps(asdict(self), indent=2) + "\n")
+        write_whole(folder / MANIFEST, json.dumps(asdict(self), indent=2) + "\n")
 
     @staticmethod
     def read(folder: Path) -> Manifest:
@@ -121,6 +121,7 @@ def reproduce(
     progress = progress or Quiet()
     began = time.perf_counter()
     store = Store(out / "results", provenance()).open()
+    remove_stale(out)
     _tell(store, progress)
     wanted = [(experiment.name, run) for experiment in chosen for run in experiment.runs(size)]
     jobs, reused = plan(wanted, size.seeds, store)
@@ -190,7 +191,7 @@ def render(
     write_report(out, sections, size=manifest.size, made_by=manifest.made_by, facts=facts)
     scores_by_name = {section.experiment.name: section.scores for section in sections}
     text = json.dumps({name: scores.to_dict() for name, scores in scores_by_name.items()}, indent=2)
-    write_text(out / "scores.json", text + "\n")
+    write_whole(out / "scores.json", text + "\n")
     return scores_by_name
 
 
@@ -214,15 +215,8 @@ def _whole(runs: Mapping[str, Mapping[str, str]], size: Size, store: Store) -> d
     return {name: ids for name, ids in runs.items() if all(store.seeds(i) >= seeds for i in ids.values())}
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
-
-
 def _tell(store: Store, progress: Progress) -> None:
     for path in store.damaged:
-        progress.say(f"{path.name} was cut short and is set aside; what it held is computed again")
+        progress.say(f"{path.name} was cut short or changed and is set aside; what it held is computed again")
     for maker, count in store.foreign.items():
         progress.say(f"{count} results by {maker} are kept, but not used: this is {store.made_by}")

@@ -2,11 +2,13 @@
 
     FOLDER/<id of the run>-s<first seed>-<last seed>.parquet
 
-A row is a seed; curves are list columns. The file's metadata say what was run and which code ran it.
+A row is a seed; curves are list columns. The file's metadata say what was run and which code ran it, and hold
+a digest of themselves and of all values: a file in which a bit has changed is not believed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -18,9 +20,11 @@ import numpy as np
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Outcome, Run
+from fedfairx.experiments.files import remove_stale, write_whole
 from fedfairx.experiments.identity import SCHEMA, Provenance
 
 _META = b"fedfairx"
+_COLUMNS = ("seeds", "rounds", "fairness_regret", "reward_regret", "syncs", "exposure")
 
 
 @dataclass(frozen=True)
@@ -39,17 +43,18 @@ class Store:
     def __init__(self, folder: Path, made_by: Provenance) -> None:
         self.folder = folder
         self.made_by = made_by
-        self.damaged: list[Path] = []  # files that were cut short, set aside under another name
+        self.damaged: list[Path] = []  # files cut short or changed, set aside under another name
         self.foreign: dict[str, int] = {}  # files of other code, left alone: who made them, how many
         self._files: dict[str, list[Path]] = {}
 
     def open(self) -> Store:
-        """Make the folder if need be, and look through it."""
+        """Make the folder if need be, clear away what a killed run left half written, and look through it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             probe = self.folder / f".writable-{os.getpid()}"
             probe.write_bytes(b"")
             probe.unlink()
+            remove_stale(self.folder)
         except OSError as error:
             raise ResultsError(
                 f"out must be a folder that can be written, got {self.folder} ({error.strerror})"
@@ -62,10 +67,12 @@ class Store:
         for path in sorted(self.folder.glob("*.parquet")):
             try:
                 meta = read_metadata(path)
+                maker = Provenance(**meta["made_by"])
+                if maker == self.made_by:
+                    read_file(path)
             except ResultsError:
                 self.damaged.append(_set_aside(path))
                 continue
-            maker = Provenance(**meta["made_by"])
             if maker != self.made_by:
                 self.foreign[str(maker)] = self.foreign.get(str(maker), 0) + 1
                 continue
@@ -80,7 +87,7 @@ class Store:
         return frozenset(found)
 
     def write(self, run: Run, outcome: Outcome) -> Path:
-        """Store what a job gave; written beside, synced, then renamed, so that nobody reads half of it."""
+        """Store what a job gave."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -92,6 +99,7 @@ class Store:
             "made_by": self.made_by.to_dict(),
             "seconds": outcome.seconds,
             "run": run.describe(),
+            "values": _digest_of_values(outcome),
         }
         table = pa.table(
             {
@@ -102,18 +110,11 @@ class Store:
                 "syncs": outcome.syncs.tolist(),
                 "exposure": outcome.exposure.tolist(),
             }
-        ).replace_schema_metadata({_META: json.dumps(meta).encode()})
+        ).replace_schema_metadata({_META: json.dumps({**meta, "digest": _digest(meta)}).encode()})
         path = self.folder / f"{identity}-s{seeds[0]}-{seeds[-1]}.parquet"
-        partial = path.with_suffix(f".{os.getpid()}.partial")
-        try:
-            with partial.open("wb") as file:
-                pq.write_table(table, file, compression="zstd")
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise ResultsError(f"{path} could not be written ({error.strerror})") from None
+        buffer = pa.BufferOutputStream()
+        pq.write_table(table, buffer, compression="zstd")
+        write_whole(path, buffer.getvalue().to_pybytes())
         if path not in self._files.setdefault(identity, []):
             self._files[identity].append(path)
         return path
@@ -144,13 +145,17 @@ def read_metadata(path: Path) -> dict[str, Any]:
     try:
         file = pq.ParquetFile(path)
         meta: dict[str, Any] = json.loads((file.schema_arrow.metadata or {})[_META])
+        digest = meta.pop("digest", None)
         whole = file.metadata.num_rows == len(meta["seeds"])
-    except (pa.ArrowException, OSError, KeyError, ValueError):
+        schema = meta["made_by"]["schema"]
+    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, AttributeError):
         whole = False
     if not whole:
         raise ResultsError(
             f"{path} is cut short or no results file; remove it and run the same command again"
         )
+    if schema == SCHEMA and digest != _digest(meta):  # other schemas are refused by their number
+        raise _changed(path)
     return meta
 
 
@@ -165,19 +170,43 @@ def read_file(path: Path) -> Stored:
         raise ResultsError(f"{path} was made by {made_by}; this version reads results schema {SCHEMA}")
     try:
         table = pq.read_table(path)
-    except (pa.ArrowException, OSError):
-        raise ResultsError(f"{path} is damaged; remove it and run the same command again") from None
-    column = {name: np.array(table.column(name).to_pylist()) for name in table.column_names}
-    outcome = Outcome(
-        seeds=column["seed"],
-        rounds=column["rounds"][0],
-        fairness_regret=column["fairness_regret"],
-        reward_regret=column["reward_regret"],
-        syncs=column["syncs"],
-        exposure=column["exposure"],
-        seconds=float(meta["seconds"]),
-    )
+        column = {name: np.array(table.column(name).to_pylist()) for name in table.column_names}
+        outcome = Outcome(
+            seeds=column["seed"],
+            rounds=column["rounds"][0],
+            fairness_regret=column["fairness_regret"],
+            reward_regret=column["reward_regret"],
+            syncs=column["syncs"],
+            exposure=column["exposure"],
+            seconds=float(meta["seconds"]),
+        )
+        same = meta["values"] == _digest_of_values(outcome)
+    except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, IndexError):
+        same = False
+    if not same:
+        raise _changed(path)
     return Stored(path, meta["identity"], made_by, outcome)
+
+
+def _changed(path: Path) -> ResultsError:
+    return ResultsError(
+        f"{path} is damaged: its digest does not fit its content; remove it and run the same command again"
+    )
+
+
+def _digest(meta: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
+
+
+def _digest_of_values(outcome: Outcome) -> str:
+    """Of all numbers, their kinds and shapes; the same before writing and after reading."""
+    digest = hashlib.sha256()
+    for name in _COLUMNS:
+        values = np.asarray(getattr(outcome, name))
+        kind = "<i8" if values.dtype.kind == "i" else "<f8"
+        digest.update(f"{name} {kind} {values.shape}\0".encode())
+        digest.update(np.ascontiguousarray(values, dtype=kind).tobytes())
+    return digest.hexdigest()
 
 
 def _set_aside(path: Path) -> Path:

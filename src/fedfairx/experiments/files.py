@@ -1,0 +1,64 @@
+"""Files of a results folder: written whole or not at all, and what a killed run left of them removed.
+
+A file is written beside its place, as .NAME.MACHINE.PROCESS.partial, made durable, then renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import time
+from pathlib import Path
+
+from fedfairx.errors import ResultsError
+
+STALE_SECONDS = 86_400  # after which a partial file of another machine has no writer any more
+
+
+def write_whole(path: Path, content: bytes | str) -> None:
+    """Make or replace a file; when that fails, what was there before is still there."""
+    partial = path.with_name(f".{path.name}.{_machine()}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise ResultsError(f"{path} could not be written ({error.strerror or error})") from None
+        raise
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove partial files whose writer was killed."""
+    for partial in folder.glob(".*.partial"):
+        with contextlib.suppress(OSError):  # another process may be at it too
+            if _is_stale(partial):
+                partial.unlink()
+
+
+def _is_stale(partial: Path) -> bool:
+    machine, process = partial.name.split(".")[-3:-1]
+    if machine != _machine():
+        return time.time() - partial.stat().st_mtime > STALE_SECONDS
+    return not _is_running(int(process)) if process.isdigit() else False
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it runs for somebody else
+        return True
+    return True
+
+
+def _machine() -> str:
+    """A name for this machine without dots in it."""
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
