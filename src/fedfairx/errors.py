@@ -11,6 +11,10 @@
     │   └── LedgerMismatch              the record of releases and the configuration disagree
     └── ResultsError                    stored results that can't be used, or a sweep that failed
 
+and one warning, which is no error because the guarantee holds all the same:
+
+    ClippingWarning (UserWarning)       a private agent's bounds move more records than its estimate can bear
+
 Error text names the parameter, the rule and the value. It never holds a context or a reward, because
 error text ends up in logs, and logs travel further than data may.
 """
@@ -20,6 +24,7 @@ from __future__ import annotations
 __all__ = [
     "AlreadyObserved",
     "BudgetExhausted",
+    "ClippingWarning",
     "FedFairXError",
     "InvalidInput",
     "LedgerMismatch",
@@ -73,6 +78,10 @@ class LedgerMismatch(PrivacyError):
 
 class ResultsError(FedFairXError):
     """Stored results can't be used, or a sweep could not be finished."""
+
+
+class ClippingWarning(UserWarning):
+    """A private agent's bounds move so many records that what it learns is biased."""
 
 
 def require(condition: bool, name: str, rule: str, value: object, remedy: str = "") -> None:

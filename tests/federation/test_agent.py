@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from federation_helpers import D, contexts, private_agent, taught
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,30 +16,6 @@ from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.single import decide_one
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import AlreadyObserved, InvalidInput, UnknownDecision
-from fedfairx.privacy import Bounds, SimulatedNoise, StreamPrivatizer, calibrate
-
-D = 3
-
-
-def contexts(rng: np.random.Generator, arms: int = 5) -> np.ndarray:
-    return rng.random((arms, D)) / np.sqrt(D)
-
-
-def taught(agent: ffx.Agent, rounds: int, seed: int = 0) -> ffx.Agent:
-    rng = np.random.default_rng(seed)
-    for _ in range(rounds):
-        decision = agent.decide(contexts(rng))
-        agent.observe(decision, reward=float(rng.random()))
-    return agent
-
-
-def private_agent(decide_from: str = "released", name: str = "agent", seed: int = 0) -> ffx.Agent:
-    bounds = Bounds()
-    mechanism = calibrate("blt", epsilon=4.0, delta=0.1, releases=20, sensitivity=bounds.sensitivity)
-    privatizer = StreamPrivatizer(
-        D, mechanism=mechanism, bounds=bounds, noise=SimulatedNoise(seed), decide_from=decide_from
-    )
-    return ffx.Agent(D, privatizer=privatizer, seed=seed, name=name)
 
 
 def test_a_decision() -> None:
@@ -205,7 +182,7 @@ def test_contexts_of_any_layout_give_the_same_bits_without_compiling_again() -> 
 def test_growth_is_that_of_the_determinant() -> None:
     agent = taught(ffx.Agent(D, confidence=ffx.Confidence(regulariser=2.0), seed=0), 40)
     assert agent.growth == pytest.approx(np.linalg.slogdet(agent.gram)[1] - D * np.log(2.0))
-    agent.absorb({"agent": agent.release()})
+    agent.absorb({agent.name: agent.release()})
     assert agent.growth == 0.0
 
 
@@ -216,7 +193,7 @@ def test_a_private_agent_decides_from_what_is_released() -> None:
     agent = taught(private_agent(), 30)
     assert (agent.gram == np.eye(D)).all()
     assert agent.radius == pytest.approx(ffx.Confidence().radius(0, D))
-    agent.absorb({"agent": agent.release()})
+    agent.absorb({agent.name: agent.release()})
     assert not (agent.gram == np.eye(D)).all()
     assert agent.radius == pytest.approx(ffx.Confidence().radius(30, D))
     before = agent.gram
@@ -226,7 +203,7 @@ def test_a_private_agent_decides_from_what_is_released() -> None:
 
 def test_deciding_from_local_data_too_is_the_papers_rule() -> None:
     agent = taught(private_agent("released+local"), 30)
-    agent.absorb({"agent": agent.release()})
+    agent.absorb({agent.name: agent.release()})
     before = agent.gram
     rng = np.random.default_rng(5)
     decision = agent.decide(contexts(rng))
@@ -238,7 +215,7 @@ def test_deciding_from_local_data_too_is_the_papers_rule() -> None:
 def test_own_data_are_exact_where_the_agent_weighs_the_others() -> None:
     agent, plain = taught(private_agent("own+released"), 30), taught(ffx.Agent(D, seed=0), 30)
     assert agent.gram == pytest.approx(plain.gram, abs=1e-12)
-    agent.absorb({"agent": agent.release()})
+    agent.absorb({agent.name: agent.release()})
     assert agent.gram == pytest.approx(plain.gram, abs=1e-12)  # its own noise never comes back to it
     other = taught(private_agent("own+released", "other", 1), 400)
     agent.absorb({"other": other.release()})
@@ -288,3 +265,16 @@ def test_a_radius_may_know_the_privacy_noise() -> None:
     sd = float(aware.privatizer.mechanism.sd(1))
     spread = sd * np.sqrt(3.0 * np.trace(np.linalg.inv(aware.gram)))
     assert aware.radius == pytest.approx(plain.radius + share * spread)
+
+
+def test_fresh_records_count_beside_what_is_shared() -> None:
+    agent = taught(private_agent("released+local"), 30)
+    release = agent.release()
+    taught(agent, 7, seed=1)  # not released yet, and known to the agent
+    agent.absorb({agent.name: release})
+    assert agent.radius == pytest.approx(ffx.Confidence().radius(37, D))
+    plain = taught(ffx.Agent(D, seed=0), 30)
+    release = plain.release()
+    taught(plain, 7, seed=1)
+    plain.absorb({plain.name: release})
+    assert plain.radius == pytest.approx(ffx.Confidence().radius(37, D))

@@ -36,7 +36,7 @@ def agent() -> ffx.Agent:
     rng = np.random.default_rng(0)
     for _ in range(6):
         made.observe(made.decide(rng.random((3, D))), reward=float(rng.random()))
-    made.absorb({"agent": made.release(), "other": other_release()})
+    made.absorb({made.name: made.release(), "other": other_release()})
     made.observe(made.decide(rng.random((3, D))), reward=0.25)
     made.decide(rng.random((3, D)))
     return made

@@ -9,6 +9,7 @@ import pytest
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import pack, packed_size, unpack
+from fedfairx.federation.aggregate import worth
 from fedfairx.federation.pool import Pool
 from fedfairx.privacy import NonPrivate, Release, calibrate
 
@@ -70,3 +71,25 @@ def test_beside_ones_own_the_others_count_by_one_weight(ridge: str) -> None:
     others[[0, 3, 5]] += 4.0 * sd if ridge == "fixed" else 0.0  # the diagonal; the spectrum lacks nothing
     assert pooled.packed == pytest.approx(own.packed + weight * others)
     assert pooled.noise_sd == pytest.approx(weight * sd)
+
+
+def test_a_weight_between_none_and_all_counts_as_such() -> None:
+    """Few records, little noise and a large λ: there the best weight is neither 0 nor 1."""
+    quiet = calibrate("blt", epsilon=18.0, delta=0.1, releases=10, sensitivity=2.0)
+    confidence = Confidence(noise_sd=0.1, scale=0.5, regulariser=20.0)
+    own = release(9, 2, 6)
+    many = [release(seed, 2, 6) for seed in range(10)]
+    sd = math.sqrt(10.0) * float(quiet.sd(2))
+    weight = worth(
+        own.packed,
+        ratio=10.0,
+        noise_sd=sd,
+        radius=confidence.radius(66, D),
+        regulariser=20.0,
+        parameter_norm=confidence.parameter_norm,
+    )
+    assert 0.1 < weight < 0.9
+    pooled = Pool(quiet, True, confidence, 0.0, "fixed").beside_own(own.packed, own.count, many)
+    assert pooled.count == pytest.approx(6 + 60 * weight)
+    assert pooled.noise_sd == pytest.approx(weight * sd)
+    assert pooled.packed == pytest.approx(own.packed + weight * np.asarray(sum(e.packed for e in many)))

@@ -154,7 +154,7 @@ def test_every_solver(tmp_path: Path, solver: Any) -> None:
     agent = ffx.Agent(D, solver=solver, seed=1, shift=2.5)
     live(agent, 12, 0)
     again = ffx.Agent.load(saved(agent, tmp_path))
-    assert (again.solver, again.shift, again.name) == (agent.solver, 2.5, "agent")
+    assert (again.solver, again.shift, again.name) == (agent.solver, 2.5, agent.name)
     same_future(again, agent)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from simulation_helpers import options_for, records, setting_for
 
 import reference
 from fedfairx.core.confidence import Confidence
@@ -119,3 +120,48 @@ def against_the_same_noise(
     else:
         theirs |= {"sync_rounds": schedule.rounds(Plan(200, AGENTS, DIMENSION))}
     held_against_reference(name, scenario, reference.Exponential(10.0), ours=ours, theirs=theirs)
+
+
+# --- contexts and noise of other kinds -----------------------------------------------------------------
+
+
+def noise_of(scenario: Scenario) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(means, noise, uniform or normal numbers that it came from) of 20 rounds of two agents."""
+    rounds, seed = 20, 0
+    contexts, rewards = records(setting_for(scenario, options_for("fairx-linucb"), (seed,)), rounds)
+    means = contexts @ scenario.parameter(seed)
+    key = np.uint64(stream_key(seed, "rewards"))
+    draw = uniform if scenario.noise == "bounded" else normal
+    drawn = np.array([draw(key, np.uint64(c)) for c in range(rounds * 2)]).reshape(rounds, 2)
+    return means, rewards - means, drawn
+
+
+def small(**changes) -> Scenario:
+    return Scenario(agents=2, arms=3, dimension=2, horizon=30, noise_sd=0.2, **changes)
+
+
+def test_bounded_noise_has_the_sd_that_it_should() -> None:
+    _, noise, drawn = noise_of(small(noise="bounded"))
+    # Uniform on [-w, w] has sd w/√3.
+    assert noise == pytest.approx(0.2 * np.sqrt(3.0) * (2.0 * drawn - 1.0), abs=1e-12)
+
+
+def test_heteroscedastic_noise_grows_with_the_mean_as_documented() -> None:
+    means, noise, drawn = noise_of(small(noise="heteroscedastic", theta=(0.9, -0.6)))
+    assert means.min() < 0.0 < means.max()
+    assert noise == pytest.approx(0.2 * (0.5 + np.abs(means)) * drawn, abs=1e-12)
+    assert "noise_sd·(0.5 + |mean|)" in (Scenario.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    ("contexts", "most"), [("unit-norm", 1.0), ("raw", np.sqrt(2.0)), ("unit-ball", 1.0)]
+)
+def test_contexts_have_the_norms_that_they_should(contexts: str, most: float) -> None:
+    chosen, _ = records(setting_for(small(contexts=contexts), options_for("fairx-linucb")), 20)
+    norms = np.linalg.norm(chosen, axis=2)
+    assert (norms <= most + 1e-12).all()
+    assert norms.max() > 0.8 * most
+    if contexts == "unit-norm":
+        assert norms == pytest.approx(1.0, abs=1e-12)
+    else:
+        assert norms.min() < 0.8 * most

@@ -2,40 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from simulation_helpers import options_for, setting_for
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.registers import WIDTH
 from fedfairx.federation.aggregate import noise_spread
-from fedfairx.federation.algorithms import algorithm
 from fedfairx.federation.pool import Pool
 from fedfairx.federation.schedules import Doubling
-from fedfairx.privacy import Bounds, Release
+from fedfairx.privacy import Release
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel import run
-from fedfairx.simulation.options import Options
-from fedfairx.simulation.setup import prepare
 
-AGENTS, DIMENSION, HORIZON = 11, 3, 400  # two seeds are 22 lanes: a seed lies across two blocks
+AGENTS, DIMENSION = 11, 3  # two seeds are 22 lanes: a seed lies across two blocks
 CONFIDENCE = Confidence(noise_sd=0.1, scale=0.5, noise_share=0.7)
-SCHEDULE = Doubling(start=100)
 
 
 @pytest.mark.parametrize("ridge", ["fixed", "adaptive"])
 @pytest.mark.parametrize("decide_from", ["released", "own+released"])
 def test_an_agent_would_hold_the_same(decide_from: str, ridge: str) -> None:
-    scenario = Scenario(agents=AGENTS, arms=4, dimension=DIMENSION, horizon=HORIZON)
-    chosen = algorithm("priv-fairx-linucb")
-    given = (chosen, SCHEDULE, CONFIDENCE, 2.0, 0.1, "blt", Bounds(), None)
-    options = Options(*given, decide_from, 4.0, ridge, False)
-    setting = prepare(scenario, options, (0, 1), np.array([HORIZON]))
-    run(*setting, 0, 200)  # the second synchronisation ends round 200
+    weights = weights_beside_agents(decide_from, ridge, CONFIDENCE, rounds=200, epsilon=2.0)
+    if weights:
+        assert min(weights) == 0.0 < max(weights)  # or a forgotten weight would not show
+
+
+def test_an_agent_would_hold_the_same_by_halves() -> None:
+    """Weights are mostly 0 or 1; few records, little noise and a large λ make them lie between."""
+    confidence = replace(CONFIDENCE, regulariser=20.0)
+    weights = weights_beside_agents("own+released", "fixed", confidence, rounds=6, epsilon=60.0)
+    assert sum(0.1 <= weight <= 0.9 for weight in weights) >= 5
+
+
+def weights_beside_agents(
+    decide_from: str, ridge: str, confidence: Confidence, *, rounds: int, epsilon: float
+) -> list[float]:
+    """Hold every lane to what an agent would hold after the second synchronisation, which ends `rounds`."""
+    scenario = Scenario(agents=AGENTS, arms=4, dimension=DIMENSION, horizon=2 * rounds)
+    options = options_for(
+        "priv-fairx-linucb",
+        schedule=Doubling(start=rounds // 2),
+        confidence=confidence,
+        epsilon=epsilon,
+        decide_from=decide_from,
+        ridge=ridge,
+    )
+    setting = setting_for(scenario, options, (0, 1))
+    run(*setting, 0, rounds)
     minds, sharing = setting.minds, setting.sharing
     assert setting.tally.syncs.tolist() == [2, 2]
     mechanism = options.calibrate(sharing.most)
-    pool = Pool(mechanism, True, CONFIDENCE, 4.0, ridge)
-    weights = []
+    pool = Pool(mechanism, True, confidence, 4.0, ridge)
+    weights: list[float] = []
     for seed in range(2):
         lanes = range(seed * AGENTS, (seed + 1) * AGENTS)
         noise = sharing.noise[:, 1]
@@ -44,19 +64,18 @@ def test_an_agent_would_hold_the_same(decide_from: str, ridge: str) -> None:
             sent = {lane: own[lane] + (noise[seed] if lane == lanes[0] else 0.0) for lane in lanes}
         else:
             sent = {lane: own[lane] + noise[lane] for lane in lanes}
-        releases = {lane: Release(2, packed, 200, mechanism.digest()) for lane, packed in sent.items()}
+        releases = {lane: Release(2, packed, rounds, mechanism.digest()) for lane, packed in sent.items()}
         for lane in lanes:
             block, l = lane // WIDTH, lane % WIDTH
             if decide_from == "released":
                 held = pool.all_alike(list(releases.values()), DIMENSION)
             else:
                 exact = np.ascontiguousarray(minds.exact[block, :, l])
-                held = pool.beside_own(exact, 200, [each for k, each in releases.items() if k != lane])
-                weights.append((held.count - 200) / (200 * (AGENTS - 1)))
+                held = pool.beside_own(exact, rounds, [each for k, each in releases.items() if k != lane])
+                weights.append((held.count - rounds) / (rounds * (AGENTS - 1)))
             assert minds.statistics[block, :, l] == pytest.approx(held.packed, rel=1e-9, abs=1e-9)
             assert minds.inside[block, l] == pytest.approx(held.count)
             inverse = np.ascontiguousarray(minds.inverse[block, :, :, l])
-            spread = CONFIDENCE.noise_share * noise_spread(inverse, held.noise_sd, 1.0)
+            spread = confidence.noise_share * noise_spread(inverse, held.noise_sd, 1.0)
             assert minds.spread[block, l] == pytest.approx(spread)
-    if weights:
-        assert min(weights) == 0.0 < max(weights)  # or a forgotten weight would not show
+    return weights

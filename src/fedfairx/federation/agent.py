@@ -13,6 +13,8 @@ one. What a private agent decides from is its privatizer's `decide_from`:
 from __future__ import annotations
 
 import math
+import secrets
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Self
@@ -26,11 +28,12 @@ from fedfairx.core.merit import Exponential, Merit
 from fedfairx.core.optimism import Solver
 from fedfairx.core.single import LARGEST, Single, decide_one, learn_one, room_for
 from fedfairx.core.statistics import Array, packed_size, unpack
-from fedfairx.errors import AlreadyObserved, MessageRefused, UnknownDecision, require
+from fedfairx.errors import AlreadyObserved, require
 from fedfairx.federation import state
 from fedfairx.federation.aggregate import RIDGES, noise_spread
-from fedfairx.federation.checks import as_contexts, as_reward, check_definite, check_release, not_finite
-from fedfairx.federation.decision import Decision
+from fedfairx.federation.checks import as_contexts, as_reward, check_definite, latest_of, not_finite
+from fedfairx.federation.clipping import ClippingWatch
+from fedfairx.federation.decision import Decision, known
 from fedfairx.federation.pool import Pool
 from fedfairx.federation.solvers import solver as make_solver
 from fedfairx.privacy import NonPrivateSums, Privatizer, Release
@@ -39,7 +42,13 @@ DRAWN_AHEAD = 64  # uniforms at a time
 
 
 class Agent:
-    """Chooses arms in proportion to their merit, and learns from rewards, alone or with others."""
+    """Chooses arms in proportion to their merit, and learns from rewards, alone or with others.
+
+    `name` is what others know its releases by, and must differ from theirs; by default it is random.
+    Threads may share an agent: a lock makes each call whole. Whose turn is next is then the threads' affair,
+    and a seed repeats a run only if the order of calls is repeated. A `ClippingWarning` says when a private
+    agent's bounds move more than 1 % of its records.
+    """
 
     def __init__(
         self,
@@ -52,7 +61,7 @@ class Agent:
         solver: str | Solver = "fixed-point",
         shift: float = 4.0,
         ridge: str = "fixed",
-        name: str = "agent",
+        name: str | None = None,
     ) -> None:
         ok = isinstance(dimension, int | np.integer) and not isinstance(dimension, bool) and dimension >= 1
         require(ok, "dimension", "must be an integer >= 1", dimension)
@@ -74,7 +83,7 @@ class Agent:
         self.shift = shift  # in standard deviations of the aggregate's noise; private agents only
         self.ridge = ridge  # whether that is added in any case, or what the spectrum is topped up to
         self._pool = Pool(self.privatizer.mechanism, self.private, self.confidence, shift, ridge)
-        self.name = name
+        self.name = f"agent-{secrets.token_hex(4)}" if name is None else name
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._uniforms: list[float] = []  # drawn ahead; the last is the next: a refused call takes none
         self._draw_ahead()
@@ -90,24 +99,29 @@ class Agent:
         self._local_count = 0
         self._updates = 0  # rank-one updates since V⁻¹ was derived from the sums
         self._growth = 0.0
+        self._watch = ClippingWatch(self.privatizer)
+        self._lock = threading.RLock()
 
     # --- what the next decision will use -------------------------------------------------------------
 
     @property
     def gram(self) -> Array:
         """V = λI + Gram (d, d), as the next decision will use it."""
-        gram, _ = unpack(self._learner.statistics)
+        with self._lock:
+            gram, _ = unpack(self._learner.statistics)
         return gram + self.confidence.regulariser * np.eye(self.dimension)
 
     @property
     def moment(self) -> Array:
         """b (d,)."""
-        return self._learner.statistics[-self.dimension :].copy()
+        with self._lock:
+            return self._learner.statistics[-self.dimension :].copy()
 
     @property
     def estimate(self) -> Array:
         """θ̂ = V⁻¹ b (d,)."""
-        return np.asarray(self._learner.inverse @ self.moment)
+        with self._lock:
+            return np.asarray(self._learner.inverse @ self.moment)
 
     @property
     def radius(self) -> float:
@@ -130,21 +144,22 @@ class Agent:
         """Draw an arm for a (K, d) array of contexts; K may change from call to call."""
         rows = as_contexts(contexts, self.dimension)
         arms, dimension = rows.shape
-        room = self._rooms.get(arms)
-        if room is None:
-            room = self._new_room(arms)
         values = np.empty(arms + 2 * dimension)
-        learner = self._learner
-        action = decide_one(rows, learner.memory, learner.codes, room, values, self._uniforms[-1])
-        if action < 0:
-            raise not_finite(rows)
-        self._uniforms.pop()
-        if not self._uniforms:
-            self._draw_ahead()
-        decision = Decision(self._next_id, action, values, arms)
-        self._pending[decision.id] = decision
-        self._next_id += 1
-        return decision
+        with self._lock:
+            room = self._rooms.get(arms)
+            if room is None:
+                room = self._new_room(arms)
+            learner = self._learner
+            action = decide_one(rows, learner.memory, learner.codes, room, values, self._uniforms[-1])
+            if action < 0:
+                raise not_finite(rows)
+            self._uniforms.pop()
+            if not self._uniforms:
+                self._draw_ahead()
+            decision = Decision(self._next_id, action, values, arms)
+            self._pending[decision.id] = decision
+            self._next_id += 1
+            return decision
 
     def decide_many(self, contexts: Sequence[ArrayLike] | Array) -> list[Decision]:
         """Independent decisions from one state of knowledge: a (B, K, d) array, or B arrays (K_b, d).
@@ -155,13 +170,20 @@ class Agent:
         for rows in blocks:
             if not (np.abs(rows) <= LARGEST).all():
                 raise not_finite(rows)
-        return [self.decide(rows) for rows in blocks]
+        with self._lock:
+            return [self.decide(rows) for rows in blocks]
 
     # --- observing -----------------------------------------------------------------------------------
 
     def observe(self, decision: Decision | int, *, reward: float) -> None:
         """Take the reward of a decision: at once or later, in any order, each once."""
-        identity = self._known(decision)
+        with self._lock:
+            self._take(decision, reward)
+            if self._plain is None:
+                self._watch.look()  # last, since the owner may have made the warning an error
+
+    def _take(self, decision: Decision | int, reward: float) -> None:
+        identity = known(decision, self._pending, self._next_id)
         value = as_reward(reward)
         context = self._pending[identity].chosen()
         if self._plain is None:
@@ -180,18 +202,22 @@ class Agent:
 
     def observe_many(self, decisions: Iterable[Decision | int], rewards: Iterable[float]) -> None:
         """`observe` for several; when one of them is refused, none has been taken."""
-        identities = [self._known(decision) for decision in decisions]
-        values = [as_reward(reward) for reward in rewards]
-        same = len(identities) == len(values)
-        require(same, "rewards", f"must be as many as the {len(identities)} decisions", len(values))
-        if len(set(identities)) != len(identities):
-            raise AlreadyObserved("a decision occurs twice among these decisions")
-        for identity, value in zip(identities, values, strict=True):
-            self.observe(identity, reward=value)
+        with self._lock:
+            identities = [known(decision, self._pending, self._next_id) for decision in decisions]
+            values = [as_reward(reward) for reward in rewards]
+            same = len(identities) == len(values)
+            require(same, "rewards", f"must be as many as the {len(identities)} decisions", len(values))
+            if len(set(identities)) != len(identities):
+                raise AlreadyObserved("a decision occurs twice among these decisions")
+            for identity, value in zip(identities, values, strict=True):
+                self._take(identity, value)
+            if self._plain is None:
+                self._watch.look(len(values))
 
     def forget(self, decision: Decision | int) -> None:
         """Give up on a reward that will never come."""
-        del self._pending[self._known(decision)]
+        with self._lock:
+            del self._pending[known(decision, self._pending, self._next_id)]
 
     # --- sharing -------------------------------------------------------------------------------------
 
@@ -200,35 +226,31 @@ class Agent:
 
         What was observed until now is in the release, exactly once; what comes next is in the next one.
         """
-        release = self.privatizer.release()
-        self._latest[self.name] = release
-        self._fold_local()
-        return release
+        with self._lock:
+            release = self.privatizer.release()
+            self._latest[self.name] = release
+            self._fold_local()
+            return release
 
     def absorb(self, releases: Mapping[str, Release]) -> None:
         """Take the latest releases of other agents (by name); what is older than what is held is ignored.
 
-        A release is cumulative: it replaces its sender's earlier one and is never added to it. When one of
-        them is refused, none has been taken.
+        A release is cumulative: it replaces its sender's earlier one and is never added to it. Under its own
+        name an agent takes its own latest release alone. When one is refused, none has been taken.
         """
-        accepted = dict(self._latest)
-        mechanism = self.privatizer.mechanism.digest()
-        for name, release in releases.items():
-            check_release(name, release, dimension=self.dimension, mechanism=mechanism)
-            held = accepted.get(name)
-            if held is None or release.number > held.number:
-                accepted[name] = release
-            elif release.number == held.number and release != held:
-                raise MessageRefused(
-                    f"release {release.number} of {name!r} was seen before with other content"
-                )
-        self._share(accepted)
+        with self._lock:
+            mechanism = self.privatizer.mechanism.digest()
+            latest = latest_of(
+                self._latest, releases, own=self.name, dimension=self.dimension, mechanism=mechanism
+            )
+            self._share(latest)
 
     # --- keeping -------------------------------------------------------------------------------------
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all that this agent needs to go on, exact to the bit, as JSON; see `federation.state`."""
-        state.save(self, path)
+        with self._lock:
+            state.save(self, path)
 
     @classmethod
     def load(
@@ -255,22 +277,6 @@ class Agent:
 
     def _draw_ahead(self) -> None:
         self._uniforms = self._generator.random(DRAWN_AHEAD)[::-1].tolist()  # one call costs as much as all
-
-    def _known(self, decision: Decision | int) -> int:
-        if isinstance(decision, Decision) and self._pending.get(decision.id) is decision:
-            return decision.id
-        identity = decision.id if isinstance(decision, Decision) else decision
-        if not isinstance(identity, int | np.integer) or isinstance(identity, bool):
-            raise UnknownDecision(
-                f"decision must be a Decision or its id, got decision of type {type(identity).__name__}"
-            )
-        held = self._pending.get(int(identity))
-        if held is None and 0 <= identity < self._next_id:
-            raise AlreadyObserved(f"decision {identity} has its reward already (or was forgotten)")
-        foreign = isinstance(decision, Decision) and decision != held
-        if held is None or foreign:  # ids start at 0 in every agent
-            raise UnknownDecision(f"decision must be one that this agent made, got decision={identity}")
-        return int(identity)
 
     def _fold_local(self) -> None:
         """What was fresh is released now; `own+released` keeps it as its own."""

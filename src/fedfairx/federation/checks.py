@@ -6,6 +6,7 @@ Error text names shapes, types and counts. It never holds a context or a reward.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -81,6 +82,30 @@ def check_release(name: str, release: Release, *, dimension: int, mechanism: str
         )
     if release.mechanism != mechanism:
         raise MessageRefused(f"release of {name!r} was made by another mechanism than this agent's")
+
+
+def latest_of(
+    held: Mapping[str, Release], come: Mapping[str, Release], *, own: str, dimension: int, mechanism: str
+) -> dict[str, Release]:
+    """The newer of what is held and what has come, by sender, once all of it is found fit.
+
+    Under an agent's own name anything but its latest release comes from another agent of that name, and would
+    take the place of its own data.
+    """
+    latest = dict(held)
+    for name, release in come.items():
+        check_release(name, release, dimension=dimension, mechanism=mechanism)
+        before = latest.get(name)
+        if name == own and release != before:
+            raise MessageRefused(
+                f"release of {name!r}, which is this agent's own name, must be its own latest; "
+                "give every agent a name of its own"
+            )
+        if before is None or release.number > before.number:
+            latest[name] = release
+        elif release.number == before.number and release != before:
+            raise MessageRefused(f"release {release.number} of {name!r} was seen before with other content")
+    return latest
 
 
 def check_definite(packed: Array, regulariser: float) -> None:

@@ -1,8 +1,13 @@
-"""One decision, as its caller sees it."""
+"""One decision, as its caller sees it, and which one a caller means."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from fedfairx.core.statistics import Array
+from fedfairx.errors import AlreadyObserved, UnknownDecision
 
 
 class Decision:
@@ -56,6 +61,24 @@ class Decision:
 
     def __repr__(self) -> str:  # no context and no θ: a repr ends up in logs
         return f"Decision(id={self.id}, action={self.action}, probability={self.probability:.6g})"
+
+
+def known(decision: Decision | int, pending: Mapping[int, Decision], made: int) -> int:
+    """The id of a decision that waits for its reward, among the first `made` of an agent."""
+    if isinstance(decision, Decision) and pending.get(decision.id) is decision:
+        return decision.id
+    identity = decision.id if isinstance(decision, Decision) else decision
+    if not isinstance(identity, int | np.integer) or isinstance(identity, bool):
+        raise UnknownDecision(
+            f"decision must be a Decision or its id, got decision of type {type(identity).__name__}"
+        )
+    held = pending.get(int(identity))
+    if held is None and 0 <= identity < made:
+        raise AlreadyObserved(f"decision {identity} has its reward already (or was forgotten)")
+    foreign = isinstance(decision, Decision) and decision != held
+    if held is None or foreign:  # ids start at 0 in every agent
+        raise UnknownDecision(f"decision must be one that this agent made, got decision={identity}")
+    return int(identity)
 
 
 def _read_only(view: Array) -> Array:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.core.statistics import Array
 from fedfairx.errors import require
-from fedfairx.privacy import Centring
+from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation.draws import generator
+from fedfairx.simulation.ranges import reward_range
 
 CONTEXTS = ("unit-ball", "raw", "unit-norm")
 THETAS = ("uniform", "sphere")
@@ -75,17 +77,29 @@ class Scenario:
         """What no context's norm exceeds: the privatizer's L."""
         return math.sqrt(self.dimension) if self.contexts == "raw" else 1.0
 
+    @cached_property
+    def reward_range(self) -> tuple[float, float]:
+        """Where rewards lie, but for the rarest, by the laws of contexts, θ* and noise."""
+        return reward_range(self)
+
+    @property
+    def bounds(self) -> Bounds:
+        """What a private run clips records to where it clips around zero."""
+        return Bounds(context_norm=self.context_norm, reward=max(abs(end) for end in self.reward_range))
+
     @property
     def centring(self) -> Centring | None:
-        """The public point that the context law gives: the middle of the box; None for unit-norm contexts."""
+        """The public point that the laws give: the middle of the box; None for unit-norm contexts."""
         if self.contexts == "unit-norm":
             return None
-        box = Centring.unit_box(self.dimension)
-        if self.contexts == "unit-ball":
-            return box
-        stretch = math.sqrt(self.dimension)
-        return replace(
-            box, context=tuple(stretch * x for x in box.context), context_radius=stretch * box.context_radius
+        box, stretch = Centring.unit_box(self.dimension), self.context_norm
+        low, high = self.reward_range
+        return Centring(
+            context=tuple(stretch * x for x in box.context),
+            context_radius=stretch * box.context_radius,
+            reward=0.5 * (low + high),
+            reward_radius=0.5 * (high - low),
+            constant=stretch * box.constant,
         )
 
     @property

@@ -87,8 +87,9 @@ def simulate(
     A seed's result is the same to the byte whatever `workers` is and whichever seeds run beside it. Contexts,
     θ* and noise depend on the seed alone, so that two algorithms under one seed are a fair pair. The default
     confidence knows the scenario's noise and uses half the theorem's radius (docs/reproduction.md). Private
-    algorithms clip around the scenario's public point, the middle of its box; `centring=None` clips around
-    zero, to the bounds, as the paper does.
+    algorithms clip around the scenario's public point, the middle of its box, to where its laws put contexts
+    and rewards (`bounds` then gives only the adjacency and the Gram's share of the noise). `centring=None`
+    clips around zero, as the paper does, to `bounds`, or again to where the laws put them.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds)
     require(len(numbers) >= 1, "seeds", "must be at least one", seeds)
@@ -108,8 +109,8 @@ def simulate(
         epsilon=epsilon,
         delta=delta,
         mechanism=mechanism,
-        bounds=bounds or Bounds(context_norm=scenario.context_norm),
-        centring=scenario.centring if centring == "scenario" else centring,
+        bounds=bounds or (scenario.bounds if chosen.private else Bounds()),
+        centring=_centring(scenario, chosen, centring),
         decide_from=decide_from or chosen.decide_from,
         shift=shift,
         ridge=ridge,
@@ -128,6 +129,15 @@ def simulate(
     )
     fairness, reward, syncs, shares = (np.concatenate(column)[order] for column in zip(*parts, strict=True))
     return Result(scenario, chosen.name, numbers, grid, fairness, reward, syncs, shares, options.summary())
+
+
+def _centring(
+    scenario: Scenario, algorithm: Algorithm, given: Centring | Literal["scenario"] | None
+) -> Centring | None:
+    """The one to use; a scenario's own takes some work and is for private algorithms alone."""
+    if given != "scenario":
+        return given
+    return scenario.centring if algorithm.private else None
 
 
 def _grid(horizon: int, points: int) -> Counts:

@@ -1,0 +1,46 @@
+"""Tells an agent's owner when clipping moves too many of its records.
+
+A warning and no log entry: it is seen without setting anything up, it can be silenced or made an error by its
+class, and it says where in the owner's code the agent is used. It names counts, which are the owner's to know
+(docs/privacy.md), and no context or reward.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from fedfairx.errors import ClippingWarning
+from fedfairx.privacy import Privatizer
+
+TOLERATED = 0.01  # of the records
+ENOUGH = 100  # records before anything is said
+
+
+class ClippingWatch:
+    """Counts the records that an agent gives its privatizer and how many are clipped; speaks once."""
+
+    def __init__(self, privatizer: Privatizer) -> None:
+        self._privatizer = privatizer
+        self._before = self._clipped()
+        self._records = 0
+        self._said = False
+
+    def look(self, records: int = 1) -> None:
+        """After so many more records: warn whoever called the agent's method that calls this."""
+        if self._said:
+            return
+        self._records += records
+        clipped = self._clipped() - self._before
+        if self._records < ENOUGH or clipped <= TOLERATED * self._records:
+            return
+        self._said = True
+        warnings.warn(
+            f"{clipped} of {self._records} records were clipped to the privatizer's bounds, more than "
+            f"{TOLERATED:.0%}: what is learnt from them is biased, whatever epsilon is. Privacy holds. Wider "
+            "bounds must be chosen without looking at the data, and need a new budget",
+            ClippingWarning,
+            stacklevel=3,
+        )
+
+    def _clipped(self) -> int:
+        return int(getattr(self._privatizer, "clipped", 0))  # a privatizer of one's own need not count

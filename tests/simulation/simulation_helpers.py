@@ -1,0 +1,51 @@
+"""A prepared setting, and the records that its agents make, round by round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.registers import WIDTH
+from fedfairx.federation.algorithms import algorithm
+from fedfairx.privacy import Bounds
+from fedfairx.simulation import Scenario
+from fedfairx.simulation.kernel import run
+from fedfairx.simulation.options import Options
+from fedfairx.simulation.setup import Setting, prepare
+
+
+def options_for(name: str, **changes: Any) -> Options:
+    chosen = algorithm(name)
+    values: dict[str, Any] = {
+        "algorithm": chosen,
+        "schedule": chosen.schedule,
+        "confidence": Confidence(),
+        "epsilon": 2.0 if chosen.private else None,
+        "delta": 0.1,
+        "mechanism": "blt",
+        "bounds": Bounds(),
+        "centring": None,
+        "decide_from": chosen.decide_from,
+        "shift": 4.0,
+        "ridge": "fixed",
+        "exposure": False,
+    }
+    return Options(**{**values, **changes})
+
+
+def setting_for(scenario: Scenario, options: Options, seeds: tuple[int, ...] = (0,)) -> Setting:
+    return prepare(scenario, options, seeds, np.array([scenario.horizon]))
+
+
+def records(setting: Setting, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Contexts (T, m, d) and rewards (T, m) of the first seed's agents, as they were learnt."""
+    agents = setting.world.agents
+    assert agents <= WIDTH
+    contexts, rewards = [], []
+    for t in range(rounds):
+        run(*setting, t, t + 1)
+        contexts.append(setting.minds.chosen[0].T[:agents].copy())
+        rewards.append(setting.minds.reward[0][:agents].copy())
+    return np.array(contexts), np.array(rewards)

@@ -1,0 +1,53 @@
+"""What an agent of the simulator releases is what a live privatizer would have made of its records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from simulation_helpers import options_for, records, setting_for
+
+from fedfairx.core.statistics import pack
+from fedfairx.federation.schedules import Doubling
+from fedfairx.privacy import Bounds, Centring
+from fedfairx.simulation import Scenario
+
+D, ROUNDS = 2, 12
+SCENARIO = Scenario(agents=3, arms=3, dimension=D, horizon=50, noise_sd=1.0)  # most rewards are far outside
+LATER = Doubling(start=40)  # until then nobody learns anything, so that all runs choose the same arms
+WIDE = Bounds(context_norm=100.0, reward=100.0)
+TIGHT = Centring(context=(0.5, 0.2), context_radius=0.15, reward=0.4, reward_radius=0.3, constant=0.25)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bounds": Bounds(context_norm=0.5, reward=0.4)},
+        {"bounds": Bounds(context_norm=0.5, reward=0.4, nonnegative=True)},
+        {"centring": TIGHT},
+    ],
+    ids=["around zero", "nonnegative", "around a point"],
+)
+def test_records_are_clipped_as_a_privatizer_clips_them(change: dict[str, Any]) -> None:
+    raw = setting_for(SCENARIO, options_for("priv-fairx-linucb", schedule=LATER, bounds=WIDE))
+    contexts, rewards = records(raw, ROUNDS)
+    options = options_for("priv-fairx-linucb", schedule=LATER, **change)
+    setting = setting_for(SCENARIO, options)
+    records(setting, ROUNDS)
+    moved = set()
+    for agent in range(SCENARIO.agents):
+        expected = np.zeros(setting.minds.own.shape[1])
+        for t in range(ROUNDS):
+            x, y = contexts[t, agent], float(rewards[t, agent])
+            if options.centring is None:
+                clipped_x, clipped_y, _ = options.bounds.clip(x, y)
+            else:
+                inner_x, inner_y, _ = options.centring.enter(x, y)
+                clipped_x, clipped_y = inner_x[:D] + options.centring.context, inner_y + 0.4
+            expected += pack(np.outer(clipped_x, clipped_x), clipped_x * clipped_y)
+            moved.add(("x", bool(np.abs(clipped_x - x).max() > 0.01)))
+            moved.add(("y", int(np.sign(np.round(clipped_y - y, 2)))))
+        assert setting.minds.own[0, :, agent] == pytest.approx(expected, abs=1e-12)
+    # Contexts inside and outside, rewards moved up, down and not at all: or a missing clip would not show.
+    assert {("x", True), ("y", -1), ("y", 0), ("y", 1)} <= moved
