@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 OUT ?= results
 CODE := src tests benchmarks examples
 
-.PHONY: setup test lint reproduce quick bench clean
+.PHONY: setup test lint mutants reproduce quick bench clean
 
 setup: $(VENV)/.ready
 
@@ -22,6 +22,9 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+mutants: setup
+	$(BIN)/python tests/mutants.py $(ONLY)
 
 reproduce: setup
 	$(BIN)/fedfairx reproduce all --out $(OUT)

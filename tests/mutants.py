@@ -1,0 +1,289 @@
+"""Wrong versions of the code, each with the tests that must notice: `make mutants`.
+
+A mutant is one text of one file replaced by another. It is put into a copy of the source tree, never into the
+tree itself, and the tests named beside it run against that copy: first against the copy as it is, where they
+must pass, then with the mutant, where one must fail. The exit code is not 0 if a mutant survives, or if its
+old text is no longer there exactly once: then the table is behind the code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SECONDS = 900  # for the tests of one mutant
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old` in src/fedfairx/`file` becomes `new`; `tests` are arguments of pytest."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    compiled: bool = False  # False: the tests run as plain Python, which saves a minute of compiling
+
+
+SETUP = ("tests/simulation/test_setup.py",)
+WORLD = ("tests/simulation/test_environments.py", "-k", "not private_run")
+KERNEL = ("tests/simulation/test_kernel.py", "-k", "bounded or heteroscedastic or norms")
+OBSERVING = ("tests/simulation/test_observing.py",)
+HALVES = ("tests/simulation/test_sharing.py", "-k", "halves")
+POOL = ("tests/federation/test_pool.py",)
+SCORES = ("tests/experiments/test_scores.py",)
+RESULTS = ("tests/experiments/test_results.py",)
+CERTIFICATE = ("tests/core/test_certificate.py",)
+
+MUTANTS = (
+    # The simulator's private runs.
+    Mutant(
+        "the noise of one agent for the sum of all",
+        "simulation/setup.py",
+        "(1.0 if each else math.sqrt(scenario.agents))",
+        "1.0",
+        SETUP,
+    ),
+    Mutant(
+        "a centred run's lower reward bound is that of the uncentred",
+        "simulation/setup.py",
+        "low if centring is None else centring.reward - centring.reward_radius,",
+        "low,",
+        SETUP,
+    ),
+    Mutant(
+        "rewards are not clipped from below",
+        "simulation/observing.py",
+        "smaller(larger(load(BLOCK, mind.reward), sharing.reward_low), sharing.reward_high)",
+        "smaller(load(BLOCK, mind.reward), sharing.reward_high)",
+        OBSERVING,
+    ),
+    Mutant(
+        "contexts are clipped by their norm, not by their distance from the point",
+        "simulation/observing.py",
+        "offset = load(BLOCK, chosen, j) - centre[j]",
+        "offset = load(BLOCK, chosen, j)",
+        OBSERVING,
+    ),
+    Mutant(
+        "own+released counts the others in full (simulator)",
+        "simulation/sharing.py",
+        "own + weight * (count - own),",
+        "count if weight > 0.0 else own,",
+        HALVES,
+    ),
+    Mutant(
+        "own+released counts the others in full (agent)",
+        "federation/pool.py",
+        "own_count + weight * count,",
+        "own_count + count,",
+        POOL,
+    ),
+    Mutant(
+        "the reward bound of every scenario is 1",
+        "simulation/environments.py",
+        "reward=max(abs(end) for end in self.reward_range)",
+        "reward=1.0",
+        WORLD,
+    ),
+    Mutant(
+        "half of the rewards may lie outside the range",
+        "simulation/ranges.py",
+        "BEYOND = 0.01",
+        "BEYOND = 0.5",
+        WORLD,
+    ),
+    # Its worlds.
+    Mutant(
+        "presence is the chance that an arm is away",
+        "simulation/environments.py",
+        "rng.binomial(self.arms - 1, self.presence,",
+        "rng.binomial(self.arms - 1, 1.0 - self.presence,",
+        WORLD,
+    ),
+    Mutant(
+        "delays are cut off at their mean",
+        "simulation/environments.py",
+        "LONGEST_DELAY = 12 ",
+        "LONGEST_DELAY = 1 ",
+        WORLD,
+    ),
+    Mutant(
+        "bounded noise with its half-width for its sd",
+        "simulation/kernel.py",
+        "world.noise_sd * math.sqrt(3.0) *",
+        "world.noise_sd *",
+        KERNEL,
+    ),
+    Mutant(
+        "another heteroscedastic factor",
+        "simulation/kernel.py",
+        "(0.5 + absolute(mean))",
+        "(1.0 + absolute(mean))",
+        KERNEL,
+    ),
+    Mutant(
+        "unit-norm contexts are not normalised",
+        "simulation/kernel.py",
+        "        normalise_rows(BLOCK, contexts)\n",
+        "        pass\n",
+        KERNEL,
+    ),
+    # Agents.
+    Mutant(
+        "fresh records don't count",
+        "federation/agent.py",
+        "            count += self._local_count\n",
+        "",
+        ("tests/federation/test_agent.py", "-k", "fresh_records"),
+    ),
+    Mutant(
+        "another agent of the same name is believed",
+        "federation/checks.py",
+        "if name == own and release != before:",
+        "if False:",
+        ("tests/federation/test_checks.py",),
+    ),
+    Mutant(
+        "clipping is never spoken of",
+        "federation/clipping.py",
+        "TOLERATED = 0.01",
+        "TOLERATED = 1.0",
+        ("tests/federation/test_clipping.py",),
+    ),
+    # Results and verdicts.
+    Mutant(
+        "a verdict by the value, not by the interval",
+        "experiments/scores.py",
+        'return "holds" if found.high < limit else "does not hold" if found.low > limit else "undecided"',
+        'return "holds" if found.value < limit else "does not hold"',
+        SCORES,
+    ),
+    Mutant(
+        "the private headline's verdict by the value",
+        "experiments/exp5.py",
+        "judged(below(cheap, CHEAP), size.full)",
+        'judged("holds" if cheap.value < CHEAP else "does not hold", size.full)',
+        SCORES,
+    ),
+    Mutant(
+        "changed values of a results file are believed",
+        "experiments/results.py",
+        'same = meta["values"] == _digest_of_values(outcome)',
+        "same = True",
+        RESULTS,
+    ),
+    Mutant(
+        "changed metadata of a results file are believed",
+        "experiments/results.py",
+        "if schema == SCHEMA and digest != _digest(meta):",
+        "if False:",
+        RESULTS,
+    ),
+    # The certificate of the optimistic problem.
+    Mutant(
+        "χ halved",
+        "core/certificate.py",
+        "chi = 0.25 * (1.0 + half) * (1.0 + half)",
+        "chi = 0.125 * (1.0 + half) * (1.0 + half)",
+        CERTIFICATE,
+        compiled=True,
+    ),
+    Mutant(
+        "the third-order term dropped",
+        "core/certificate.py",
+        "extra = c * c * c * distance * skew * square",
+        "extra = 0.0 * distance * skew * square",
+        CERTIFICATE,
+        compiled=True,
+    ),
+    Mutant(
+        "the limit doubled",
+        "core/certificate.py",
+        "limit = 0.5 * load(lanes, region.radius)",
+        "limit = 1.0 * load(lanes, region.radius)",
+        CERTIFICATE,
+        compiled=True,
+    ),
+    Mutant(
+        "the φ-term dropped",
+        "core/certificate.py",
+        "share = chance * (chi + c * phi * gap)",
+        "share = chance * chi",
+        CERTIFICATE,
+        compiled=True,
+    ),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("words", nargs="*", help="only mutants with one of these in their file or their name")
+    words = parser.parse_args().words
+    chosen = [m for m in MUTANTS if not words or any(word in f"{m.file} {m.what}" for word in words)]
+    found = [(mutant, try_out(mutant)) for mutant in chosen]
+    failed = [mutant for mutant, verdict in found if verdict != "killed"]
+    print(f"{len(found) - len(failed)} of {len(found)} killed")
+    return 1 if failed or not found else 0
+
+
+def try_out(mutant: Mutant) -> str:
+    """'killed', or what is wrong; also printed."""
+    began = time.perf_counter()
+    verdict = _verdict(mutant)
+    print(f"{verdict:>8}  {mutant.file}: {mutant.what} ({time.perf_counter() - began:.0f} s)", flush=True)
+    return verdict
+
+
+def _verdict(mutant: Mutant) -> str:
+    text = (ROOT / "src" / "fedfairx" / mutant.file).read_text(encoding="utf-8")
+    count = text.count(mutant.old)
+    if count != 1:
+        return f"STALE (its old text is there {count} times)"
+    if run_tests(mutant.tests, mutant.compiled) != 0:
+        return "BROKEN (its tests fail without it)"
+    code = _run({mutant.file: text.replace(mutant.old, mutant.new)}, mutant.tests, mutant.compiled)
+    return {0: "SURVIVED", 1: "killed"}.get(code, f"BROKEN (pytest ends with {code})")
+
+
+@functools.cache
+def run_tests(tests: tuple[str, ...], compiled: bool) -> int:
+    """pytest's exit code on the code as it is."""
+    return _run({}, tests, compiled)
+
+
+def _run(changes: dict[str, str], tests: tuple[str, ...], compiled: bool) -> int:
+    """pytest's exit code on a copy of the source tree with these files changed; 1 is a failed test."""
+    with tempfile.TemporaryDirectory(prefix="fedfairx-mutant-") as folder:
+        package = Path(folder) / "src" / "fedfairx"
+        shutil.copytree(ROOT / "src" / "fedfairx", package, ignore=shutil.ignore_patterns("__pycache__"))
+        for file, text in changes.items():
+            (package / file).write_text(text, encoding="utf-8")
+        environment = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        if compiled:
+            environment["NUMBA_CACHE_DIR"] = folder
+        else:  # plain Python warns where compiled code divides by zero on purpose
+            environment["NUMBA_DISABLE_JIT"] = "1"
+            command += ["-W", "ignore::RuntimeWarning"]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return 1  # it hangs, which is noticed too
+        return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
