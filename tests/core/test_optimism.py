@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import reference as ref
 from fedfairx.core import merit as kinds
-from fedfairx.core.lanes import BLOCK
+from fedfairx.core.lanes import BLOCK, Lanes, lane_count
 from fedfairx.core.merit_table import table
 from fedfairx.core.optimism import FAIR_PGD, WINNER, Solver, optimise
-from fedfairx.core.problem import PROVED, THETA, Region, scratch
+from fedfairx.core.problem import POLICY, PROVED, THETA, Region, scratch
 from fedfairx.core.registers import WIDTH
-from instances import Instance, merits, realistic, solve, wild
+from instances import Instance, merits, realistic, solve, tame, wild
 
 seeds = st.integers(0, 2**32 - 1)
 PGD = Solver(rule=FAIR_PGD, max_steps=100, rate=1.0)
@@ -42,7 +42,7 @@ def test_not_worse_than_brute_force_for_the_exponential_merit() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_realistic_decisions_of_every_merit_are_as_good_as_brute_force(kind: str) -> None:
     # 60 each, of the kind that an agent meets. Where a merit levels off, arm directions alone can miss the
-    # best (measured: below 1 in 200), so one miss in 60 is let pass; at these seeds there is none.
+    # best (measured: 0 in 300 for each), so one miss in 60 is let pass; at these seeds there is none.
     rng = np.random.default_rng(7)
     worst = []
     for number in range(60):
@@ -53,6 +53,21 @@ def test_realistic_decisions_of_every_merit_are_as_good_as_brute_force(kind: str
         )
         worst.append(best - answer.value)
     assert np.sort(worst)[-2] <= 1e-6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_misses_where_means_leave_the_range_of_a_merit_are_few(kind: str) -> None:
+    # Measured: at most 6 in 300. At that rate more than 10 in 150 have probability below 1e-3.
+    rng = np.random.default_rng(100)
+    misses = 0
+    for number in range(150):
+        instance, pair = tame(rng), merits(rng)[kind]
+        answer = solve(instance, pair)
+        _, best = ref.optimistic_bruteforce(
+            instance.estimate, instance.gram, instance.radius, instance.contexts, pair[1], 300, number
+        )
+        misses += best - answer.value > 1e-6
+    assert misses <= (0 if kind == "exponential" else 10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -160,3 +175,26 @@ def test_a_lane_decides_the_same_bits_beside_neighbours_of_other_merits() -> Non
         results.append((work.model[THETA, :, ::2].copy(), work.lane[PROVED, ::2].copy()))
     assert (results[0][0] == results[1][0]).all()
     assert (results[0][1] < 2.0).any()  # or the test shows nothing
+
+
+@pytest.mark.parametrize("lanes", [None, BLOCK], ids=["one lane", "a block"])
+@pytest.mark.parametrize("left_behind", [np.nan, np.inf, -np.inf, 1e300])
+@pytest.mark.parametrize("merit", [kinds.Exponential(10.0), kinds.Logistic(8.0, 0.4, 0.1)])
+def test_what_the_room_held_before_changes_no_bit(
+    lanes: Lanes, left_behind: float, merit: kinds.Merit
+) -> None:
+    # A decision among more or fewer arms lays the same room out in another way.
+    rng = np.random.default_rng(8)
+    arms, dimension, n = 6, 3, lane_count(lanes)
+    contexts = rng.random((arms, dimension, n)) / np.sqrt(dimension)
+    inverse = np.repeat(np.eye(dimension)[:, :, None], n, axis=2)
+    region = Region(rng.random((dimension, n)), inverse, np.full(n, 1.5))
+    results = []
+    for held in (0.0, left_behind):
+        work = scratch(arms, dimension, lanes)
+        for part in (work.arms, work.model, work.lane, work.square, work.spare):
+            part.fill(held)
+        optimise(contexts, region, table([merit] * n), work, Solver())
+        results.append((work.model[THETA].tobytes(), work.arms[POLICY].tobytes()))
+        assert (work.lane[PROVED] < 2.0).any()  # or no further starts were taken
+    assert results[0] == results[1]

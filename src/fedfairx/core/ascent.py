@@ -187,12 +187,21 @@ def advance(work: Scratch) -> None:
 
 @leaf
 def begin(work: Scratch) -> None:
-    """Forget what an earlier ascent left behind; the present point stays."""
+    """Forget what an earlier ascent left behind; the present point stays.
+
+    Without MEMORY the last image and gap count nothing, but 0 · ∞ would be NaN, and a room that was laid out
+    for another number of arms may hold anything.
+    """
     store(-math.inf, work.lanes, work.lane, BEST)
     store(-math.inf, work.lanes, work.lane, BEFORE)
     store(0.0, work.lanes, work.lane, INERTIA)
     store(0.0, work.lanes, work.lane, MEMORY)
     store(0.0, work.lanes, work.lane, DONE)
+    for j in range(work.model.shape[1]):
+        store(0.0, work.lanes, work.model[LAST_PULL], j)
+        store(0.0, work.lanes, work.model[LAST_STEP], j)
+        store(0.0, work.lanes, work.model[GAP_PULL], j)
+        store(0.0, work.lanes, work.model[GAP_STEP], j)
 
 
 @leaf
