@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import reference as ref
 from fedfairx.core import merit as kinds
-from fedfairx.core.lanes import BLOCK, Lanes, lane_count
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.lanes import BLOCK
 from fedfairx.core.merit_table import table
 from fedfairx.core.optimism import FAIR_PGD, WINNER, Solver, optimise
 from fedfairx.core.problem import POLICY, PROVED, THETA, Region, scratch
 from fedfairx.core.registers import WIDTH
+from fedfairx.core.single import Single, decide_one, room_for
 from instances import Instance, merits, realistic, solve, tame, wild
 
 seeds = st.integers(0, 2**32 - 1)
@@ -76,6 +78,7 @@ def test_misses_where_means_leave_the_range_of_a_merit_are_few(kind: str) -> Non
 )
 @settings(max_examples=40, deadline=None)
 @given(seed=seeds)
+@example(seed=622284710)  # one dimension, where two images in turn may be opposite
 def test_never_below_the_objective_at_the_estimate_and_never_outside(
     kind: str, solver: Solver, seed: int
 ) -> None:
@@ -177,24 +180,25 @@ def test_a_lane_decides_the_same_bits_beside_neighbours_of_other_merits() -> Non
     assert (results[0][1] < 2.0).any()  # or the test shows nothing
 
 
-@pytest.mark.parametrize("lanes", [None, BLOCK], ids=["one lane", "a block"])
 @pytest.mark.parametrize("left_behind", [np.nan, np.inf, -np.inf, 1e300])
 @pytest.mark.parametrize("merit", [kinds.Exponential(10.0), kinds.Logistic(8.0, 0.4, 0.1)])
-def test_what_the_room_held_before_changes_no_bit(
-    lanes: Lanes, left_behind: float, merit: kinds.Merit
-) -> None:
+def test_what_the_room_held_before_changes_no_bit(left_behind: float, merit: kinds.Merit) -> None:
     # A decision among more or fewer arms lays the same room out in another way.
     rng = np.random.default_rng(8)
-    arms, dimension, n = 6, 3, lane_count(lanes)
-    contexts = rng.random((arms, dimension, n)) / np.sqrt(dimension)
-    inverse = np.repeat(np.eye(dimension)[:, :, None], n, axis=2)
-    region = Region(rng.random((dimension, n)), inverse, np.full(n, 1.5))
+    arms, dimension = 6, 3
+    contexts = rng.random((arms, dimension, WIDTH)) / np.sqrt(dimension)
+    inverse = np.repeat(np.eye(dimension)[:, :, None], WIDTH, axis=2)
+    region = Region(rng.random((dimension, WIDTH)), inverse, np.full(WIDTH, 1.5))
+    alone = Single.start(dimension, merit=merit, confidence=Confidence(scale=1.5), solver=Solver())
     results = []
     for held in (0.0, left_behind):
-        work = scratch(arms, dimension, lanes)
+        work = scratch(arms, dimension, BLOCK)
         for part in (work.arms, work.model, work.lane, work.square, work.spare):
             part.fill(held)
-        optimise(contexts, region, table([merit] * n), work, Solver())
-        results.append((work.model[THETA].tobytes(), work.arms[POLICY].tobytes()))
+        optimise(contexts, region, table([merit] * WIDTH), work, Solver())
         assert (work.lane[PROVED] < 2.0).any()  # or no further starts were taken
+        room, out = room_for(arms, dimension), np.zeros(arms + 2 * dimension)
+        room.fill(held)
+        decide_one(contexts[:, :, 0].copy(), alone.memory, alone.codes, room, out, 0.5)
+        results.append((work.model[THETA].tobytes(), work.arms[POLICY].tobytes(), out.tobytes()))
     assert results[0] == results[1]
