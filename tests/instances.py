@@ -67,6 +67,20 @@ def realistic(rng: np.random.Generator, *, arms: int = 30, dimension: int = 10) 
     return Instance(contexts, gram, np.linalg.solve(gram, seen.T @ rewards), radius)
 
 
+def tame(rng: np.random.Generator) -> Instance:
+    """Few arms, contexts of either sign, small samples: means that leave the range of a merit often."""
+
+    def inside_ball(rows: int) -> np.ndarray:
+        x = rng.normal(size=(rows, dimension))
+        return x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
+
+    arms, dimension = int(rng.integers(2, 11)), int(rng.integers(1, 6))
+    contexts, seen = inside_ball(arms), inside_ball(int(rng.integers(1, 60)))
+    theta = rng.normal(size=dimension)
+    theta *= rng.uniform(0, 1) / np.linalg.norm(theta)
+    return Instance(contexts, np.eye(dimension) + seen.T @ seen, theta, float(rng.uniform(0.2, 1.5)))
+
+
 def merits(rng: np.random.Generator) -> dict[str, tuple[Any, Any]]:
     """One of each kind, as the library's and as the oracle's."""
     steepness, offset = 10 ** rng.uniform(0, 1.5), rng.uniform(0.05, 0.5)

@@ -1,4 +1,4 @@
-"""The certificate never lies: where it says best, brute force finds nothing better."""
+"""The certificate never lies, and proves what its statement in docs/algorithm.md says: no less, no more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedfairx.core import certificate, problem
 from fedfairx.core import merit as kinds
 from fedfairx.core.merit_table import table
 from fedfairx.core.problem import Region, Scratch
-from instances import Instance, merits, realistic, wild
+from instances import Instance, merits, realistic, solve, wild
 
 WHOLE_BALL = 2.0
 
@@ -141,3 +141,76 @@ def test_only_what_has_arrived_and_only_the_exponential_is_proved() -> None:
             assert not proved(region, work, instance.contexts, ours, WHOLE_BALL)
     work.lane[problem.DONE, 0] = 0.0
     assert not proved(region, work, instance.contexts, kinds.Exponential(1.0), WHOLE_BALL)
+
+
+def chords(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The upper bounds on χ and φ that docs/algorithm.md states."""
+    half = np.exp(x / 2)
+    return (1 + half) ** 2 / 4, (5 + 6 * half + half**2) / 24
+
+
+def test_the_bounds_on_chi_and_phi_are_bounds() -> None:
+    x = np.linspace(0.01, 100.0, 10_000)
+    chi, phi = chords(x)
+    assert (chi >= np.expm1(x) / x).all()
+    assert (phi >= (np.expm1(x) - x) / x**2).all()
+
+
+def sides(instance: Instance, work: Scratch, c: float, r: float) -> dict[str, float]:
+    """The left side of the statement in docs/algorithm.md, term by term, in NumPy; `at` has filled `work`."""
+    policy, beta = work.arms[problem.POLICY, :, 0], instance.radius**2
+    gap = np.abs(work.arms[problem.MEANS, :, 0] - work.lane[problem.OBJECTIVE, 0])
+    z = np.linalg.solve(np.linalg.cholesky(instance.gram), instance.contexts.T).T
+    y = z - policy @ z
+    width = instance.radius * np.linalg.norm(y, axis=1)
+    chi, phi = chords(c * width * r)
+    return {
+        "chi": c * beta * np.trace((y.T * (policy * chi)) @ y),
+        "phi": c * beta * np.trace((y.T * (policy * c * phi * gap)) @ y),
+        "third": c**3 * r * (policy @ (width * gap)) * (policy @ (width**2 * phi)),
+        "frobenius": c * beta * np.linalg.norm((y.T * (policy * (chi + c * phi * gap))) @ y),
+    }
+
+
+@pytest.mark.parametrize("sharp", [False, True])
+def test_it_proves_exactly_what_its_statement_says(sharp: bool) -> None:
+    # The norm n is free here, so that the right side ½√βn can be put 1 % above and below the left side.
+    # A term that were halved or left out would have to be below 2 % not to show.
+    rng = np.random.default_rng(4)
+    shows = {"chi": 0, "phi": 0, "third": 0}
+    for number in range(200):
+        instance = realistic(rng, arms=12, dimension=6)
+        c, r = 10 ** rng.uniform(0, 1.5), float(rng.choice([0.5, 1.0, 1.4, WHOLE_BALL]))
+        region, work = at(instance, c, instance.estimate)
+        left = sides(instance, work, c, r)
+        total = (left["frobenius"] if sharp else left["chi"] + left["phi"]) + left["third"]
+        if not 1e-9 < total < 1e100:  # a single arm, or a region far too large: no question
+            continue
+        for name in shows:
+            shows[name] += left[name] > 0.05 * (left["chi"] + left["phi"] + left["third"])
+        for share, expected in ((0.99, False), (1.01, True)):
+            work.lane[problem.NORM, 0] = 2 * share * total / instance.radius
+            found = proved(region, work, instance.contexts, kinds.Exponential(c), r, sharp=sharp)
+            assert found == expected, (number, c, r, share)
+    assert min(shows.values()) >= 30, shows  # or the test shows nothing
+
+
+def test_beyond_what_a_float_can_hold_nothing_is_proved() -> None:
+    # Two arms at ±1 move by c·R = c against each other; e^{x/2} is computed for x/2 up to 300 only.
+    instance = Instance(np.array([[1.0], [-1.0]]), np.eye(1), np.zeros(1), 1.0)
+    for steepness, expected in ((299.0, True), (301.0, False)):
+        region, work = at(instance, steepness, np.zeros(1))
+        work.lane[problem.NORM, 0] = 1e300
+        for sharp in (False, True):
+            assert (
+                proved(region, work, instance.contexts, kinds.Exponential(steepness), WHOLE_BALL, sharp=sharp)
+                == expected
+            )
+
+
+def test_a_steep_merit_does_not_end_at_its_first_local_maximum() -> None:
+    # From θ̂ = 0 the two arms at 0.6 win; the best is the other way, where the arm at -1 has more.
+    instance = Instance(np.array([[-1.0], [0.6], [0.6]]), np.eye(1), np.zeros(1), 1.2)
+    for steepness in (100.0, 400.0, 1e4):
+        answer = solve(instance, (kinds.Exponential(steepness), ref.Exponential(steepness)))
+        assert answer.value == pytest.approx(1.2, abs=1e-9)

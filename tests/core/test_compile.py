@@ -76,3 +76,19 @@ def test_everything_runs_uncompiled_and_follows_the_oracle() -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "uncompiled: True"
+
+
+def test_the_simulator_runs_uncompiled_and_follows_the_oracle() -> None:
+    # A part of test_kernel.py: exact sums at public rounds, noisy ones when a determinant says so.
+    some = "fed-fairx-linucb or b1"
+    kernel = str(TESTS / "simulation" / "test_kernel.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", some, kernel],
+        cwd=TESTS.parent,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert " passed" in done.stdout

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedfairx as ffx
 import reference as ref
 from fedfairx.core.confidence import Confidence
 from fedfairx.errors import InvalidInput
@@ -41,21 +44,36 @@ def test_the_radius_is_the_oracles(
     assert confidence.radius(count, dimension) == pytest.approx(expected, rel=1e-13)
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, 1e308, 1e-308])
 @pytest.mark.parametrize("name", ["regulariser", "parameter_norm", "scale"])
 def test_what_must_be_positive(name: str, value: float) -> None:
-    with pytest.raises(InvalidInput, match=f"^{name} must be finite and > 0, got {name}="):
+    with pytest.raises(InvalidInput, match=rf"^{name} must be from 1e-30 to 1e\+30, got {name}="):
         Confidence(**{name: value})
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, 1.5, math.nan])
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, 1.5, math.nan, 1e-310])
 def test_failure_is_a_probability(value: float) -> None:
-    with pytest.raises(InvalidInput, match=r"^failure must be in \(0, 1\), got failure="):
+    with pytest.raises(InvalidInput, match=r"^failure must be in \(0, 1\) and at least 1e-30, got failure="):
         Confidence(failure=value)
 
 
-@pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
+@pytest.mark.parametrize("value", [-0.1, math.nan, math.inf, 1e308])
 @pytest.mark.parametrize("name", ["noise_sd", "noise_share"])
 def test_what_must_not_be_negative(name: str, value: float) -> None:
-    with pytest.raises(InvalidInput, match=rf"^{name} must be finite and >= 0, got {name}="):
+    with pytest.raises(InvalidInput, match=rf"^{name} must be from 0 to 1e\+30, got {name}="):
         Confidence(**{name: value})
+
+
+def test_whatever_is_accepted_decides_in_finite_numbers() -> None:
+    rng = np.random.default_rng(0)
+    sizes = (1e-30, 1.0, 1e30)
+    for regulariser, noise_sd, norm, scale in itertools.product(sizes, (0.0, 1e30), sizes, sizes):
+        confidence = Confidence(
+            regulariser=regulariser, noise_sd=noise_sd, failure=1e-30, parameter_norm=norm, scale=scale
+        )
+        agent = ffx.Agent(3, confidence=confidence, seed=0)
+        for _ in range(3):
+            decision = agent.decide(rng.normal(size=(4, 3)))
+            agent.observe(decision, reward=1.0)
+            assert np.isfinite(decision.policy).all()
+            assert np.isfinite(decision.theta).all()

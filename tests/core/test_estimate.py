@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -65,3 +66,77 @@ def test_follow_tells_how_the_determinant_grew() -> None:
     inverse = np.eye(2)[:, :, None].copy()
     growth = estimate.follow(None, inverse, np.array([[1.0], [2.0]]), np.zeros((2, 1)))
     assert growth == pytest.approx(np.linalg.det(np.eye(2) + np.outer([1, 2], [1, 2])))
+
+
+def followed(contexts: np.ndarray, regulariser: float = 1.0) -> np.ndarray:
+    """V⁻¹ after these contexts, by updates alone."""
+    dimension = contexts.shape[1]
+    inverse = np.eye(dimension)[:, :, None] / regulariser
+    for x in contexts:
+        estimate.follow(None, inverse, x[:, None].copy(), np.zeros((dimension, 1)))
+    return inverse[:, :, 0]
+
+
+def exact(contexts: np.ndarray, regulariser: float = 1.0) -> np.ndarray:
+    """(λI + Σxxᵀ)⁻¹ in 60 digits, rounded."""
+    with mpmath.workdps(60):
+        rows = mpmath.matrix(contexts.tolist())
+        gram = rows.T * rows + regulariser * mpmath.eye(contexts.shape[1])
+        return np.array((gram**-1).tolist(), dtype=float)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e2, 1e4, 1e6, 1e8, 1e12])
+@pytest.mark.parametrize("regulariser", [1.0, 1e-6])
+def test_a_large_feature_costs_no_digits(size: float, regulariser: float) -> None:
+    # The first update grows V by size²/λ. Taken at once it would lose that many digits of V⁻¹ along it.
+    rng = np.random.default_rng(2)
+    contexts = rng.normal(size=(40, 4)) * [size, 1.0, 1.0, 1.0]
+    for count in (1, 2, 5, 40):
+        ours, truth = followed(contexts[:count], regulariser), exact(contexts[:count], regulariser)
+        units = np.sqrt(np.diag(truth))
+        # While V has hardly seen some direction, its condition (1/λ at most) is lost in any case.
+        assert np.abs((ours - truth) / np.outer(units, units)).max() <= 1e-11 / min(1.0, regulariser)
+
+
+def test_one_context_that_is_far_too_large_spoils_nothing_for_the_others() -> None:
+    rng = np.random.default_rng(3)
+    contexts = rng.normal(size=(40, 4))
+    contexts[2] *= 1e6
+    ours, truth = followed(contexts), exact(contexts)
+    for x in np.delete(contexts, 2, axis=0):
+        assert x @ ours @ x == pytest.approx(x @ truth @ x, rel=1e-6)
+
+
+@pytest.mark.parametrize("block", [None, BLOCK], ids=["one lane", "a block"])
+def test_the_growth_of_an_update_in_parts_is_that_of_the_whole(block: Lanes) -> None:
+    lanes = lane_count(block)
+    inverse = np.repeat(np.eye(2)[:, :, None], lanes, axis=2)
+    sizes = 10.0 ** np.arange(lanes)
+    state = learner.learner(2, block, 1.0)._replace(inverse=inverse)
+    state.chosen[0] = sizes
+    learner.learn(state)
+    assert state.growth == pytest.approx(1.0 + sizes**2, rel=1e-12)
+    assert inverse[0, 0] == pytest.approx(1.0 / (1.0 + sizes**2), rel=1e-12)
+    for l in range(lanes):  # a neighbour that takes more parts changes no bit
+        alone = np.eye(2)[:, :, None].copy()
+        estimate.follow(None, alone, state.chosen[:, l : l + 1].copy(), np.zeros((2, 1)))
+        assert (alone[:, :, 0] == inverse[:, :, l]).all()
+
+
+def test_rounding_can_not_make_a_pivot_negative() -> None:
+    # Contexts so large that λ is far below the last digit of the sums.
+    rng = np.random.default_rng(1)
+    for size in (1e7, 1e9, 1e50):
+        rows = size * rng.normal(size=(2, 4))
+        packed = statistics.pack(rows.T @ rows, np.zeros(4))[:, None].copy()
+        inverse = np.zeros((4, 4, 1))
+        estimate.derive(None, packed, 1.0, inverse)
+        assert np.isfinite(inverse).all()
+        assert np.linalg.eigvalsh(inverse[:, :, 0])[0] >= -1e-12
+
+
+def test_an_update_that_v_would_shrink_by_says_so_and_changes_nothing() -> None:
+    inverse = np.diag([1.0, -1e-3])[:, :, None].copy()  # what rounding may leave
+    before = inverse.copy()
+    assert estimate.follow(None, inverse, np.array([[0.0], [2.0]]), np.zeros((2, 1))) < 1.0
+    assert (inverse == before).all()

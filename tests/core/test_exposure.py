@@ -11,6 +11,7 @@ import fedfairx as ffx
 import reference as ref
 from fedfairx.core import exposure
 from fedfairx.core import merit as kinds
+from fedfairx.core.compile import COMPILING
 from instances import expose, merits
 
 KINDS = ("exponential", "affine", "power", "logistic", "custom")
@@ -69,12 +70,13 @@ def test_draw_when_rounding_leaves_the_sum_below_one() -> None:
 
 
 def test_drawn_actions_follow_the_policy() -> None:
-    # 20 000 draws from one policy of 6 arms: chi-square with 5 degrees of freedom is above 25.74 with
+    # So many draws from one policy of 6 arms: chi-square with 5 degrees of freedom is above 25.74 with
     # probability 1e-4.
+    draws = 20_000 if COMPILING else 1_000
     agent = ffx.Agent(3, seed=12)
     contexts = np.random.default_rng(1).random((6, 3)) / np.sqrt(3)
-    decisions = [agent.decide(contexts) for _ in range(20_000)]
+    decisions = [agent.decide(contexts) for _ in range(draws)]
     policy = decisions[0].policy
     counts = np.bincount([decision.action for decision in decisions], minlength=6)
     assert (decisions[-1].policy == policy).all()
-    assert float(((counts - 20_000 * policy) ** 2 / (20_000 * policy)).sum()) < 25.74
+    assert float(((counts - draws * policy) ** 2 / (draws * policy)).sum()) < 25.74

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import reference as ref
 from fedfairx.core import merit as kinds
+from fedfairx.core.confidence import Confidence
 from fedfairx.core.lanes import BLOCK
 from fedfairx.core.merit_table import table
 from fedfairx.core.optimism import FAIR_PGD, WINNER, Solver, optimise
-from fedfairx.core.problem import PROVED, THETA, Region, scratch
+from fedfairx.core.problem import POLICY, PROVED, THETA, Region, scratch
 from fedfairx.core.registers import WIDTH
-from instances import Instance, merits, realistic, solve, wild
+from fedfairx.core.single import Single, decide_one, room_for
+from instances import Instance, merits, realistic, solve, tame, wild
 
 seeds = st.integers(0, 2**32 - 1)
 PGD = Solver(rule=FAIR_PGD, max_steps=100, rate=1.0)
@@ -42,7 +44,7 @@ def test_not_worse_than_brute_force_for_the_exponential_merit() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_realistic_decisions_of_every_merit_are_as_good_as_brute_force(kind: str) -> None:
     # 60 each, of the kind that an agent meets. Where a merit levels off, arm directions alone can miss the
-    # best (measured: below 1 in 200), so one miss in 60 is let pass; at these seeds there is none.
+    # best (measured: 0 in 300 for each), so one miss in 60 is let pass; at these seeds there is none.
     rng = np.random.default_rng(7)
     worst = []
     for number in range(60):
@@ -56,11 +58,27 @@ def test_realistic_decisions_of_every_merit_are_as_good_as_brute_force(kind: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_misses_where_means_leave_the_range_of_a_merit_are_few(kind: str) -> None:
+    # Measured: at most 6 in 300. At that rate more than 10 in 150 have probability below 1e-3.
+    rng = np.random.default_rng(100)
+    misses = 0
+    for number in range(150):
+        instance, pair = tame(rng), merits(rng)[kind]
+        answer = solve(instance, pair)
+        _, best = ref.optimistic_bruteforce(
+            instance.estimate, instance.gram, instance.radius, instance.contexts, pair[1], 300, number
+        )
+        misses += best - answer.value > 1e-6
+    assert misses <= (0 if kind == "exponential" else 10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "solver", [Solver(), PGD, Solver(max_steps=3)], ids=["fixed-point", "pgd", "3 steps"]
 )
 @settings(max_examples=40, deadline=None)
 @given(seed=seeds)
+@example(seed=622284710)  # one dimension, where two images in turn may be opposite
 def test_never_below_the_objective_at_the_estimate_and_never_outside(
     kind: str, solver: Solver, seed: int
 ) -> None:
@@ -160,3 +178,27 @@ def test_a_lane_decides_the_same_bits_beside_neighbours_of_other_merits() -> Non
         results.append((work.model[THETA, :, ::2].copy(), work.lane[PROVED, ::2].copy()))
     assert (results[0][0] == results[1][0]).all()
     assert (results[0][1] < 2.0).any()  # or the test shows nothing
+
+
+@pytest.mark.parametrize("left_behind", [np.nan, np.inf, -np.inf, 1e300])
+@pytest.mark.parametrize("merit", [kinds.Exponential(10.0), kinds.Logistic(8.0, 0.4, 0.1)])
+def test_what_the_room_held_before_changes_no_bit(left_behind: float, merit: kinds.Merit) -> None:
+    # A decision among more or fewer arms lays the same room out in another way.
+    rng = np.random.default_rng(8)
+    arms, dimension = 6, 3
+    contexts = rng.random((arms, dimension, WIDTH)) / np.sqrt(dimension)
+    inverse = np.repeat(np.eye(dimension)[:, :, None], WIDTH, axis=2)
+    region = Region(rng.random((dimension, WIDTH)), inverse, np.full(WIDTH, 1.5))
+    alone = Single.start(dimension, merit=merit, confidence=Confidence(scale=1.5), solver=Solver())
+    results = []
+    for held in (0.0, left_behind):
+        work = scratch(arms, dimension, BLOCK)
+        for part in (work.arms, work.model, work.lane, work.square, work.spare):
+            part.fill(held)
+        optimise(contexts, region, table([merit] * WIDTH), work, Solver())
+        assert (work.lane[PROVED] < 2.0).any()  # or no further starts were taken
+        room, out = room_for(arms, dimension), np.zeros(arms + 2 * dimension)
+        room.fill(held)
+        decide_one(contexts[:, :, 0].copy(), alone.memory, alone.codes, room, out, 0.5)
+        results.append((work.model[THETA].tobytes(), work.arms[POLICY].tobytes(), out.tobytes()))
+    assert results[0] == results[1]

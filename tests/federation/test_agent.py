@@ -278,3 +278,29 @@ def test_fresh_records_count_beside_what_is_shared() -> None:
     taught(plain, 7, seed=1)
     plain.absorb({plain.name: release})
     assert plain.radius == pytest.approx(ffx.Confidence().radius(37, D))
+
+
+@pytest.mark.parametrize("size", [1e6, 1e8])
+def test_predictions_are_right_when_one_feature_is_large(size: float) -> None:
+    rng = np.random.default_rng(0)
+    agent = ffx.Agent(4, seed=0)
+    parameter = np.array([0.5 / size, 0.2, -0.3, 0.1])
+    for _ in range(30):
+        rows = rng.normal(size=(5, 4)) * [size, 1.0, 1.0, 1.0]
+        decision = agent.decide(rows)
+        agent.observe(decision, reward=float(rows[decision.action] @ parameter))
+        units = np.sqrt(np.diag(agent.gram))  # without which NumPy's own solution would be off
+        exact = np.linalg.solve(agent.gram / np.outer(units, units), agent.moment / units) / units
+        assert rows @ agent.estimate == pytest.approx(rows @ exact, abs=1e-10)
+
+
+@pytest.mark.parametrize("size", [1e6, 1e9, 1e12])
+def test_contexts_far_above_the_regulariser_never_break_an_agent(size: float) -> None:
+    rng = np.random.default_rng(0)
+    agent = ffx.Agent(4, seed=0)
+    for _ in range(100):
+        decision = agent.decide(size * rng.normal(size=(5, 4)))
+        agent.observe(decision, reward=1.0)
+        assert np.isfinite(decision.policy).all()
+        assert np.isfinite(decision.theta).all()
+        assert agent.growth >= 0.0

@@ -364,7 +364,19 @@ def changed(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
     [
         (changed("dimension", value=...), "agent has no field 'dimension'"),
         (changed("dimension", value=0), "agent.dimension must be an integer from 1"),
-        (changed("dimension", value="3"), "agent.dimension must be an integer from 1 to any, got str"),
+        (changed("dimension", value="3"), f"agent.dimension must be an integer from 1 to {2**53}, got str"),
+        (changed("dimension", value=10**400), "agent.dimension must be an integer from 1"),
+        (changed("dimension", value=10**9), "agent.own must be 500000001500000000 finite numbers"),
+        (changed("shift", value=10**400), "agent.shift must be a finite number, got int"),
+        (changed("learner", "count", value=10**400), "agent.learner.count must be a finite number >= 0"),
+        (changed("learner", "updates", value=10**30), "agent.learner.updates must be an integer from 0"),
+        (changed("learner", "inverse", 0, value=10**400), "agent.learner.inverse must be 9 finite numbers"),
+        (changed("solver", "max_steps", value=10**30), "agent.solver.max_steps must be an integer from 1"),
+        (changed("next_id", value=10**400), "agent.next_id must be an integer from 0"),
+        (
+            changed("privatizer", "total", 0, value=10**400),
+            "no privatizer could be made from the stored state: OverflowError",
+        ),
         (changed("name", value=5), "agent.name must be a string, got int"),
         (changed("learner", value=[]), "agent.learner must be an object, got a list of 0"),
         (

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from simulation_helpers import options_for, records, setting_for
 
-from fedfairx.core.statistics import pack
+from fedfairx.core.registers import WIDTH
+from fedfairx.core.statistics import pack, unpack
 from fedfairx.federation.schedules import Doubling
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Scenario
+from fedfairx.simulation.kernel import mind_of
+from fedfairx.simulation.observing import take_in
 
 D, ROUNDS = 2, 12
 SCENARIO = Scenario(agents=3, arms=3, dimension=D, horizon=50, noise_sd=1.0)  # most rewards are far outside
@@ -51,3 +54,20 @@ def test_records_are_clipped_as_a_privatizer_clips_them(change: dict[str, Any]) 
         assert setting.minds.own[0, :, agent] == pytest.approx(expected, abs=1e-12)
     # Contexts inside and outside, rewards moved up, down and not at all: or a missing clip would not show.
     assert {("x", True), ("y", -1), ("y", 0), ("y", 1)} <= moved
+
+
+def test_a_lane_without_an_observation_releases_none() -> None:
+    # A ball that excludes zero: the privatizer would move a zero context to its edge.
+    ball = Centring(context=(0.3, 0.3), context_radius=0.25, reward=0.5, reward_radius=0.25, constant=0.25)
+    held = setting_for(SCENARIO, options_for("priv-fairx-linucb", schedule=LATER, centring=ball))
+    mind = mind_of(held.minds, 0)
+    mind.chosen[:, ::2] = 0.6  # outside the ball; the other lanes have nothing
+    mind.reward[::2] = 0.9
+    take_in(held.minds, mind, held.sharing, 0)
+    own = held.minds.own[0]
+    assert (own[:, 1::2] == 0.0).all()
+    edge = 0.3 + 0.25 / np.sqrt(D)
+    for lane in range(0, WIDTH, 2):
+        gram, moment = unpack(own[:, lane].copy())
+        assert gram == pytest.approx(np.full((D, D), edge**2))
+        assert moment == pytest.approx(np.full(D, edge * 0.75))

@@ -198,3 +198,10 @@ def test_lanes_that_fill_up_a_block_cost_no_restarts() -> None:
 def test_bad_scenarios_are_named(change: dict, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         Scenario(**change)
+
+
+def test_arms_that_come_and_go_change_no_byte_either() -> None:
+    # The number of arms decides how the room of the further starts is laid out.
+    scenario = Scenario(agents=3, arms=7, dimension=4, horizon=400, presence=0.5)
+    alone = simulate(scenario, algorithm="b0", seeds=5, workers=1)
+    assert same(alone, simulate(scenario, algorithm="b0", seeds=5, workers=2))

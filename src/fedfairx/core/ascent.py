@@ -53,6 +53,7 @@ from fedfairx.core.vector import (
 
 FLAT = 1e-12  # objectives that differ by less, relatively, count as equal
 TINY = 1e-300
+SHORT = 1e-12  # of a squared length: what two opposite unit vectors leave is rounding, without direction
 
 
 @leaf
@@ -84,10 +85,10 @@ def _slow_down(work: Scratch) -> None:
                 pull[j, l] += inertia * here_pull[j, l]
                 step[j, l] += inertia * here_step[j, l]
                 length += pull[j, l] * step[j, l]
-            scale = 1.0 / math.sqrt(max(length, TINY))
+            scale = 1.0 / math.sqrt(length) if length > SHORT else 0.0
             for j in range(pull.shape[0]):
-                pull[j, l] *= scale
-                step[j, l] *= scale
+                pull[j, l] = scale * pull[j, l] if length > SHORT else here_pull[j, l]
+                step[j, l] = scale * step[j, l] if length > SHORT else here_step[j, l]
 
 
 @leaf
@@ -180,19 +181,29 @@ def advance(work: Scratch) -> None:
     scale = 1.0 / sqrt(larger(length, TINY))
     done = load(lanes, work.lane, DONE)
     for j in range(pull.shape[0]):
-        new_pull, new_step = scale * load(lanes, pull, j), scale * load(lanes, step, j)
+        new_pull = where_above(length, SHORT, scale * load(lanes, pull, j), load(lanes, last_pull, j))
+        new_step = where_above(length, SHORT, scale * load(lanes, step, j), load(lanes, last_step, j))
         store(where_above(done, 0.0, load(lanes, here_pull, j), new_pull), lanes, here_pull, j)
         store(where_above(done, 0.0, load(lanes, here_step, j), new_step), lanes, here_step, j)
 
 
 @leaf
 def begin(work: Scratch) -> None:
-    """Forget what an earlier ascent left behind; the present point stays."""
+    """Forget what an earlier ascent left behind; the present point stays.
+
+    Without MEMORY the last image and gap count nothing, but 0 · ∞ would be NaN, and a room that was laid out
+    for another number of arms may hold anything.
+    """
     store(-math.inf, work.lanes, work.lane, BEST)
     store(-math.inf, work.lanes, work.lane, BEFORE)
     store(0.0, work.lanes, work.lane, INERTIA)
     store(0.0, work.lanes, work.lane, MEMORY)
     store(0.0, work.lanes, work.lane, DONE)
+    for j in range(work.model.shape[1]):
+        store(0.0, work.lanes, work.model[LAST_PULL], j)
+        store(0.0, work.lanes, work.model[LAST_STEP], j)
+        store(0.0, work.lanes, work.model[GAP_PULL], j)
+        store(0.0, work.lanes, work.model[GAP_STEP], j)
 
 
 @leaf

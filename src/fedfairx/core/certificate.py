@@ -41,6 +41,7 @@ from fedfairx.core.vector import (
 )
 
 TINY = 1e-300
+STEEPEST = 300.0  # of x/2, so that e^x stays a number; where it is more, nothing is proved
 
 
 @leaf
@@ -64,7 +65,7 @@ def half_widths(contexts: Array, region: Region, work: Scratch) -> None:
     for a in range(contexts.shape[0]):
         subtract_row(lanes, contexts, a, centre, offset)
         multiply(lanes, region.inverse, offset, product)
-        width = radius * sqrt(larger(inner(lanes, offset, product), 0.0))
+        width = radius * sqrt(larger(0.0, inner(lanes, offset, product)))  # in this order NaN stays NaN
         store(width, lanes, work.arms[WIDTHS], a)
 
 
@@ -97,7 +98,7 @@ def frobenius(contexts: Array, region: Region, work: Scratch) -> float:
         for j in range(dimension):
             square = fma(load(lanes, turned, i, j), load(lanes, turned, j, i), square)
     radius = load(lanes, region.radius)
-    return radius * radius * sqrt(larger(square, 0.0))
+    return radius * radius * sqrt(larger(0.0, square))  # NaN, which proves nothing, stays NaN
 
 
 @leaf
@@ -118,7 +119,7 @@ def certify(
     The first two sums are β‖s‖² times a trace, of Q = Σ_a π_a (χ_a + c φ_a |Δ_a|) y_a y_aᵀ. `sharp` takes the
     Frobenius norm of Q instead, which bounds what any one direction s can feel, and is dearer by Kd² + d³.
     χ = ∫₀¹ e^{sx} ds and φ = ∫₀¹ (1 - s) e^{sx} ds are bounded by the chords of the convex e^{sx} over
-    [0, ½] and [½, 1].
+    [0, ½] and [½, 1]. Beyond e^{2·STEEPEST} they count as infinite, and nothing is proved.
     """
     arms, lanes = work.arms[MEANS].shape[0], work.lanes
     policy, means = work.arms[POLICY], work.arms[MEANS]
@@ -127,7 +128,8 @@ def certify(
     bound, skew, square = 0.0, 0.0, 0.0
     for a in range(arms):
         width, chance = load(lanes, work.arms[WIDTHS], a), load(lanes, policy, a)
-        half = exp(smaller(0.5 * distance * c * width, 300.0))  # e^{x/2}
+        power = 0.5 * distance * c * width  # x/2
+        half = where_above(power, STEEPEST, math.inf, exp(smaller(power, STEEPEST)))
         chi = 0.25 * (1.0 + half) * (1.0 + half)
         phi = (5.0 + half * (6.0 + half)) * (1.0 / 24.0)
         gap = absolute(load(lanes, means, a) - objective)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 
 config: Any = numba.config  # its attributes are made at run time
 
@@ -65,6 +66,9 @@ def remove_unused(base: str) -> None:
 
 
 def _compile(function: Function, **more: Any) -> Function:
+    if not COMPILING:  # machine code doesn't warn where a number overflows: it wraps around, or is infinite
+        quiet: Function = np.errstate(all="ignore")(function)
+        return quiet
     folder = cache_folder()
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": folder is not None, **more}
     before = config.CACHE_DIR

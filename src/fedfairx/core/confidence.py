@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from fedfairx.core.compile import stage
 from fedfairx.errors import require
 
+# Beyond these the region's squares may overflow, and no decision would be finite.
+SMALLEST_SETTING, LARGEST_SETTING = 1e-30, 1e30
+
 
 @dataclass(frozen=True)
 class Confidence:
@@ -23,20 +26,13 @@ class Confidence:
     def __post_init__(self) -> None:
         for name in ("regulariser", "parameter_norm", "scale"):
             value = getattr(self, name)
-            require(math.isfinite(value) and value > 0, name, "must be finite and > 0", value)
-        require(
-            math.isfinite(self.noise_sd) and self.noise_sd >= 0,
-            "noise_sd",
-            "must be finite and >= 0",
-            self.noise_sd,
-        )
-        require(
-            math.isfinite(self.noise_share) and self.noise_share >= 0,
-            "noise_share",
-            "must be finite and >= 0",
-            self.noise_share,
-        )
-        require(0 < self.failure < 1, "failure", "must be in (0, 1)", self.failure)
+            rule = f"must be from {SMALLEST_SETTING:g} to {LARGEST_SETTING:g}"
+            require(SMALLEST_SETTING <= value <= LARGEST_SETTING, name, rule, value)
+        for name in ("noise_sd", "noise_share"):
+            value = getattr(self, name)
+            require(0 <= value <= LARGEST_SETTING, name, f"must be from 0 to {LARGEST_SETTING:g}", value)
+        rule = f"must be in (0, 1) and at least {SMALLEST_SETTING:g}"
+        require(SMALLEST_SETTING <= self.failure < 1, "failure", rule, self.failure)
 
     def radius(self, count: float, dimension: int) -> float:
         """√β with `count` observations inside V."""

@@ -10,15 +10,22 @@ from fedfairx.core.compile import leaf, stage
 from fedfairx.core.lanes import Lanes
 from fedfairx.core.linear import inner, multiply
 from fedfairx.core.statistics import Array
-from fedfairx.core.vector import fma, load, sqrt, store
+from fedfairx.core.vector import any_above, fma, larger, load, sqrt, store, where_above
 
 #: Rank-one updates after which V⁻¹ is derived anew. At 1e-16 each they stay far below 1e-10.
 REFRESH_EVERY = 4096
+#: An update is taken in parts that grow V by no more than this. Along x it leaves the difference of numbers
+#: that are larger by its growth, which loses as many digits; the next part makes up for the last one's loss.
+LARGE_GROWTH = 1e3
+MOST_PARTS = 200  # enough for a growth of 1e600, which is more than there is
 
 
 @stage
 def derive(lanes: Lanes, packed: Array, regulariser: float, inverse: Array) -> None:
-    """inverse = (λI + Gram)⁻¹ for every lane, by Cholesky, in place. packed (q, n), inverse (d, d, n)."""
+    """inverse = (λI + Gram)⁻¹ for every lane, by Cholesky, in place. packed (q, n), inverse (d, d, n).
+
+    No pivot is below λ, since a Gram is not negative; where rounding says otherwise, it is λ.
+    """
     dimension = inverse.shape[0]
     entry = 0
     for i in range(dimension):
@@ -32,7 +39,7 @@ def derive(lanes: Lanes, packed: Array, regulariser: float, inverse: Array) -> N
             for k in range(j):
                 s = fma(-load(lanes, inverse, i, k), load(lanes, inverse, j, k), s)
             if i == j:
-                store(1.0 / sqrt(s), lanes, inverse, i, i)
+                store(1.0 / sqrt(larger(s, regulariser)), lanes, inverse, i, i)
             else:
                 store(s * load(lanes, inverse, j, j), lanes, inverse, i, j)
     for i in range(dimension):  # F ← F⁻¹, lower
@@ -57,19 +64,28 @@ def follow(lanes: Lanes, inverse: Array, chosen: Array, product: Array) -> float
     """V⁻¹ after one more context per lane (Sherman and Morrison): V⁻¹ - (V⁻¹x)(V⁻¹x)ᵀ / (1 + xᵀV⁻¹x).
 
     inverse (d, d, n), chosen (d, n); product (d, n) is room to work in. A zero context leaves a lane's
-    inverse as it is, bit for bit. Returns 1 + xᵀV⁻¹x, by which det V has grown.
+    inverse as it is, bit for bit. Returns 1 + xᵀV⁻¹x, by which det V has grown. Where that is large, xxᵀ is
+    added in parts. Below 1 it says that rounding has made V⁻¹ indefinite, and that it must be derived.
     """
     dimension = chosen.shape[0]
-    multiply(lanes, inverse, chosen, product)
-    growth = inner(lanes, product, chosen) + 1.0
-    gain = -1.0 / growth
-    for i in range(dimension):
-        scaled = gain * load(lanes, product, i)
-        for j in range(i, dimension):
-            value = fma(scaled, load(lanes, product, j), load(lanes, inverse, i, j))
-            store(value, lanes, inverse, i, j)
-            store(value, lanes, inverse, j, i)
-    return growth
+    total, left = 1.0, 1.0
+    for _ in range(MOST_PARTS):
+        multiply(lanes, inverse, chosen, product)
+        square = inner(lanes, product, chosen)
+        part = where_above(left * square, LARGE_GROWTH, LARGE_GROWTH / square, left)
+        growth = fma(part, square, 1.0)
+        gain = where_above(square, 0.0, -part / growth, 0.0)
+        for i in range(dimension):
+            scaled = gain * load(lanes, product, i)
+            for j in range(i, dimension):
+                value = fma(scaled, load(lanes, product, j), load(lanes, inverse, i, j))
+                store(value, lanes, inverse, i, j)
+                store(value, lanes, inverse, j, i)
+        total = total * growth
+        left = left - part
+        if not any_above(left, 0.0):
+            break
+    return total
 
 
 @leaf

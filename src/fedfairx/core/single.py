@@ -128,7 +128,7 @@ def decide_one(
 
 @stage
 def learn_one(memory: Array, context: Array, reward: float) -> float:
-    """Take one observation. Returns log(1 + xᵀV⁻¹x), by which log det V grew."""
+    """Take one observation. Returns log(1 + xᵀV⁻¹x), by which log det V grew; below 0 V⁻¹ must be derived."""
     state, fresh = _columns(memory, context.shape[0])
     for j in range(context.shape[0]):
         state.chosen[j, 0] = context[j]
@@ -136,7 +136,7 @@ def learn_one(memory: Array, context: Array, reward: float) -> float:
     learn(state)
     add(None, fresh, state.chosen, state.reward)
     memory[COUNT] += 1.0
-    return math.log(state.growth[0])
+    return math.log(state.growth[0]) if state.growth[0] > 0.0 else -math.inf
 
 
 @stage

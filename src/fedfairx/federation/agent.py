@@ -193,11 +193,13 @@ class Agent:
         if self.decide_from == "released":
             return
         if self._plain is None:
-            self._growth += learn_one(self._learner.memory, context, value)
+            growth = learn_one(self._learner.memory, context, value)
         else:  # one call instead of two: half the time of a reward is that of calling compiled code
-            self._growth += self._plain.add_and_learn(self._learner.memory, context, value)
+            growth = self._plain.add_and_learn(self._learner.memory, context, value)
         self._updates += 1
-        if self._updates >= REFRESH_EVERY:
+        if growth >= 0.0:
+            self._growth += growth
+        if self._updates >= REFRESH_EVERY or growth < 0.0:  # V can't shrink: rounding made V⁻¹ indefinite
             self._derive()
 
     def observe_many(self, decisions: Iterable[Decision | int], rewards: Iterable[float]) -> None:

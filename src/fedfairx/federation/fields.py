@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from fedfairx.core.statistics import Array
 from fedfairx.errors import StateError
+
+LARGEST_INTEGER = 2**53  # above it a JSON number is not exact everywhere
 
 
 class Fields:
@@ -63,30 +66,27 @@ class Fields:
             raise self._refuse(name, "true or false")
         return value
 
-    def integer(self, name: str, low: int = 0, high: int | None = None) -> int:
+    def integer(self, name: str, low: int = 0, high: int = LARGEST_INTEGER) -> int:
         """A whole number within its limits."""
         value = self._take(name)
         whole = isinstance(value, int) and not isinstance(value, bool)
-        if not whole or value < low or (high is not None and value > high):
-            raise self._refuse(name, f"an integer from {low} to {'any' if high is None else high}")
+        if not whole or not low <= value <= high:
+            raise self._refuse(name, f"an integer from {low} to {high}")
         return int(value)
 
     def number(self, name: str, low: float = -math.inf) -> float:
         """A finite number."""
         value = self._take(name)
-        real = isinstance(value, int | float) and not isinstance(value, bool)
-        if not real or not math.isfinite(value) or value < low:
+        if not _finite(value) or value < low:
             raise self._refuse(name, "a finite number" if low == -math.inf else f"a finite number >= {low:g}")
         return float(value)
 
     def numbers(self, name: str, size: int) -> Array:
         """So many finite numbers."""
         values = self._take(name)
-        sound = isinstance(values, list) and all(type(value) in (int, float) for value in values)
-        array = np.array(values if sound else [], dtype=np.float64)
-        if not sound or array.shape != (size,) or not np.isfinite(array).all():
+        if not isinstance(values, list) or len(values) != size or not all(map(_finite, values)):
             raise self._refuse(name, f"{size} finite numbers")
-        return array
+        return np.array(values, dtype=np.float64)
 
     def hexadecimal(self, name: str) -> int:
         """A whole number >= 0 written as 0x…, below 2^128."""
@@ -106,6 +106,11 @@ class Fields:
             return bytes.fromhex(text)
         except ValueError:
             raise self._refuse(name, "hexadecimal digits") from None
+
+
+def _finite(value: object) -> bool:
+    """Whether this is a number that a float can hold; a whole number in JSON may have any size."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
 
 def _kind(value: object) -> str:

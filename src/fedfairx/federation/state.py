@@ -159,6 +159,7 @@ def _rebuild(
     make_privatizer: Callable[[dict[str, Any]], Privatizer] | None,
 ) -> AgentType:
     dimension = fields.integer("dimension", 1)
+    fields.numbers("own", packed_size(dimension))  # before anything of that size is made
     solver, confidence = fields.part("solver"), fields.part("confidence")
     names = [field.name for field in dataclasses.fields(Confidence)]
     rule = solver.integer("rule", FAIR, WINNER)
@@ -289,7 +290,7 @@ def _rebuild_privatizer(
         return make(stored)
     except FedFairXError:
         raise  # it says itself what is wrong: another key, other bounds, another mechanism
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise StateError(
             f"no privatizer could be made from the stored state: {type(error).__name__}"
         ) from error

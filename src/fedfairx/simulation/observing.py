@@ -19,13 +19,18 @@ from fedfairx.simulation.state import RELEASED, Minds, Room, Sharing, World
 
 @leaf
 def clip(sharing: Sharing, mind: Learner) -> None:
-    """Move the observation at hand inside the privatizer's bounds, around its public point."""
+    """Move the observation at hand inside the privatizer's bounds, around its public point.
+
+    A zero context stands for no observation, and stays zero wherever the public point is.
+    """
     chosen, centre = mind.chosen, sharing.centre
-    square = 1e-300
+    square, size = 1e-300, 0.0
     for j in range(chosen.shape[0]):
-        offset = load(BLOCK, chosen, j) - centre[j]
+        x = load(BLOCK, chosen, j)
+        offset = x - centre[j]
         square = fma(offset, offset, square)
-    scale = sharing.context_bound / sqrt(square)
+        size = fma(x, x, size)
+    scale = where_above(size, 0.0, sharing.context_bound / sqrt(square), 1.0)
     for j in range(chosen.shape[0]):
         x = load(BLOCK, chosen, j)
         store(where_above(1.0, scale, centre[j] + scale * (x - centre[j]), x), BLOCK, chosen, j)
