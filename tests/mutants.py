@@ -71,8 +71,8 @@ MUTANTS = (
     Mutant(
         "contexts are clipped by their norm, not by their distance from the point",
         "simulation/observing.py",
-        "offset = load(BLOCK, chosen, j) - centre[j]",
-        "offset = load(BLOCK, chosen, j)",
+        "offset = x - centre[j]",
+        "offset = x",
         OBSERVING,
     ),
     Mutant(
@@ -191,6 +191,13 @@ MUTANTS = (
         RESULTS,
     ),
     # The certificate of the optimistic problem.
+    Mutant(
+        "what is beyond a float is taken for the largest that is not",
+        "core/certificate.py",
+        "half = where_above(power, STEEPEST, math.inf, exp(smaller(power, STEEPEST)))",
+        "half = exp(smaller(power, STEEPEST))",
+        CERTIFICATE,
+    ),
     Mutant(
         "χ halved",
         "core/certificate.py",
