@@ -17,6 +17,7 @@ from numpy_worlds import draw_numbers, floor_rounds, lock_step, loop
 from peers import missing
 
 ARMS, DIMENSION, AGENTS, SEEDS = 10, 5, 10, 8
+FED: dict[str, Any] = {"algorithm": "fed-fairx-linucb"}
 PRIVATE: dict[str, Any] = {"algorithm": "priv-fairx-linucb", "epsilon": 2.0, "delta": 0.1}
 WORLDS = 256  # replications of the lock-step simulator
 
@@ -24,7 +25,7 @@ WORLDS = 256  # replications of the lock-step simulator
 def ours(horizon: int, *, agents: int = AGENTS, seeds: int = SEEDS, **options: Any) -> Contestant:
     """One simulation on one core, counted in agent-rounds."""
     scenario = ffx.Scenario(agents=agents, arms=ARMS, dimension=DIMENSION, horizon=horizon)
-    options.setdefault("algorithm", "fed-fairx-linucb")
+    options.setdefault("algorithm", "fed-fairx-bayes")
 
     def work() -> None:
         ffx.simulate(scenario, seeds=seeds, **options)
@@ -82,7 +83,12 @@ def against_all(report: Report, *, horizon: int, turns: int) -> None:
     report.heading(
         f"Per agent-round: K={ARMS}, d={DIMENSION}, m={AGENTS}, T={horizon:,}, {SEEDS} seeds, one core"
     )
-    field = {"floor": floor(AGENTS * horizon * SEEDS // 4), "fed": ours(horizon)}
+    field = {
+        "floor": floor(AGENTS * horizon * SEEDS // 4),
+        "bayes": ours(horizon),
+        "fed": ours(horizon, **FED),
+    }
+    field["priv bayes"] = ours(horizon, **{**PRIVATE, "algorithm": "priv-fairx-bayes"})
     for mechanism in ("blt", "sqrt-toeplitz"):
         field[f"priv, {mechanism}, centred"] = ours(horizon, mechanism=mechanism, **PRIVATE)
         field[f"priv, {mechanism}"] = ours(horizon, mechanism=mechanism, centring=None, **PRIVATE)
@@ -94,9 +100,11 @@ def against_all(report: Report, *, horizon: int, turns: int) -> None:
     for name, timed in times.items():
         report.time(name, timed)
     fed = times["fed"]
+    report.ratio("bayes ÷ floor", times["bayes"].over(times["floor"]), at_most=1.5)
+    report.ratio("priv bayes ÷ bayes", times["priv bayes"].over(times["bayes"]), at_most=1.3)
     report.ratio("fed ÷ floor", fed.over(times["floor"]), at_most=4.0)
     for name, timed in times.items():
-        if name.startswith("priv"):
+        if name.startswith("priv,"):
             report.ratio(f"{name} ÷ fed", timed.over(fed), at_most=1.3)
     for name in rivals:
         wanted = 1.0 if name == "NumPy lock step" else 20.0
@@ -107,6 +115,7 @@ def _load(field: dict[str, Contestant]) -> None:
     """Compiled code is loaded, and imports are made, before the clock runs."""
     tiny = ffx.Scenario(agents=2, arms=ARMS, dimension=DIMENSION, horizon=50)
     ffx.simulate(tiny, seeds=1)
+    ffx.simulate(tiny, seeds=1, **FED)
     for mechanism in ("blt", "sqrt-toeplitz"):
         ffx.simulate(tiny, seeds=1, mechanism=mechanism, **PRIVATE)
     for name, contestant in field.items():

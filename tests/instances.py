@@ -12,9 +12,10 @@ from fedfairx.core import exposure
 from fedfairx.core import merit as kinds
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import estimate
+from fedfairx.core.memory import Single
 from fedfairx.core.merit_table import table
 from fedfairx.core.optimism import Solver
-from fedfairx.core.single import Single, decide_one, room_for
+from fedfairx.core.single import decide_one, room_for
 from fedfairx.core.statistics import pack
 
 #: f(μ) = 1 + μ²: not monotone, so that nothing may lean on that.
@@ -122,14 +123,14 @@ def solve(
     x, V = instance.contexts, instance.gram
     arms, dimension = x.shape
     confidence = Confidence(regulariser=1.0, noise_sd=0.0, parameter_norm=1.0, scale=instance.radius)
-    learner = Single.start(dimension, merit=ours, confidence=confidence, solver=solver or Solver())
+    learner = Single.start(dimension, merit=ours, confidence=confidence, solver=solver)
     learner.inverse[:] = np.linalg.inv(V)
     learner.inverse[:] = (learner.inverse + learner.inverse.T) / 2
     learner.statistics[:] = pack(V, V @ instance.estimate)
     used = np.zeros((dimension, 1))  # θ̂ as that code sees it: at condition 1e8 not to the last digit
     estimate(None, learner.inverse[:, :, None], learner.statistics[:, None], used)
     out = np.zeros(arms + 2 * dimension)
-    action = decide_one(x, learner.memory, learner.codes, room_for(arms, dimension), out, uniform)
+    action = decide_one(x, learner.memory, room_for(arms, dimension), out, uniform)
     theta = out[arms : arms + dimension].copy()
     away = theta - used[:, 0]
     return Answer(

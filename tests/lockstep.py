@@ -19,9 +19,11 @@ from fedfairx.core import regret
 from fedfairx.core.compile import COMPILING
 from fedfairx.core.optimism import Solver
 from fedfairx.core.statistics import diagonal_entries
+from fedfairx.federation.pool import sum_sd
 from fedfairx.federation.schedules import Determinant, Doubling
 from fedfairx.privacy import Bounds
 from instances import CUSTOM, expose
+from simulated import held_against_reference
 
 TIGHT = Solver(tolerance=1e-13, max_steps=2000)
 WIDE = Bounds(context_norm=1.0, reward=10.0)  # nothing in these problems is ever clipped
@@ -166,7 +168,7 @@ def _noise_of(federation: ffx.Federation, exact: np.ndarray) -> list[np.ndarray]
     """What the latest releases hold beyond the exact sums; the shift is spread over them, on the diagonal."""
     agents = federation.agents
     latest = [agent._latest[agent.name] for agent in agents]
-    shift = agents[0].shift * agents[0]._pool.noise_sd(latest) if agents[0].private else 0.0
+    shift = agents[0].shift * sum_sd(agents[0].privatizer.mechanism, latest) if agents[0].private else 0.0
     noise = [release.packed - sums for release, sums in zip(latest, exact, strict=True)]
     for each in noise:
         each[diagonal_entries(agents[0].dimension)] += shift / len(agents)
@@ -206,6 +208,7 @@ def main() -> None:
     done.check()
     print("four merits", f"{max(done.worst().values()):.1e}")
     rest()
+    simulated_worlds()
     print("uncompiled:", not COMPILING)
 
 
@@ -214,8 +217,9 @@ def rest() -> None:
     rng = np.random.default_rng(0)
     options = {"epsilon": 4.0, "delta": 0.1, "decide_from": "own+released"}
     agents = [
+        ffx.Agent(2, rule="optimism", merit=CUSTOM, seed=1),
+        ffx.Agent(2, rule="optimism", solver="pgd", seed=1),
         ffx.Agent(2, merit=CUSTOM, seed=1),
-        ffx.Agent(2, solver="pgd", seed=1),
         *ffx.Federation(
             agents=2, dimension=2, horizon=4, algorithm="priv-fairx-linucb", seed=1, **options
         ).agents,
@@ -231,6 +235,22 @@ def rest() -> None:
         again = ffx.Agent.load(f"{folder}/agent.json")
     contexts = rng.random((4, 2))
     assert again.decide(contexts) == agents[1].decide(contexts)
+
+
+def simulated_worlds() -> None:
+    """The simulator in worlds whose arms are drawn anew, stay, or come from records."""
+    records = ffx.Recorded(np.random.default_rng(0).random((5, 3, 2)), scale="unit-ball")
+    for contexts, dimension in (("unit-ball", 2), ("persistent", 2), ("one-hot", 3), (records, 2)):
+        scenario = ffx.Scenario(
+            agents=2, arms=3, dimension=dimension, horizon=6, contexts=contexts, presence=0.6
+        )
+        held_against_reference(
+            "fed-fairx-linucb",
+            scenario,
+            ref.Exponential(10.0),
+            ours={"confidence": ffx.Confidence(scale=0.02)},  # so that one-hot arms have one best θ
+            theirs={"scale": 0.02},
+        )
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "unit-norm contexts are not normalised",
-        "simulation/kernel.py",
+        "simulation/contexts.py",
         "        normalise_rows(BLOCK, contexts)\n",
         "        pass\n",
         KERNEL,
@@ -189,6 +189,49 @@ MUTANTS = (
         "if schema == SCHEMA and digest != _digest(meta):",
         "if False:",
         RESULTS,
+    ),
+    # Exposure by expected merit.
+    Mutant(
+        "what is not known adds nothing to merit",
+        "core/expectation.py",
+        "fma(0.5 * steepness * variance, width, mean)",
+        "fma(0.0 * steepness * variance, width, mean)",
+        ("tests/core/test_expectation.py", "-k", "closed_form"),
+    ),
+    Mutant(
+        "an error counts in full, however little was known of the arm",
+        "core/posterior.py",
+        "error * error / larger(growth, 1.0)",
+        "error * error",
+        ("tests/federation/test_posterior_rules.py", "-k", "oracle and bayes"),
+    ),
+    Mutant(
+        "who decides from releases alone learns the noise from rewards",
+        "simulation/setup.py",
+        "learning = decide_from != RELEASED and",
+        "learning = decide_from != -1 and",
+        ("tests/simulation/test_believing.py", "-k", "same_noise"),
+    ),
+    Mutant(
+        "the Gram's noise does not multiply θ",
+        "core/weighing.py",
+        "noise_sd * noise_sd * (1.0 + size) / variance",
+        "noise_sd * noise_sd / variance",
+        ("tests/core/test_weighing.py", "-k", "eigenbasis or doubt"),
+    ),
+    Mutant(
+        "own exact statistics are forgotten beside the others'",
+        "simulation/pooling.py",
+        "new = new + load(BLOCK, minds.exact, block, k)",
+        "new = new + 0.0",
+        ("tests/simulation/test_believing.py", "-k", "same_noise"),
+    ),
+    Mutant(
+        "λ never follows the noise",
+        "simulation/deriving.py",
+        "ridge = noise_variance(prior, surprise, observed) / prior.variance",
+        "ridge = load(BLOCK, minds.ridge, block)",
+        ("tests/simulation/test_believing.py", "-k", "without_privacy"),
     ),
     # The certificate of the optimistic problem.
     Mutant(

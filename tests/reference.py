@@ -447,6 +447,8 @@ def reference_run(
 ) -> Run:
     """Run an algorithm in lock step on given contexts (T, m, K, d), reward noise (T, m) and uniforms (T, m).
 
+    contexts: or T arrays (m, K_t, d), where arms come and go; policies then end in zeros.
+    theta_star: (d,), or (T, d) where it moves.
     merit: one for all agents or a list of m; default Exponential(10).
     release_noise: None, an array (syncs, m, q), or a function (k, agent) -> (q,): noise added to agent's
         cumulative packed statistics at the k-th synchronisation (from 0). None means not private: then there
@@ -459,8 +461,9 @@ def reference_run(
     sync_rounds: overrides the algorithm's own schedule. threshold: B1's D. start: B2's first round.
     max_syncs: after so many synchronisations there are no more.
     """
-    contexts = np.asarray(contexts, dtype=float)
-    T, m, K, d = contexts.shape
+    contexts = [np.asarray(each, dtype=float) for each in contexts]
+    T, (m, _, d), K = len(contexts), contexts[0].shape, max(each.shape[1] for each in contexts)
+    truth = np.broadcast_to(theta_star, (T, d))
     merit = Exponential(10.0) if merit is None else merit
     merits = list(merit) if isinstance(merit, (list, tuple)) else [merit] * m
     planned = _planned_rounds(algorithm, T, m, d, start) if sync_rounds is None else list(sync_rounds)
@@ -492,7 +495,7 @@ def reference_run(
 
     for t in range(1, T + 1):  # Alg. 1 line 3
         for i in range(m):  # Alg. 1 line 4
-            x = contexts[t - 1, i]
+            x, theta_star = contexts[t - 1][i], truth[t - 1]
             # Alg. 1 line 5: V, b (as line 27 left them), θ̂ = V⁻¹b, and the region ‖θ - θ̂‖_V <= √β
             if decide_from == "released+local":
                 V, b, count = base + S[i], u + s[i], shared_count + local_count
@@ -513,7 +516,7 @@ def reference_run(
             root_beta += wider
             if algorithm == "linucb":  # winner takes all: what the paper starts from
                 theta, arm = optimistic_arm(theta_hat, V, root_beta, x)
-                pi = np.zeros(K)
+                pi = np.zeros(len(x))
                 pi[arm] = 1.0
             else:
                 theta = solver(theta_hat, V, root_beta, x, merits[i])[0]  # Alg. 1 line 6
@@ -532,7 +535,8 @@ def reference_run(
 
             fair = policy(theta_star, x, merits[i])
             now = (t - 1, i)
-            run.policies[now], run.actions[now], run.rewards[now], run.thetas[now] = pi, a, y, theta
+            run.policies[now][: len(x)] = pi
+            run.actions[now], run.rewards[now], run.thetas[now] = a, y, theta
             run.estimates[now], run.grams[now], run.moments[now], run.radii[now] = theta_hat, V, b, root_beta
             run.fairness_regret[now] = np.abs(fair - pi).sum()  # Definition 1
             run.reward_regret[now] = (fair - pi) @ mu

@@ -64,12 +64,44 @@ def test_list(capsys: pytest.CaptureFixture[str]):
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {"algorithms", "mechanisms", "schedules", "merits", "experiments"}
     assert {"fairx-linucb", "b1", "linucb"} <= set(found["algorithms"])
-    assert list(found["experiments"]) == [f"exp{i}" for i in range(1, 9)]
+    assert list(found["experiments"]) == [f"exp{i}" for i in range(1, 10)]
     assert main(["list", "schedules"]) == 0
     assert "figure-gap" in capsys.readouterr().out
 
 
 # --- simulate ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [None, "unit-ball"])
+def test_simulate_in_recorded_contexts(tmp_path: Path, capsys: pytest.CaptureFixture[str], scale: str | None):
+    from fedfairx.simulation import Recorded, Scenario, simulate
+
+    path = tmp_path / "recorded.npy"
+    np.save(path, np.random.default_rng(0).random((9, 3, 2)))
+    text = str(path) if scale is None else f"{path}:scale={scale}"
+    flags = ("--agents", "2", "--horizon", "40", "--seeds", "1", "--contexts", text)
+    assert main(["simulate", *flags, "--json"]) == 0  # arms and dimension are the file's
+    found = json.loads(capsys.readouterr().out)
+    recorded = Recorded.load(path, scale=scale)
+    scenario = Scenario(agents=2, arms=3, dimension=2, horizon=40, contexts=recorded)
+    np.testing.assert_array_equal(found["fairness_regret"], simulate(scenario, seeds=1).fairness_regret)
+    assert found["scenario"]["contexts"] == repr(recorded)
+    assert main(["simulate", *flags, "--arms", "4"]) == 2
+    assert "arms must be that of the recorded contexts, 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("contexts", "message"),
+    [
+        ("none.npy", "path must be a file that can be read"),
+        ("none.txt", "path must end in .npy"),
+        ("nonsense", "contexts must be one of unit-ball"),
+        ("one-hot", "dimension must be the number of arms, 3"),
+    ],
+)
+def test_simulate_says_what_contexts_may_be(contexts: str, message: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["simulate", *SMALL, "--contexts", contexts]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_simulate_is_the_library(capsys: pytest.CaptureFixture[str]):
@@ -168,9 +200,9 @@ def test_reproduce_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     )
     first = capsys.readouterr()
     answer = json.loads(first.out)
-    assert answer["jobs"] == 5
+    assert answer["jobs"] == 8
     assert answer["failures"] == []
-    assert "[5/5]" in first.err
+    assert "[8/8]" in first.err
     assert Path(answer["report"]).is_file()
     assert main(["reproduce", "exp6", "--horizon", "60", "--seeds", "2", "--quiet", *out]) == 0
     quiet = capsys.readouterr()
@@ -183,7 +215,7 @@ def test_reproduce_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("exp9",), "experiment must be one of exp1"),
+        (("exp0",), "experiment must be one of exp1"),
         (("exp1", "--horizon", "-1"), "horizon must be an integer >= 1, got horizon=-1"),
         (("exp1", "--seeds", "0"), "seeds must be an integer >= 1"),
         (("exp1", "--engine", "spark"), "engine must be one of"),
@@ -201,7 +233,7 @@ def test_reproduce_refuses(
 
 def test_plot_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "holds no results" in refused(capsys, "plot", "--out", str(tmp_path), "--quiet")
-    assert "experiment must be one of" in refused(capsys, "plot", "exp9", "--out", str(tmp_path))
+    assert "experiment must be one of" in refused(capsys, "plot", "exp0", "--out", str(tmp_path))
 
 
 FAILING = """

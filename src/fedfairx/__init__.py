@@ -3,11 +3,12 @@
 from fedfairx import features
 from fedfairx.core import merit
 from fedfairx.core.confidence import Confidence
+from fedfairx.core.posterior import Prior
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import algorithms
 from fedfairx.federation.decision import Decision
 from fedfairx.federation.local import Federation
-from fedfairx.simulation import Result, Scenario, simulate
+from fedfairx.simulation import Recorded, Result, Scenario, simulate
 
 __version__ = "0.1.0"
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "Confidence",
     "Decision",
     "Federation",
+    "Prior",
+    "Recorded",
     "Result",
     "Scenario",
     "algorithms",

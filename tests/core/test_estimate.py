@@ -27,7 +27,7 @@ def test_derive_is_the_inverse(seed: int, dimension: int, block: Lanes, log_regu
         root = rng.normal(size=(dimension, 2 * dimension))
         grams.append(root @ root.T)
         packed[:, l] = statistics.pack(grams[l], rng.normal(size=dimension))
-    estimate.derive(block, packed, regulariser, inverse)
+    estimate.derive(block, packed, np.full(packed.shape[1], regulariser), inverse)
     theta = np.full((dimension, lanes), np.nan)
     estimate.estimate(block, inverse, packed, theta)
     for l in range(lanes):
@@ -43,12 +43,12 @@ def test_follow_stays_with_derive(regulariser: float) -> None:
     dimension, lanes = 4, WIDTH
     packed = np.zeros((statistics.packed_size(dimension), lanes))
     inverse, fresh = np.zeros((dimension, dimension, lanes)), np.zeros((dimension, dimension, lanes))
-    estimate.derive(BLOCK, packed, regulariser, inverse)
+    estimate.derive(BLOCK, packed, np.full(packed.shape[1], regulariser), inverse)
     state = learner.learner(dimension, BLOCK, regulariser)._replace(statistics=packed, inverse=inverse)
     for _ in range(estimate.REFRESH_EVERY):
         state.chosen[:] = rng.random((dimension, lanes))
         learner.learn(state)
-    estimate.derive(BLOCK, packed, regulariser, fresh)
+    estimate.derive(BLOCK, packed, np.full(packed.shape[1], regulariser), fresh)
     # As many rank-one updates as are ever made between two derivations.
     assert np.abs(inverse - fresh).max() <= 1e-10 * np.abs(fresh).max()
     assert (inverse == inverse.transpose(1, 0, 2)).all()
@@ -130,7 +130,7 @@ def test_rounding_can_not_make_a_pivot_negative() -> None:
         rows = size * rng.normal(size=(2, 4))
         packed = statistics.pack(rows.T @ rows, np.zeros(4))[:, None].copy()
         inverse = np.zeros((4, 4, 1))
-        estimate.derive(None, packed, 1.0, inverse)
+        estimate.derive(None, packed, np.ones(1), inverse)
         assert np.isfinite(inverse).all()
         assert np.linalg.eigvalsh(inverse[:, :, 0])[0] >= -1e-12
 

@@ -9,9 +9,10 @@ import pytest
 
 from fedfairx.core import statistics
 from fedfairx.core.confidence import Confidence
+from fedfairx.core.memory import LARGEST, Single, add_one, learn_and_add, learn_one
 from fedfairx.core.merit import Exponential
 from fedfairx.core.optimism import Solver
-from fedfairx.core.single import LARGEST, Single, add_one, decide_one, learn_and_add, learn_one, room_for
+from fedfairx.core.single import decide_one, room_for
 from instances import expose
 
 D = 3
@@ -26,7 +27,7 @@ def start(regulariser: float = 1.0) -> Single:
 def decide(single: Single, contexts: np.ndarray, uniform: float = 0.5) -> tuple[int, np.ndarray]:
     arms = contexts.shape[0]
     out = np.full(arms + 2 * D, np.nan)
-    return decide_one(contexts, single.memory, single.codes, room_for(arms, D), out, uniform), out
+    return decide_one(contexts, single.memory, room_for(arms, D), out, uniform), out
 
 
 @pytest.mark.parametrize("regulariser", [0.2, 1.0, 9.0])
@@ -58,7 +59,9 @@ def test_learning_and_adding_in_one_call_is_both() -> None:
     for _ in range(20):
         x, y = rng.normal(size=D), float(rng.normal())
         add_one(sums, x, y)
-        assert learn_and_add(at_once.memory, sums_at_once, x, y) == learn_one(apart.memory, x, y)
+        assert learn_and_add(at_once.memory, sums_at_once, np.append([7.0, 8.0], x), 2, y) == learn_one(
+            apart.memory, x, y
+        )
     assert (sums == sums_at_once).all()
     assert (apart.memory == at_once.memory).all()
 

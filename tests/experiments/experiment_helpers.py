@@ -24,5 +24,6 @@ def outcome(seeds=(0, 1), *, points: int = 4, scale: float = 1.0, arms: int = 3)
         reward_regret=-curve + 0.1 * seeds[:, None],
         syncs=np.full(seeds.size, 7),
         exposure=np.full((seeds.size, arms), 1 / arms),
+        weakest=np.ones((seeds.size, points)),
         seconds=0.5,
     )

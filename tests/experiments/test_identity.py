@@ -90,8 +90,15 @@ def test_order_of_keys_does_not_matter(values):
     assert digest_of(values) == digest_of(backwards)
 
 
-def test_infinities_and_arrays_are_plain():
-    assert describe({"a": math.inf, "b": np.arange(2)}) == {"a": "inf", "b": [0, 1]}
+def test_infinities_and_arrays_of_objects_are_plain():
+    assert describe({"a": math.inf, "b": np.array([0, None])}) == {"a": "inf", "b": [0, None]}
+
+
+def test_arrays_are_told_by_bytes_kind_and_shape():
+    array = np.arange(6.0)
+    others = [array + 1.0, array.astype(np.float32), array.reshape(2, 3), array.reshape(3, 2)]
+    assert len({digest_of(each) for each in (array, *others)}) == 5
+    assert digest_of(array) == digest_of(np.arange(12.0)[::2] / 2.0)
 
 
 def test_what_has_no_values_is_refused():

@@ -51,6 +51,7 @@ def flat_outcomes(size) -> dict[str, dict[str, Outcome]]:
         reward_regret=np.array([[1.0, 2.0], [1.0, 2.0]]),
         syncs=np.array([3, 3]),
         exposure=np.full((2, 10), 0.1),
+        weakest=np.ones((2, 2)),
         seconds=1.0,
     )
     return {name: {run.key: flat for run in item.runs(size)} for name, item in experiments().items()}

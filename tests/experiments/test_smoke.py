@@ -25,6 +25,7 @@ FIGURES = {
     "exp6": ("exp6-starvation",),
     "exp7": ("exp7-communication",),
     "exp8": ("exp8-merit",),
+    "exp9": ("exp9-summary", "exp9-worlds", "exp9-weakest", "exp9-joining"),
 }
 
 
@@ -82,6 +83,16 @@ def test_the_report_says_what_it_must(smoke: Reproduction, name: str):
     assert "vacuous" in text
     for experiment in experiments().values():
         assert experiment.title in text
+
+
+def test_the_report_opens_with_what_was_found_and_explains_its_words(smoke: Reproduction):
+    text = (smoke.out / "report.md").read_text()
+    opening, rest = text.split("Made by fedfairx", 1)
+    assert smoke.scores["exp9"].headline in opening
+    assert opening.count("(figures/exp9-summary.png)") == 1
+    assert "exp9-summary" not in rest
+    for word in ("fairness regret", "B0", "Fed", "Priv"):
+        assert f"| {word} |" in opening
 
 
 def test_links_of_the_markdown_report_lead_somewhere(smoke: Reproduction):

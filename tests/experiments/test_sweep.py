@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,15 @@ def test_the_same_run_of_two_experiments_is_done_once(store: Store):
     assert reused == 0
 
 
+def test_a_run_has_the_seeds_of_the_experiment_that_wants_most(store: Store):
+    few, many = small_run("a"), replace(small_run("b"), least_seeds=5)
+    for wanted in ([("exp1", few), ("exp2", many)], [("exp2", many), ("exp1", few)]):
+        jobs, _ = plan(wanted, 2, store)
+        assert [job.seeds for job in jobs] == [(0, 1, 2, 3, 4)]
+    assert list(many.seeds(7)) == list(range(7))
+    assert many.identity(provenance()) == few.identity(provenance())  # seeds are no part of what is run
+
+
 def test_only_missing_seeds_are_planned(store: Store):
     run = small_run()
     store.write(run, outcome((0, 2)))
@@ -72,6 +82,13 @@ def test_grouping_of_seeds_does_not_change_a_byte(store: Store):
     run = small_run()
     together, alone = perform(run, (0, 1), provenance()), perform(run, (1,), provenance())
     np.testing.assert_array_equal(together.fairness_regret[1], alone.fairness_regret[0])
+
+
+def test_the_weakest_arms_share_is_kept_where_exposure_is_measured():
+    assert perform(small_run(), (0, 1), provenance()).weakest.shape == (2, 0)
+    measured = perform(small_run(exposure=True), (0, 1), provenance())
+    assert measured.weakest.shape == measured.fairness_regret.shape
+    assert (measured.weakest > 0).all()
 
 
 def test_a_failed_job_is_reported_and_the_others_go_on(store: Store, capsys: pytest.CaptureFixture[str]):

@@ -28,4 +28,4 @@ def private_agent(decide_from: str = "released", name: str = "agent", seed: int 
     privatizer = StreamPrivatizer(
         D, mechanism=mechanism, bounds=bounds, noise=SimulatedNoise(seed), decide_from=decide_from
     )
-    return ffx.Agent(D, privatizer=privatizer, seed=seed, name=name)
+    return ffx.Agent(D, rule="optimism", privatizer=privatizer, seed=seed, name=name)

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfairx as ffx
+from fedfairx.core.believing import decide_by_posterior
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import REFRESH_EVERY
-from fedfairx.core.single import decide_one
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import AlreadyObserved, InvalidInput, UnknownDecision
 
 
 def test_a_decision() -> None:
-    agent = ffx.Agent(D, merit=ffx.merit.Exponential(10.0), seed=0)
+    agent = ffx.Agent(D, rule="optimism", merit=ffx.merit.Exponential(10.0), seed=0)
     decision = agent.decide(contexts(np.random.default_rng(0)))
     assert decision.policy.shape == (5,)
     assert decision.probability == decision.policy[decision.action]
@@ -68,7 +68,7 @@ def test_the_same_seed_decides_the_same() -> None:
 @given(st.integers(0, 2**32 - 1))
 def test_rewards_may_come_late_and_in_any_order(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    agent = taught(ffx.Agent(D, seed=1), 10)
+    agent = taught(ffx.Agent(D, seed=1, rule="optimism"), 10)
     gram, moment = agent.gram, agent.moment
     x = contexts(rng)
     decisions = [agent.decide(x) for _ in range(20)]
@@ -109,7 +109,7 @@ def test_observe_many_is_all_or_nothing() -> None:
 
 def test_each_reward_once_and_only_of_ones_own_decisions() -> None:
     rng = np.random.default_rng(0)
-    agent, other = ffx.Agent(D, seed=0), ffx.Agent(D, seed=1)
+    agent, other = ffx.Agent(D, seed=0, rule="optimism"), ffx.Agent(D, seed=1)
     decision, foreign = agent.decide(contexts(rng)), other.decide(contexts(rng))
     assert foreign.id == decision.id  # ids begin at 0 everywhere
     with pytest.raises(UnknownDecision, match="must be one that this agent made, got decision=0"):
@@ -141,7 +141,7 @@ def test_a_forgotten_decision_has_no_reward() -> None:
 
 @pytest.mark.parametrize("regulariser", [0.05, 1.0, 20.0])
 def test_the_inverse_and_the_estimate_belong_to_the_sums(regulariser: float) -> None:
-    agent = ffx.Agent(D, confidence=ffx.Confidence(regulariser=regulariser), seed=0)
+    agent = ffx.Agent(D, rule="optimism", confidence=ffx.Confidence(regulariser=regulariser), seed=0)
     rng = np.random.default_rng(0)
     x = contexts(rng, 60)
     for count in range(1, REFRESH_EVERY + 500):
@@ -170,17 +170,17 @@ def test_contexts_of_any_layout_give_the_same_bits_without_compiling_again() -> 
     unaligned = raw[1:].view(np.float64).reshape(x.shape)
     unaligned[:] = x
     expected = ffx.Agent(D, seed=0).decide(x)
-    compiled = len(decide_one.signatures)
+    compiled = len(decide_by_posterior.signatures)
     for same in (frozen, unaligned, np.asfortranarray(x), x.tolist(), x[::-1][::-1], x.astype(object)):
         assert ffx.Agent(D, seed=0).decide(same) == expected
     assert ffx.Agent(D, seed=0).decide(x.astype(np.float32)).policy == pytest.approx(
         expected.policy, abs=1e-5
     )
-    assert len(decide_one.signatures) == compiled
+    assert len(decide_by_posterior.signatures) == compiled
 
 
 def test_growth_is_that_of_the_determinant() -> None:
-    agent = taught(ffx.Agent(D, confidence=ffx.Confidence(regulariser=2.0), seed=0), 40)
+    agent = taught(ffx.Agent(D, rule="optimism", confidence=ffx.Confidence(regulariser=2.0), seed=0), 40)
     assert agent.growth == pytest.approx(np.linalg.slogdet(agent.gram)[1] - D * np.log(2.0))
     agent.absorb({agent.name: agent.release()})
     assert agent.growth == 0.0
@@ -213,7 +213,10 @@ def test_deciding_from_local_data_too_is_the_papers_rule() -> None:
 
 
 def test_own_data_are_exact_where_the_agent_weighs_the_others() -> None:
-    agent, plain = taught(private_agent("own+released"), 30), taught(ffx.Agent(D, seed=0), 30)
+    agent, plain = (
+        taught(private_agent("own+released"), 30),
+        taught(ffx.Agent(D, seed=0, rule="optimism"), 30),
+    )
     assert agent.gram == pytest.approx(plain.gram, abs=1e-12)
     agent.absorb({agent.name: agent.release()})
     assert agent.gram == pytest.approx(plain.gram, abs=1e-12)  # its own noise never comes back to it
@@ -237,7 +240,7 @@ def test_compiled_code_leaves_the_reference_counts_as_they_were() -> None:
 
 def test_an_adaptive_ridge_adds_only_what_the_spectrum_lacks() -> None:
     agents = [
-        ffx.Agent(D, privatizer=private_agent("released").privatizer, ridge=ridge, seed=0)
+        ffx.Agent(D, rule="optimism", privatizer=private_agent("released").privatizer, ridge=ridge, seed=0)
         for ridge in ("fixed", "adaptive")
     ]
     spectra = []
@@ -257,7 +260,11 @@ def test_a_radius_may_know_the_privacy_noise() -> None:
     share = 0.5
     plain = private_agent("released")
     aware = ffx.Agent(
-        D, privatizer=private_agent("released").privatizer, confidence=Confidence(noise_share=share), seed=0
+        D,
+        rule="optimism",
+        privatizer=private_agent("released").privatizer,
+        confidence=Confidence(noise_share=share),
+        seed=0,
     )
     for agent in (plain, aware):
         taught(agent, 30)
@@ -273,7 +280,7 @@ def test_fresh_records_count_beside_what_is_shared() -> None:
     taught(agent, 7, seed=1)  # not released yet, and known to the agent
     agent.absorb({agent.name: release})
     assert agent.radius == pytest.approx(ffx.Confidence().radius(37, D))
-    plain = taught(ffx.Agent(D, seed=0), 30)
+    plain = taught(ffx.Agent(D, seed=0, rule="optimism"), 30)
     release = plain.release()
     taught(plain, 7, seed=1)
     plain.absorb({plain.name: release})

@@ -18,7 +18,10 @@ def test_agents_have_names_of_their_own() -> None:
 
 
 def test_two_agents_learn_from_each_other_without_naming_anybody() -> None:
-    first, second = taught(ffx.Agent(D, seed=0), 20), taught(ffx.Agent(D, seed=1), 30, seed=1)
+    first, second = (
+        taught(ffx.Agent(D, rule="optimism", seed=seed), count, seed=seed)
+        for seed, count in ((0, 20), (1, 30))
+    )
     both = first.gram + second.gram - np.eye(D)
     first.release()
     first.absorb({second.name: second.release()})

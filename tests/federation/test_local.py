@@ -68,7 +68,13 @@ def test_one_agent_without_privacy_is_b0_to_the_bit(schedule: Any) -> None:
 def test_after_a_synchronisation_everybody_knows_everything() -> None:
     confidence = ffx.Confidence(regulariser=2.5)
     federation = ffx.Federation(
-        agents=3, dimension=D, horizon=64, schedule=Doubling(start=8), confidence=confidence, seed=0
+        agents=3,
+        dimension=D,
+        horizon=64,
+        algorithm="fed-fairx-linucb",
+        schedule=Doubling(start=8),
+        confidence=confidence,
+        seed=0,
     )
     rng = np.random.default_rng(0)
     gram, moment = 2.5 * np.eye(D), np.zeros(D)
@@ -91,7 +97,9 @@ def test_after_a_synchronisation_everybody_knows_everything() -> None:
 
 
 def test_between_synchronisations_an_agent_adds_only_its_own() -> None:
-    federation = ffx.Federation(agents=2, dimension=D, horizon=8, schedule=Doubling(start=2), seed=0)
+    federation = ffx.Federation(
+        agents=2, dimension=D, horizon=8, algorithm="fed-fairx-linucb", schedule=Doubling(start=2), seed=0
+    )
     play(federation, 2)
     first, second = federation.agents
     shared = second.gram
@@ -102,7 +110,9 @@ def test_between_synchronisations_an_agent_adds_only_its_own() -> None:
 
 
 def test_agents_may_skip_rounds_and_rewards_may_cross_a_synchronisation() -> None:
-    federation = ffx.Federation(agents=4, dimension=D, horizon=40, schedule="every-round", seed=0)
+    federation = ffx.Federation(
+        agents=4, dimension=D, horizon=40, algorithm="fed-fairx-linucb", schedule="every-round", seed=0
+    )
     waiting = federation.agents[0].decide(np.eye(D))
     syncs = play(federation, 20, present=0.4)
     assert syncs == list(range(1, 21))

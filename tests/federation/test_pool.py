@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
+import posterior_reference
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import pack, packed_size, unpack
 from fedfairx.federation.aggregate import worth
-from fedfairx.federation.pool import Pool
+from fedfairx.federation.pool import Known, OptimismPool, Pool, PosteriorPool
 from fedfairx.privacy import NonPrivate, Release, calibrate
 
 D = 3
@@ -24,27 +25,28 @@ def release(seed: int, number: int, count: int) -> Release:
 
 
 def pool(*, private: bool = True, ridge: str = "fixed") -> Pool:
-    return Pool(BLT if private else NonPrivate(), private, Confidence(), 4.0, ridge)
+    return OptimismPool(BLT if private else NonPrivate(), private, Confidence(), 4.0, ridge)
 
 
+KNOWN = Known(variance=0.01, size=1.0)
 RELEASES = [release(seed, number, 50 * number) for seed, number in enumerate((1, 2, 3))]
 
 
 def test_without_noise_it_is_the_sum() -> None:
-    pooled = pool(private=False).all_alike(RELEASES, D)
+    pooled = pool(private=False).all_alike(RELEASES, D, KNOWN)
     assert pooled.packed == pytest.approx(sum(each.packed for each in RELEASES))
     assert (pooled.count, pooled.noise_sd) == (300.0, 0.0)
 
 
 def test_of_nothing_it_is_nothing() -> None:
     for private in (False, True):
-        pooled = pool(private=private).all_alike([], D)
+        pooled = pool(private=private).all_alike([], D, KNOWN)
         assert (pooled.packed == np.zeros(packed_size(D))).all()
         assert (pooled.count, pooled.noise_sd) == (0.0, 0.0)
 
 
 def test_noise_adds_up_over_releases_and_sets_the_shift() -> None:
-    pooled = pool().all_alike(RELEASES, D)
+    pooled = pool().all_alike(RELEASES, D, KNOWN)
     sd = math.sqrt(sum(float(BLT.sd(each.number)) ** 2 for each in RELEASES))
     assert pooled.noise_sd == pytest.approx(sd)
     lifted, _ = unpack(pooled.packed)
@@ -54,7 +56,7 @@ def test_noise_adds_up_over_releases_and_sets_the_shift() -> None:
 
 def test_alone_it_is_ones_own() -> None:
     own = release(9, 1, 200)
-    pooled = pool().beside_own(own.packed, own.count, [])
+    pooled = pool().beside_own(own.packed, own.count, [], KNOWN)
     assert (pooled.packed == own.packed).all()
     assert (pooled.count, pooled.noise_sd) == (200.0, 0.0)
 
@@ -63,7 +65,7 @@ def test_alone_it_is_ones_own() -> None:
 def test_beside_ones_own_the_others_count_by_one_weight(ridge: str) -> None:
     own = release(9, 1, 200)
     many = [release(seed, 1, 600) for seed in range(3)]
-    pooled = pool(ridge=ridge).beside_own(own.packed, own.count, many)
+    pooled = pool(ridge=ridge).beside_own(own.packed, own.count, many, KNOWN)
     weight = (pooled.count - 200.0) / 1_800.0
     assert 0.0 < weight <= 1.0
     sd = math.sqrt(3.0) * float(BLT.sd(1))
@@ -71,6 +73,24 @@ def test_beside_ones_own_the_others_count_by_one_weight(ridge: str) -> None:
     others[[0, 3, 5]] += 4.0 * sd if ridge == "fixed" else 0.0  # the diagonal; the spectrum lacks nothing
     assert pooled.packed == pytest.approx(own.packed + weight * others)
     assert pooled.noise_sd == pytest.approx(weight * sd)
+
+
+def test_a_posterior_weighs_the_sum_beside_its_noise() -> None:
+    posterior = PosteriorPool(BLT, True)
+    pooled = posterior.all_alike(RELEASES, D, KNOWN)
+    sd = math.sqrt(sum(float(BLT.sd(each.number)) ** 2 for each in RELEASES))
+    total = np.asarray(sum(each.packed for each in RELEASES))
+    wanted = posterior_reference.weighed(total, D, sd, KNOWN.size, KNOWN.variance)
+    assert pooled.packed == pytest.approx(wanted)
+    assert (pooled.count, pooled.noise_sd) == (300.0, pytest.approx(sd))
+    own = release(9, 1, 200)
+    beside = posterior.beside_own(own.packed, own.count, RELEASES, KNOWN)
+    assert beside.packed == pytest.approx(own.packed + wanted)
+    assert beside.count == 500.0
+    assert (posterior.beside_own(own.packed, own.count, [], KNOWN).packed == own.packed).all()
+    assert (posterior.all_alike([], D, KNOWN).packed == 0.0).all()
+    plain = PosteriorPool(NonPrivate(), False).all_alike(RELEASES, D, KNOWN)
+    assert (plain.packed == total).all()
 
 
 def test_a_weight_between_none_and_all_counts_as_such() -> None:
@@ -89,7 +109,9 @@ def test_a_weight_between_none_and_all_counts_as_such() -> None:
         parameter_norm=confidence.parameter_norm,
     )
     assert 0.1 < weight < 0.9
-    pooled = Pool(quiet, True, confidence, 0.0, "fixed").beside_own(own.packed, own.count, many)
+    pooled = OptimismPool(quiet, True, confidence, 0.0, "fixed").beside_own(
+        own.packed, own.count, many, KNOWN
+    )
     assert pooled.count == pytest.approx(6 + 60 * weight)
     assert pooled.noise_sd == pytest.approx(weight * sd)
     assert pooled.packed == pytest.approx(own.packed + weight * np.asarray(sum(e.packed for e in many)))

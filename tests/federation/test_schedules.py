@@ -13,7 +13,7 @@ import reference as ref
 from fedfairx.core import theory
 from fedfairx.errors import InvalidInput
 from fedfairx.federation import schedules
-from fedfairx.federation.schedules import Determinant, Doubling, FigureGap, Paper, Plan
+from fedfairx.federation.schedules import Determinant, Doubling, FigureGap, Geometric, Paper, Plan
 
 plans = st.builds(Plan, st.integers(1, 5000), st.integers(1, 40), st.integers(1, 12))
 
@@ -49,6 +49,14 @@ def test_the_figures_breaks() -> None:
     assert Doubling().rounds(Plan(1000, 10, 5)).tolist() == [100, 200, 400, 800]
 
 
+def test_geometric_rounds_grow_by_the_ratio_whatever_the_horizon() -> None:
+    assert Geometric(ratio=1.5, start=2).rounds(Plan(20, 10, 5)).tolist() == [2, 3, 4, 6, 9, 13, 19]
+    short, long = (Geometric().rounds(Plan(horizon, 10, 5)) for horizon in (10_000, 100_000))
+    assert long[: short.size].tolist() == short.tolist()
+    assert (short.size, long.size) == (33, 45)
+    assert ((long[1:] > 1.15 * long[:-1]) & (long[1:] <= 1.2 * long[:-1])).all()
+
+
 @settings(max_examples=60, deadline=None)
 @given(plans, st.sampled_from(sorted(schedules.SCHEDULES)))
 def test_every_schedule_says_its_releases_beforehand(plan: Plan, name: str) -> None:
@@ -80,6 +88,8 @@ def test_every_round_never_and_the_cap() -> None:
         (lambda: FigureGap(gap=0), "gap must be >= 1, got gap=0"),
         (lambda: FigureGap(double_until=0), "double_until must be >= 1, got double_until=0"),
         (lambda: Doubling(0), "start must be >= 1, got start=0"),
+        (lambda: Geometric(ratio=1.0), "ratio must be > 1 and finite, got ratio=1.0"),
+        (lambda: Geometric(start=0), "start must be >= 1, got start=0"),
         (lambda: Determinant(0.0), "threshold must be finite and > 0, got threshold=0.0"),
         (lambda: Determinant(math.nan), "threshold must be finite and > 0, got threshold=nan"),
         (lambda: Determinant(1.0, 0), "cap must be >= 1, got cap=0"),

@@ -96,12 +96,22 @@ def saved(agent: ffx.Agent, folder: Path) -> Path:
 # --- exact to the bit --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=12, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(0, 40))
+EVERY_RULE: list[dict[str, Any]] = [
+    {"rule": "optimism", "confidence": ffx.Confidence(regulariser=0.3, scale=0.7)},
+    {"prior": ffx.Prior(mean=(0.1, -0.2, 0.3), sd=0.8), "minimum_share": 0.02},
+    {"prior": ffx.Prior(noise_sd=0.2, learn_noise=False)},
+    {"rule": "thompson"},
+    {"rule": "greedy"},
+]
+
+
+@pytest.mark.parametrize("options", EVERY_RULE)
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 70))
 def test_a_loaded_agent_goes_on_to_the_bit(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, rounds: int
+    tmp_path_factory: pytest.TempPathFactory, options: dict[str, Any], seed: int, rounds: int
 ) -> None:
-    agent = ffx.Agent(D, seed=seed, confidence=ffx.Confidence(regulariser=0.3, scale=0.7), name="Zürich")
+    agent = ffx.Agent(D, seed=seed, name="Zürich", **options)
     live(agent, rounds, seed)
     path = saved(agent, tmp_path_factory.mktemp("state"))
     same_future(ffx.Agent.load(path), agent)
@@ -124,6 +134,7 @@ def test_a_private_agent_too(tmp_path: Path, decide_from: str, mechanism: str) -
 def test_what_the_noise_adds_to_the_radius_and_the_ridge_are_kept(tmp_path: Path, decide_from: str) -> None:
     agent = ffx.Agent(
         D,
+        rule="optimism",
         privatizer=private(decide_from).privatizer,
         confidence=ffx.Confidence(noise_share=0.5),
         ridge="adaptive",
@@ -151,7 +162,7 @@ def test_every_merit(tmp_path: Path, kind: str) -> None:
     "solver", ["pgd", Solver(rule=WINNER, floor=0.02), Solver(tolerance=1e-9, max_steps=7)]
 )
 def test_every_solver(tmp_path: Path, solver: Any) -> None:
-    agent = ffx.Agent(D, solver=solver, seed=1, shift=2.5)
+    agent = ffx.Agent(D, rule="optimism", solver=solver, seed=1, shift=2.5)
     live(agent, 12, 0)
     again = ffx.Agent.load(saved(agent, tmp_path))
     assert (again.solver, again.shift, again.name) == (agent.solver, 2.5, agent.name)
@@ -218,7 +229,7 @@ def test_the_file_is_json_with_a_schema_for_its_owner_alone(tmp_path: Path) -> N
     live(agent, 10, 0)
     path = saved(agent, tmp_path)
     document = json.loads(path.read_text())
-    assert (document["format"], document["schema"]) == ("fedfairx-agent", 1)
+    assert (document["format"], document["schema"]) == ("fedfairx-agent", 2)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["agent.json"]
     assert KEY.hex() not in path.read_text()
@@ -284,7 +295,7 @@ def written(path: Path, body: Any, **envelope: Any) -> Path:
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     path.write_text(
-        json.dumps({"format": "fedfairx-agent", "schema": 1, "digest": digest, "agent": body} | envelope)
+        json.dumps({"format": "fedfairx-agent", "schema": 2, "digest": digest, "agent": body} | envelope)
     )
     return path
 
@@ -304,11 +315,15 @@ def test_the_helper_writes_what_can_be_read(tmp_path: Path) -> None:
         (b'{"format": "fedfairx-agent"}', "the file has no schema number"),
         (b'{"format": "fedfairx-agent", "schema": true}', "the file has no schema number"),
         (
-            b'{"format": "fedfairx-agent", "schema": 2}',
-            "the file has schema 2, and this fedfairx reads schemas up to 1",
+            b'{"format": "fedfairx-agent", "schema": 3}',
+            "the file has schema 3, and this fedfairx reads schema 2: update it",
         ),
-        (b'{"format": "fedfairx-agent", "schema": 1}', "the file is damaged or was changed by hand"),
-        (b'{"format": "fedfairx-agent", "schema": 1, "agent": {"x": NaN}}', "the file is damaged"),
+        (
+            b'{"format": "fedfairx-agent", "schema": 1}',
+            "the file has schema 1, and this fedfairx reads schema 2: an earlier version wrote the file",
+        ),
+        (b'{"format": "fedfairx-agent", "schema": 2}', "the file is damaged or was changed by hand"),
+        (b'{"format": "fedfairx-agent", "schema": 2, "agent": {"x": NaN}}', "the file is damaged"),
     ],
 )
 def test_foreign_files(tmp_path: Path, content: bytes, text: str) -> None:
@@ -395,7 +410,8 @@ def changed(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
         ),
         (changed("random", "state", value=hex(2**128)), "agent.random.state must be a hexadecimal number"),
         (changed("random", "generator", value="MT19937"), "agent.random.generator must be PCG64"),
-        (changed("random", "uniform", value=1.5), "agent.random.uniform must be below 1"),
+        (changed("rule", value="best"), "the file's settings don't make an agent: rule must be one of"),
+        (changed("prior", "sd", value=0.0), "the file's settings don't make an agent: sd must be in"),
         (
             changed("confidence", "failure", value=2.0),
             "the file's settings don't make an agent: failure must be in (0, 1)",

@@ -32,7 +32,7 @@ def in_threads(work, count: int = 4) -> list:
 @pytest.mark.parametrize("decide_from", [None, "released+local"])
 def test_threads_share_an_agent(decide_from: str | None) -> None:
     """Every decision is whole, no record is lost or taken twice, and what is learnt belongs together."""
-    agent = ffx.Agent(D, seed=0) if decide_from is None else private_agent(decide_from)
+    agent = ffx.Agent(D, seed=0, rule="optimism") if decide_from is None else private_agent(decide_from)
     rounds = 400 if decide_from is None else 100
     merit = agent.merit
 

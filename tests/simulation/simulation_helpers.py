@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedfairx.core.confidence import Confidence
+from fedfairx.core.posterior import Prior
 from fedfairx.core.registers import WIDTH
 from fedfairx.federation.algorithms import algorithm
 from fedfairx.privacy import Bounds
@@ -22,6 +23,7 @@ def options_for(name: str, **changes: Any) -> Options:
         "algorithm": chosen,
         "schedule": chosen.schedule,
         "confidence": Confidence(),
+        "prior": Prior(),
         "epsilon": 2.0 if chosen.private else None,
         "delta": 0.1,
         "mechanism": "blt",

@@ -7,11 +7,12 @@ import pytest
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Custom, Exponential
+from fedfairx.core.posterior import Prior
 from fedfairx.core.registers import WIDTH
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.algorithms import algorithm, algorithms
 from fedfairx.privacy import Bounds
-from fedfairx.simulation import Scenario, simulate
+from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.options import Options
 from fedfairx.simulation.setup import prepare
 
@@ -70,6 +71,8 @@ def test_learning_together_beats_learning_alone_and_fair_beats_winner_takes_all(
     [
         {"contexts": "raw"},
         {"contexts": "unit-norm"},
+        {"contexts": "persistent"},
+        {"contexts": Recorded(np.random.default_rng(0).random((9, 4, 2)))},
         {"noise": "bounded"},
         {"noise": "heteroscedastic"},
         {"presence": 0.5},
@@ -165,6 +168,7 @@ def test_lanes_that_fill_up_a_block_cost_no_restarts() -> None:
         chosen,
         chosen.schedule,
         Confidence(),
+        Prior(),
         None,
         0.1,
         "blt",
@@ -188,6 +192,13 @@ def test_lanes_that_fill_up_a_block_cost_no_restarts() -> None:
         ({"agents": 0}, "agents must be"),
         ({"arms": 2.5}, "arms must be"),
         ({"contexts": "x"}, "contexts must be one of"),
+        (
+            {"contexts": np.ones((2, 10, 5))},
+            "contexts must be one of .* or Recorded.*='ndarray'",
+        ),
+        ({"contexts": "one-hot"}, "dimension must be the number of arms, 10, for one-hot.* got dimension=5"),
+        ({"contexts": Recorded(np.ones((2, 3, 5)))}, "arms must be that of the recorded contexts, 3, .*=10"),
+        ({"contexts": Recorded(np.ones((2, 10, 4)))}, "dimension must be that of the recorded contexts, 4"),
         ({"noise": "x"}, "noise must be one of"),
         ({"noise_sd": -1.0}, "noise_sd must be"),
         ({"presence": 0.0}, "presence must be"),

@@ -11,7 +11,7 @@ from simulation_helpers import options_for, setting_for
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.registers import WIDTH
 from fedfairx.federation.aggregate import noise_spread
-from fedfairx.federation.pool import Pool
+from fedfairx.federation.pool import Known, OptimismPool
 from fedfairx.federation.schedules import Doubling
 from fedfairx.privacy import Release
 from fedfairx.simulation import Scenario
@@ -54,7 +54,7 @@ def weights_beside_agents(
     minds, sharing = setting.minds, setting.sharing
     assert setting.tally.syncs.tolist() == [2, 2]
     mechanism = options.calibrate(sharing.most)
-    pool = Pool(mechanism, True, confidence, 4.0, ridge)
+    pool = OptimismPool(mechanism, True, confidence, 4.0, ridge)
     weights: list[float] = []
     for seed in range(2):
         lanes = range(seed * AGENTS, (seed + 1) * AGENTS)
@@ -68,10 +68,11 @@ def weights_beside_agents(
         for lane in lanes:
             block, l = lane // WIDTH, lane % WIDTH
             if decide_from == "released":
-                held = pool.all_alike(list(releases.values()), DIMENSION)
+                held = pool.all_alike(list(releases.values()), DIMENSION, Known(1.0, 1.0))
             else:
                 exact = np.ascontiguousarray(minds.exact[block, :, l])
-                held = pool.beside_own(exact, rounds, [each for k, each in releases.items() if k != lane])
+                others = [each for k, each in releases.items() if k != lane]
+                held = pool.beside_own(exact, rounds, others, Known(1.0, 1.0))
                 weights.append((held.count - rounds) / (rounds * (AGENTS - 1)))
             assert minds.statistics[block, :, l] == pytest.approx(held.packed, rel=1e-9, abs=1e-9)
             assert minds.inside[block, l] == pytest.approx(held.count)

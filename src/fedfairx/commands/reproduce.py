@@ -49,7 +49,7 @@ def add(verbs: Any) -> None:
 
 def _names(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "experiments", nargs="*", metavar="EXPERIMENT", help="exp1 … exp8, or all (default: all)"
+        "experiments", nargs="*", metavar="EXPERIMENT", help="exp1 … exp9, or all (default: all)"
     )
     parser.add_argument(
         "--plugin", action="append", default=[], metavar="FILE", help="a Python file with experiments"

@@ -15,6 +15,14 @@ from fedfairx.errors import InvalidInput
 if TYPE_CHECKING:
     from fedfairx.simulation import Result
 
+
+def _yes_or_no(text: str) -> bool:
+    """`yes` or `no`, as a flag's value."""
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError(f"must be yes or no, got {text!r}")
+    return text == "yes"
+
+
 _SCENARIO: dict[str, type] = {
     "agents": int,
     "arms": int,
@@ -26,6 +34,14 @@ _SCENARIO: dict[str, type] = {
     "presence": float,
     "delay": float,
     "drift": float,
+}
+_HELP = {
+    "prior_mean": "of every coordinate of θ, believed beforehand (0)",
+    "prior_sd": "of every coordinate of θ, believed beforehand (0.5)",
+    "prior_noise_sd": "of the rewards, believed beforehand (0.5)",
+    "prior_learn_noise": "whether agents learn the rewards' noise from their own (yes)",
+    "contexts": "unit-ball, raw, unit-norm, persistent, one-hot, or a file of recorded ones: .npy, .npz, "
+    ".csv or .parquet; FILE:scale=unit-ball scales them",
 }
 _RUN: dict[str, type] = {
     "algorithm": str,
@@ -48,10 +64,17 @@ _CONFIDENCE: dict[str, type] = {
     "scale": float,
     "noise_share": float,
 }
-_TABLES: dict[str, dict[str, type]] = {
+_PRIOR: dict[str, Callable[[str], Any]] = {
+    "mean": float,
+    "sd": float,
+    "noise_sd": float,
+    "learn_noise": _yes_or_no,
+}
+_TABLES: dict[str, dict[str, Any]] = {
     "scenario": {**_SCENARIO, "merit": str},
     "run": _RUN,
     "confidence": _CONFIDENCE,
+    "prior": _PRIOR,
 }
 
 
@@ -61,15 +84,27 @@ def add(verbs: Any) -> None:
         "simulate",
         run,
         summary="simulate your own scenario",
-        details="Flags override the TOML file, whose tables are [scenario], [run] and [confidence].",
+        details="Flags override the TOML file, whose tables are [scenario], [run], [prior] (what agents "
+        "believe beforehand, by the rules of the posterior) and [confidence] (the paper's region).",
         example="""
-            fedfairx simulate --agents 5 --horizon 20000 --algorithm priv-fairx-linucb --epsilon 2
+            fedfairx simulate --agents 5 --horizon 20000 --algorithm priv-fairx-bayes --epsilon 2
+            fedfairx simulate --algorithm fairx-bayes --prior-sd 1 --prior-noise-sd 0.1 --prior-learn-noise no
             fedfairx simulate --config mine.toml --out result.csv --plot result.png
+            fedfairx simulate --contexts one-hot --arms 5 --dimension 5 --presence 0.7
+            fedfairx simulate --contexts recorded.csv:scale=unit-ball --horizon 5000
             fedfairx simulate --merit logistic:steepness=8 --schedule paper:gap=50 --json""",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file")
     for name, kind in {**_SCENARIO, **_RUN, **_CONFIDENCE}.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=kind.__name__.upper())
+        flag, metavar = f"--{name.replace('_', '-')}", kind.__name__.upper()
+        parser.add_argument(flag, type=kind, metavar=metavar, help=_HELP.get(name))
+    for name, read in _PRIOR.items():
+        parser.add_argument(
+            f"--prior-{name.replace('_', '-')}",
+            type=read,
+            metavar="yes|no" if read is _yes_or_no else "FLOAT",
+            help=_HELP[f"prior_{name}"],
+        )
     parser.add_argument(
         "--merit", action="append", metavar="NAME[:KEY=VALUE,…]", help="once for all agents, or once for each"
     )
@@ -79,7 +114,7 @@ def add(verbs: Any) -> None:
 
 
 def settings(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """The three tables, from the file and the flags over it."""
+    """The tables, from the file and the flags over it."""
     tables: dict[str, dict[str, Any]] = {name: {} for name in _TABLES}
     if args.config is not None:
         for name, values in _read(args.config).items():
@@ -92,7 +127,9 @@ def settings(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
                 )
             tables[name].update(values)
     for table, keys in _TABLES.items():
-        tables[table].update({key: getattr(args, key) for key in keys if getattr(args, key) is not None})
+        prefix = "prior_" if table == "prior" else ""
+        given = {key: getattr(args, prefix + key) for key in keys}
+        tables[table].update({key: value for key, value in given.items() if value is not None})
     return tables
 
 
@@ -106,8 +143,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def perform(tables: dict[str, dict[str, Any]]) -> Result:
-    """Simulate what three tables of plain values say."""
+    """Simulate what tables of plain values say."""
     from fedfairx.core.confidence import Confidence
+    from fedfairx.core.posterior import Prior
+    from fedfairx.core.rules import OPTIMISM
+    from fedfairx.federation.algorithms import algorithm
     from fedfairx.simulation import Scenario, simulate
 
     scenario_values, run_values = dict(tables["scenario"]), dict(tables["run"])
@@ -115,15 +155,35 @@ def perform(tables: dict[str, dict[str, Any]]) -> Result:
         texts = scenario_values["merit"]
         merits = tuple(as_merit(text) for text in ([texts] if isinstance(texts, str) else texts))
         scenario_values["merit"] = merits[0] if len(merits) == 1 else merits
+    _read_contexts(scenario_values)
     if "schedule" in run_values:
         run_values["schedule"] = as_schedule(run_values["schedule"])
     try:
         scenario = Scenario(**scenario_values)
-        # The scale that `simulate` has by itself, so that naming another setting does not change it.
-        confidence = {"noise_sd": scenario.noise_sd, "scale": 0.5, **tables["confidence"]}
-        return simulate(scenario, confidence=Confidence(**confidence), **run_values)
+        if tables["prior"]:
+            run_values["prior"] = Prior(**tables["prior"])
+        optimism = "algorithm" in run_values and algorithm(run_values["algorithm"]).rule == OPTIMISM
+        if tables["confidence"] or optimism:
+            # The scale that `simulate` has by itself, so that naming another setting does not change it.
+            confidence = {"noise_sd": scenario.noise_sd, "scale": 0.5, **tables["confidence"]}
+            run_values["confidence"] = Confidence(**confidence)
+        return simulate(scenario, **run_values)
     except TypeError as error:  # a string in the TOML file where a number belongs
         raise InvalidInput(f"a setting has the wrong type: {error}") from None
+
+
+def _read_contexts(values: dict[str, Any]) -> None:
+    """Where `contexts` names a file: what it holds, with its number of arms and its dimension."""
+    from fedfairx.simulation.environments import CONTEXTS
+    from fedfairx.simulation.recorded import Recorded
+
+    text = values.get("contexts", CONTEXTS[0])
+    if not isinstance(text, str) or text in CONTEXTS or not Path(text).suffix:
+        return  # a scenario knows what to say
+    path, _, scale = text.partition(":scale=")
+    recorded = Recorded.load(path, scale=scale or None)
+    _, arms, dimension = recorded.shape
+    values.update({"arms": arms, "dimension": dimension, **values, "contexts": recorded})
 
 
 def run(args: argparse.Namespace) -> int:
@@ -159,7 +219,11 @@ def summary(result: Result) -> dict[str, Any]:
     scenario = {item.name: getattr(result.scenario, item.name) for item in fields(result.scenario)}
     return {
         "algorithm": result.algorithm,
-        "scenario": {**scenario, "merit": repr(result.scenario.merit)},
+        "scenario": {
+            **scenario,
+            "contexts": str(result.scenario.contexts),
+            "merit": repr(result.scenario.merit),
+        },
         "options": result.options,
         "seeds": list(result.seeds),
         "rounds": result.rounds.tolist(),

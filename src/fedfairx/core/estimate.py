@@ -21,8 +21,8 @@ MOST_PARTS = 200  # enough for a growth of 1e600, which is more than there is
 
 
 @stage
-def derive(lanes: Lanes, packed: Array, regulariser: float, inverse: Array) -> None:
-    """inverse = (λI + Gram)⁻¹ for every lane, by Cholesky, in place. packed (q, n), inverse (d, d, n).
+def derive(lanes: Lanes, packed: Array, ridge: Array, inverse: Array) -> None:
+    """inverse = (λI + Gram)⁻¹ for every lane, by Cholesky. packed (q, n), ridge λ (n,), inverse (d, d, n).
 
     No pivot is below λ, since a Gram is not negative; where rounding says otherwise, it is λ.
     """
@@ -30,8 +30,10 @@ def derive(lanes: Lanes, packed: Array, regulariser: float, inverse: Array) -> N
     entry = 0
     for i in range(dimension):
         for j in range(i, dimension):
-            extra = regulariser if i == j else 0.0
-            store(load(lanes, packed, entry) + extra, lanes, inverse, j, i)
+            value = load(lanes, packed, entry)
+            if i == j:
+                value = value + load(lanes, ridge)
+            store(value, lanes, inverse, j, i)
             entry += 1
     for i in range(dimension):  # V = F Fᵀ, F lower; the diagonal holds 1 / F_ii
         for j in range(i + 1):
@@ -39,7 +41,7 @@ def derive(lanes: Lanes, packed: Array, regulariser: float, inverse: Array) -> N
             for k in range(j):
                 s = fma(-load(lanes, inverse, i, k), load(lanes, inverse, j, k), s)
             if i == j:
-                store(1.0 / sqrt(larger(s, regulariser)), lanes, inverse, i, i)
+                store(1.0 / sqrt(larger(s, load(lanes, ridge))), lanes, inverse, i, i)
             else:
                 store(s * load(lanes, inverse, j, j), lanes, inverse, i, j)
     for i in range(dimension):  # F ← F⁻¹, lower
@@ -64,23 +66,47 @@ def follow(lanes: Lanes, inverse: Array, chosen: Array, product: Array) -> float
     """V⁻¹ after one more context per lane (Sherman and Morrison): V⁻¹ - (V⁻¹x)(V⁻¹x)ᵀ / (1 + xᵀV⁻¹x).
 
     inverse (d, d, n), chosen (d, n); product (d, n) is room to work in. A zero context leaves a lane's
-    inverse as it is, bit for bit. Returns 1 + xᵀV⁻¹x, by which det V has grown. Where that is large, xxᵀ is
-    added in parts. Below 1 it says that rounding has made V⁻¹ indefinite, and that it must be derived.
+    inverse as it is, bit for bit. Returns 1 + xᵀV⁻¹x, by which det V has grown. Below 1 it says that rounding
+    has made V⁻¹ indefinite, and that it must be derived.
     """
-    dimension = chosen.shape[0]
+    multiply(lanes, inverse, chosen, product)
+    return grow(lanes, inverse, chosen, product, inner(lanes, product, chosen))
+
+
+@leaf
+def grow(lanes: Lanes, inverse: Array, chosen: Array, product: Array, square: float) -> float:
+    """`follow`, with product = V⁻¹x and square = xᵀV⁻¹x at hand; where that is large, xxᵀ is added in
+    parts.
+    """
+    if any_above(square, LARGE_GROWTH):
+        return _grow_in_parts(lanes, inverse, chosen, product)
+    growth = square + 1.0
+    _subtract(lanes, inverse, product, where_above(square, 0.0, -1.0 / growth, 0.0))
+    return growth
+
+
+@leaf
+def _subtract(lanes: Lanes, inverse: Array, product: Array, gain: float) -> None:
+    """inverse += gain · product productᵀ."""
+    dimension = product.shape[0]
+    for i in range(dimension):
+        scaled = gain * load(lanes, product, i)
+        for j in range(i, dimension):
+            value = fma(scaled, load(lanes, product, j), load(lanes, inverse, i, j))
+            store(value, lanes, inverse, i, j)
+            store(value, lanes, inverse, j, i)
+
+
+@stage
+def _grow_in_parts(lanes: Lanes, inverse: Array, chosen: Array, product: Array) -> float:
+    """`grow` where some lane grows much: rare. A lane that does not, has the bits that it has by itself."""
     total, left = 1.0, 1.0
     for _ in range(MOST_PARTS):
         multiply(lanes, inverse, chosen, product)
         square = inner(lanes, product, chosen)
         part = where_above(left * square, LARGE_GROWTH, LARGE_GROWTH / square, left)
         growth = fma(part, square, 1.0)
-        gain = where_above(square, 0.0, -part / growth, 0.0)
-        for i in range(dimension):
-            scaled = gain * load(lanes, product, i)
-            for j in range(i, dimension):
-                value = fma(scaled, load(lanes, product, j), load(lanes, inverse, i, j))
-                store(value, lanes, inverse, i, j)
-                store(value, lanes, inverse, j, i)
+        _subtract(lanes, inverse, product, where_above(square, 0.0, -part / growth, 0.0))
         total = total * growth
         left = left - part
         if not any_above(left, 0.0):

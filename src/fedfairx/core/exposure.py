@@ -30,24 +30,45 @@ def _merits(lanes: Lanes, policy: Array, top: float) -> float:
 
 
 @leaf
+def share_out(lanes: Lanes, policy: Array) -> None:
+    """policy (K, n), which holds log merits, ← shares."""
+    scale = _scale(lanes, policy)
+    for a in range(policy.shape[0]):
+        store(load(lanes, policy, a) * scale, lanes, policy, a)
+
+
+@leaf
+def _scale(lanes: Lanes, policy: Array) -> float:
+    """policy, which holds log merits, ← merits over the largest; returns what makes shares of them."""
+    top = load(lanes, policy, 0)
+    for a in range(1, policy.shape[0]):
+        top = larger(top, load(lanes, policy, a))
+    return 1.0 / _merits(lanes, policy, top)
+
+
+@leaf
 def expose(lanes: Lanes, merit: MeritTable, means: Array, policy: Array, slopes: Array) -> float:
     """π(a) = f(μ_a) / Σ f(μ_a'); returns the expected reward Σ π(a) μ_a.
 
     Alg. 1 line 7, in log space: f only ever appears as exp(log f - max log f). `slopes` gets f'/f as
     `log_merits` says. means, policy and slopes (K, n).
     """
-    arms = means.shape[0]
     log_merits(lanes, merit, means, policy, slopes)
-    top = load(lanes, policy, 0)
-    for a in range(1, arms):
-        top = larger(top, load(lanes, policy, a))
-    scale = 1.0 / _merits(lanes, policy, top)
-    objective = 0.0
-    for a in range(arms):
+    scale, objective = _scale(lanes, policy), 0.0
+    for a in range(means.shape[0]):
         share = load(lanes, policy, a) * scale
         store(share, lanes, policy, a)
         objective = fma(share, load(lanes, means, a), objective)
     return objective
+
+
+@stage
+def at_least(policy: Array, lane: int, share: float) -> None:
+    """Give every arm `share`, and the rest by the policy; where there are too many arms, all get the same."""
+    arms = policy.shape[0]
+    rest = max(1.0 - arms * share, 0.0)
+    for a in range(arms):
+        policy[a, lane] = min(share, 1.0 / arms) + rest * policy[a, lane]
 
 
 @stage

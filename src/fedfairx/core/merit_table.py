@@ -80,6 +80,23 @@ def log_merit(merit: MeritTable, lane: int, mean: float) -> tuple[float, float]:
     return math.log(f), moves * slope / f
 
 
+@stage
+def merit_value(merit: MeritTable, lane: int, mean: float) -> float:
+    """f(μ) for the merit of one lane."""
+    kind = merit.kind[lane]
+    first, second = merit.first[lane], merit.second[lane]
+    if kind == EXPONENTIAL:
+        return math.exp(first * mean)
+    held = min(max(mean, merit.low[lane]), merit.high[lane])
+    if kind == AFFINE:
+        return float(first + second * held)
+    if kind == POWER:
+        return float((second + held) ** first)
+    if kind == LOGISTIC:
+        return float(merit.third[lane] + 0.5 * (1.0 + math.tanh(0.5 * first * (held - second))))
+    return call_pointer(merit.address[lane], held)
+
+
 @leaf
 def log_merits(lanes: Lanes, merit: MeritTable, means: Array, logits: Array, slopes: Array) -> None:
     """`log_merit` for every arm (rows) of every lane (columns). A block that is all exponential has the

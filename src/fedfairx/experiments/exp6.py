@@ -1,133 +1,195 @@
-"""Exp 6: starvation. Who is shown how often, by rank of merit?"""
+"""Exp 6: starvation. Of arms that stay, who is shown how often?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedfairx.core.merit import Exponential
 from fedfairx.core.statistics import Array
-from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.figures import COLOURS, NAMES, canvas, end_labels, log_ticks, plain_log
-from fedfairx.experiments.scores import Claim, Scores, Table, Verdict, estimate, half_width, judged, number
-from fedfairx.simulation import Scenario
+from fedfairx.experiments.exploring import MERIT, PAPER, PERSISTENT, RULES, WORLDS, algorithm_of, least_seeds
+from fedfairx.experiments.figures import COLOURS, canvas, log_ticks, plain_log
+from fedfairx.experiments.scores import (
+    Claim,
+    Scores,
+    Table,
+    Verdict,
+    estimate,
+    half_width,
+    judged,
+    number,
+)
+from fedfairx.federation.algorithms import Algorithm, algorithm
+from fedfairx.federation.schedules import Paper
 
-ALGORITHMS = ("linucb", "minimum-share", "fairx-linucb", "fed-fairx-linucb", "priv-fairx-linucb")
-STEEPNESS = 10.0
-SAMPLES = 20_000
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HOWS = {"alone": "alone", "fed": "together"}
+# Label, colour and marker of each policy.
+POLICIES = {
+    "linucb": ("LinUCB", COLOURS["linucb"], "v"),
+    "minimum-share": ("minimum share", COLOURS["minimum-share"], "D"),
+    PAPER: ("paper's rule", RULES[PAPER].colour, "s"),
+    MERIT: ("expected merit", RULES[MERIT].colour, "o"),
+}
+STARVED, SERVED = 0.5, 0.9
+FLOOR = 0.004  # of the figure: what is below is drawn there
+WORLD = WORLDS[PERSISTENT]
+
+
+def policy(name: str, how: str) -> Algorithm:
+    """Winner takes all and the minimum share learn together as the paper's rule does."""
+    if name in RULES:
+        return algorithm_of(name, how)
+    alone = algorithm(name)
+    return alone if how == "alone" else replace(alone, name=f"{how}-{name}", schedule=Paper())
 
 
 def runs(size: Size) -> tuple[Run, ...]:
-    """Winner takes all, a minimum share, and the fair algorithms; with exposure measured."""
-    world = env.scenario(size)
+    """Every policy, alone and together, with exposure measured."""
     return tuple(
         Run(
-            name,
-            world,
-            name,
-            env.private(exposure=True) if name == "priv-fairx-linucb" else env.options(exposure=True),
+            f"{name}, {how}",
+            WORLD.scenario(size, how),
+            policy(name, how),
+            WORLD.options(name if name in RULES else PAPER, size),
+            least_seeds(size),
         )
-        for name in ALGORITHMS
+        for name in POLICIES
+        for how in HOWS
     )
 
 
-def fair_shares(scenario: Scenario, seeds: int) -> Array:
-    """(seeds, K) mean share of each rank under the fair policy of the true θ*, by sampling contexts."""
+def fair_shares(size: Size, seeds: Iterable[int]) -> Array:
+    """(seeds, K): the share of each rank under the fair policy of the true θ*, the best first."""
+    world = WORLD.scenario(size, "alone")
     shares = []
-    for seed in range(seeds):
-        contexts = np.random.default_rng(seed).random((SAMPLES, scenario.arms, scenario.dimension))
-        means = np.sort(contexts @ scenario.parameter(seed) / np.sqrt(scenario.dimension), axis=1)[:, ::-1]
-        merit = np.exp(STEEPNESS * (means - means[:, :1]))
-        shares.append((merit / merit.sum(axis=1, keepdims=True)).mean(axis=0))
+    for seed in seeds:
+        means = np.sort(world.features(seed) @ world.parameter(seed))[::-1]
+        merit = np.exp(Exponential().steepness * (means - means[0]))
+        shares.append(merit / merit.sum())
     return np.array(shares)
 
 
+def over_fair(outcomes: Outcomes, size: Size, name: str, how: str) -> Array:
+    """(seeds, K): each rank's share over its fair share."""
+    outcome = outcomes[f"{name}, {how}"]
+    return np.asarray(outcome.exposure / fair_shares(size, outcome.seeds.tolist()))
+
+
 def score(outcomes: Outcomes, size: Size) -> Scores:
-    """The least shown rank's share against its fair share."""
-    fair = fair_shares(env.scenario(size), size.seeds)
-    share = {name: outcomes[name].exposure for name in ALGORITHMS}
-    rows = tuple(
-        (
-            NAMES[name],
-            str(estimate(share[name][:, 0])),
-            str(estimate(share[name][:, -1])),
-            f"{share[name][:, -1].mean() / fair[:, -1].mean():.2f}",
-            number(float(outcomes[name].final().mean())),
+    """The last arm's share against its fair share."""
+    last = {(name, how): over_fair(outcomes, size, name, how)[:, -1] for name in POLICIES for how in HOWS}
+    rows = []
+    for (name, how), values in last.items():
+        outcome = outcomes[f"{name}, {how}"]
+        rows.append(
+            (
+                POLICIES[name][0],
+                HOWS[how],
+                str(estimate(outcome.exposure[:, 0])),
+                str(estimate(outcome.exposure[:, -1])),
+                str(estimate(values)),
+                f"{values.min():.3f}",
+                str(estimate(outcome.final())),
+            )
         )
-        for name in ALGORITHMS
-    )
+    fair = fair_shares(size, outcomes[f"{MERIT}, alone"].seeds.tolist())
+    world = WORLD.scenario(size, "fed")
     table = Table(
-        "Exposure by rank of merit",
+        f"Exposure of {world.arms} arms that stay, by rank of merit; one agent alone or {world.agents} "
+        f"together, T = {number(world.horizon)}, {len(fair)} seeds",
         (
-            "algorithm",
+            "policy",
+            "agents learn",
             "share of the best arm",
             "share of the last arm",
             "last arm, over its fair share",
+            "the same in the worst seed",
             "fairness regret at T",
         ),
-        rows,
+        tuple(rows),
         f"Fair shares: best {number(float(fair[:, 0].mean()))}, last {number(float(fair[:, -1].mean()))}.",
     )
-    starved = float(share["linucb"][:, -1].mean() / fair[:, -1].mean())
-    served = float(share["fed-fairx-linucb"][:, -1].mean() / fair[:, -1].mean())
-    verdict: Verdict = "holds" if starved < 0.5 and served > 0.8 else "does not hold"
+    starved = max(float(last["linucb", how].mean()) for how in HOWS)
+    served = min(float(last[MERIT, how].mean()) for how in HOWS)
+    verdict: Verdict = "holds" if starved < STARVED and served > SERVED else "does not hold"
+    means = {name: " and ".join(f"{last[name, how].mean():.2f}" for how in HOWS) for name in POLICIES}
     claim = Claim(
         "winner-takes-all starves arms, fair exposure does not (ours, not the paper's)",
-        "the last arm gets below half of its fair share from LinUCB, and above 0.8 of it from Fed",
-        f"LinUCB {starved:.2f}, Fed {served:.2f} of the fair share",
+        f"of arms that stay, the last gets below {STARVED:g} of its fair share from LinUCB, and above "
+        f"{SERVED:g} of it from expected merit, alone and together",
+        f"alone and together: LinUCB {means['linucb']}, the paper's rule {means[PAPER]}, expected merit "
+        f"{means[MERIT]} of the fair share",
         judged(verdict, size.full),
     )
     return Scores((), (claim,), (table,))
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
-    """Share by rank, and fairness regret."""
-    figure, (shares, regret) = canvas(size, panels=2, width=7.6)
-    fair = fair_shares(env.scenario(size), size.seeds).mean(axis=0)
-    ranks = np.arange(1, fair.size + 1)
-    shares.bar(ranks, fair, color="#DDDDDD", width=0.8)
-    for name in ALGORITHMS:
-        exposure = outcomes[name].exposure
-        shares.plot(ranks, exposure.mean(axis=0), color=COLOURS[name], marker="o", ms=4, lw=1.4)
-    shares.set_yscale("log")
-    floor = 5e-4
-    shares.set_ylim(floor, 1.3)
-    plain_log(shares.yaxis, [0.001, 0.01, 0.1, 1])
-    shares.set_xticks(ranks)
-    shares.set_xlabel("rank of the arm's true mean in its round")
-    shares.set_ylabel("mean share of exposure")
-    ends = [
-        (max(float(outcomes[name].exposure[:, -1].mean()), floor), NAMES[name], COLOURS[name])
-        for name in ALGORITHMS
-    ]
-    shares.set_title("(a) who is shown; grey: the fair share")
-    end_labels(shares, ends)
-    finals = [outcomes[name].final() for name in ALGORITHMS]
-    for i, (name, values) in enumerate(zip(ALGORITHMS, finals, strict=True)):
-        half = float(np.nan_to_num(half_width(values)))
-        regret.errorbar(values.mean(), i, xerr=half, marker="o", ms=7, color=COLOURS[name], capsize=3)
-    regret.set_yticks(range(len(finals)), [NAMES[name] for name in ALGORITHMS])
-    regret.set_xscale("log")
-    low, high = 0.5 * min(float(v.mean()) for v in finals), 1.4 * max(float(v.mean()) for v in finals)
-    regret.set_xlim(low, high)
-    log_ticks(regret.xaxis, low, high)
-    regret.set_ylim(-0.5, len(finals) - 0.5)
-    regret.set_xlabel("fairness regret at T")
-    regret.set_title("(b) what it costs in fairness")
+    """Share over fair share by rank, alone and together; fairness regret."""
+    figure, panels = canvas(size, panels=3, width=10.4, height=3.7)
+    for axes, how, letter in zip(panels, HOWS, "ab", strict=False):
+        _by_rank(axes, {name: over_fair(outcomes, size, name, how) for name in POLICIES})
+        axes.set_title(f"({letter}) who is shown, agents learn {HOWS[how]}")
+    panels[0].set_ylabel("share of exposure, over the fair share")
+    _regret(panels[2], outcomes)
+    panels[2].set_title("(c) what it costs; open: together")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
     yield Picture(
         "exp6-starvation",
-        "Exp 6, mean share of exposure by rank of merit. LinUCB gives all to the arm with the largest upper "
-        "bound; the minimum-share policy adds a floor of 0.02 for each arm (after Patil et al. 2020), "
-        "whatever its merit.",
+        "Exp 6, exposure by rank of merit over the fair share (dashed: 1 is fair), of ten arms that stay. "
+        "LinUCB gives all to the arm with the largest upper bound; the minimum-share policy adds a floor of "
+        f"0.02 for each arm (after Patil et al. 2020), whatever its merit. What is below {FLOOR:g} is drawn "
+        "there.",
         figure,
     )
+
+
+def _by_rank(axes: Axes, shares: dict[str, Array]) -> None:
+    for i, (name, values) in enumerate(shares.items()):
+        label, colour, marker = POLICIES[name]
+        ranks = np.arange(1, values.shape[1] + 1) + 0.16 * (i - 1.5)  # side by side: none hides another
+        mean = values.mean(axis=0)
+        axes.plot(ranks, np.maximum(mean, FLOOR), color=colour, marker=marker, ms=4, lw=0.8, label=label)
+    axes.axhline(1.0, color="#333333", lw=0.9, ls="--")
+    axes.set_yscale("log")
+    axes.set_ylim(0.8 * FLOOR, 1.3 * max(float(values.mean(axis=0).max()) for values in shares.values()))
+    plain_log(axes.yaxis, [0.01, 0.03, 0.1, 0.3, 1, 3, 10])
+    axes.set_xticks(range(1, values.shape[1] + 1))
+    axes.set_xlabel("rank of the arm's true mean")
+
+
+def _regret(axes: Axes, outcomes: Outcomes) -> None:
+    finals = {(name, how): outcomes[f"{name}, {how}"].final() for name in POLICIES for how in HOWS}
+    for (name, how), values in finals.items():
+        place = len(POLICIES) - 1 - list(POLICIES).index(name) + (0.12 if how == "alone" else -0.12)
+        _, colour, marker = POLICIES[name]
+        fill = colour if how == "alone" else "white"
+        half = float(np.nan_to_num(half_width(values)))
+        axes.errorbar(values.mean(), place, xerr=half, marker=marker, ms=6, color=colour, mfc=fill, capsize=3)
+    axes.set_yticks(range(len(POLICIES)), [label for label, _, _ in reversed(POLICIES.values())])
+    means = [float(values.mean()) for values in finals.values()]
+    axes.set_xscale("log")
+    axes.set_xlim(0.5 * min(means), 1.5 * max(means))
+    log_ticks(axes.xaxis, 0.5 * min(means), 1.5 * max(means))
+    axes.set_ylim(-0.5, len(POLICIES) - 0.5)
+    axes.set_xlabel("fairness regret at T")
 
 
 EXPERIMENT = Experiment(
     name="exp6",
     title="Starvation",
-    question="Who is starved of exposure by winner-takes-all, and does a minimum share mend it?",
+    question=(
+        "Of arms that stay, who is starved of exposure by winner-takes-all and by optimism, and does a "
+        "minimum share mend it?"
+    ),
     runs=runs,
     score=score,
     plot=plot,

@@ -74,6 +74,11 @@ class Run:
     scenario: Scenario
     algorithm: str | Algorithm
     options: Mapping[str, Any] = field(default_factory=dict)  # keywords of `simulate`
+    least_seeds: int = 0  # where the size's own number is too few
+
+    def seeds(self, asked: int) -> range:
+        """The seeds that are run where a size asks for so many."""
+        return range(max(asked, self.least_seeds))
 
     @property
     def cost(self) -> int:
@@ -119,7 +124,8 @@ class Outcome:
     fairness_regret: Array  # (seeds, points), cumulative, mean over agents
     reward_regret: Array
     syncs: NDArray[np.int64]  # (seeds,)
-    exposure: Array  # (seeds, arms) mean share by rank of the true mean, best first
+    exposure: Array  # (seeds, arms) mean share by rank of the true mean, best first; empty unless measured
+    weakest: Array  # (seeds, points) what the weakest arm was shown over what it was due since the last point
     seconds: float  # of computing
 
     def regret(self, metric: str) -> Array:

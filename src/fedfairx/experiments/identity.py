@@ -80,6 +80,9 @@ def describe(value: Any) -> Any:
         return float(value) if math.isfinite(value) else repr(float(value))
     if isinstance(value, Mapping):
         return {str(key): describe(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray) and value.dtype != object:  # by its bytes: recorded data are large
+        data = hashlib.sha256(value.tobytes()).hexdigest()
+        return {"array": data, "kind": value.dtype.str, "shape": list(value.shape)}
     if isinstance(value, np.ndarray):
         return describe(value.tolist())
     if not isinstance(value, type) and is_dataclass(value):

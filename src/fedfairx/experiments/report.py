@@ -17,6 +17,29 @@ from fedfairx.experiments.scores import CRITERION, Scores, Table, number
 
 TITLE = "Fair, private, federated bandits: the paper's experiments, and ours"
 
+WORDS = (
+    (
+        "fair share",
+        "of an arm: its merit f(μ) over the merits of all arms of the round; the fair policy shows it so",
+    ),
+    (
+        "fairness regret",
+        "how far the shares shown are from the fair ones, |difference| summed over arms and rounds, mean "
+        "over agents: 0 is fair, 2 a round is the worst there is",
+    ),
+    (
+        "the paper's rule",
+        "optimism: the fair policy of the parameter, among the plausible ones, that promises most",
+    ),
+    (
+        "expected merit",
+        "our default: each arm's share is in proportion to its merit's expectation, given the data",
+    ),
+    ("B0", "every agent learns alone (FairX-LinUCB)"),
+    ("Fed", "agents share exact sums of what they saw (Fed-FairX-LinUCB)"),
+    ("Priv", "agents share sums with noise that hides any one record, to (ε, δ) (Priv-FairX-LinUCB)"),
+)
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -55,7 +78,8 @@ def _compose(
 ) -> None:
     if size.note:
         page.warning(f"This is a {size.note}. Nothing here is judged against the paper.")
-    page.paragraph(_how(size, made_by, facts))
+    _opening(page, sections)
+    page.paragraph(_how(sections, size, made_by, facts))
     _summary(page, sections)
     for section in sections:
         _experiment(page, section)
@@ -66,16 +90,32 @@ def _compose(
     _calibration(page)
 
 
-def _how(size: Size, made_by: Provenance, facts: Mapping[str, Any]) -> str:
+def _opening(page: Document, sections: Sequence[Section]) -> None:
+    """What was found, its figure, and the words that the rest of the page takes for granted."""
+    for section in sections:
+        if section.scores.headline:
+            page.heading("What was found")
+            page.paragraph(section.scores.headline)
+            page.figure(section.figures[0].png, section.figures[0].svg, section.figures[0].caption)
+    page.table(Table("", ("word", "meaning"), WORDS))
+
+
+def _how(sections: Sequence[Section], size: Size, made_by: Provenance, facts: Mapping[str, Any]) -> str:
+    seeds = {
+        s.experiment.name: max(len(run.seeds(size.seeds)) for run in s.experiment.runs(size))
+        for s in sections
+    }
+    more = [f"0 to {count - 1} in {name}" for name, count in seeds.items() if count > size.seeds]
+    also = f" ({', '.join(more)}, as the tables say)" if more else ""
     libraries = ", ".join(f"{name} {version}" for name, version in facts["libraries"].items())
     where = f"{facts['workers']} workers here" if facts["engine"] == "local" else facts["engine"]
     stored = f", {facts['reused']} results were stored already" if facts["reused"] else ""
     return (
-        f"T = {number(size.horizon)} rounds, seeds 0 to {size.seeds - 1}, the same for every algorithm, so "
-        f"that comparisons are paired. Made by {made_by}, Python {facts['python']}, {libraries}. Wall time "
-        f"of the simulations {facts['sweep_seconds']:.0f} s on {where} ({facts['jobs']} jobs{stored}); "
-        f"{facts['compute_seconds']:.0f} s of computing in all. Bands and intervals are 95 % of the mean "
-        "over seeds."
+        f"T = {number(size.horizon)} rounds, seeds 0 to {size.seeds - 1}{also}, the same for every "
+        f"algorithm, so that comparisons are paired. Made by {made_by}, Python {facts['python']}, "
+        f"{libraries}. Wall time of the simulations {facts['sweep_seconds']:.0f} s on {where} "
+        f"({facts['jobs']} jobs{stored}); {facts['compute_seconds']:.0f} s of computing in all. Bands and "
+        "intervals are 95 % of the mean over seeds."
     )
 
 
@@ -108,7 +148,7 @@ def _experiment(page: Document, section: Section) -> None:
     origin = "the paper's" if experiment.paper else "beyond the paper"
     page.heading(f"{experiment.name}: {experiment.title} ({origin})")
     page.paragraph(experiment.question)
-    for drawn in section.figures:
+    for drawn in section.figures[1 if section.scores.headline else 0 :]:  # the first opens the report
         page.figure(drawn.png, drawn.svg, drawn.caption)
     for table in section.scores.tables:
         page.table(table)

@@ -132,9 +132,9 @@ def reproduce(
             swept = sweep(jobs, executor=executor, store=store, progress=progress, reused=reused)
     else:
         swept = Swept(0, reused, (), 0.0)
-    runs = {e.name: {run.key: run.identity(store.made_by) for run in e.runs(size)} for e in chosen}
+    whole = _whole(chosen, size, store)
     manifest = Manifest(
-        runs={**_kept(out, size, store.made_by), **_whole(runs, size, store)},
+        runs={**_kept(out, size, store.made_by), **whole},
         size=size,
         made_by=store.made_by,
         engine=engine_name,
@@ -144,8 +144,9 @@ def reproduce(
         sweep_seconds=swept.seconds,
     )
     manifest.write(out)
-    for name in runs.keys() - manifest.runs.keys():
-        progress.say(f"{name} is left out of the report, because jobs failed")
+    for experiment in chosen:
+        if experiment.name not in whole:
+            progress.say(f"{experiment.name} is left out of the report, because jobs failed")
     scores = render(_known(manifest), manifest=manifest, store=store, out=out, progress=progress)
     return Reproduction(out, swept, scores, time.perf_counter() - began)
 
@@ -178,7 +179,7 @@ def render(
                     f"{out} was made by {manifest.made_by}, whose {experiment.name} has no {run.key}; run "
                     f"`fedfairx reproduce {experiment.name} --out {out}`"
                 )
-            outcomes[run.key] = store.read(identity, range(manifest.size.seeds), label=run.key)
+            outcomes[run.key] = store.read(identity, run.seeds(manifest.size.seeds), label=run.key)
             seconds[identity] = outcomes[run.key].seconds
         scores = experiment.score(outcomes, manifest.size)
         drawn = []
@@ -209,10 +210,15 @@ def _kept(out: Path, size: Size, made_by: Provenance) -> dict[str, Mapping[str, 
     return dict(earlier.runs) if (earlier.size, earlier.made_by) == (size, made_by) else {}
 
 
-def _whole(runs: Mapping[str, Mapping[str, str]], size: Size, store: Store) -> dict[str, Mapping[str, str]]:
-    """The experiments whose every run has every seed stored."""
-    seeds = frozenset(range(size.seeds))
-    return {name: ids for name, ids in runs.items() if all(store.seeds(i) >= seeds for i in ids.values())}
+def _whole(chosen: Sequence[Experiment], size: Size, store: Store) -> dict[str, Mapping[str, str]]:
+    """The ids of the runs of those experiments whose every run has every seed stored."""
+    found: dict[str, Mapping[str, str]] = {}
+    for experiment in chosen:
+        runs = experiment.runs(size)
+        ids = {run.key: run.identity(store.made_by) for run in runs}
+        if all(store.seeds(ids[run.key]).issuperset(run.seeds(size.seeds)) for run in runs):
+            found[experiment.name] = ids
+    return found
 
 
 def _tell(store: Store, progress: Progress) -> None:

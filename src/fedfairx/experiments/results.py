@@ -24,7 +24,8 @@ from fedfairx.experiments.files import remove_stale, write_whole
 from fedfairx.experiments.identity import SCHEMA, Provenance
 
 _META = b"fedfairx"
-_COLUMNS = ("seeds", "rounds", "fairness_regret", "reward_regret", "syncs", "exposure")
+_COLUMNS = ("seeds", "rounds", "fairness_regret", "reward_regret", "syncs", "exposure", "weakest")
+_OF_EACH_SEED = ("seeds", "fairness_regret", "reward_regret", "syncs", "exposure", "weakest")
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class Store:
                 "reward_regret": outcome.reward_regret.tolist(),
                 "syncs": outcome.syncs.tolist(),
                 "exposure": outcome.exposure.tolist(),
+                "weakest": outcome.weakest.tolist(),
             }
         ).replace_schema_metadata({_META: json.dumps({**meta, "digest": _digest(meta)}).encode()})
         path = self.folder / f"{identity}-s{seeds[0]}-{seeds[-1]}.parquet"
@@ -178,6 +180,7 @@ def read_file(path: Path) -> Stored:
             reward_regret=column["reward_regret"],
             syncs=column["syncs"],
             exposure=column["exposure"],
+            weakest=column["weakest"],
             seconds=float(meta["seconds"]),
         )
         same = meta["values"] == _digest_of_values(outcome)
@@ -222,5 +225,5 @@ def _join(rows: list[tuple[Outcome, int]], seconds: float) -> Outcome:
     return Outcome(
         rounds=rows[0][0].rounds,
         seconds=seconds,
-        **{name: column(name) for name in ("seeds", "fairness_regret", "reward_regret", "syncs", "exposure")},
+        **{name: column(name) for name in _OF_EACH_SEED},
     )

@@ -82,6 +82,7 @@ class Scores:
     claims: tuple[Claim, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
+    headline: str = ""  # opens the report, with the experiment's first figure
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -106,6 +107,7 @@ class Scores:
                 for t in self.tables
             ],
             "notes": list(self.notes),
+            "headline": self.headline,
         }
 
 

@@ -63,15 +63,21 @@ class SweepInterruptedError(ResultsError):
 def plan(wanted: Iterable[tuple[str, Run]], seeds: int, store: Store) -> tuple[list[Job], int]:
     """The jobs still to do, largest first, and how many (run, seed) pairs are stored already.
 
-    `wanted` are runs with the name of their experiment; the same run of two experiments is done once.
+    `wanted` are runs with the name of their experiment; the same run of two experiments is done once, for
+    the seeds of whichever wants more.
     """
     jobs: list[Job] = []
     reused = 0
-    distinct = {run.identity(store.made_by): (origin, run) for origin, run in reversed(list(wanted))}
+    distinct: dict[str, tuple[str, Run]] = {}
+    needed: dict[str, range] = {}
+    for origin, run in wanted:
+        identity = run.identity(store.made_by)
+        distinct.setdefault(identity, (origin, run))
+        needed[identity] = max(needed.get(identity, range(0)), run.seeds(seeds), key=len)
     for identity, (origin, run) in distinct.items():
-        stored = store.seeds(identity) & frozenset(range(seeds))
+        stored = store.seeds(identity) & frozenset(needed[identity])
         reused += len(stored)
-        missing = [seed for seed in range(seeds) if seed not in stored]
+        missing = [seed for seed in needed[identity] if seed not in stored]
         step = max(1, round(JOB_COST / run.cost))
         jobs += [Job(run, tuple(missing[i : i + step]), origin) for i in range(0, len(missing), step)]
     return sorted(jobs, key=lambda job: (-job.cost, job.label)), reused
@@ -92,6 +98,7 @@ def perform(run: Run, seeds: Sequence[int], expected: Provenance) -> Outcome:
         reward_regret=np.asarray(result.reward_regret),
         syncs=np.asarray(result.syncs, dtype=np.int64),
         exposure=np.asarray(result.exposure),
+        weakest=result.weakest_share() if result.shown.shape[2] else np.empty((len(result.seeds), 0)),
         seconds=time.perf_counter() - began,
     )
 

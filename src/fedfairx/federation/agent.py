@@ -22,11 +22,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedfairx.core.believing import decide_by_posterior, draw_parameter
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import REFRESH_EVERY
+from fedfairx.core.memory import LARGEST, Single, learn_one
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.core.optimism import Solver
-from fedfairx.core.single import LARGEST, Single, decide_one, learn_one, room_for
+from fedfairx.core.posterior import Prior, next_refresh
+from fedfairx.core.rules import OPTIMISM, RULES
+from fedfairx.core.single import decide_one, room_for
 from fedfairx.core.statistics import Array, packed_size, unpack
 from fedfairx.errors import AlreadyObserved, require
 from fedfairx.federation import state
@@ -34,7 +38,7 @@ from fedfairx.federation.aggregate import RIDGES, noise_spread
 from fedfairx.federation.checks import as_contexts, as_reward, check_definite, latest_of, not_finite
 from fedfairx.federation.clipping import ClippingWatch
 from fedfairx.federation.decision import Decision, known
-from fedfairx.federation.pool import Pool
+from fedfairx.federation.pool import Known, OptimismPool, Pool, PosteriorPool
 from fedfairx.federation.solvers import solver as make_solver
 from fedfairx.privacy import NonPrivateSums, Privatizer, Release
 
@@ -54,8 +58,11 @@ class Agent:
         self,
         dimension: int,
         *,
+        rule: str = "expected-merit",
         merit: Merit | None = None,
         seed: int | np.random.SeedSequence | None = None,
+        prior: Prior | None = None,
+        minimum_share: float = 0.0,
         confidence: Confidence | None = None,
         privatizer: Privatizer | None = None,
         solver: str | Solver = "fixed-point",
@@ -63,6 +70,12 @@ class Agent:
         ridge: str = "fixed",
         name: str | None = None,
     ) -> None:
+        require(rule in RULES, "rule", f"must be one of {', '.join(RULES)}", rule)
+        fits = confidence is None or rule == OPTIMISM
+        require(fits, "confidence", f"is for rule='{OPTIMISM}'; rule={rule!r} takes a prior", confidence)
+        require(prior is None or rule != OPTIMISM, "prior", "is not for rule='optimism'", prior)
+        ok = isinstance(minimum_share, int | float) and 0 <= minimum_share < 1
+        require(ok, "minimum_share", "must be in [0, 1)", minimum_share)
         ok = isinstance(dimension, int | np.integer) and not isinstance(dimension, bool) and dimension >= 1
         require(ok, "dimension", "must be an integer >= 1", dimension)
         merit = Exponential() if merit is None else merit
@@ -82,13 +95,27 @@ class Agent:
         self.solver = make_solver(solver)
         self.shift = shift  # in standard deviations of the aggregate's noise; private agents only
         self.ridge = ridge  # whether that is added in any case, or what the spectrum is topped up to
-        self._pool = Pool(self.privatizer.mechanism, self.private, self.confidence, shift, ridge)
+        self.rule = rule
+        self.prior = Prior() if prior is None else prior
+        self.minimum_share = float(minimum_share)
+        mechanism = self.privatizer.mechanism
+        self._pool: Pool = PosteriorPool(mechanism, self.private)
+        if rule == OPTIMISM:
+            self._pool = OptimismPool(mechanism, self.private, self.confidence, shift, ridge)
         self.name = f"agent-{secrets.token_hex(4)}" if name is None else name
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._uniforms: list[float] = []  # drawn ahead; the last is the next: a refused call takes none
+        self._uniforms_each = 1 + self.dimension if rule == "thompson" else 1  # that a decision takes
         self._draw_ahead()
         self._learner = Single.start(
-            self.dimension, merit=merit, confidence=self.confidence, solver=self.solver
+            self.dimension,
+            rule=rule,
+            merit=merit,
+            confidence=self.confidence,
+            solver=self.solver,
+            prior=self.prior,
+            learning=self.decide_from != "released",  # un-noised rewards must drive nothing there
+            minimum_share=self.minimum_share,
         )
         self._rooms: dict[int, Array] = {}
         self._pending: dict[int, Decision] = {}
@@ -98,6 +125,7 @@ class Agent:
         self._released_count = 0
         self._local_count = 0
         self._updates = 0  # rank-one updates since V⁻¹ was derived from the sums
+        self._updates_due = self._updates_until_derived()
         self._growth = 0.0
         self._watch = ClippingWatch(self.privatizer)
         self._lock = threading.RLock()
@@ -109,13 +137,13 @@ class Agent:
         """V = λI + Gram (d, d), as the next decision will use it."""
         with self._lock:
             gram, _ = unpack(self._learner.statistics)
-        return gram + self.confidence.regulariser * np.eye(self.dimension)
+            return gram + self._learner.ridge * np.eye(self.dimension)
 
     @property
     def moment(self) -> Array:
-        """b (d,)."""
+        """b (d,), and what the prior's mean adds to it."""
         with self._lock:
-            return self._learner.statistics[-self.dimension :].copy()
+            return self._learner.moment
 
     @property
     def estimate(self) -> Array:
@@ -125,8 +153,18 @@ class Agent:
 
     @property
     def radius(self) -> float:
-        """√β, the half-width of the confidence region in the norm of V."""
+        """√β, the half-width of the confidence region in the norm of V.
+
+        Of the rules that have a posterior σ: one standard deviation of it in that norm.
+        """
         return self._learner.radius
+
+    @property
+    def noise_sd(self) -> float:
+        """σ of the rewards as this agent has it: assumed, or learnt from its own rewards."""
+        if self.rule == OPTIMISM:
+            return self.confidence.noise_sd
+        return math.sqrt(self._learner.noise_variance)
 
     @property
     def pending(self) -> int:
@@ -146,19 +184,21 @@ class Agent:
         arms, dimension = rows.shape
         values = np.empty(arms + 2 * dimension)
         with self._lock:
-            room = self._rooms.get(arms)
-            if room is None:
-                room = self._new_room(arms)
-            learner = self._learner
-            action = decide_one(rows, learner.memory, learner.codes, room, values, self._uniforms[-1])
+            memory, uniforms = self._learner.memory, self._uniforms
+            if self.rule == OPTIMISM:
+                action = decide_one(rows, memory, self._room(arms), values, uniforms[-1])
+            else:
+                if self._uniforms_each > 1:
+                    draw_parameter(memory, self._normals(), np.empty(dimension * dimension + 1))
+                action = decide_by_posterior(rows, memory, values, uniforms[-1])
             if action < 0:
                 raise not_finite(rows)
-            self._uniforms.pop()
-            if not self._uniforms:
+            del uniforms[-self._uniforms_each :]
+            if not uniforms:
                 self._draw_ahead()
-            decision = Decision(self._next_id, action, values, arms)
-            self._pending[decision.id] = decision
-            self._next_id += 1
+            identity = self._next_id
+            decision = self._pending[identity] = Decision(identity, action, values, arms)
+            self._next_id = identity + 1
             return decision
 
     def decide_many(self, contexts: Sequence[ArrayLike] | Array) -> list[Decision]:
@@ -183,23 +223,26 @@ class Agent:
                 self._watch.look()  # last, since the owner may have made the warning an error
 
     def _take(self, decision: Decision | int, reward: float) -> None:
-        identity = known(decision, self._pending, self._next_id)
-        value = as_reward(reward)
-        context = self._pending[identity].chosen()
-        if self._plain is None:
-            self.privatizer.add(context, value, identity)
-        del self._pending[identity]
+        pending, plain = self._pending, self._plain
+        identity = known(decision, pending, self._next_id)
+        value = reward if type(reward) is float and abs(reward) <= LARGEST else as_reward(reward)
+        made = pending[identity]
+        if plain is None:
+            self.privatizer.add(made.chosen(), value, identity)
+        del pending[identity]
         self._local_count += 1
         if self.decide_from == "released":
             return
-        if self._plain is None:
-            growth = learn_one(self._learner.memory, context, value)
+        if plain is None:
+            growth = learn_one(self._learner.memory, made.chosen(), value)
         else:  # one call instead of two: half the time of a reward is that of calling compiled code
-            growth = self._plain.add_and_learn(self._learner.memory, context, value)
+            growth = plain.add_and_learn(
+                self._learner.memory, made._values, made._arms + self.dimension, value
+            )
         self._updates += 1
         if growth >= 0.0:
             self._growth += growth
-        if self._updates >= REFRESH_EVERY or growth < 0.0:  # V can't shrink: rounding made V⁻¹ indefinite
+        if self._updates >= self._updates_due or growth < 0.0:  # V can't shrink: rounding made V⁻¹ indefinite
             self._derive()
 
     def observe_many(self, decisions: Iterable[Decision | int], rewards: Iterable[float]) -> None:
@@ -271,14 +314,25 @@ class Agent:
 
     # --- inside --------------------------------------------------------------------------------------
 
-    def _new_room(self, arms: int) -> Array:
-        if len(self._rooms) > 64:  # a caller whose K never repeats must not fill the memory
-            self._rooms.clear()
-        room = self._rooms[arms] = room_for(arms, self.dimension)
+    def _room(self, arms: int) -> Array:
+        room = self._rooms.get(arms)
+        if room is None:
+            if len(self._rooms) > 64:  # a caller whose K never repeats must not fill the memory
+                self._rooms.clear()
+            room = self._rooms[arms] = room_for(arms, self.dimension)
         return room
 
-    def _draw_ahead(self) -> None:
-        self._uniforms = self._generator.random(DRAWN_AHEAD)[::-1].tolist()  # one call costs as much as all
+    def _draw_ahead(self) -> None:  # one call costs as much as all
+        self._uniforms = self._generator.random(DRAWN_AHEAD * self._uniforms_each)[::-1].tolist()
+
+    def _normals(self) -> Array:
+        """Standard normals (d, 1) for Thompson's draw, from the uniforms after the one that draws the
+        action.
+        """
+        from scipy.special import ndtri
+
+        ahead = self._uniforms[-self._uniforms_each : -1][::-1]
+        return np.asarray(ndtri(np.array(ahead)))[:, None]
 
     def _fold_local(self) -> None:
         """What was fresh is released now; `own+released` keeps it as its own."""
@@ -290,27 +344,38 @@ class Agent:
 
     def _share(self, latest: dict[str, Release]) -> None:
         """Derive what decisions come from, from the latest releases (Alg. 1 lines 22 and 27)."""
+        known = Known(self._learner.noise_variance, self._learner.size_of_parameter())
         if self.decide_from == "own+released":
             others = [latest[name] for name in sorted(latest) if name != self.name]
-            pooled = self._pool.beside_own(self._own, self._released_count, others)
+            pooled = self._pool.beside_own(self._own, self._released_count, others, known)
         else:
-            pooled = self._pool.all_alike([latest[name] for name in sorted(latest)], self.dimension)
+            releases = [latest[name] for name in sorted(latest)]
+            pooled = self._pool.all_alike(releases, self.dimension, known)
         shared, count = pooled.packed, pooled.count
         if self.decide_from != "released":
             shared = shared + self._learner.fresh
             count += self._local_count
         changed = not np.array_equal(shared, self._learner.statistics)
         if changed:  # otherwise there is nothing new to derive
-            check_definite(shared, self.confidence.regulariser)
+            check_definite(shared, self._learner.ridge)
         self._latest = latest
         self._growth = 0.0
         self._learner.set_count(count)
         if changed:
             self._learner.statistics[:] = shared
             self._derive()
-            spread = noise_spread(self._learner.inverse, pooled.noise_sd, self.confidence.parameter_norm)
-            self._learner.set_spread(self.confidence.noise_share * spread)
+            if self.confidence.noise_share > 0:
+                spread = noise_spread(self._learner.inverse, pooled.noise_sd, self.confidence.parameter_norm)
+                self._learner.set_spread(self.confidence.noise_share * spread)
 
     def _derive(self) -> None:
         self._learner.derive()
         self._updates = 0
+        self._updates_due = self._updates_until_derived()
+
+    def _updates_until_derived(self) -> int:
+        """Rounding must not gather; and λ follows the noise learnt where own observations double."""
+        if self.rule == OPTIMISM:
+            return REFRESH_EVERY
+        observed = self._learner.observed
+        return min(REFRESH_EVERY, self._updates + next_refresh(observed) - observed)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.core import pooling
+from fedfairx.core import pooling, weighing
 from fedfairx.core.statistics import Array, dimension_of
 from fedfairx.errors import require
 
@@ -43,6 +43,17 @@ def top_up(packed: Array, least: float) -> Array:
 
 #: What makes a noisy sum safe to invert: a shift in any case, or only what its own spectrum lacks.
 RIDGES = {"fixed": lift, "adaptive": top_up}
+
+
+def weigh(packed: Array, *, noise_sd: float, size: float, variance: float) -> Array:
+    """A copy, weighed direction by direction beside its noise: see `core.weighing`. `size` is E‖θ‖²."""
+    d = dimension_of(packed)
+    weighed = packed.copy()[:, None]
+    kappa, floor = weighing.doubt(noise_sd, size, variance, d), weighing.noise_floor(noise_sd, d)
+    room = np.empty((d, d, 1)), np.empty((d, d + 1, 1))
+    weighing.quieten(None, weighed, floor, *room)
+    weighing.weigh(None, weighed, kappa, *room)
+    return weighed[:, 0]
 
 
 def worth(

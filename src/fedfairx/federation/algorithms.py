@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from fedfairx.core.optimism import FAIR, WINNER, Solver
+from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import require
-from fedfairx.federation.schedules import Determinant, Doubling, Never, Paper, Schedule
+from fedfairx.federation.schedules import Determinant, Doubling, Geometric, Never, Paper, Schedule
 from fedfairx.federation.solvers import SOLVERS
 from fedfairx.federation.solvers import solver as make_solver
 
@@ -21,13 +22,34 @@ class Algorithm:
     private: bool = False
     solver: Solver = SOLVERS["fixed-point"]
     decide_from: str = "released+local"
+    rule: str = OPTIMISM
 
     def with_solver(self, solver: str | Solver) -> Algorithm:
         """The same with another solver, where the rule is the fair one."""
-        return replace(self, solver=make_solver(solver)) if self.solver.rule == FAIR else self
+        fair = self.rule == OPTIMISM and self.solver.rule == FAIR
+        return replace(self, solver=make_solver(solver)) if fair else self
 
 
 _ALL = (
+    Algorithm("fairx-bayes", "exposure by expected merit, each agent alone", rule="expected-merit"),
+    Algorithm(
+        "fed-fairx-bayes",
+        "exposure by expected merit, exact statistics shared",
+        Paper(),
+        rule="expected-merit",
+    ),
+    Algorithm(
+        "priv-fairx-bayes",
+        "exposure by expected merit, noisy statistics shared",
+        Geometric(),
+        private=True,
+        decide_from="released",
+        rule="expected-merit",
+    ),
+    Algorithm(
+        "fairx-lints", "FairX-LinTS (Wang et al. 2021): Thompson's draw, each agent alone", rule="thompson"
+    ),
+    Algorithm("fed-fairx-lints", "FairX-LinTS, exact statistics shared", Paper(), rule="thompson"),
     Algorithm("fairx-linucb", "FairX-LinUCB, each agent alone (B0)"),
     Algorithm("fed-fairx-linucb", "Fed-FairX-LinUCB: exact statistics shared", Paper()),
     Algorithm(

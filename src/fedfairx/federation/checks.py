@@ -11,14 +11,20 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedfairx.core.single import LARGEST
+from fedfairx.core.memory import LARGEST
 from fedfairx.core.statistics import Array, packed_size, unpack
 from fedfairx.errors import InvalidInput, MessageRefused
 from fedfairx.privacy import Release
 
+FLOAT = np.dtype(np.float64)  # there is one of it, which `is` finds faster than == does
+
 
 def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
     """A (K, d) array that compiled code takes as it is; whether it is finite, that code looks itself."""
+    if type(contexts) is np.ndarray and contexts.dtype is FLOAT and contexts.flags.carray:
+        shape = contexts.shape  # as it should be, which is the rule
+        if len(shape) == 2 and shape[1] == dimension and shape[0] > 0:
+            return contexts
     try:
         rows = np.ascontiguousarray(contexts, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -36,7 +36,7 @@ class Decision:
 
     @property
     def theta(self) -> Array:
-        """(d,) the optimistic parameter that the policy came from."""
+        """(d,) the θ that the policy came from, by the agent's rule: posterior mean, drawn, or optimistic."""
         return _read_only(self._values[self._arms : (self._arms + self._values.size) // 2])
 
     @property

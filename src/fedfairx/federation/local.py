@@ -9,6 +9,7 @@ import numpy as np
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Merit
 from fedfairx.core.optimism import Solver
+from fedfairx.core.posterior import Prior
 from fedfairx.errors import require
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import Algorithm
@@ -42,9 +43,11 @@ class Federation:
         agents: int,
         dimension: int,
         horizon: int,
-        algorithm: str | Algorithm = "fed-fairx-linucb",
+        algorithm: str | Algorithm = "fed-fairx-bayes",
         schedule: str | Schedule | None = None,
         merit: Merit | Sequence[Merit] | None = None,
+        prior: Prior | None = None,
+        minimum_share: float = 0.0,
         confidence: Confidence | None = None,
         solver: str | Solver | None = None,
         epsilon: float | None = None,
@@ -79,8 +82,11 @@ class Federation:
         self.agents = [
             Agent(
                 dimension,
+                rule=self.algorithm.rule,
                 merit=merits[i],
                 seed=child,
+                prior=prior,
+                minimum_share=minimum_share,
                 confidence=confidence,
                 privatizer=privatizers[i],
                 solver=self.algorithm.solver,

@@ -1,7 +1,9 @@
 """What an agent makes of the releases it holds: what decisions come from, but for its own fresh records.
 
-all alike          the sum of all releases, made safe to invert where they carry noise (Alg. 1 line 22)
+all alike          the sum of all releases (Alg. 1 line 22)
 beside its own     its own exact statistics, and the others' noisy ones weighted by their worth
+
+Noisy sums are first made fit to be decided from, in the way that the agent's rule needs.
 """
 
 from __future__ import annotations
@@ -9,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import Array, dimension_of, packed_size
-from fedfairx.federation.aggregate import RIDGES, combine, worth
+from fedfairx.federation.aggregate import RIDGES, combine, weigh, worth
 from fedfairx.privacy import Release
 from fedfairx.privacy.mechanisms import Mechanism
 
@@ -26,9 +29,59 @@ class Pooled:
     noise_sd: float
 
 
+class Known(NamedTuple):
+    """What an agent knows when it pools: σ² of the rewards, and E‖θ‖² under its posterior."""
+
+    variance: float
+    size: float
+
+
+class Pool(Protocol):
+    """How releases become what decisions come from."""
+
+    def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
+        """Everybody's latest release, one's own among them."""
+        ...
+
+    def beside_own(self, own: Array, own_count: int, others: Sequence[Release], known: Known) -> Pooled:
+        """One's own exact statistics, and the others' releases by their worth."""
+        ...
+
+
+def sum_sd(mechanism: Mechanism, releases: Sequence[Release]) -> float:
+    """sd of an off-diagonal entry of the sum of these releases."""
+    return math.sqrt(sum(float(mechanism.sd(release.number)) ** 2 for release in releases))
+
+
+def _total(releases: Sequence[Release], size: int) -> tuple[Array, float]:
+    return combine((release.packed for release in releases), size), float(sum(r.count for r in releases))
+
+
 @dataclass(frozen=True)
-class Pool:
-    """How releases are added up. `shift` is in sds of the sum's noise; `ridge` says how it is applied."""
+class PosteriorPool:
+    """For the rules of the posterior: noisy sums are weighed, direction by direction, by what they say."""
+
+    mechanism: Mechanism
+    private: bool
+
+    def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
+        total, count = _total(releases, packed_size(dimension))
+        if not self.private or not releases:
+            return Pooled(total, count, 0.0)
+        noise_sd = sum_sd(self.mechanism, releases)
+        weighed = weigh(total, noise_sd=noise_sd, size=known.size, variance=known.variance)
+        return Pooled(weighed, count, noise_sd)
+
+    def beside_own(self, own: Array, own_count: int, others: Sequence[Release], known: Known) -> Pooled:
+        if not others:
+            return Pooled(own, float(own_count), 0.0)
+        theirs = self.all_alike(others, dimension_of(own), known)
+        return Pooled(own + theirs.packed, own_count + theirs.count, theirs.noise_sd)
+
+
+@dataclass(frozen=True)
+class OptimismPool:
+    """For optimism. `shift` is in sds of the sum's noise; `ridge` says how it is applied."""
 
     mechanism: Mechanism
     private: bool
@@ -36,26 +89,26 @@ class Pool:
     shift: float
     ridge: str
 
-    def noise_sd(self, releases: Sequence[Release]) -> float:
-        """sd of an off-diagonal entry of the sum of these releases."""
-        return math.sqrt(sum(float(self.mechanism.sd(release.number)) ** 2 for release in releases))
-
-    def all_alike(self, releases: Sequence[Release], dimension: int) -> Pooled:
-        """Everybody's latest release, one's own among them."""
-        total = combine((release.packed for release in releases), packed_size(dimension))
-        count = float(sum(release.count for release in releases))
+    def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:  # noqa: ARG002
+        total, count = _total(releases, packed_size(dimension))
         if not self.private:
             return Pooled(total, count, 0.0)
-        noise_sd = self.noise_sd(releases)
+        noise_sd = sum_sd(self.mechanism, releases)
         return Pooled(RIDGES[self.ridge](total, self.shift * noise_sd), count, noise_sd)
 
-    def beside_own(self, own: Array, own_count: int, others: Sequence[Release]) -> Pooled:
-        """One's own exact statistics, and the others' releases times one weight."""
+    def beside_own(
+        self,
+        own: Array,
+        own_count: int,
+        others: Sequence[Release],
+        known: Known,  # noqa: ARG002
+    ) -> Pooled:
+        """One weight for all directions."""
         alone = Pooled(own, float(own_count), 0.0)
         if not others:
             return alone
-        count = sum(release.count for release in others)
-        noise_sd = self.noise_sd(others)
+        total, count = _total(others, own.size)
+        noise_sd = sum_sd(self.mechanism, others)
         weight = worth(
             own,
             ratio=count / max(own_count, 1),
@@ -66,6 +119,5 @@ class Pool:
         )
         if weight == 0.0:
             return alone
-        total = combine((release.packed for release in others), own.size)
         theirs = RIDGES[self.ridge](total, self.shift * noise_sd)
         return Pooled(own + weight * theirs, own_count + weight * count, weight * noise_sd)

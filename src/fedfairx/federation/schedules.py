@@ -127,6 +127,29 @@ class Doubling(_Public):
 
 
 @dataclass(frozen=True)
+class Geometric(_Public):
+    """start, then each round `ratio` times the one before: few releases, so that each carries little noise.
+
+    Noisy statistics are worth in proportion to their records, so news pays when the records have grown by a
+    share of themselves. Before `start` noise would drown them. The rounds don't depend on the horizon.
+    """
+
+    ratio: float = 1.2
+    start: int = 30
+
+    def __post_init__(self) -> None:
+        require(1 < self.ratio < math.inf, "ratio", "must be > 1 and finite", self.ratio)
+        require(self.start >= 1, "start", "must be >= 1", self.start)
+
+    def rounds(self, plan: Plan) -> Rounds:
+        rounds, tau = [], self.start
+        while tau <= plan.horizon:
+            rounds.append(tau)
+            tau = max(tau + 1, math.floor(tau * self.ratio))
+        return np.array(rounds, dtype=np.int64)
+
+
+@dataclass(frozen=True)
 class EveryRound(_Public):
     """At the end of every round."""
 
@@ -177,6 +200,7 @@ SCHEDULES: dict[str, Schedule] = {
     "paper": Paper(),
     "figure-gap": FigureGap(),
     "doubling": Doubling(),
+    "geometric": Geometric(),
     "determinant": Determinant(),
     "every-round": EveryRound(),
     "never": Never(),

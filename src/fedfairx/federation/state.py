@@ -1,6 +1,6 @@
 """An agent as a file: JSON, exact to the bit, without pickle.
 
-    {"format": "fedfairx-agent", "schema": 1, "digest": SHA-256 of the agent part, "agent": {…}}
+    {"format": "fedfairx-agent", "schema": 2, "digest": SHA-256 of the agent part, "agent": {…}}
 
 Python writes a float so that reading gives the same bits back. The digest tells a damaged file from a sound
 one. A loaded agent goes on with the same decisions, bit for bit: the file holds the sums, V⁻¹ as the
@@ -24,6 +24,8 @@ import numpy as np
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
 from fedfairx.core.optimism import FAIR, WINNER, Solver
+from fedfairx.core.posterior import Prior
+from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import FedFairXError, InvalidInput, MessageRefused, StateError
 from fedfairx.federation.atomic import write_atomically
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     AgentType = TypeVar("AgentType", bound=Agent)
 
 FORMAT = "fedfairx-agent"
-SCHEMA = 1
+SCHEMA = 2
 
 _MERITS: dict[str, type[Merit]] = {
     "exponential": Exponential,
@@ -76,12 +78,20 @@ def describe(agent: Agent) -> dict[str, Any]:
     learner, solver = agent._learner, agent.solver
     position: Any = np.random.PCG64()
     position.state = agent._generator.bit_generator.state
-    position.advance(1 - len(agent._uniforms))  # as if only the next uniform had been drawn
+    position.advance(-len(agent._uniforms))  # as if none of those drawn ahead had been drawn
     generator = position.state
     return {
         "name": agent.name,
         "dimension": agent.dimension,
         "merit": _describe_merit(agent.merit),
+        "rule": agent.rule,
+        "minimum_share": agent.minimum_share,
+        "prior": {
+            "mean": agent.prior.means(agent.dimension).tolist(),
+            "sd": float(agent.prior.sd),
+            "noise_sd": float(agent.prior.noise_sd),
+            "learn_noise": agent.prior.learn_noise,
+        },
         "confidence": {name: float(value) for name, value in dataclasses.asdict(agent.confidence).items()},
         "solver": {
             "rule": int(solver.rule),
@@ -96,7 +106,6 @@ def describe(agent: Agent) -> dict[str, Any]:
             "generator": generator["bit_generator"],
             "state": hex(generator["state"]["state"]),  # 128 bits: more than a JSON number may have elsewhere
             "increment": hex(generator["state"]["inc"]),
-            "uniform": agent._uniforms[-1],
         },
         "learner": {
             "statistics": learner.statistics.tolist(),
@@ -104,6 +113,9 @@ def describe(agent: Agent) -> dict[str, Any]:
             "inverse": learner.inverse.ravel().tolist(),
             "count": learner.count,
             "spread": learner.spread,
+            "ridge": learner.ridge,
+            "surprise": learner.surprise,
+            "observed": learner.observed,
             "updates": agent._updates,
             "growth": float(agent._growth),
         },
@@ -138,10 +150,9 @@ def _open_envelope(content: bytes) -> dict[str, Any]:
     schema = document.get("schema")
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise StateError("the file has no schema number")
-    if schema > SCHEMA:
-        raise StateError(
-            f"the file has schema {schema}, and this fedfairx reads schemas up to {SCHEMA}: update it"
-        )
+    if schema != SCHEMA:  # schema 1 was never in a release
+        which = "update it" if schema > SCHEMA else "an earlier version wrote the file"
+        raise StateError(f"the file has schema {schema}, and this fedfairx reads schema {SCHEMA}: {which}")
     body = document.get("agent")
     try:
         sound = isinstance(body, dict) and document.get("digest") == _digest(body)
@@ -162,16 +173,21 @@ def _rebuild(
     fields.numbers("own", packed_size(dimension))  # before anything of that size is made
     solver, confidence = fields.part("solver"), fields.part("confidence")
     names = [field.name for field in dataclasses.fields(Confidence)]
-    rule = solver.integer("rule", FAIR, WINNER)
+    solver_rule, optimistic = solver.integer("rule", FAIR, WINNER), fields.text("rule") == OPTIMISM
     try:
+        prior = _rebuild_prior(fields.part("prior"), dimension)
+        radius = Confidence(**{name: confidence.number(name) for name in names})
         agent = cls(
             dimension,
+            rule=fields.text("rule"),
             merit=_rebuild_merit(fields.part("merit"), merit),
             seed=0,
-            confidence=Confidence(**{name: confidence.number(name) for name in names}),
+            prior=None if optimistic else prior,
+            minimum_share=fields.number("minimum_share"),
+            confidence=radius if optimistic else None,
             privatizer=_rebuild_privatizer(fields, dimension, make_privatizer),
             solver=Solver(
-                rule,
+                solver_rule,
                 solver.number("tolerance"),
                 solver.integer("max_steps", 1),
                 solver.number("rate"),
@@ -192,6 +208,15 @@ def _rebuild(
     return agent
 
 
+def _rebuild_prior(fields: Fields, dimension: int) -> Prior:
+    return Prior(
+        tuple(fields.numbers("mean", dimension).tolist()),
+        fields.number("sd"),
+        fields.number("noise_sd"),
+        fields.flag("learn_noise"),
+    )
+
+
 def _restore(agent: Agent, fields: Fields) -> None:
     """What the agent has learnt, drawn and made, into a fresh agent of the same settings."""
     dimension, size = agent.dimension, packed_size(agent.dimension)
@@ -201,7 +226,13 @@ def _restore(agent: Agent, fields: Fields) -> None:
     agent._learner.fresh[:] = learner.numbers("fresh", size)
     agent._learner.inverse[:] = learner.numbers("inverse", dimension**2).reshape(dimension, dimension)
     agent._learner.set_count(learner.number("count", 0.0))
+    agent._learner.set_noise(
+        ridge=learner.number("ridge", 0.0),
+        surprise=learner.number("surprise", 0.0),
+        observed=learner.integer("observed"),
+    )
     agent._updates = learner.integer("updates")
+    agent._updates_due = agent._updates_until_derived()
     agent._growth = learner.number("growth", 0.0)
     agent._own[:] = fields.numbers("own", size)
     agent._released_count = fields.integer("released_count")
@@ -216,9 +247,7 @@ def _restore(agent: Agent, fields: Fields) -> None:
         "has_uint32": 0,
         "uinteger": 0,
     }
-    agent._uniforms = [random.number("uniform", 0.0)]
-    if agent._uniforms[0] >= 1.0:
-        raise StateError("agent.random.uniform must be below 1")
+    agent._draw_ahead()
     agent._next_id = fields.integer("next_id")
     for each in fields.parts("pending"):
         arms = each.integer("arms", 1)

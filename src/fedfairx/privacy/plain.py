@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.core.single import add_one, learn_and_add
+from fedfairx.core.memory import add_one, learn_and_add
 from fedfairx.core.statistics import Array, packed_size
 from fedfairx.errors import StateError, require
 from fedfairx.privacy.guarantee import Guarantee
@@ -58,10 +58,10 @@ class NonPrivateSums:
         add_one(self._total, context, reward)
         self._count += 1
 
-    def add_and_learn(self, memory: Array, context: Array, reward: float) -> float:
-        """`add`, and `learn_one` into a learner's memory, in one call."""
+    def add_and_learn(self, memory: Array, values: Array, at: int, reward: float) -> float:
+        """`add` the context that begins at values[at], and learn it into a learner's memory, in one call."""
         self._count += 1
-        growth: float = learn_and_add(memory, self._total, context, reward)
+        growth: float = learn_and_add(memory, self._total, values, at, reward)
         return growth
 
     def release(self, number: int | None = None) -> Release:

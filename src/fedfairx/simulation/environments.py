@@ -14,9 +14,10 @@ from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation.draws import generator
 from fedfairx.simulation.ranges import reward_range
+from fedfairx.simulation.recorded import Recorded
 
-CONTEXTS = ("unit-ball", "raw", "unit-norm")
-THETAS = ("uniform", "sphere")
+CONTEXTS = ("unit-ball", "raw", "unit-norm", "persistent", "one-hot")  # in the order of state.py
+THETAS = ("uniform", "sphere", "box")
 NOISES = ("gaussian", "bounded", "heteroscedastic")
 LONGEST_DELAY = 12  # in mean delays: of a geometric law, all but 6 in a million come sooner
 
@@ -26,11 +27,15 @@ class Scenario:
     """One simulated world. The defaults are the paper's section 5, as docs/reproduction.md reads it.
 
     contexts: "unit-ball" is x/√d with x uniform on [0, 1]^d, "raw" is that x itself (norms up to √d: the
-    theory and the sensitivity want 1), "unit-norm" is x/‖x‖. theta: θ* is uniform on [0, 1]^d, scaled to
-    norm 1 ("uniform"), uniform on the sphere ("sphere"), or what is given.
+    theory and the sensitivity want 1), "unit-norm" is x/‖x‖, all drawn anew for every arm, agent and round.
+    "persistent" arms stay: numbered 0 to K - 1, the same for all agents of a seed, their contexts drawn once
+    by the law of "unit-ball". "one-hot": they stay, and arm a is the unit vector e_a (dimension = arms).
+    `Recorded` contexts come from data. theta: θ* is uniform on [0, 1]^d, scaled to norm 1 ("uniform"),
+    uniform on the sphere ("sphere"), uniform on [0, 1]^d as it is ("box"), or what is given.
     noise: Gaussian; uniform with the same sd ("bounded"); or with sd noise_sd·(0.5 + |mean|)
     ("heteroscedastic"). presence: the probability that an arm but the first is there in a round (their
-    number is the same for all agents in a round). delay: the mean of a geometric law of rounds that a reward
+    number is the same for all agents in a round; of arms that stay or are recorded, each agent meets a
+    uniformly random subset of that size). delay: the mean of a geometric law of rounds that a reward
     takes. drift: sd per round and coordinate of a random walk of θ* on the sphere.
     """
 
@@ -38,7 +43,7 @@ class Scenario:
     arms: int = 10
     dimension: int = 5
     horizon: int = 100_000
-    contexts: str = "unit-ball"
+    contexts: str | Recorded = "unit-ball"
     theta: str | tuple[float, ...] = "uniform"
     noise: str = "gaussian"
     noise_sd: float = 0.1
@@ -52,12 +57,14 @@ class Scenario:
             value = getattr(self, name)
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
             require(whole and value >= 1, name, "must be an integer >= 1", value)
-        require(self.contexts in CONTEXTS, "contexts", f"must be one of {', '.join(CONTEXTS)}", self.contexts)
+        self._check_contexts()
         if isinstance(self.theta, str):
             require(self.theta in THETAS, "theta", f"must be one of {', '.join(THETAS)}", self.theta)
         else:
             fits = len(self.theta) == self.dimension and all(math.isfinite(x) for x in self.theta)
             require(fits, "theta", f"must be {self.dimension} finite numbers", self.theta)
+        walks = self.drift == 0 or self.theta != "box"
+        require(walks, "drift", 'must be 0 for theta="box", since θ* walks on the sphere', self.drift)
         require(self.noise in NOISES, "noise", f"must be one of {', '.join(NOISES)}", self.noise)
         for name in ("noise_sd", "delay", "drift"):
             value = getattr(self, name)
@@ -67,6 +74,27 @@ class Scenario:
             count = len(self.merit)
             require(count == self.agents, "merit", f"must be one, or {self.agents} for the agents", count)
 
+    def _check_contexts(self) -> None:
+        if isinstance(self.contexts, Recorded):
+            rounds, arms, dimension = self.contexts.shape
+            text = f"must be that of the recorded contexts, {{}}, which have {rounds} rounds"
+            require(self.arms == arms, "arms", text.format(arms), self.arms)
+            require(self.dimension == dimension, "dimension", text.format(dimension), self.dimension)
+            return
+        named = isinstance(self.contexts, str)
+        known = named and self.contexts in CONTEXTS
+        given = self.contexts if named else type(self.contexts).__name__
+        require(known, "contexts", f"must be one of {', '.join(CONTEXTS)}, or Recorded(…)", given)
+        if self.contexts == "one-hot":
+            fits = self.dimension == self.arms
+            text = f"must be the number of arms, {self.arms}, for one-hot contexts"
+            require(fits, "dimension", text, self.dimension)
+
+    @property
+    def arms_stay(self) -> bool:
+        """Whether arms are known by a number through the whole run."""
+        return self.contexts in ("persistent", "one-hot")
+
     @property
     def merits(self) -> tuple[Merit, ...]:
         """The merit of every agent."""
@@ -74,7 +102,9 @@ class Scenario:
 
     @property
     def context_norm(self) -> float:
-        """What no context's norm exceeds: the privatizer's L."""
+        """What no context's norm exceeds: the privatizer's L; of recorded contexts, the largest norm."""
+        if isinstance(self.contexts, Recorded):
+            return self.contexts.norm
         return math.sqrt(self.dimension) if self.contexts == "raw" else 1.0
 
     @cached_property
@@ -89,8 +119,8 @@ class Scenario:
 
     @property
     def centring(self) -> Centring | None:
-        """The public point that the laws give: the middle of the box; None for unit-norm contexts."""
-        if self.contexts == "unit-norm":
+        """The public point that the laws give: the middle of the box, where contexts fill one."""
+        if self.contexts not in ("unit-ball", "raw", "persistent"):
             return None
         box, stretch = Centring.unit_box(self.dimension), self.context_norm
         low, high = self.reward_range
@@ -112,8 +142,20 @@ class Scenario:
         if not isinstance(self.theta, str):
             return np.array(self.theta, dtype=np.float64)
         rng = generator(seed, "parameter")
+        if self.theta == "box":
+            return rng.random(self.dimension)
         theta = rng.random(self.dimension) if self.theta == "uniform" else rng.normal(size=self.dimension)
         return np.asarray(theta / np.linalg.norm(theta))
+
+    def features(self, seed: int) -> Array:
+        """(K, d): the contexts of the arms that stay, of a seed.
+
+        A subclass's own lie in [0, 1]^d/√d too, or it has its own `context_norm` and `centring`.
+        """
+        if self.contexts == "one-hot":
+            return np.eye(self.arms)
+        uniforms = generator(seed, "contexts").random((self.arms, self.dimension))
+        return uniforms / math.sqrt(self.dimension)
 
     def arms_per_round(self) -> np.ndarray:
         """(T,) how many arms are there in each round; the same for every seed."""

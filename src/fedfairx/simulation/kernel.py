@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from fedfairx.core.compile import allocating_stage, glue, leaf, stage
+from fedfairx.core.compile import glue, leaf, stage
 from fedfairx.core.estimate import REFRESH_EVERY, derive, estimate
 from fedfairx.core.exposure import draw_rows, expose
 from fedfairx.core.lanes import BLOCK
@@ -19,19 +19,21 @@ from fedfairx.core.learner import Learner
 from fedfairx.core.linear import scores
 from fedfairx.core.merit_table import MeritTable
 from fedfairx.core.optimism import Solver, choose
+from fedfairx.core.posterior import Assumed
 from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, POLICY, SQUARE_ROWS, Region, Scratch
 from fedfairx.core.registers import WIDTH
 from fedfairx.core.regret import regrets
 from fedfairx.core.statistics import Array
 from fedfairx.core.vector import absolute, fma, load, load_words, sqrt, store
-from fedfairx.simulation.draws import fill_uniform, normal, normalise_rows, uniform
+from fedfairx.simulation.contexts import draw_contexts
+from fedfairx.simulation.draws import normal, uniform
+from fedfairx.simulation.exposure import count_exposure, note_exposure
 from fedfairx.simulation.observing import deliver
 from fedfairx.simulation.sharing import believed_radius, share
 from fedfairx.simulation.state import (
     BOUNDED,
     HETEROSCEDASTIC,
     RELEASED,
-    UNIT_NORM,
     Belief,
     Merits,
     Minds,
@@ -52,21 +54,6 @@ def refresh_radius(minds: Minds, belief: Belief, block: int, dimension: int) -> 
             known = count
             value = believed_radius(belief, count, dimension)
         minds.radius[block, l] = value + minds.spread[block, l]
-
-
-@leaf
-def draw_contexts(world: World, block: int, t: int, contexts: Array, room: Room) -> None:
-    """contexts (K, d, n) of round t: they depend on seed, agent and round alone."""
-    dimension = contexts.shape[1]
-    # Counters are spaced by the most arms there can be, so that the number of arms shifts nothing.
-    spacing = np.uint64(world.most_arms * dimension)
-    before = np.uint64(t) * np.uint64(world.agents)
-    store((load_words(BLOCK, world.agent, block) + before) * spacing, BLOCK, room.base)
-    fill_uniform(
-        BLOCK, world.context_keys[block], room.base, load(BLOCK, world.context_scale, block), contexts
-    )
-    if world.contexts == UNIT_NORM:
-        normalise_rows(BLOCK, contexts)
 
 
 @leaf
@@ -101,22 +88,6 @@ def drift_parameter(world: World, block: int, t: int) -> None:
     scale = 1.0 / sqrt(square)
     for j in range(dimension):
         store(scale * load(BLOCK, parameter, j), BLOCK, parameter, j)
-
-
-@stage
-def count_exposure(tally: Tally, agents: int, block: int, means: Array, policy: Array) -> None:
-    """Add every lane's policy to its seed, by the rank of each arm's true mean (rank 0 is the best arm)."""
-    arms, exposure = means.shape[0], tally.exposure
-    for l in range(WIDTH):
-        seed = (block * WIDTH + l) // agents
-        if seed >= exposure.shape[0]:
-            return  # padding
-        for a in range(arms):
-            rank = 0
-            for b in range(arms):
-                if means[b, l] > means[a, l] or (means[b, l] == means[a, l] and b < a):
-                    rank += 1
-            exposure[seed, rank] += policy[a, l]
 
 
 @glue
@@ -156,6 +127,7 @@ def play(
     minds: Minds,
     merits: Merits,
     solver: Solver,
+    prior: Assumed,
     belief: Belief,
     sharing: Sharing,
     tally: Tally,
@@ -190,10 +162,10 @@ def play(
     regrets(BLOCK, truth[1], policy, truth[0], tally.fairness_now[block], tally.reward_now[block])
     act(world, mind, contexts, policy, truth[0], block, t)
     if tally.exposure.shape[1] > 0:
-        count_exposure(tally, world.agents, block, truth[0], policy)
-    deliver(world, minds, mind, sharing, room, block, t)
+        count_exposure(tally, world, block, truth[0], truth[1], policy, room.present)
+    deliver(world, minds, mind, prior, sharing, room, block, t)
     if (t + 1) % REFRESH_EVERY == 0 and sharing.decide_from != RELEASED:
-        derive(BLOCK, mind.statistics, belief.regulariser, mind.inverse)
+        derive(BLOCK, mind.statistics, minds.ridge[block], mind.inverse)
 
 
 @stage
@@ -207,14 +179,17 @@ def note(tally: Tally, agents: int, point: int) -> None:
             reward += tally.reward_now[lane // WIDTH, lane % WIDTH]
         tally.fairness[seed, point] = fairness / agents
         tally.reward[seed, point] = reward / agents
+    if tally.exposure.shape[1] > 0:
+        note_exposure(tally, agents, point)
 
 
-@allocating_stage
+@stage
 def run(
     world: World,
     minds: Minds,
     merits: Merits,
     solver: Solver,
+    prior: Assumed,
     belief: Belief,
     sharing: Sharing,
     tally: Tally,
@@ -223,12 +198,13 @@ def run(
     end: int,
 ) -> None:
     """Rounds `begin` to `end` (exclusive, from 0); call it again to go on."""
-    blocks = minds.radius.shape[0]
-    point = int(np.searchsorted(tally.points, begin + 1))
+    blocks, point = minds.radius.shape[0], 0
+    while point < tally.points.shape[0] and tally.points[point] < begin + 1:
+        point += 1
     for t in range(begin, end):
         for block in range(blocks):
-            play(world, minds, merits, solver, belief, sharing, tally, room, block, t)
+            play(world, minds, merits, solver, prior, belief, sharing, tally, room, block, t)
         share(minds, sharing, belief, tally.syncs, room.exchange, world.agents, t)
-        if point < tally.points.size and tally.points[point] == t + 1:
+        if point < tally.points.shape[0] and tally.points[point] == t + 1:
             note(tally, world.agents, point)
             point += 1

@@ -9,10 +9,12 @@ import numpy as np
 from fedfairx.core.arithmetic import log
 from fedfairx.core.compile import glue, leaf
 from fedfairx.core.lanes import BLOCK
-from fedfairx.core.learner import Learner, learn
+from fedfairx.core.learner import Learner
+from fedfairx.core.posterior import Assumed, learn_with_surprise
 from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import add
-from fedfairx.core.vector import fma, larger, load, smaller, sqrt, store, where_above
+from fedfairx.core.vector import any_above, fma, larger, load, smaller, sqrt, store, where_above
+from fedfairx.simulation.deriving import derive_adopted, double_refresh
 from fedfairx.simulation.draws import uniform
 from fedfairx.simulation.state import RELEASED, Minds, Room, Sharing, World
 
@@ -39,10 +41,15 @@ def clip(sharing: Sharing, mind: Learner) -> None:
 
 
 @glue
-def take_in(minds: Minds, mind: Learner, sharing: Sharing, block: int) -> None:
+def take_in(minds: Minds, mind: Learner, prior: Assumed, sharing: Sharing, room: Room, block: int) -> None:
     """Learn the observation at hand in every lane of a block; a zero context stands for none."""
     if sharing.decide_from != RELEASED:
-        learn(mind)
+        learn_with_surprise(mind, prior.mean, minds.ridge[block], minds.surprise[block])
+        if prior.learning > 0.0 and any_above(
+            load(BLOCK, minds.observed, block), load(BLOCK, minds.refresh, block) - 0.5
+        ):
+            double_refresh(minds, room.exchange.adopted, block)
+            derive_adopted(minds, prior, room, block)
         if sharing.threshold > 0.0:
             grown = load(BLOCK, minds.growth, block) + log(load(BLOCK, mind.growth))
             store(grown, BLOCK, minds.growth, block)
@@ -56,7 +63,14 @@ def take_in(minds: Minds, mind: Learner, sharing: Sharing, block: int) -> None:
 
 @leaf
 def deliver(
-    world: World, minds: Minds, mind: Learner, sharing: Sharing, room: Room, block: int, t: int
+    world: World,
+    minds: Minds,
+    mind: Learner,
+    prior: Assumed,
+    sharing: Sharing,
+    room: Room,
+    block: int,
+    t: int,
 ) -> None:
     """Learn now, or put the observations on their way and learn those that arrive in round t."""
     dimension = mind.chosen.shape[0]
@@ -64,7 +78,7 @@ def deliver(
         learnt = 1.0 if sharing.decide_from != RELEASED else 0.0
         store(load(BLOCK, minds.observed, block) + 1.0, BLOCK, minds.observed, block)
         store(load(BLOCK, minds.inside, block) + learnt, BLOCK, minds.inside, block)
-        take_in(minds, mind, sharing, block)
+        take_in(minds, mind, prior, sharing, room, block)
         return
     size = room.history.shape[0]
     for l in range(WIDTH):
@@ -87,4 +101,4 @@ def deliver(
             if sharing.decide_from != RELEASED:
                 minds.inside[block, l] += arrives
         if some:
-            take_in(minds, mind, sharing, block)
+            take_in(minds, mind, prior, sharing, room, block)

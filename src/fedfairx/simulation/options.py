@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 
 from fedfairx.core.confidence import Confidence
+from fedfairx.core.posterior import Prior
+from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import require
 from fedfairx.federation.aggregate import RIDGES
 from fedfairx.federation.algorithms import Algorithm
@@ -29,6 +31,7 @@ class Options:
     algorithm: Algorithm
     schedule: Schedule
     confidence: Confidence
+    prior: Prior
     epsilon: float | None
     delta: float
     mechanism: str | Calibrate
@@ -85,17 +88,19 @@ class Options:
 
     def summary(self) -> dict[str, Any]:
         """Plain values, for a record of the run."""
-        private = self.algorithm.private
+        private, optimism = self.algorithm.private, self.algorithm.rule == OPTIMISM
         return {
+            "rule": self.algorithm.rule,
             "schedule": repr(self.schedule),
-            "confidence": repr(self.confidence),
-            "solver": repr(self.algorithm.solver),
+            "confidence": repr(self.confidence) if optimism else None,
+            "solver": repr(self.algorithm.solver) if optimism else None,
+            "prior": None if optimism else repr(self.prior),
             "epsilon": self.epsilon,
             "delta": self.delta if private else None,
             "mechanism": str(self.mechanism) if private else None,
             "bounds": repr(self.bounds) if private else None,
             "centring": repr(self.centring) if private else None,
             "decide_from": self.decide_from if private else "released+local",
-            "shift": self.shift if private else None,
-            "ridge": self.ridge if private else None,
+            "shift": self.shift if private and optimism else None,
+            "ridge": self.ridge if private and optimism else None,
         }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedfairx.core.statistics import Array
+from fedfairx.simulation.recorded import Recorded
 
 if TYPE_CHECKING:
     from fedfairx.simulation.environments import Scenario
@@ -34,8 +35,11 @@ def reward_range(scenario: Scenario) -> tuple[float, float]:
 def mean_range(scenario: Scenario) -> tuple[float, float]:
     """No mean of any arm lies outside, whatever θ* its law gives; a θ* that is given counts by its norm."""
     norm = 1.0 if isinstance(scenario.theta, str) else math.hypot(*scenario.theta)
+    if scenario.theta == "box" and scenario.contexts != "one-hot":
+        norm = math.sqrt(scenario.dimension)
     high = norm * scenario.context_norm
-    return (-high if _signed(scenario) else 0.0), high
+    negative = isinstance(scenario.contexts, Recorded) and float(scenario.contexts.contexts.min()) < 0.0
+    return (-high if negative or _signed(scenario) else 0.0), high
 
 
 def _signed(scenario: Scenario) -> bool:
@@ -56,13 +60,10 @@ def _quantiles(scenario: Scenario) -> tuple[float, float]:
 def _rewards(scenario: Scenario, rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
     """Rewards of the first arm and of the best in so many rounds, each with a θ* of its own."""
     d = scenario.dimension
-    contexts = rng.random((rounds, scenario.arms, d))
-    if scenario.contexts == "unit-norm":
-        contexts /= np.linalg.norm(contexts, axis=2, keepdims=True)
-    elif scenario.contexts == "unit-ball":
-        contexts /= math.sqrt(d)
+    contexts = _contexts(scenario, rng, rounds)
     theta = rng.normal(size=(rounds, d)) if _signed(scenario) else rng.random((rounds, d))
-    theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    if scenario.theta != "box":
+        theta /= np.linalg.norm(theta, axis=1, keepdims=True)
     if scenario.drift > 0:  # as it may be at some time of the run
         walked = scenario.drift * np.sqrt(scenario.horizon * rng.random((rounds, 1)))
         theta += walked * rng.normal(size=(rounds, d))
@@ -79,6 +80,19 @@ def _rewards(scenario: Scenario, rng: np.random.Generator, rounds: int) -> tuple
         noise *= 0.5 + np.abs(chosen)
     rewards = chosen + noise
     return rewards[0], rewards[1]
+
+
+def _contexts(scenario: Scenario, rng: np.random.Generator, rounds: int) -> Array:
+    """Contexts (rounds, K, d) by the scenario's law; of arms that stay, each round has arms of its own."""
+    if isinstance(scenario.contexts, Recorded):
+        records = scenario.contexts.contexts
+        return np.asarray(records[rng.integers(len(records), size=rounds)])
+    if scenario.contexts == "one-hot":
+        return np.tile(np.eye(scenario.dimension), (rounds, 1, 1))
+    contexts = rng.random((rounds, scenario.arms, scenario.dimension))
+    if scenario.contexts == "unit-norm":
+        return np.asarray(contexts / np.linalg.norm(contexts, axis=2, keepdims=True))
+    return contexts if scenario.contexts == "raw" else contexts / math.sqrt(scenario.dimension)
 
 
 def _outwards(value: float) -> float:

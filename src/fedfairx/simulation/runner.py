@@ -12,6 +12,8 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.optimism import Solver
+from fedfairx.core.posterior import Prior
+from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.core.statistics import Array
 from fedfairx.errors import FedFairXError, require
 from fedfairx.federation.algorithms import Algorithm
@@ -19,8 +21,8 @@ from fedfairx.federation.algorithms import algorithm as find_algorithm
 from fedfairx.federation.schedules import Schedule
 from fedfairx.federation.schedules import schedule as find_schedule
 from fedfairx.privacy import Bounds, Centring
+from fedfairx.simulation import believing, kernel
 from fedfairx.simulation.environments import Scenario
-from fedfairx.simulation.kernel import run
 from fedfairx.simulation.options import Calibrate, Options
 from fedfairx.simulation.setup import prepare
 from fedfairx.simulation.state import Counts
@@ -43,7 +45,28 @@ class Result:
     exposure: (
         Array  # (seeds, arms): mean share by rank of the true mean, the best first; empty unless asked for
     )
+    # Cumulative policy and fair policy, mean over agents, of each arm: by its number where arms stay, else by
+    # rank. Empty unless asked for.
+    shown: Array  # (seeds, points, arms)
+    entitled: Array  # (seeds, points, arms)
     options: dict[str, Any] = field(default_factory=dict)
+
+    def weakest_share(self, *, window: int | None = 1) -> Array:
+        """(seeds, points): what the weakest arm was shown over what it was due, in the last `window` points.
+
+        `window` counts points of `rounds`; None is all the time since the start. Where arms stay, the weakest
+        is that with the smallest mean under the seed's θ* (under drift: as the run begins), and only rounds
+        with it count. Elsewhere it is the last rank, and only rounds with all arms count. NaN where none do.
+        """
+        asked = self.shown.shape[2] > 0
+        require(asked, "exposure", "must have been asked for, as simulate(…, exposure=True)", False)
+        require(window is None or window >= 1, "window", "must be None or >= 1", window)
+        world, each = self.scenario, np.arange(len(self.seeds))
+        weakest = np.full(each.size, world.arms - 1)
+        if world.arms_stay:
+            weakest = np.array([(world.features(s) @ world.parameter(s)).argmin() for s in self.seeds])
+        shown, entitled = (_gained(sums[each, :, weakest], window) for sums in (self.shown, self.entitled))
+        return np.divide(shown, entitled, out=np.full_like(shown, np.nan), where=entitled > 0)
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each seed and point."""
@@ -65,9 +88,10 @@ class Result:
 def simulate(
     scenario: Scenario,
     *,
-    algorithm: str | Algorithm = "fed-fairx-linucb",
+    algorithm: str | Algorithm = "fed-fairx-bayes",
     seeds: int | Sequence[int] = 5,
     schedule: str | Schedule | None = None,
+    prior: Prior | None = None,
     confidence: Confidence | None = None,
     solver: str | Solver | None = None,
     epsilon: float | None = None,
@@ -89,7 +113,8 @@ def simulate(
     confidence knows the scenario's noise and uses half the theorem's radius (docs/reproduction.md). Private
     algorithms clip around the scenario's public point, the middle of its box, to where its laws put contexts
     and rewards (`bounds` then gives only the adjacency and the Gram's share of the noise). `centring=None`
-    clips around zero, as the paper does, to `bounds`, or again to where the laws put them.
+    clips around zero, as the paper does, to `bounds`, or again to where the laws put them. `exposure=True`
+    also measures who is shown: `Result.exposure`, `shown`, `entitled` and `weakest_share`.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds)
     require(len(numbers) >= 1, "seeds", "must be at least one", seeds)
@@ -106,6 +131,7 @@ def simulate(
         algorithm=chosen,
         schedule=chosen.schedule if schedule is None else find_schedule(schedule),
         confidence=confidence or Confidence(noise_sd=scenario.noise_sd, scale=0.5),
+        prior=prior or Prior(),
         epsilon=epsilon,
         delta=delta,
         mechanism=mechanism,
@@ -116,6 +142,11 @@ def simulate(
         ridge=ridge,
         exposure=exposure,
     )
+    optimism = chosen.rule == OPTIMISM
+    text = f"is for algorithms that are optimistic, and {chosen.name} is not"
+    require(optimism or confidence is None, "confidence", text, confidence, "give a prior")
+    text = f"is for algorithms that have a posterior, and {chosen.name} has none"
+    require(not optimism or prior is None, "prior", text, prior, "give a confidence")
     options.check(scenario)
     grid = _grid(scenario.horizon, points)
     groups = [numbers[i::workers] for i in range(min(workers, len(numbers)))]
@@ -127,8 +158,13 @@ def simulate(
     order = np.argsort(
         np.concatenate([np.arange(len(numbers))[i :: len(groups)] for i in range(len(groups))])
     )
-    fairness, reward, syncs, shares = (np.concatenate(column)[order] for column in zip(*parts, strict=True))
-    return Result(scenario, chosen.name, numbers, grid, fairness, reward, syncs, shares, options.summary())
+    fairness, reward, syncs, shares, shown, entitled = (
+        np.concatenate(column)[order] for column in zip(*parts, strict=True)
+    )
+    summary = options.summary()
+    return Result(
+        scenario, chosen.name, numbers, grid, fairness, reward, syncs, shares, shown, entitled, summary
+    )
 
 
 def _centring(
@@ -145,13 +181,25 @@ def _grid(horizon: int, points: int) -> Counts:
     return np.unique(np.ceil(np.linspace(0, horizon, min(points, horizon) + 1)[1:]).astype(np.int64))
 
 
+def _gained(sums: Array, window: int | None) -> Array:
+    """What cumulative sums (seeds, points) grew by in the last `window` points, None for all of them."""
+    points = sums.shape[1]
+    before = np.concatenate([np.zeros((sums.shape[0], 1)), sums], axis=1)
+    began = np.maximum(np.arange(1, points + 1) - (window or points), 0)
+    return np.asarray(sums - before[:, began])
+
+
 def _run_group(
     scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts
-) -> tuple[Array, Array, Counts, Array]:
+) -> tuple[Array, Array, Counts, Array, Array, Array]:
     setting = prepare(scenario, options, seeds, grid)
-    run(*setting, 0, scenario.horizon)
+    if options.algorithm.rule == OPTIMISM:
+        kernel.run(*setting, 0, scenario.horizon)
+    else:
+        rule = RULES.index(options.algorithm.rule)
+        believing.run(*setting[:3], rule, setting.prior, *setting[6:], 0, scenario.horizon)
     tally = setting.tally
     shares = tally.exposure / (scenario.agents * scenario.horizon)
     if not math.isfinite(float(tally.fairness.sum())):
         raise FedFairXError("the simulation left the range of numbers; are the scenario's sizes sensible?")
-    return tally.fairness, tally.reward, tally.syncs, shares
+    return tally.fairness, tally.reward, tally.syncs, shares, tally.shown, tally.entitled

@@ -10,8 +10,10 @@ import numpy as np
 from fedfairx.core.merit import EXPONENTIAL
 from fedfairx.core.merit_table import table
 from fedfairx.core.optimism import Solver
+from fedfairx.core.posterior import Assumed, assumed
 from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, SPARE_CODES, SQUARE_ROWS, spare_size
 from fedfairx.core.registers import WIDTH
+from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.statistics import Array, packed_size
 from fedfairx.core.vector import zeros
 from fedfairx.errors import require
@@ -19,8 +21,11 @@ from fedfairx.federation.schedules import Determinant, Plan
 from fedfairx.simulation.draws import generator, stream_key
 from fedfairx.simulation.environments import CONTEXTS, NOISES, Scenario
 from fedfairx.simulation.options import DECIDE_FROM, Options
+from fedfairx.simulation.recorded import Recorded
 from fedfairx.simulation.state import (
     OWN_RELEASED,
+    RECORDED,
+    RELEASED,
     RELEASED_LOCAL,
     Belief,
     Counts,
@@ -35,12 +40,13 @@ from fedfairx.simulation.state import (
 
 
 class Setting(NamedTuple):
-    """The kernel's arguments."""
+    """What a run is made of; optimism's kernel takes all of it, the posterior's all but solver and belief."""
 
     world: World
     minds: Minds
     merits: Merits
     solver: Solver
+    prior: Assumed
     belief: Belief
     sharing: Sharing
     tally: Tally
@@ -62,6 +68,7 @@ def prepare(scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: 
         _minds(scenario, options, decide_from, shape),
         _merits(scenario, agent_of, shape),
         options.algorithm.solver,
+        _prior(scenario, options, decide_from),
         Belief(
             options.confidence.regulariser,
             options.confidence.noise_sd,
@@ -71,16 +78,8 @@ def prepare(scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: 
             options.confidence.noise_share,
         ),
         _sharing(scenario, options, decide_from, seeds),
-        Tally(
-            grid,
-            np.zeros((len(seeds), grid.size)),
-            np.zeros((len(seeds), grid.size)),
-            zeros(*shape),
-            zeros(*shape),
-            np.zeros((len(seeds), scenario.arms if options.exposure else 0)),
-            np.zeros(len(seeds), dtype=np.int64),
-        ),
-        _room(scenario, shape),
+        _tally(len(seeds), scenario.arms if options.exposure else 0, grid, shape),
+        _room(scenario, shape, len(seeds)),
     )
 
 
@@ -91,6 +90,7 @@ def _world(
         return np.array([stream_key(seed, stream) for seed in seeds], dtype=np.uint64)[seed_of].reshape(shape)
 
     parameters = np.array([scenario.parameter(seed) for seed in seeds])[seed_of]
+    recorded = isinstance(scenario.contexts, Recorded)
     # Lanes that fill up the last block see arms that are all alike, and cost next to nothing.
     scale = zeros(*shape)
     size = 1.0 / math.sqrt(scenario.dimension) if scenario.contexts == "unit-ball" else 1.0
@@ -98,7 +98,7 @@ def _world(
     return World(
         scenario.arms_per_round(),
         scenario.arms,
-        CONTEXTS.index(scenario.contexts),
+        RECORDED if recorded else CONTEXTS.index(str(scenario.contexts)),
         NOISES.index(scenario.noise),
         scenario.noise_sd,
         scenario.drift,
@@ -112,15 +112,35 @@ def _world(
         keys("rewards"),
         keys("delays"),
         keys("drift"),
+        keys("thompson"),
         parameters.reshape(*shape, scenario.dimension).transpose(0, 2, 1).copy(),
+        _table(scenario, seeds),
+        seed_of.reshape(shape),
     )
+
+
+def _table(scenario: Scenario, seeds: tuple[int, ...]) -> Array:
+    """A copy, because compiled code wants arrays that can be written."""
+    size = (scenario.arms, scenario.dimension)
+    if isinstance(scenario.contexts, Recorded):
+        return np.array(scenario.contexts.contexts)
+    if not scenario.arms_stay:
+        return np.zeros((0, *size))
+    table = np.array([scenario.features(seed) for seed in seeds], dtype=np.float64)
+    require(table.shape[1:] == size, "features", f"must have shape {size}", table.shape[1:])
+    return table
 
 
 def _minds(scenario: Scenario, options: Options, decide_from: int, shape: tuple[int, int]) -> Minds:
     blocks, lanes = shape
     d, q = scenario.dimension, packed_size(scenario.dimension)
+    optimism = options.algorithm.rule == OPTIMISM
+    ridge = zeros(*shape)
+    ridge[:] = options.confidence.regulariser if optimism else options.prior.ridge
     inverse = zeros(blocks, d, d, lanes)
-    inverse[:, range(d), range(d)] = 1.0 / options.confidence.regulariser
+    inverse[:, range(d), range(d)] = 1.0 / ridge[:, None]
+    refresh = zeros(*shape)
+    refresh[:] = 1.0
     shares = options.schedule.max_releases(_plan(scenario)) > 0
     return Minds(
         zeros(blocks, q, lanes),
@@ -137,7 +157,18 @@ def _minds(scenario: Scenario, options: Options, decide_from: int, shape: tuple[
         zeros(blocks, q if shares and decide_from == OWN_RELEASED else 0, lanes),
         zeros(*shape),
         zeros(*shape),
+        ridge,
+        zeros(*shape),
+        refresh,
     )
+
+
+def _prior(scenario: Scenario, options: Options, decide_from: int) -> Assumed:
+    """What all agents believe beforehand. Un-noised rewards must drive nothing where decisions are
+    private.
+    """
+    learning = decide_from != RELEASED and options.algorithm.rule != OPTIMISM
+    return assumed(options.prior, scenario.dimension, learning=learning)
 
 
 def _merits(scenario: Scenario, agent_of: Counts, shape: tuple[int, int]) -> Merits:
@@ -212,7 +243,23 @@ def _noise(
     return noise, np.asarray(mechanism.sd(np.arange(1, releases + 1)))
 
 
-def _room(scenario: Scenario, shape: tuple[int, int]) -> Room:
+def _tally(seeds: int, arms: int, grid: Counts, shape: tuple[int, int]) -> Tally:
+    return Tally(
+        grid,
+        np.zeros((seeds, grid.size)),
+        np.zeros((seeds, grid.size)),
+        zeros(*shape),
+        zeros(*shape),
+        np.zeros((seeds, arms)),
+        np.zeros(seeds, dtype=np.int64),
+        np.zeros((seeds, grid.size, arms)),
+        np.zeros((seeds, grid.size, arms)),
+        np.zeros((seeds, arms)),
+        np.zeros((seeds, arms)),
+    )
+
+
+def _room(scenario: Scenario, shape: tuple[int, int], seeds: int) -> Room:
     blocks, lanes = shape
     d, q = scenario.dimension, packed_size(scenario.dimension)
     waiting = (scenario.longest_delay + 1, blocks) if scenario.delay else (1, 1)
@@ -227,5 +274,18 @@ def _room(scenario: Scenario, shape: tuple[int, int]) -> Room:
         zeros(SPARE_CODES, dtype=np.int64),
         zeros(lanes, dtype=np.uint64),
         zeros(*waiting, d + 1, lanes),
-        Exchange(zeros(q), zeros(q), zeros(q, 1), zeros(d, d, 1)),
+        Exchange(
+            zeros(*shape),
+            zeros(seeds, q),
+            zeros(seeds),
+            zeros(q, lanes),
+            zeros(lanes),
+            zeros(d, d + 1, lanes),
+            zeros(q),
+            zeros(q),
+            zeros(q, 1),
+            zeros(d, d, 1),
+        ),
+        zeros(1 + scenario.arms, 1, lanes),
+        zeros(scenario.arms, lanes, dtype=np.int64),
     )

@@ -70,7 +70,7 @@ def adopt(
         new = new or differs(minds.statistics, lane, packed)
     if not new:
         return
-    derive(None, packed, belief.regulariser, inverse)
+    derive(None, packed, minds.ridge[first // WIDTH, first % WIDTH :], inverse)
     spread = belief.noise_share * noise_spread(inverse, noise_sd, belief.parameter_norm)
     for block in range(first // WIDTH, (last - 1) // WIDTH + 1):
         low, high = max(first - block * WIDTH, 0), min(last - block * WIDTH, WIDTH)
@@ -133,7 +133,8 @@ def share(
                 if sharing.private:
                     noise_sd = sharing.sum_sd[release]
                     regularise(sharing, room.total, minds.estimate.shape[1], release)
-                room.packed[:, 0] = room.total
+                for k in range(room.total.shape[0]):
+                    room.packed[k, 0] = room.total[k]
                 adopt(minds, belief, seed * agents, (seed + 1) * agents, room, count, noise_sd)
             syncs[seed] += 1
             sharing.last[seed] = t + 1

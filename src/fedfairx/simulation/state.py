@@ -14,7 +14,7 @@ Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 
 GAUSSIAN, BOUNDED, HETEROSCEDASTIC = range(3)
-UNIT_BALL, RAW, UNIT_NORM = range(3)
+UNIT_BALL, RAW, UNIT_NORM, PERSISTENT, ONE_HOT, RECORDED = range(6)  # from PERSISTENT on, arms of a table
 RELEASED, RELEASED_LOCAL, OWN_RELEASED = range(3)
 
 
@@ -23,7 +23,7 @@ class World(NamedTuple):
 
     arms: Counts  # (T,) arms in each round
     most_arms: int
-    contexts: int  # UNIT_BALL | RAW | UNIT_NORM
+    contexts: int  # UNIT_BALL | … | RECORDED
     noise: int
     noise_sd: float
     drift: float
@@ -31,13 +31,16 @@ class World(NamedTuple):
     longest_delay: int
     agents: int
     agent: Keys  # (B, n) number of the lane's agent
-    context_scale: Array  # (B, n) that uniforms are multiplied by; 0 in lanes that fill up the last block
+    context_scale: Array  # (B, n) that contexts are multiplied by; 0 in lanes that fill up the last block
     context_keys: Keys  # (B, n)
     action_keys: Keys
     reward_keys: Keys
     delay_keys: Keys
     drift_keys: Keys
+    thompson_keys: Keys
     parameter: Array  # θ* (B, d, n)
+    table: Array  # (rows, K, d) arms that stay, a row for each seed, or recorded rounds; else no rows
+    row: Counts  # (B, n) the row of a lane whose arms stay
 
 
 class Minds(NamedTuple):
@@ -57,6 +60,9 @@ class Minds(NamedTuple):
     exact: Array  # (B, q, n) everything observed, as it was; q = 0 unless decisions come from it
     spread: Array  # (B, n) what the privacy noise adds to the radius
     growth: Array  # (B, n) log det V since the last synchronisation
+    ridge: Array  # (B, n) λ inside V
+    surprise: Array  # (B, n) what σ is learnt from: see `core.posterior`
+    refresh: Array  # (B, n) observations made at which λ follows σ again
 
 
 class Belief(NamedTuple):
@@ -93,11 +99,22 @@ class Tally(NamedTuple):
     reward_now: Array  # (B, n)
     exposure: Array  # (seeds, K) policy mass by rank of the true mean; K = 0 when not asked for
     syncs: Counts  # (seeds,)
+    # By arm where arms stay, else by rank; cumulative, mean over agents; K = 0 when not asked for:
+    shown: Array  # (seeds, P, K) of the policy
+    entitled: Array  # (seeds, P, K) of the fair policy
+    shown_now: Array  # (seeds, K) running sums
+    entitled_now: Array  # (seeds, K)
 
 
 class Exchange(NamedTuple):
     """Room to work in while agents synchronise."""
 
+    adopted: Array  # (B, n) 1 in the lanes whose V⁻¹ is to be derived anew
+    totals: Array  # (seeds, q) the sum of all releases of every seed
+    due: Array  # (seeds,) 1 for the seeds that synchronise now
+    shared: Array  # (q, n) what the lanes of a block are about to adopt
+    noise_sd: Array  # (n,) of an entry of it
+    turned: Array  # (d, d + 1, n)
     total: Array  # (q,) the sum of all releases
     others: Array  # (q,)
     packed: Array  # (q, 1) what a lane adopts
@@ -118,6 +135,8 @@ class Room(NamedTuple):
     base: Keys
     history: Array  # (longest delay + 1, B, d + 1, n) observations on their way
     exchange: Exchange
+    chances: Array  # (1 + K, 1, n) uniforms that pick arms of a table
+    present: Counts  # (K, n) the arms that they picked
 
 
 class Sharing(NamedTuple):

@@ -1,0 +1,127 @@
+"""Expected merit: E f(μ) for a mean that is known only to be normal, and the policy in proportion to it.
+
+Fairness under uncertainty in the sense of Singh, Kempe and Joachims (2021): an arm is entitled to exposure
+in proportion to its merit as it is on average over what the merit may be, given what is known. Exact for
+the exponential merit, E e^{cμ} = e^{c m + c²s²/2}, and for the affine one; by quadrature for the others,
+whose kinks and bends are made ends of intervals.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedfairx.core.compile import leaf, stage
+from fedfairx.core.exposure import share_out
+from fedfairx.core.lanes import Lanes, lane_count
+from fedfairx.core.linear import entry
+from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC
+from fedfairx.core.merit_table import MeritTable, log_merit, merit_value
+from fedfairx.core.posterior import squared_width
+from fedfairx.core.statistics import Array
+from fedfairx.core.vector import fma, load, sqrt, store
+
+REACH = 8.0  # standard deviations on either side that quadrature looks at; 1e-15 of the mass lies beyond
+LEVELS_OFF = 8.0  # in units of a logistic merit's steepness
+NODES, WEIGHTS_OF_NODES = (np.ascontiguousarray(part) for part in np.polynomial.legendre.leggauss(20))
+
+
+@stage
+def normal_below(z: float) -> float:
+    """Φ(z), exact in the lower tail too."""
+    return 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+
+@stage
+def normal_density(z: float) -> float:
+    """φ(z)."""
+    return math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+
+
+@stage
+def _part(merit: MeritTable, lane: int, mean: float, sd: float, low: float, high: float) -> float:
+    """∫ f(μ) φ((μ - mean)/sd)/sd dμ from low to high, by Gauss and Legendre's rule with 20 nodes."""
+    centre, half, total = 0.5 * (low + high), 0.5 * (high - low), 0.0
+    for k in range(NODES.shape[0]):
+        value = centre + half * NODES[k]
+        total += WEIGHTS_OF_NODES[k] * merit_value(merit, lane, value) * normal_density((value - mean) / sd)
+    return total * half / sd
+
+
+@stage
+def log_expected_merit(merit: MeritTable, lane: int, mean: float, sd: float) -> float:
+    """ln E f(μ), μ ~ N(mean, sd²), of one lane's merit."""
+    if merit.kind[lane] == EXPONENTIAL:
+        c = merit.first[lane]
+        return float(c * mean + 0.5 * (c * sd) ** 2)
+    if sd > 0.0:
+        return math.log(expected_merit(merit, lane, mean, sd))
+    value, _ = log_merit(merit, lane, mean)
+    return value
+
+
+@stage
+def expected_merit(merit: MeritTable, lane: int, mean: float, sd: float) -> float:
+    """E f(μ), μ ~ N(mean, sd²) with sd > 0, of one lane's merit that is not exponential."""
+    low, high = merit.low[lane], merit.high[lane]
+    below, above = normal_below((low - mean) / sd), normal_below((mean - high) / sd)
+    if merit.kind[lane] == AFFINE:
+        # The mean of μ held to [low, high].
+        held = low * below + high * above
+        held += mean * max(1.0 - below - above, 0.0)
+        held += sd * (normal_density((low - mean) / sd) - normal_density((high - mean) / sd))
+        return merit_value(merit, lane, held)
+    total = 0.0
+    if below > 0.0:  # outside its range a merit is constant
+        total += below * merit_value(merit, lane, low)
+    if above > 0.0:
+        total += above * merit_value(merit, lane, high)
+    at, last = max(low, mean - REACH * sd), min(high, mean + REACH * sd)
+    while at < last:
+        end = last
+        if at < mean < end:  # the density's peak
+            end = mean
+        if merit.kind[lane] == LOGISTIC:  # where it bends: its midpoint, and what it takes to level off
+            middle, wing = merit.second[lane], LEVELS_OFF / merit.first[lane]
+            for bend in (middle - wing, middle, middle + wing):
+                if at < bend < end:
+                    end = bend
+        total += _part(merit, lane, mean, sd, at, end)
+        at = end
+    return total
+
+
+@leaf
+def expose_by_posterior(
+    lanes: Lanes,
+    contexts: Array,
+    theta: Array,
+    inverse: Array,
+    variance: float,
+    merit: MeritTable,
+    expecting: bool,
+    product: Array,
+    doubt: Array,
+    policy: Array,
+) -> None:
+    """π(a) ∝ E f(μ_a), μ_a ~ N(x_a·θ, σ² x_aᵀV⁻¹x_a), in log space; or, not `expecting`, π(a) ∝ f(x_a·θ).
+
+    contexts (K, d[, n]), theta (d, n), inverse (d, d[, n]), policy (K, n); product (d, n) and doubt (n,) are
+    room.
+    """
+    for a in range(contexts.shape[0]):
+        mean, width = 0.0, 0.0
+        for j in range(contexts.shape[1]):
+            mean = fma(entry(lanes, contexts, a, j), load(lanes, theta, j), mean)
+        if expecting:
+            width = squared_width(lanes, contexts, a, inverse, product)
+        if merit.exponential:  # c m + c²s²/2 = c (m + (c σ²/2) xᵀV⁻¹x)
+            steepness = load(lanes, merit.first)
+            store(steepness * fma(0.5 * steepness * variance, width, mean), lanes, policy, a)
+        else:
+            store(mean, lanes, policy, a)
+            store(sqrt(variance * width), lanes, doubt)
+            for l in range(lane_count(lanes)):
+                policy[a, l] = log_expected_merit(merit, l, policy[a, l], doubt[l])
+    share_out(lanes, policy)

@@ -1,0 +1,77 @@
+"""What noisy statistics are worth: the eigenbasis formula, and what it does at both ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import posterior_reference
+import reference as ref
+from fedfairx.core.lanes import BLOCK
+from fedfairx.core.registers import WIDTH
+from fedfairx.core.vector import zeros
+from fedfairx.core.weighing import doubt, weigh
+from fedfairx.federation.aggregate import weigh as weigh_packed
+
+
+def noisy(rng: np.random.Generator, d: int, count: float, sd: float) -> np.ndarray:
+    x = rng.random((200, d)) / np.sqrt(d)
+    gram = count * x.T @ x / 200
+    rows, cols = np.triu_indices(d)
+    noise = sd * rng.standard_normal(rows.size) * np.where(rows == cols, np.sqrt(2), 1.0)
+    packed = ref.pack(gram, gram @ rng.random(d))
+    packed[: rows.size] += noise
+    packed[rows.size :] += sd * rng.standard_normal(d)
+    return packed
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 8),
+    st.floats(-3, 3),
+    st.floats(0, 5),
+    st.floats(1e-3, 1),
+    st.floats(0, 6),
+)
+@settings(max_examples=80, deadline=None)
+def test_it_is_the_formula_in_the_eigenbasis(
+    seed: int, d: int, log_sd: float, log_count: float, variance: float, size: float
+) -> None:
+    packed = noisy(np.random.default_rng(seed), d, 10**log_count, 10**log_sd)
+    wanted = posterior_reference.weighed(packed, d, 10**log_sd, size, variance)
+    found = weigh_packed(packed, noise_sd=10**log_sd, size=size, variance=variance)
+    assert found == pytest.approx(wanted, rel=1e-8, abs=1e-9 * np.abs(wanted).max())
+    gram, _ = ref.unpack(found, d)
+    assert np.linalg.eigvalsh(gram)[0] >= -1e-9 * np.abs(gram).max()
+
+
+def test_without_noise_to_speak_of_all_is_believed_and_in_noise_nothing() -> None:
+    packed = noisy(np.random.default_rng(0), 4, 1e4, 1e-9)
+    kept = weigh_packed(packed, noise_sd=1e-9, size=1.0, variance=0.01)
+    assert kept == pytest.approx(packed, rel=1e-6)
+    lost = weigh_packed(packed, noise_sd=1e6, size=1.0, variance=0.01)
+    assert np.abs(lost).max() < 1e-3
+
+
+def test_lanes_have_the_same_bits_as_one_alone() -> None:
+    d, q = 3, 9
+    rng = np.random.default_rng(1)
+    block = zeros(q, WIDTH)
+    block[:] = np.array([noisy(rng, d, 100.0, 2.0) for _ in range(WIDTH)]).T
+    alone = [block[:, l : l + 1].copy() for l in range(WIDTH)]
+    weigh(BLOCK, block, 30.0, zeros(d, d, WIDTH), zeros(d, d + 1, WIDTH))
+    for l, packed in enumerate(alone):
+        weigh(None, packed, 30.0, np.empty((d, d, 1)), np.empty((d, d + 1, 1)))
+        assert (packed[:, 0] == block[:, l]).all()
+
+
+def test_the_doubt_grows_with_the_noise_and_never_lets_the_sum_turn_negative() -> None:
+    assert doubt(2.0, 1.0, 0.01, 5) == pytest.approx(4.0 * 2.0 / 0.01)
+    assert doubt(0.001, 1.0, 1.0, 4) == pytest.approx(0.001 * 10.0)
+    # 2 000 sums of nothing but noise: a pivot never fails (each has a chance below 1e-8).
+    rng = np.random.default_rng(2)
+    for _ in range(2000):
+        values = weigh_packed(noisy(rng, 2, 0.0, 1.0), noise_sd=1.0, size=1.0, variance=100.0)
+        assert np.abs(values).max() < 20.0

@@ -1,0 +1,204 @@
+"""The oracle for the rules of the posterior: as literal and slow as `reference`, and nothing from fedfairx.
+
+    θ ~ N(mean, sd²I), y = x·θ + σε:   V = λI + Σxxᵀ, λ = σ²/sd², θ̂ = V⁻¹(Σxy + λ·mean), θ | data ~ N(θ̂,
+    σ²V⁻¹)
+
+σ² = (2σ₀² + Σe²/g)/(2 + n) over the agent's own n rewards, e the error of the prediction made just before
+the reward was learnt and g = 1 + xᵀV⁻¹x then. λ is set from it where n is a power of two and where a
+synchronisation brings news. Noisy sums are weighed in their eigenbasis: g → g²/(g + κ), κ = s²(1 +
+E‖θ‖²)/σ².
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import mpmath
+import numpy as np
+
+import reference as ref
+
+
+def log_expected_merit(mean: float, sd: float, merit: Any) -> float:
+    """ln E f(μ), μ ~ N(mean, sd²), by adaptive quadrature to 20 digits."""
+    if isinstance(merit, ref.Exponential):
+        c = mpmath.mpf(merit.steepness)
+        return float(c * mean + (c * sd) ** 2 / 2)
+    if sd == 0.0:
+        return float(merit.log(mean))
+    ends = sorted(
+        {mean - 12 * sd, mean + 12 * sd, mean}
+        | {
+            bend
+            for bend in (getattr(merit, name, mean) for name in ("low", "high", "midpoint"))
+            if abs(bend - mean) < 12 * sd
+        }
+    )
+
+    def integrand(value: Any) -> Any:
+        density = mpmath.npdf(value, mean, sd)
+        return mpmath.exp(mpmath.mpf(float(merit.log(float(value))))) * density
+
+    return float(mpmath.log(mpmath.quad(integrand, ends)))
+
+
+def policy_of_logs(logs: np.ndarray) -> np.ndarray:
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum()
+
+
+def weighed(packed: np.ndarray, d: int, noise_sd: float, size: float, variance: float) -> np.ndarray:
+    """What noisy packed statistics are worth, in the eigenbasis of their Gram matrix."""
+    gram, moment = ref.unpack(packed, d)
+    kappa = max(noise_sd**2 * (1 + size) / variance, noise_sd * (2 * math.sqrt(d) + 6))
+    values, vectors = np.linalg.eigh(gram)
+    values = values**3 / (values**2 + 4 * d * noise_sd**2)
+    believed = (vectors * (values**2 / (values + kappa))) @ vectors.T
+    return ref.pack(believed, (vectors * (values / (values + kappa))) @ vectors.T @ moment)
+
+
+@dataclass
+class Prior:
+    mean: np.ndarray
+    sd: float
+    noise_sd: float
+    learns: bool
+
+
+@dataclass
+class Believer:
+    """One agent."""
+
+    d: int
+    prior: Prior
+    ridge: float = 0.0
+    surprise: float = 0.0
+    observed: int = 0
+    shared: np.ndarray = field(default_factory=lambda: np.zeros(0))  # what others and earlier selves gave
+    fresh: np.ndarray = field(default_factory=lambda: np.zeros(0))  # own records since then, where they count
+    own: np.ndarray = field(default_factory=lambda: np.zeros(0))  # all own records, exact
+
+    def __post_init__(self) -> None:
+        q = self.d * (self.d + 3) // 2
+        self.shared, self.fresh, self.own = np.zeros(q), np.zeros(q), np.zeros(q)
+        self.set_ridge()
+
+    @property
+    def variance(self) -> float:
+        if not self.prior.learns:
+            return max(self.prior.noise_sd**2, 1e-6 * self.prior.sd**2)
+        learnt = (2 * self.prior.noise_sd**2 + self.surprise) / (2 + self.observed)
+        return max(learnt, 1e-6 * self.prior.sd**2)
+
+    def set_ridge(self) -> None:
+        self.ridge = self.variance / self.prior.sd**2
+
+    def posterior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """V, b + λ·mean, θ̂."""
+        gram, moment = ref.unpack(self.shared + self.fresh, self.d)
+        V, b = gram + self.ridge * np.eye(self.d), moment + self.ridge * self.prior.mean
+        return V, b, np.linalg.solve(V, b)
+
+    def policy(
+        self, x: np.ndarray, merit: Any, rule: str, normals: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(policy, θ)."""
+        V, _, theta = self.posterior()
+        if rule == "thompson":
+            theta = theta + math.sqrt(self.variance) * np.linalg.cholesky(np.linalg.inv(V)) @ normals
+        means = x @ theta
+        if rule in ("thompson", "greedy"):
+            return ref.policy_of_means(means, merit), theta
+        widths = np.sqrt(self.variance * np.einsum("ai,ij,aj->a", x, np.linalg.inv(V), x))
+        logs = np.array([log_expected_merit(m, s, merit) for m, s in zip(means, widths, strict=True)])
+        return policy_of_logs(logs), theta
+
+    def learn(self, x: np.ndarray, y: float, decide_from: str) -> None:
+        record = ref.pack(np.outer(x, x), x * y)
+        self.own += record
+        if decide_from == "released":
+            return
+        V, _, theta = self.posterior()
+        self.surprise += float((y - x @ theta) ** 2 / (1 + x @ np.linalg.solve(V, x)))
+        self.observed += 1
+        self.fresh += record
+        if self.observed & (self.observed - 1) == 0 and self.prior.learns:
+            self.set_ridge()
+
+    def absorb(self, releases: list[np.ndarray], me: int, decide_from: str, noise_sd: list[float]) -> None:
+        V, _, theta = self.posterior()
+        size = float(theta @ theta + self.variance * np.trace(np.linalg.inv(V)))
+        beside = decide_from == "own+released"
+        taken = [k for k in range(len(releases)) if not (beside and k == me)]
+        new = sum((releases[k] for k in taken), np.zeros_like(self.shared))
+        sd = math.sqrt(sum(noise_sd[k] ** 2 for k in taken))
+        if sd > 0:
+            new = weighed(new, self.d, sd, size, self.variance)
+        if beside:
+            new = new + self.own
+        if len(releases) > 1 or sd > 0:  # a federation of one without noise hears nothing new
+            self.shared, self.fresh = new, np.zeros_like(new)
+            self.set_ridge()
+
+
+def posterior_run(
+    contexts: np.ndarray,
+    noise: np.ndarray,
+    uniforms: np.ndarray,
+    theta_star: np.ndarray,
+    rule: str,
+    *,
+    merits: list[Any],
+    prior: Prior,
+    sync_rounds: Any = (),
+    release_noise: Any = None,
+    noise_sd: Any = None,
+    decide_from: str = "released+local",
+    normals: np.ndarray | None = None,
+) -> ref.Run:
+    """Lock step on given contexts (T, m, K, d), reward noise, uniforms (T, m), Thompson's normals (T, m, d).
+
+    release_noise (k, agent) → (q,) is added to the agent's exact sums at the k-th synchronisation, and
+    noise_sd(k) is the sd of its entries: what the agents know of it.
+    """
+    T, m, K, d = contexts.shape
+    agents = [Believer(d, prior) for _ in range(m)]
+    shape = (T, m)
+    run = ref.Run(
+        policies=np.zeros((*shape, K)),
+        actions=np.zeros(shape, dtype=int),
+        rewards=np.zeros(shape),
+        thetas=np.zeros((*shape, d)),
+        estimates=np.zeros((*shape, d)),
+        grams=np.zeros((*shape, d, d)),
+        moments=np.zeros((*shape, d)),
+        radii=np.zeros(shape),
+        fairness_regret=np.zeros(shape),
+        reward_regret=np.zeros(shape),
+    )
+    rounds = {int(t) for t in sync_rounds}
+    for t in range(T):
+        for i, agent in enumerate(agents):
+            x, now = contexts[t, i], (t, i)
+            run.grams[now], run.moments[now], run.estimates[now] = agent.posterior()
+            run.radii[now] = math.sqrt(agent.variance)
+            z = None if normals is None else normals[now]
+            pi, run.thetas[now] = agent.policy(x, merits[i], rule, z)
+            a = ref.draw(pi, uniforms[now])
+            mu = x @ theta_star
+            y = float(mu[a] + noise[now])
+            agent.learn(x[a], y, decide_from)
+            fair = ref.policy(theta_star, x, merits[i])
+            run.policies[now], run.actions[now], run.rewards[now] = pi, a, y
+            run.fairness_regret[now], run.reward_regret[now] = np.abs(fair - pi).sum(), (fair - pi) @ mu
+        if t + 1 in rounds:
+            k = len(run.syncs)
+            exact = [agent.own.copy() for agent in agents]
+            released = [e if release_noise is None else e + release_noise(k, i) for i, e in enumerate(exact)]
+            sds = [0.0 if noise_sd is None else float(noise_sd(k))] * m
+            for i, agent in enumerate(agents):
+                agent.absorb(released, i, decide_from, sds)
+            run.syncs.append(t + 1)
+    return run
