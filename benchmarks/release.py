@@ -1,4 +1,4 @@
-"""What privacy costs: a real agent's release at d=50, and the noise of a whole simulated stream."""
+"""What privacy costs: a release at d=50, a synchronisation, and the noise of a whole simulated stream."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def syncing(path: Path) -> Callable[[], float]:
 
 def releases(report: Report, *, before: int, turns: int) -> None:
     report.heading(f"One release at d={DIMENSION}, sized for {RELEASES:,}, after {before:,} earlier ones")
-    with tempfile.TemporaryDirectory() as folder, SqliteLedger(Path(folder) / "ledger.sqlite") as ledger:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SqliteLedger(Path(folder) / "ledger.sqlite", create=True) as ledger,
+    ):
         agents = {name: agent_with(name) for name in mechanisms()}
         for agent in agents.values():
             for _ in range(before):
@@ -104,9 +107,35 @@ def streams(report: Report, *, releases: int, turns: int) -> None:
         report.ratio(f"{name} ÷ plain normals", times[name].over(times["plain normals"]))
 
 
+def synchronising(report: Report, *, turns: int) -> None:
+    agents, dimension = 20, 15
+    report.heading(f"A private synchronisation of {agents} agents at d={dimension}, for each agent")
+    federation = ffx.Federation(
+        agents=agents,
+        dimension=dimension,
+        horizon=turns + 1,
+        algorithm="priv-fairx-linucb",
+        schedule="every-round",
+        epsilon=2.0,
+    )
+    contexts = np.random.default_rng(0).random((4, dimension)) / np.sqrt(dimension)
+
+    def work() -> float:
+        for agent in federation.agents:
+            agent.observe(agent.decide(contexts), reward=0.5)
+        start = time.process_time()
+        federation.synchronise()
+        return time.process_time() - start
+
+    work()  # imports and compiles, before the clock runs
+    times = race({"synchronise": Contestant(work, agents)}, turns=turns)
+    report.time("release and absorb everybody's", times["synchronise"], "ms", at_most=1.0)
+
+
 def run(report: Report) -> None:
     quick = report.quick
     releases(report, before=20 if quick else 1_000, turns=9 if quick else 41)
+    synchronising(report, turns=9 if quick else 41)
     streams(report, releases=2_000 if quick else RELEASES, turns=3 if quick else 11)
 
 

@@ -16,6 +16,7 @@ from fedfairx.federation.algorithms import ALGORITHMS, ALIASES
 from fedfairx.federation.schedules import SCHEDULES, Plan, schedule
 from fedfairx.federation.solvers import SOLVERS
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for
+from fedfairx.privacy.statement import found_at_most
 from fedfairx.simulation.options import DECIDE_FROM
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -146,6 +147,30 @@ def test_the_table_of_mu() -> None:
         for delta, cell in zip(deltas, cells, strict=True):
             assert float(cell) == pytest.approx(mu_for(numbers(epsilon)[0], delta), abs=6e-4)
     assert epsilon_for(1e-6, mu_for(2.0, 0.1)) == pytest.approx(7.0, abs=0.05)
+
+
+def test_the_summary_tells_what_the_code_computes() -> None:
+    rows = re.findall(
+        r"^\| \((\d+), (\S+)\) \| (\S+) \| (\S+) % \|$",
+        TEXT[ROOT / "docs" / "privacy-summary.md"],
+        re.MULTILINE,
+    )
+    assert len(rows) == 3
+    for epsilon, delta, mu, share in rows:
+        assert float(mu) == pytest.approx(mu_for(float(epsilon), float(delta)), abs=6e-4)
+        assert float(share) == pytest.approx(
+            100 * found_at_most(mu_for(float(epsilon), float(delta))), abs=0.06
+        )
+
+
+def test_the_readme_promises_no_more_than_is_proved() -> None:
+    """The claim is about messages; what is outside of it is said in the same breath."""
+    opening = " ".join(TEXT[ROOT / "README.md"].split("\n## ")[0].split())
+    assert "their messages to each other** tell about any one record, by a stated (ε, δ)" in opening
+    assert re.search(
+        r"Decisions that people see, how many records .* when messages are sent are outside", opening
+    )
+    assert "nothing" not in opening
 
 
 def test_the_table_of_sensitivities() -> None:

@@ -71,7 +71,7 @@ def test_whatever_is_accepted_decides_in_finite_numbers() -> None:
         confidence = Confidence(
             regulariser=regulariser, noise_sd=noise_sd, failure=1e-30, parameter_norm=norm, scale=scale
         )
-        agent = ffx.Agent(3, confidence=confidence, seed=0)
+        agent = ffx.Agent(3, rule="optimism", confidence=confidence, seed=0)
         for _ in range(3):
             decision = agent.decide(rng.normal(size=(4, 3)))
             agent.observe(decision, reward=1.0)

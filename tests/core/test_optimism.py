@@ -11,11 +11,12 @@ import reference as ref
 from fedfairx.core import merit as kinds
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.lanes import BLOCK
+from fedfairx.core.memory import Single
 from fedfairx.core.merit_table import table
 from fedfairx.core.optimism import FAIR_PGD, WINNER, Solver, optimise
 from fedfairx.core.problem import POLICY, PROVED, THETA, Region, scratch
 from fedfairx.core.registers import WIDTH
-from fedfairx.core.single import Single, decide_one, room_for
+from fedfairx.core.single import decide_one, room_for
 from instances import Instance, merits, realistic, solve, tame, wild
 
 seeds = st.integers(0, 2**32 - 1)
@@ -199,6 +200,6 @@ def test_what_the_room_held_before_changes_no_bit(left_behind: float, merit: kin
         assert (work.lane[PROVED] < 2.0).any()  # or no further starts were taken
         room, out = room_for(arms, dimension), np.zeros(arms + 2 * dimension)
         room.fill(held)
-        decide_one(contexts[:, :, 0].copy(), alone.memory, alone.codes, room, out, 0.5)
+        decide_one(contexts[:, :, 0].copy(), alone.memory, room, out, 0.5)
         results.append((work.model[THETA].tobytes(), work.arms[POLICY].tobytes(), out.tobytes()))
     assert results[0] == results[1]

@@ -94,6 +94,7 @@ def unsure(experiment: Experiment) -> Outcomes:
             reward_regret=np.stack([0.5 * final, final], axis=1),
             syncs=np.full(FULL.seeds, 100),
             exposure=np.full((FULL.seeds, 10), 0.1),
+            weakest=np.stack([final, final], axis=1) / final.mean(),
             seconds=1.0,
         )
     return made
@@ -113,7 +114,8 @@ def test_where_seeds_disagree_nothing_is_decided(name: str, count: int):
 def test_every_claim_that_speaks_of_an_interval_is_listed():
     for name, experiment in experiments().items():
         criteria = [claim.criterion for claim in experiment.score(unsure(experiment), FULL).claims]
-        assert sum("interval" in criterion for criterion in criteria) == BY_INTERVAL.get(name, 0)
+        listed = BY_INTERVAL | {"exp9": 6}  # whose limits are far from 1: see test_exp9.py
+        assert sum("interval" in criterion for criterion in criteria) == listed.get(name, 0)
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(0.99, "undecided"), (1.01, "undecided")])

@@ -65,9 +65,7 @@ def test_their_names() -> None:
     assert set(NAMES) <= set(ffx.algorithms())
     assert algorithm("b0") is ALGORITHMS["fairx-linucb"]
     assert algorithm(ALGORITHMS["b2"]) is ALGORITHMS["b2"]
-    with pytest.raises(
-        InvalidInput, match=r"^algorithm must be one of fairx-linucb, .*, got algorithm='ucb'"
-    ):
+    with pytest.raises(InvalidInput, match=r"^algorithm must be one of fairx-bayes, .*, got algorithm='ucb'"):
         algorithm("ucb")
 
 

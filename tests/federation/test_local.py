@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from fedfairx.core import theory
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.errors import BudgetExhausted
 from fedfairx.federation.schedules import SCHEDULES, Determinant, Doubling, Plan
+from fedfairx.privacy import epsilon_for, mu_for
 
 D = 3
 
@@ -125,6 +127,7 @@ def test_agents_may_skip_rounds_and_rewards_may_cross_a_synchronisation() -> Non
     assert federation.agents[1].radius == pytest.approx(ffx.Confidence().radius(sum(counts), D))
 
 
+@pytest.mark.filterwarnings("ignore:the horizon")
 @pytest.mark.parametrize("name", ["paper", "figure-gap", "doubling", "every-round", "never"])
 @pytest.mark.parametrize("algorithm", ["fed-fairx-linucb", "priv-fairx-linucb"])
 def test_it_synchronises_when_its_schedule_says_and_never_runs_out_of_budget(
@@ -251,3 +254,62 @@ def test_lemma_3_holds_whenever_the_truth_is_in_the_region(algorithm: str, steep
         federation.end_round()
     # The region holds θ* with probability 0.9 at all times at once; at this seed it always does.
     assert inside == T * m
+
+
+# --- past the end ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["fed-fairx-linucb", "priv-fairx-linucb", "b1"])
+def test_past_its_horizon_it_says_once_that_nothing_is_shared(algorithm: str) -> None:
+    options = {} if algorithm == "fed-fairx-linucb" else {"epsilon": 2.0}
+    federation = ffx.Federation(agents=2, dimension=D, horizon=8, algorithm=algorithm, seed=0, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        play(federation, 8)
+    with pytest.warns(UserWarning, match="the horizon of 8 rounds is past.*new_run") as caught:
+        assert play(federation, 6) == []
+    assert len(caught) == 1
+
+
+def test_one_that_never_shares_says_nothing() -> None:
+    federation = ffx.Federation(agents=2, dimension=D, horizon=8, algorithm="fairx-linucb", seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        play(federation, 20)
+
+
+@pytest.mark.filterwarnings("ignore:the horizon")
+@pytest.mark.parametrize("seed", [0, None])
+def test_a_new_run_shares_again_and_its_cost_is_added(seed: int | None) -> None:
+    options = {"agents": 3, "dimension": D, "algorithm": "priv-fairx-linucb", "schedule": "every-round"}
+    federation = ffx.Federation(horizon=10, epsilon=2.0, seed=seed, **options)
+    first = federation.privacy
+    play(federation, 12)
+    federation.new_run(6, epsilon=1.0)
+    assert play(federation, 6, seed=1) == [1, 2, 3, 4, 5, 6]
+    both = federation.privacy
+    assert both.mu == pytest.approx(math.hypot(first.mu, mu_for(1.0, 1e-6)))
+    assert both.epsilon == pytest.approx(epsilon_for(1e-6, both.mu))
+    assert (both.releases, both.spent, both.remaining) == (16, 16, 0)
+    assert both.simulated == (seed is not None)
+    with pytest.raises(BudgetExhausted):
+        federation.synchronise()
+    # Two rounds lay between the runs, and their records in neither.
+    assert all(agent._latest[agent.name].count == 16 for agent in federation.agents)
+    federation.new_run(6)
+    assert federation.privacy.mu == pytest.approx(math.hypot(both.mu, mu_for(1.0, 1e-6)))
+
+
+def test_a_new_run_without_privacy_goes_on_with_the_schedule() -> None:
+    federation = ffx.Federation(agents=2, dimension=D, horizon=10, schedule="every-round", seed=0)
+    play(federation, 10)
+    federation.new_run(5)
+    assert play(federation, 5) == [1, 2, 3, 4, 5]
+    assert federation.syncs == 15
+
+
+def test_agents_of_one_federation_have_noise_in_their_own_name() -> None:
+    federation = federation_of("priv-fairx-linucb", epsilon=2.0)
+    owners = [agent.privatizer.owner for agent in federation.agents]  # type: ignore[attr-defined]
+    assert owners == [agent.name for agent in federation.agents]
+    assert len(set(owners)) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -226,6 +227,27 @@ def test_every_arm_has_its_least_share() -> None:
 def test_what_contradicts_itself_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         ffx.Agent(3, **options)
+
+
+def test_whatever_prior_is_accepted_decides_in_finite_numbers() -> None:
+    rng, sizes = np.random.default_rng(0), (1e-30, 1.0, 1e30)
+    for sd, noise_sd, mean in itertools.product(sizes, sizes, (-1e30, 0.0, 1e30)):
+        agent = ffx.Agent(3, prior=ffx.Prior(mean=mean, sd=sd, noise_sd=noise_sd), seed=0)
+        for _ in range(5):
+            decision = agent.decide(rng.normal(size=(4, 3)))
+            agent.observe(decision, reward=1.0)
+            assert np.isfinite(decision.policy).all()
+            assert np.isfinite(decision.theta).all()
+    for bad in (
+        {"sd": 0.0},
+        {"sd": np.inf},
+        {"noise_sd": 1e-31},
+        {"mean": np.nan},
+        {"mean": ()},
+        {"learn_noise": 1},
+    ):
+        with pytest.raises(InvalidInput, match=f"^{next(iter(bad))} must be "):
+            ffx.Prior(**bad)  # type: ignore[arg-type]
 
 
 def test_the_names_fix_their_rules() -> None:

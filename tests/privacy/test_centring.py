@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 from fedfairx.core.statistics import pack, packed_size
 from fedfairx.errors import InvalidInput, LedgerMismatch
@@ -15,11 +17,16 @@ from fedfairx.privacy import (
     Bounds,
     CentredPrivatizer,
     Centring,
+    KeyedNoise,
     MemoryLedger,
     SimulatedNoise,
+    SqliteLedger,
     StreamPrivatizer,
+    calibrate,
     private,
 )
+from fedfairx.privacy.factory import assemble
+from fedfairx.privacy.subject import OverheardCentring, Record, Subject
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -94,6 +101,46 @@ def test_no_two_records_differ_by_more_than_the_sensitivity() -> None:
     assert 0.7 * bounds.sensitivity < largest <= bounds.sensitivity * (1 + 1e-12)
 
 
+def largest_change(subject: Subject, blank: list[Record]) -> float:
+    """How much a record changes the sums in place of `blank`, at most: by several local searches."""
+    (point, level), rng = subject.middle, np.random.default_rng(5)
+    before = subject.sums([blank])[0]
+
+    def objective(free: np.ndarray) -> float:
+        record = point + free[:-1], level + float(free[-1])
+        return -float(np.linalg.norm((subject.sums([[record]])[0] - before) / subject.scale))
+
+    options = {"xtol": 1e-4, "ftol": 1e-7, "maxfev": 400}
+    starts = [2.0 * rng.normal(size=subject.dimension + 1) for _ in range(4)]
+    return max(-float(minimize(objective, start, method="Powell", options=options).fun) for start in starts)
+
+
+def test_blanking_a_record_changes_no_more_than_is_claimed() -> None:
+    """Through the real privatizer. A record of zeros is not blank: it is one far from the public point."""
+    box = OverheardCentring.of(Centring.unit_box(2))
+    bounds = box.inner_bounds(adjacency="add-remove")
+    mechanism = calibrate("tree", epsilon=2.0, delta=0.1, releases=1, sensitivity=bounds.sensitivity)
+    subject = Subject(
+        mechanism=mechanism, bounds=bounds, dimension=2, centring=box, make=assemble, source=SimulatedNoise
+    )
+    assert bounds.sensitivity == pytest.approx(0.3563, abs=1e-4)
+    nothing = largest_change(subject, [])
+    assert bounds.sensitivity * (1 - 1e-3) < nothing < bounds.sensitivity + subject.step
+    assert largest_change(subject, [box.blank]) < bounds.sensitivity + subject.step
+    assert largest_change(subject, [(np.zeros(2), 0.0)]) > 1.5 * bounds.sensitivity
+
+
+def test_the_guarantee_says_what_blank_means() -> None:
+    settings_of = {"epsilon": 2.0, "releases": 2, "noise": SimulatedNoise(0)}
+    bounds = Bounds(adjacency="add-remove")
+    plain = private(2, bounds=bounds, **settings_of)
+    around = private(2, bounds=bounds, centring=Centring.unit_box(2), **settings_of)
+    assert "blanking one record (x, y), which then adds nothing and still counts as one, " in str(
+        plain.guarantee
+    )
+    assert "which then adds nothing or lies at (x₀, y₀), and still counts as one" in str(around.guarantee)
+
+
 def test_a_release_is_the_records_statistics_with_little_noise_at_a_huge_budget() -> None:
     privatizer = centred(3)
     contexts, rewards = records(7, 3, 200)
@@ -155,3 +202,18 @@ def test_an_inner_privatizer_that_was_not_told_the_point_is_refused() -> None:
     untold = StreamPrivatizer(3, mechanism=inner.mechanism, bounds=inner.bounds, noise=SimulatedNoise(0))
     with pytest.raises(InvalidInput, match="inner must be made with public_point"):
         CentredPrivatizer(untold, centring=box)
+
+
+def test_a_durable_ledger_keeps_the_bytes_that_are_sent_and_the_count_of_clipped(tmp_path: Path) -> None:
+    noise = {"noise": KeyedNoise(bytes(32), agent="a", run="r")}
+    options = {"epsilon": 2.0, "releases": 4, "centring": Centring.unit_box(2), **noise}
+    with SqliteLedger(tmp_path / "l", create=True) as ledger:
+        privatizer = private(2, ledger=ledger, **options)
+        privatizer.add(np.array([5.0, 5.0]), 9.0)
+        release = privatizer.release()
+        assert ledger.message(1) == release.to_bytes()
+    with SqliteLedger(tmp_path / "l") as ledger:
+        again = private(2, ledger=ledger, **options)
+        assert isinstance(again, CentredPrivatizer)
+        assert again.release(1) == release
+        assert again.clipped == 1

@@ -1,7 +1,8 @@
 """kill -9 between every two steps of a release, and at any moment: nothing twice, nothing lost.
 
 The child is a forked process that an oracle follows: whatever was killed when, the messages that reach
-the outbox must be, bit for bit, those of a run that nothing ever stopped.
+the outbox must be, bit for bit, the sums of a run that nothing ever stopped, plus the one noise of their
+place in the ledger.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from fedfairx.privacy.bounding import Bounds
+from fedfairx.privacy.ledger import MemoryLedger
 from fedfairx.privacy.mechanisms import calibrate, mechanisms
 from fedfairx.privacy.noise import KeyedNoise
 from fedfairx.privacy.privatizer import StreamPrivatizer
@@ -38,8 +40,14 @@ def _privatizer(name: str, **other) -> StreamPrivatizer:
     )
 
 
-def _oracle(name: str) -> dict[int, bytes]:
-    privatizer = _privatizer(name)
+def _oracle(name: str, ledger: SqliteLedger) -> dict[int, bytes]:
+    """The messages of a run that nothing stopped, with the noise of this ledger's places."""
+
+    class Following(MemoryLedger):
+        def place(self, number: int) -> bytes:
+            return ledger.place(number)
+
+    privatizer = _privatizer(name, ledger=Following())
     messages = {}
     for index, (x, y) in enumerate(DATA):
         privatizer.add(x, y, record=index)
@@ -63,7 +71,7 @@ def _agent(folder: Path, name: str, kill_at: tuple[str, int] | None) -> None:
         if kill_at == (reached, passed[reached]):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with SqliteLedger(folder / "ledger") as ledger:
+    with SqliteLedger(folder / "ledger", create=True) as ledger:
         privatizer = _privatizer(name, ledger=ledger, checkpoint=step)
 
         def send(number: int) -> None:
@@ -99,17 +107,17 @@ def _fork(folder: Path, name: str, kill_at: tuple[str, int] | None) -> int:
 
 
 def _check(folder: Path, name: str) -> None:
-    oracle = _oracle(name)
     contents: dict[int, set[bytes]] = {}
     for line in (folder / "outbox").read_bytes().split():
         message = bytes.fromhex(line.decode())
         contents.setdefault(Release.from_bytes(message).number, set()).add(message)
-    assert contents == {number: {message} for number, message in oracle.items()}
     acknowledged = [int(line) for line in (folder / "acknowledged").read_bytes().split()]
     with SqliteLedger(folder / "ledger") as ledger:
+        oracle = _oracle(name, ledger)
         leaves = [ledger.leaf_of(index) for index in range(RECORDS)]
         assert ledger.unsent() == ()
         position = ledger.position()
+    assert contents == {number: {message} for number, message in oracle.items()}
     assert len(set(acknowledged)) == len(acknowledged)
     assert leaves == [1 + index // LEAF for index in range(RECORDS)]
     assert position is not None
@@ -162,8 +170,8 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
 
 def _check_after_fuzz(folder: Path) -> None:
     """As `_check`; the last line before a kill may be missing from the outbox: a cut line was dropped."""
-    oracle = _oracle("blt")
     with SqliteLedger(folder / "ledger") as ledger:
+        oracle = _oracle("blt", ledger)
         assert {number: ledger.message(number) for number in oracle} == oracle
         assert [ledger.leaf_of(index) for index in range(RECORDS)] == [1 + i // LEAF for i in range(RECORDS)]
     for line in (folder / "outbox").read_bytes().split():

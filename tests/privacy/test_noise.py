@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hmac
+import pickle
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,10 +14,11 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from scipy import stats
 
-from fedfairx.errors import InvalidInput
+from fedfairx.errors import InvalidInput, PrivacyError
 from fedfairx.privacy.noise import KeyedNoise, SimulatedNoise, new_key, normals_from_words
 
 KEY = bytes(range(32))
+HERE = b"a place of 32 bytes in a ledger."
 
 
 def _keyed(key: bytes = KEY, agent: str = "a", run: str = "r") -> KeyedNoise:
@@ -23,21 +27,22 @@ def _keyed(key: bytes = KEY, agent: str = "a", run: str = "r") -> KeyedNoise:
 
 def test_the_same_place_gives_the_same_bits_in_any_order() -> None:
     noise = _keyed()
-    late, early = noise(7, 20).tobytes(), noise(2, 20).tobytes()
+    late, early = noise(7, 20, HERE).tobytes(), noise(2, 20, HERE).tobytes()
     again = _keyed()
-    assert again(2, 20).tobytes() == early
-    assert again(7, 20).tobytes() == late
+    assert again(2, 20, HERE).tobytes() == early
+    assert again(7, 20, HERE).tobytes() == late
 
 
 def test_any_other_place_gives_other_bits() -> None:
     draws = [
-        _keyed()(1, 50),
-        _keyed()(2, 50),
-        _keyed(agent="b")(1, 50),
-        _keyed(run="s")(1, 50),
-        _keyed(key=bytes(32))(1, 50),
-        _keyed(agent="ar", run="")(1, 50),
-        _keyed(agent="", run="ar")(1, 50),
+        _keyed()(1, 50, HERE),
+        _keyed()(2, 50, HERE),
+        _keyed()(1, 50, bytes(32)),
+        _keyed(agent="b")(1, 50, HERE),
+        _keyed(run="s")(1, 50, HERE),
+        _keyed(key=bytes(32))(1, 50, HERE),
+        _keyed(agent="ar", run="")(1, 50, HERE),
+        _keyed(agent="", run="ar")(1, 50, HERE),
     ]
     values = np.concatenate(draws)
     assert np.unique(values).size == values.size
@@ -47,17 +52,18 @@ def test_any_other_place_gives_other_bits() -> None:
 
 def test_it_is_aes_in_counter_mode_from_the_derived_key() -> None:
     """Written down once more with the block cipher alone."""
-    label = b"fedfairx noise 1" + (1).to_bytes(8, "big") + b"a" + (1).to_bytes(8, "big") + b"r"
-    block = Cipher(AES(hmac.digest(KEY, label, "sha256")), ECB()).encryptor()
-    counters = b"".join((9).to_bytes(8, "big") + i.to_bytes(8, "big") for i in range(5))
-    words = np.frombuffer(block.update(counters), dtype="<u8")
-    assert _keyed()(9, 10).tobytes() == normals_from_words(words).tobytes()
+    label = b"fedfairx noise 2" + (1).to_bytes(8, "big") + b"a" + (1).to_bytes(8, "big") + b"r"
+    release = b"release" + (9).to_bytes(8, "big") + HERE
+    key = hmac.digest(hmac.digest(KEY, label, "sha256"), release, "sha256")
+    block = Cipher(AES(key), ECB()).encryptor()
+    words = np.frombuffer(block.update(b"".join(i.to_bytes(16, "big") for i in range(5))), dtype="<u8")
+    assert _keyed()(9, 10, HERE).tobytes() == normals_from_words(words).tobytes()
 
 
 @pytest.mark.parametrize("noise", [_keyed(), SimulatedNoise(5)], ids=["keyed", "simulated"])
 def test_it_is_standard_normal_and_independent(noise) -> None:
     """200 releases of 500: p-values above 1e-4 (seeds and keys fixed)."""
-    values = np.array([noise(k, 500) for k in range(1, 201)])
+    values = np.array([noise(k, 500, HERE) for k in range(1, 201)])
     assert stats.kstest(values.ravel(), "norm").pvalue > 1e-4
     n = values.size
     assert abs(np.square(values).mean() - 1) < 4 * np.sqrt(2 / n)
@@ -101,3 +107,19 @@ def test_simulated_noise_says_that_it_is_not_private() -> None:
     assert np.array_equal(SimulatedNoise(0)(3, 5), SimulatedNoise(0)(3, 5))
     with pytest.raises(InvalidInput, match="seed"):
         SimulatedNoise(-1)
+
+
+def test_simulated_noise_is_the_same_at_every_place() -> None:
+    assert np.array_equal(SimulatedNoise(0)(3, 5, HERE), SimulatedNoise(0)(3, 5, bytes(32)))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_keyed_noise_is_not_copied(copied: Callable[[KeyedNoise], object]) -> None:
+    with pytest.raises(PrivacyError, match="a KeyedNoise can't be copied or pickled") as caught:
+        copied(_keyed())
+    assert KEY.hex() not in str(caught.value)
+
+
+def test_it_knows_whose_it_is() -> None:
+    assert _keyed(agent="clinic-3").owner == "clinic-3"
+    assert SimulatedNoise(0, agent=3).owner is None

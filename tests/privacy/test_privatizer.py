@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from streams import KEY, configured, feed
 
 from fedfairx.core.statistics import pack
 from fedfairx.errors import (
@@ -21,36 +23,11 @@ from fedfairx.errors import (
 )
 from fedfairx.privacy.bounding import Bounds, Unbounded
 from fedfairx.privacy.ledger import MemoryLedger
-from fedfairx.privacy.mechanisms import calibrate, mechanisms
+from fedfairx.privacy.mechanisms import mechanisms
 from fedfairx.privacy.noise import KeyedNoise, SimulatedNoise
 from fedfairx.privacy.privatizer import StreamPrivatizer
 from fedfairx.privacy.release import leaf_digest
 from fedfairx.privacy.sqlite_ledger import SqliteLedger
-
-KEY = bytes(range(32))
-
-
-def _configuration(
-    *, name: str = "blt", releases: int = 40, bounds: Bounds | None = None, delta: float = 1e-6
-):
-    bounds = bounds or Bounds()
-    return {
-        "mechanism": calibrate(
-            name, epsilon=2.0, delta=delta, releases=releases, sensitivity=bounds.sensitivity
-        ),
-        "bounds": bounds,
-        "noise": KeyedNoise(KEY, agent="a", run="r"),
-    }
-
-
-def _feed(privatizer: StreamPrivatizer, seed: int, leaves: int) -> list[bytes]:
-    generator = np.random.default_rng(seed)
-    messages = []
-    for _ in range(leaves):
-        for _ in range(generator.integers(0, 4)):
-            privatizer.add(generator.normal(size=privatizer.dimension), generator.normal())
-        messages.append(privatizer.release().to_bytes())
-    return messages
 
 
 @pytest.mark.parametrize("name", mechanisms())
@@ -58,9 +35,12 @@ def _feed(privatizer: StreamPrivatizer, seed: int, leaves: int) -> list[bytes]:
     "bounds", [Bounds(), Bounds(nonnegative=True, gram_share=0.5), Bounds(context_norm=0.5)]
 )
 def test_a_release_is_the_clipped_total_plus_the_mechanisms_noise(name: str, bounds: Bounds) -> None:
-    configuration = _configuration(name=name, bounds=bounds)
+    configuration = configured(name=name, bounds=bounds)
     privatizer = StreamPrivatizer(3, **configuration)
-    stream = configuration["mechanism"].stream(configuration["noise"], entry_scale=bounds.entry_scale(3))
+    stream = configuration["mechanism"].stream(
+        lambda number, count: configuration["noise"](number, count, privatizer.ledger.place(number)),
+        entry_scale=bounds.entry_scale(3),
+    )
     generator = np.random.default_rng(4)
     total, count, clipped = np.zeros(9), 0, 0
     for number in range(1, 41):
@@ -79,7 +59,7 @@ def test_a_release_is_the_clipped_total_plus_the_mechanisms_noise(name: str, bou
 
 
 def test_releases_lie_on_a_grid_far_below_the_noise() -> None:
-    configuration = _configuration()
+    configuration = configured()
     privatizer = StreamPrivatizer(3, **configuration)
     privatizer.add(np.array([0.1, 0.2, 0.3]), 0.123456789)
     step = 2.0 ** (math.frexp(configuration["mechanism"].base_sd)[1] - 20)
@@ -90,7 +70,7 @@ def test_releases_lie_on_a_grid_far_below_the_noise() -> None:
 
 def test_a_record_enters_exactly_one_leaf() -> None:
     """With the noise taken off, the increments of the releases are the leaves."""
-    configuration = _configuration(name="tree")
+    configuration = configured(name="tree")
     privatizer = StreamPrivatizer(2, **configuration)
     totals = []
     for number in range(1, 6):
@@ -106,7 +86,7 @@ def test_a_record_enters_exactly_one_leaf() -> None:
 
 
 def test_a_record_id_given_twice_is_refused_and_changes_nothing() -> None:
-    privatizer = StreamPrivatizer(2, **_configuration())
+    privatizer = StreamPrivatizer(2, **configured())
     privatizer.add(np.array([0.1, 0.2]), 0.5, record="visit-17")
     privatizer.release()
     before = json.dumps(privatizer.state())
@@ -118,8 +98,8 @@ def test_a_record_id_given_twice_is_refused_and_changes_nothing() -> None:
 
 
 def test_one_release_too_many_is_refused_and_the_leaf_stays_open() -> None:
-    privatizer = StreamPrivatizer(2, **_configuration(releases=3))
-    _feed(privatizer, 0, 3)
+    privatizer = StreamPrivatizer(2, **configured(releases=3))
+    feed(privatizer, 0, 3)
     privatizer.add(np.array([0.1, 0.2]), 0.5)
     with pytest.raises(BudgetExhausted, match="all 3 releases"):
         privatizer.release()
@@ -129,8 +109,8 @@ def test_one_release_too_many_is_refused_and_the_leaf_stays_open() -> None:
 
 
 def test_a_number_has_one_content() -> None:
-    privatizer = StreamPrivatizer(2, **_configuration())
-    messages = _feed(privatizer, 0, 5)
+    privatizer = StreamPrivatizer(2, **configured())
+    messages = feed(privatizer, 0, 5)
     privatizer.add(np.ones(2), 1.0)
     assert [privatizer.release(number).to_bytes() for number in range(1, 6)] == messages
     assert privatizer.waiting == 1
@@ -141,7 +121,7 @@ def test_a_number_has_one_content() -> None:
 
 
 def test_a_smaller_sensitivity_than_the_bounds_is_refused() -> None:
-    configuration = _configuration()
+    configuration = configured()
     with pytest.raises(InvalidInput, match="sensitivity must be at least that of the bounds"):
         StreamPrivatizer(2, **(configuration | {"bounds": Bounds(context_norm=2.0)}))
     StreamPrivatizer(2, **(configuration | {"bounds": Bounds(context_norm=0.5)}))
@@ -149,15 +129,16 @@ def test_a_smaller_sensitivity_than_the_bounds_is_refused() -> None:
 
 @pytest.mark.parametrize("name", mechanisms())
 def test_a_saved_state_goes_on_with_the_same_bits(name: str) -> None:
-    configuration = _configuration(name=name)
+    configuration = configured(name=name)
     privatizer = StreamPrivatizer(3, **configuration)
-    _feed(privatizer, 1, 13)
+    feed(privatizer, 1, 13)
     privatizer.add(np.array([0.1, 0.7, -0.3]), 0.3, record="open")
     saved = json.loads(json.dumps(privatizer.state()))
     again = StreamPrivatizer.from_state(saved, dimension=3, **configuration)
     assert (again.waiting, again.clipped, again.spent) == (1, privatizer.clipped, 13)
     assert again.release(13) == privatizer.release(13)
-    assert _feed(again, 2, 20) == _feed(privatizer, 2, 20)
+    again.ledger._random = privatizer.ledger._random = bytes  # the same salts, which there are not otherwise
+    assert feed(again, 2, 20) == feed(privatizer, 2, 20)
     with pytest.raises(AlreadyObserved):
         again.add(np.zeros(3), 0.0, record="open")
     with pytest.raises(PrivacyError, match="not kept"):
@@ -165,13 +146,14 @@ def test_a_saved_state_goes_on_with_the_same_bits(name: str) -> None:
 
 
 def test_a_state_of_another_configuration_is_refused() -> None:
-    configuration = _configuration()
+    configuration = configured()
     privatizer = StreamPrivatizer(3, **configuration)
     state = privatizer.state()
     others = (
         {"noise": KeyedNoise(bytes(32), agent="a", run="r")},
         {"noise": KeyedNoise(KEY, agent="b", run="r")},
-        {"mechanism": _configuration(releases=41)["mechanism"]},
+        {"mechanism": configured(releases=41)["mechanism"]},
+        {"mechanism": replace(configuration["mechanism"], base_sd=0.01 * configuration["mechanism"].base_sd)},
         {"bounds": Bounds(reward=0.5)},
         {"decide_from": "released+local"},
         {"public_schedule": False},
@@ -180,22 +162,23 @@ def test_a_state_of_another_configuration_is_refused() -> None:
         with pytest.raises(LedgerMismatch, match="differ"):
             StreamPrivatizer.from_state(state, dimension=3, **(configuration | other))
     with pytest.raises(StateError, match="schema"):
-        StreamPrivatizer.from_state(state | {"schema": 2}, dimension=3, **configuration)
+        StreamPrivatizer.from_state(state | {"schema": 1}, dimension=3, **configuration)
 
 
-def test_a_durable_ledger_holds_the_state_itself(tmp_path: Path) -> None:
-    configuration = _configuration()
-    oracle = StreamPrivatizer(3, **configuration)
-    expected = _feed(oracle, 5, 30)
-    with SqliteLedger(tmp_path / "ledger") as ledger:
-        found = _feed(StreamPrivatizer(3, ledger=ledger, **configuration), 5, 30)
+def test_a_durable_ledger_holds_the_state_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedfairx.privacy.sqlite_ledger.secrets.token_bytes", bytes)
+    configuration = configured()
+    oracle = StreamPrivatizer(3, ledger=MemoryLedger(random=bytes), **configuration)
+    expected = feed(oracle, 5, 30)
+    with SqliteLedger(tmp_path / "ledger", create=True) as ledger:
+        found = feed(StreamPrivatizer(3, ledger=ledger, **configuration), 5, 30)
         with pytest.raises(StateError, match="durable ledger"):
             StreamPrivatizer(3, ledger=ledger, **configuration).state()
     assert found == expected
     with SqliteLedger(tmp_path / "ledger") as ledger:
         again = StreamPrivatizer(3, ledger=ledger, **configuration)
         assert [again.release(k).to_bytes() for k in range(1, 31)] == expected
-        assert _feed(again, 6, 10) == _feed(oracle, 6, 10)
+        assert feed(again, 6, 10) == feed(oracle, 6, 10)
 
 
 def test_a_failed_record_is_finished_by_the_next_call() -> None:
@@ -207,10 +190,10 @@ def test_a_failed_record_is_finished_by_the_next_call() -> None:
                 raise OSError("no space left on device")
             super().record(number, message)
 
-    configuration = _configuration()
-    ledger = Full()
+    configuration = configured()
+    ledger = Full(random=bytes)
     privatizer = StreamPrivatizer(3, ledger=ledger, **configuration)
-    expected = _feed(StreamPrivatizer(3, **configuration), 3, 2)
+    expected = feed(StreamPrivatizer(3, ledger=MemoryLedger(random=bytes), **configuration), 3, 2)
     generator = np.random.default_rng(3)
     for _ in range(generator.integers(0, 4)):
         privatizer.add(generator.normal(size=3), generator.normal())
@@ -224,9 +207,9 @@ def test_a_failed_record_is_finished_by_the_next_call() -> None:
 
 
 def test_a_ledger_that_contradicts_itself_is_refused() -> None:
-    configuration = _configuration()
+    configuration = configured()
     privatizer = StreamPrivatizer(3, **configuration)
-    _feed(privatizer, 0, 3)
+    feed(privatizer, 0, 3)
     state = privatizer.state()
     with pytest.raises(PrivacyError, match="contradict"):
         StreamPrivatizer.from_state(state | {"frozen": 7}, dimension=3, **configuration)
@@ -240,15 +223,15 @@ def test_the_leaf_digest_is_of_the_exact_leaf() -> None:
             seen[number] = digest
             super().freeze(number, digest, position)
 
-    privatizer = StreamPrivatizer(2, ledger=Watching(), **_configuration())
+    privatizer = StreamPrivatizer(2, ledger=Watching(), **configured())
     privatizer.add(np.array([0.6, 0.8]), 0.5)
     privatizer.release()
     x = np.array([0.6, 0.8])
     assert seen == {1: leaf_digest(pack(np.outer(x, x), x * 0.5))}
 
 
-def test_the_guarantee_follows_the_configuration() -> None:
-    configuration = _configuration()
+def test_the_guarantee_follows_theconfigured() -> None:
+    configuration = configured()
     privatizer = StreamPrivatizer(2, **configuration)
     assert privatizer.guarantee.is_private
     assert privatizer.guarantee.decide_from == "released"
@@ -268,7 +251,7 @@ def test_the_guarantee_follows_the_configuration() -> None:
 
 def test_no_error_shows_a_context_or_a_reward() -> None:
     """Whatever is wrong with a record, the text names shapes only; odd numbers are clipped, not refused."""
-    privatizer = StreamPrivatizer(2, **_configuration())
+    privatizer = StreamPrivatizer(2, **configured())
     for context in (np.full(3, 0.123456), np.full((1, 2), 0.123456), np.float64(0.123456)):
         with pytest.raises(FedFairXError) as caught:
             privatizer.add(context, 0.654321)
@@ -281,7 +264,7 @@ def test_no_error_shows_a_context_or_a_reward() -> None:
 
 def test_checkpoints_come_in_order() -> None:
     steps: list[str] = []
-    privatizer = StreamPrivatizer(2, checkpoint=steps.append, **_configuration())
+    privatizer = StreamPrivatizer(2, checkpoint=steps.append, **configured())
     privatizer.release()
     assert steps == ["frozen", "recorded"]
 
@@ -289,7 +272,7 @@ def test_checkpoints_come_in_order() -> None:
 def test_a_release_at_dimension_50_takes_under_5_ms() -> None:
     import time
 
-    privatizer = StreamPrivatizer(50, **_configuration(releases=20_000))
+    privatizer = StreamPrivatizer(50, **configured(releases=20_000))
     times = []
     for _ in range(30):
         privatizer.add(np.full(50, 0.1), 0.5)

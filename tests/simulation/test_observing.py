@@ -63,7 +63,7 @@ def test_a_lane_without_an_observation_releases_none() -> None:
     mind = mind_of(held.minds, 0)
     mind.chosen[:, ::2] = 0.6  # outside the ball; the other lanes have nothing
     mind.reward[::2] = 0.9
-    take_in(held.minds, mind, held.sharing, 0)
+    take_in(held.minds, mind, held.prior, held.sharing, held.room, 0)
     own = held.minds.own[0]
     assert (own[:, 1::2] == 0.0).all()
     edge = 0.3 + 0.25 / np.sqrt(D)

@@ -17,7 +17,7 @@ from fedfairx.simulation.options import Options
 from fedfairx.simulation.setup import prepare
 
 SMALL = Scenario(agents=3, arms=4, dimension=2, horizon=60)
-PRIVATE = {"priv-fairx-linucb", "b1", "b2"}
+PRIVATE = {"priv-fairx-bayes", "priv-fairx-linucb", "b1", "b2"}
 
 
 def same(first, second) -> bool:
@@ -152,7 +152,7 @@ def test_every_mechanism_and_rule_runs(mechanism: str, decide_from: str) -> None
         ({"algorithm": "b1", "epsilon": 1.0, "decide_from": "released"}, "decide_from must be"),
         ({"shift": -1.0}, "shift must be"),
         ({"ridge": "x"}, "ridge must be one of fixed, adaptive, got ridge='x'"),
-        ({"decide_from": "released"}, "decide_from is for private algorithms, and fed-fairx-linucb is not"),
+        ({"decide_from": "released"}, "decide_from is for private algorithms, and fed-fairx-bayes is not"),
     ],
 )
 def test_bad_options_are_named(options: dict, message: str) -> None:

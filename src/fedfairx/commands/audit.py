@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fedfairx.commands.common import add_json, add_verb, print_json
+from fedfairx.commands.common import add_json, add_verb, as_schedule, print_json
 from fedfairx.commands.privacy import add_mechanism, bounds_of, releases_of
 
 
@@ -16,7 +16,8 @@ def add(verbs: Any) -> None:
         "audit",
         run,
         summary="attack the privacy mechanism as configured, and compare what is found with what is claimed",
-        details="Exits 1 when a lower bound exceeds the claim. It can refute a claim, never prove one.",
+        details="Exits 1 when something contradicts the claim, and does so again on fresh keys. "
+        "It can refute a claim and never prove one; of right mechanisms it calls one in a million false.",
         example="""
             fedfairx audit --mechanism blt --epsilon 2 --delta 1e-6
             fedfairx audit --epsilon 2 --centred
@@ -31,7 +32,7 @@ def add(verbs: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from fedfairx.privacy import calibrate
+    from fedfairx.privacy import Centring, calibrate
     from fedfairx.privacy.audit import audit, plot
 
     bounds = bounds_of(args)
@@ -42,9 +43,17 @@ def run(args: argparse.Namespace) -> int:
         releases=args.releases if args.releases is not None else releases_of(args),
         sensitivity=bounds.sensitivity,
     )
-    # A centred record has one more coordinate, the constant, and what is sent is a function of its release.
-    dimension = args.dimension + 1 if args.centred else args.dimension
-    report = audit(mechanism, bounds=bounds, dimension=dimension, runs=args.runs, seed=args.seed)
+    report = audit(
+        mechanism,
+        bounds=bounds,
+        dimension=args.dimension,
+        epsilon=args.epsilon,
+        delta=args.delta,
+        centring=Centring.unit_box(args.dimension) if args.centred else None,
+        public_schedule=as_schedule(args.schedule).public,
+        runs=args.runs,
+        seed=args.seed,
+    )
     if args.plot is not None:
         plot(report, args.plot)
     if args.json:

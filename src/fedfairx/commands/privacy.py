@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedfairx.commands.common import add_json, add_verb, as_schedule, print_json, print_table
 
 if TYPE_CHECKING:
-    from fedfairx.privacy import Bounds
+    from fedfairx.privacy import Bounds, Guarantee
 
 PRACTICAL_SHIFT = 4.0  # an agent's default, in sd of the aggregate
 
@@ -23,9 +23,22 @@ def add(verbs: Any) -> None:
         example="""
             fedfairx privacy --agents 10 --horizon 100000 --epsilon 2 --delta 0.1
             fedfairx privacy --epsilon 2 --centred
+            fedfairx privacy --epsilon 1 --person-records 5 --statement
             fedfairx privacy --epsilon 1 --json""",
     )
     add_mechanism(parser)
+    parser.add_argument(
+        "--statement",
+        action="store_true",
+        help="print what is promised, as one page for whoever signs for it",
+    )
+    parser.add_argument("--decide-from", default="released", help="for the statement (default: released)")
+    parser.add_argument(
+        "--person-records",
+        type=int,
+        metavar="K",
+        help="for the statement: at most K records of a person enter",
+    )
     parser.add_argument("--noise-sd", type=float, default=0.1, help="sd of the rewards' noise (default: 0.1)")
     parser.add_argument(
         "--alpha", type=float, default=0.1, help="chance that the region misses θ* (default: 0.1)"
@@ -187,7 +200,41 @@ def _signal_round(aggregate_sd: float, args: argparse.Namespace) -> int | None:
     return found if found <= args.horizon else None
 
 
+def guarantee_of(args: argparse.Namespace) -> Guarantee:
+    """What agents of this configuration claim for their messages."""
+    from fedfairx.privacy import Bounds, Centring, KeyedNoise, PersonBound, new_key, private
+
+    privatizer = private(
+        args.dimension,
+        epsilon=args.epsilon,
+        delta=args.delta,
+        releases=releases_of(args),
+        mechanism=args.mechanism,
+        bounds=Bounds(adjacency=args.adjacency) if args.centred else bounds_of(args),
+        centring=Centring.unit_box(args.dimension) if args.centred else None,
+        decide_from=args.decide_from,
+        public_schedule=as_schedule(args.schedule).public,
+        noise=KeyedNoise(new_key(), agent="statement", run="statement"),
+    )
+    if args.person_records is None:
+        return privatizer.guarantee
+    return PersonBound(privatizer, records=args.person_records).guarantee
+
+
+def run_statement(args: argparse.Namespace) -> int:
+    from fedfairx.privacy.statement import statement
+
+    guarantee = guarantee_of(args)
+    if args.json:
+        print_json(guarantee.to_dict())
+    else:
+        print(statement(guarantee, rounds=args.horizon))
+    return 0 if guarantee.is_private else 1
+
+
 def run(args: argparse.Namespace) -> int:
+    if args.statement:
+        return run_statement(args)
     answer = calculate(args)
     if args.json:
         print_json(answer)

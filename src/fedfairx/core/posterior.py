@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfairx.core.compile import glue, leaf, stage
+from fedfairx.core.confidence import LARGEST_SETTING, SMALLEST_SETTING
 from fedfairx.core.estimate import grow
 from fedfairx.core.lanes import Lanes
 from fedfairx.core.learner import Learner
@@ -56,9 +57,10 @@ class Prior:
     def __post_init__(self) -> None:
         for name in ("sd", "noise_sd"):
             value = getattr(self, name)
-            require(1e-100 <= value <= 1e100, name, "must be in [1e-100, 1e100]", value)
+            rule = f"must be from {SMALLEST_SETTING:g} to {LARGEST_SETTING:g}"
+            require(SMALLEST_SETTING <= value <= LARGEST_SETTING, name, rule, value)
         numbers = self.mean if isinstance(self.mean, tuple) else (self.mean,)
-        fits = len(numbers) >= 1 and all(abs(number) <= 1e100 for number in numbers)
+        fits = len(numbers) >= 1 and all(abs(number) <= LARGEST_SETTING for number in numbers)
         require(fits, "mean", "must be one finite number, or a tuple of one for each coordinate", self.mean)
         require(isinstance(self.learn_noise, bool), "learn_noise", "must be True or False", self.learn_noise)
 

@@ -6,15 +6,15 @@ Error text names shapes, types and counts. It never holds a context or a reward.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedfairx.core.memory import LARGEST
 from fedfairx.core.statistics import Array, packed_size, unpack
-from fedfairx.errors import InvalidInput, MessageRefused
-from fedfairx.privacy import Release
+from fedfairx.errors import InvalidInput, MessageRefused, require
+from fedfairx.privacy import PersonBound, Privatizer, Release
 
 FLOAT = np.dtype(np.float64)  # there is one of it, which `is` finds faster than == does
 
@@ -50,19 +50,41 @@ def _shape_of(rows: Array) -> str:
     return f"array of shape {rows.shape}"
 
 
-def as_reward(reward: float) -> float:
-    """A finite float."""
+def as_reward(reward: float, *, clipped: bool = False) -> float:
+    """A finite float; any float where it will be clipped."""
     try:
         value = float(reward)
     except OverflowError:
         value = math.inf
     except (TypeError, ValueError):
         raise InvalidInput(f"reward must be a number, got reward of type {type(reward).__name__}") from None
-    if not abs(value) <= LARGEST:
+    if not (clipped or usable(value)):
         raise InvalidInput(
             f"reward must be finite and at most {LARGEST:g} in size, got reward=NaN, infinity or more"
         )
     return value
+
+
+def usable(value: float) -> bool:
+    """Whether one can compute with it: neither NaN nor infinite nor huge."""
+    return abs(value) <= LARGEST
+
+
+def as_person_bound(privatizer: Privatizer) -> PersonBound:
+    """The privatizer, if it has a use for persons: an id that nobody looks at would be a false comfort."""
+    if not isinstance(privatizer, PersonBound):
+        raise InvalidInput("person must be left out: this agent's privatizer is no PersonBound")
+    return privatizer
+
+
+def as_persons(persons: Iterable[str | int] | None, count: int) -> Sequence[str | int | None]:
+    """A person for each of `count` records, or nobody for any."""
+    if persons is None:
+        return [None] * count
+    whose = list(persons)
+    require(len(whose) == count, "persons", f"must be as many as the {count} decisions", len(whose))
+    require(all(person is not None for person in whose), "persons", "must all be given", "None among them")
+    return whose
 
 
 def check_release(name: str, release: Release, *, dimension: int, mechanism: str) -> None:

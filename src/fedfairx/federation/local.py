@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -34,7 +37,8 @@ class Federation:
 
     Call `end_round()` after each round; it synchronises when the schedule says so. An agent may skip rounds.
     With a `seed` everything is repeatable, the privacy noise too, and the guarantee says that it is a
-    simulation; without one the noise is keyed by a fresh secret key.
+    simulation; without one the noise is keyed by a fresh secret key. After `horizon` rounds nothing is shared
+    any more, and a warning says so once; `new_run` goes on.
     """
 
     def __init__(
@@ -68,7 +72,8 @@ class Federation:
         self.round = 0
         self.syncs = 0
         self._last_sync = 0
-        self._due = frozenset(int(t) for t in self.schedule.rounds(self.plan))
+        self._runs = 0
+        self._begin_run()
         require(seed is None or seed >= 0, "seed", "must be >= 0", seed)
         self._seeds = np.random.SeedSequence(seed)
         merits = list(merit) if isinstance(merit, Sequence) else [merit] * agents
@@ -78,7 +83,17 @@ class Federation:
             f"must be one merit, or one for each of {agents} agents",
             len(merits),
         )
-        privatizers = self._privatizers(epsilon, delta, mechanism, bounds, centring, decide_from, seed)
+        self._names = [f"agent-{i:06d}" for i in range(agents)]
+        self._privatizers = partial(
+            self._make_privatizers,
+            mechanism=mechanism,
+            bounds=bounds,
+            centring=centring,
+            decide_from=decide_from,
+            seed=seed,
+        )
+        self._budget = epsilon, delta
+        privatizers = self._privatizers(epsilon, delta)
         self.agents = [
             Agent(
                 dimension,
@@ -92,15 +107,22 @@ class Federation:
                 solver=self.algorithm.solver,
                 shift=shift,
                 ridge=ridge,
-                name=f"agent-{i:06d}",
+                name=self._names[i],
             )
             for i, child in enumerate(self._seeds.spawn(agents))
         ]
 
-    def _privatizers(
+    def _begin_run(self) -> None:
+        self._runs += 1
+        self._began, self._syncs_before = self.round, self.syncs
+        self._due = frozenset(self.round + int(t) for t in self.schedule.rounds(self.plan))
+        self._warned = False
+
+    def _make_privatizers(
         self,
         epsilon: float | None,
         delta: float,
+        *,
         mechanism: str,
         bounds: Bounds | None,
         centring: Centring | None,
@@ -129,9 +151,9 @@ class Federation:
                 epsilon=epsilon,
                 delta=delta,
                 releases=max(self.schedule.max_releases(self.plan), 1),
-                noise=KeyedNoise(key, agent=str(i), run="local")
+                noise=KeyedNoise(key, agent=self._names[i], run=f"local-{self._runs}")
                 if seed is None
-                else SimulatedNoise(seed, agent=i),
+                else SimulatedNoise(seed, agent=i + (self._runs - 1) * count),
                 mechanism=mechanism,
                 bounds=bounds,
                 centring=centring,
@@ -150,6 +172,7 @@ class Federation:
         """Close the round; True when it ended with a synchronisation (Alg. 1 lines 10 to 24)."""
         self.round += 1
         if not self._sync_due():
+            self._warn_past_the_end()
             return False
         self.synchronise()
         return True
@@ -158,8 +181,37 @@ class Federation:
         if isinstance(self.schedule, Determinant):
             since = self.round - self._last_sync
             grown = any(agent.growth * since > self.schedule.threshold for agent in self.agents)
-            return grown and self.syncs < self.schedule.cap and self.round <= self.plan.horizon
+            left = self.syncs - self._syncs_before < self.schedule.cap
+            return grown and left and self.round - self._began <= self.plan.horizon
         return self.round in self._due
+
+    def _warn_past_the_end(self) -> None:
+        shares = bool(self._due) or isinstance(self.schedule, Determinant)
+        if shares and not self._warned and self.round - self._began > self.plan.horizon:
+            self._warned = True
+            warnings.warn(
+                f"the horizon of {self.plan.horizon} rounds is past: agents go on by themselves and share "
+                "nothing any more; new_run(horizon) shares again, at a cost of its own",
+                stacklevel=3,
+            )
+
+    def new_run(self, horizon: int, *, epsilon: float | None = None, delta: float | None = None) -> None:
+        """Share again, over another `horizon` rounds; all that was learnt stays.
+
+        A private run has a budget of its own, the last one's unless given, and its cost adds: `privacy` then
+        speaks of all messages so far and to come, with μ = √(μ₁² + μ₂²).
+        """
+        self.plan = replace(self.plan, horizon=horizon)
+        self._begin_run()
+        if not self.algorithm.private:
+            return
+        last_epsilon, last_delta = self._budget
+        self._budget = (
+            last_epsilon if epsilon is None else epsilon,
+            last_delta if delta is None else delta,
+        )
+        for agent, privatizer in zip(self.agents, self._privatizers(*self._budget), strict=True):
+            agent.begin_run(privatizer)
 
     def synchronise(self) -> None:
         """Everybody releases; everybody absorbs everybody's release."""

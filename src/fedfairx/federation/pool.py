@@ -17,7 +17,7 @@ from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import Array, dimension_of, packed_size
 from fedfairx.federation.aggregate import RIDGES, combine, weigh, worth
 from fedfairx.privacy import Release
-from fedfairx.privacy.mechanisms import Mechanism
+from fedfairx.privacy.mechanisms import Stated
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,11 @@ class Pool(Protocol):
         ...
 
 
-def sum_sd(mechanism: Mechanism, releases: Sequence[Release]) -> float:
+def sum_sd(mechanism: Stated, releases: Sequence[Release]) -> float:
     """sd of an off-diagonal entry of the sum of these releases."""
-    return math.sqrt(sum(float(mechanism.sd(release.number)) ** 2 for release in releases))
+    # Agents in lock step all have the same number, and stating an sd is not free.
+    variance = {number: float(mechanism.sd(number)) ** 2 for number in {r.number for r in releases}}
+    return math.sqrt(sum(variance[release.number] for release in releases))
 
 
 def _total(releases: Sequence[Release], size: int) -> tuple[Array, float]:
@@ -61,7 +63,7 @@ def _total(releases: Sequence[Release], size: int) -> tuple[Array, float]:
 class PosteriorPool:
     """For the rules of the posterior: noisy sums are weighed, direction by direction, by what they say."""
 
-    mechanism: Mechanism
+    mechanism: Stated
     private: bool
 
     def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
@@ -83,7 +85,7 @@ class PosteriorPool:
 class OptimismPool:
     """For optimism. `shift` is in sds of the sum's noise; `ridge` says how it is applied."""
 
-    mechanism: Mechanism
+    mechanism: Stated
     private: bool
     confidence: Confidence
     shift: float
@@ -121,3 +123,12 @@ class OptimismPool:
             return alone
         theirs = RIDGES[self.ridge](total, self.shift * noise_sd)
         return Pooled(own + weight * theirs, own_count + weight * count, weight * noise_sd)
+
+
+def pool_for(
+    mechanism: Stated, *, private: bool, region: Confidence | None, shift: float, ridge: str
+) -> Pool:
+    """The pool of an agent: of optimism where it has a confidence region, else of a posterior."""
+    if region is None:
+        return PosteriorPool(mechanism, private)
+    return OptimismPool(mechanism, private, region, shift, ridge)

@@ -5,6 +5,7 @@
 Python writes a float so that reading gives the same bits back. The digest tells a damaged file from a sound
 one. A loaded agent goes on with the same decisions, bit for bit: the file holds the sums, V⁻¹ as the
 rank-one updates left it, the generator's position, the decisions that wait for a reward, and the releases.
+Only the noise of releases to come is drawn anew: a file can be loaded twice.
 
 The file is as secret as the data: it holds exact sums and the contexts of waiting decisions. Only its owner
 may read it (mode 0600). Keys and a user's own function are never in it.

@@ -1,12 +1,14 @@
-"""The audit: does the mechanism, as configured and as coded, keep its claim?
+"""The audit: does the mechanism, as configured and as coded, keep the promise that was asked for?
 
-`audit` attacks it from outside (`black_box.py`) and takes it apart from inside (`white_box.py`). It can
-show that a claim is false; that it fails to do so proves nothing, which is why the claim has a proof of
-its own.
+Three parts: what can be checked exactly (`exact.py`), the noise taken apart from inside (`white_box.py`),
+and attacks from outside (`black_box.py`). The last two ask statistics, which fail by chance; so a look that
+fails is followed by a second one on fresh keys, and only what fails twice is called false. The audit can
+show that a claim is false; that it fails to do so proves nothing, which is why the claim has a proof.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,36 +16,45 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import InvalidInput, require
-from fedfairx.privacy.accounting import epsilon_for
+from fedfairx.privacy import exact
+from fedfairx.privacy.accounting import epsilon_for, mu_for
 from fedfairx.privacy.black_box import Attack, attack
 from fedfairx.privacy.bounding import Bounds
+from fedfairx.privacy.centring import Centring
+from fedfairx.privacy.factory import assemble
 from fedfairx.privacy.mechanisms import Gaussian
-from fedfairx.privacy.privatizer import Privatizer, StreamPrivatizer
-from fedfairx.privacy.white_box import Check, inspect
+from fedfairx.privacy.noise import KeyedNoise, NoiseSource
+from fedfairx.privacy.privatizer import Privatizer
+from fedfairx.privacy.subject import Check, OverheardCentring, Record, Subject
+from fedfairx.privacy.white_box import TESTS, heard, noise_path, noise_tests
 
-__all__ = ["AuditReport", "audit", "plot"]
+__all__ = ["ERROR_RATE", "AuditReport", "audit", "plot"]
 
-_ATTACK_ERROR_RATE = 0.01
-_CHECK_ERROR_RATE = 1e-4
+# Chance that any statistic of one look at a right mechanism fails; half for the attacks, half for the tests.
+_LOOK_ERROR_RATE = 1e-3
+# Both looks have to fail, on keys that have nothing to do with each other.
+ERROR_RATE = _LOOK_ERROR_RATE**2
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """What an audit found.
+    """What an audit found. `attacks` and `checks` are of the last look; `unconfirmed` failed once, not twice.
 
     Guarantees:
-    - `ok` is False only if a lower bound exceeds the claim, a white-box check fails, or (in fewer than 1
-      of 100 audits of a correct mechanism) by chance.
+    - `ok` is False only if an exact check fails, or both of two looks on unrelated keys do: of a right
+      mechanism, by chance, in 1 audit of a million (`ERROR_RATE`), all tests and bounds together.
     """
 
     mechanism: str
     releases: int
     dimension: int
+    epsilon: float  # what was asked for
     delta: float
     claimed_mu: float
     claimed_epsilon: float
     attacks: tuple[Attack, ...]
     checks: tuple[Check, ...]
+    unconfirmed: tuple[str, ...]
     runs: int
     seconds: float
 
@@ -54,21 +65,23 @@ class AuditReport:
 
     @property
     def found_epsilon(self) -> float:
-        """The best lower bound on ε at the claim's δ."""
+        """The best lower bound on ε at the δ asked for."""
         return max(attack.epsilon for attack in self.attacks)
 
     @property
     def ok(self) -> bool:
         """Whether nothing contradicts the claim."""
-        return (
-            self.found_mu <= self.claimed_mu
-            and self.found_epsilon <= self.claimed_epsilon
-            and all(check.ok for check in self.checks)
-        )
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """What contradicts the claim, by name."""
+        return _failed(self.attacks, self.checks, self.claimed_mu, self.claimed_epsilon)
 
     def __str__(self) -> str:
         lines = [
-            f"{self.mechanism}, {self.releases} releases, d={self.dimension}",
+            f"{self.mechanism}, {self.releases} releases, d={self.dimension}, "
+            f"asked for (ε={self.epsilon:g}, δ={self.delta:g})",
             f"claimed μ {self.claimed_mu:.4g}, found at least {self.found_mu:.4g}",
             f"claimed ε {self.claimed_epsilon:.4g} at δ={self.delta:g}, "
             f"found at least {self.found_epsilon:.4g}",
@@ -79,19 +92,22 @@ class AuditReport:
             for a in self.attacks
         ]
         lines += [
-            f"  white box, {check.name}: {check.found:.4f} ({check.allowed}) {'ok' if check.ok else 'FAILED'}"
+            f"  white box, {check.name}: {check.found:.4g} ({check.allowed}) {'ok' if check.ok else 'FAILED'}"
             for check in self.checks
         ]
+        if self.unconfirmed:
+            lines.append(f"failed in a first look and not on fresh keys: {', '.join(self.unconfirmed)}")
         lines.append("nothing contradicts the claim" if self.ok else "THE CLAIM IS FALSE")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, without the scores."""
+        """Plain values for JSON, without the scores; an infinity becomes None."""
         return {
             "ok": self.ok,
             "mechanism": self.mechanism,
             "releases": self.releases,
             "dimension": self.dimension,
+            "epsilon": self.epsilon,
             "delta": self.delta,
             "claimed": {"mu": self.claimed_mu, "epsilon": self.claimed_epsilon},
             "found": {"mu": self.found_mu, "epsilon": self.found_epsilon},
@@ -107,8 +123,17 @@ class AuditReport:
                 for a in self.attacks
             ],
             "checks": [
-                {"name": c.name, "found": c.found, "allowed": c.allowed, "ok": c.ok} for c in self.checks
+                {
+                    "name": c.name,
+                    "found": c.found if math.isfinite(c.found) else None,
+                    "allowed": c.allowed,
+                    "ok": c.ok,
+                }
+                for c in self.checks
             ],
+            "failed": list(self.failed),
+            "unconfirmed": list(self.unconfirmed),
+            "error_rate": ERROR_RATE,
             "runs": self.runs,
             "seconds": self.seconds,
         }
@@ -119,53 +144,95 @@ def audit(
     *,
     bounds: Bounds,
     dimension: int,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    centring: Centring | None = None,
+    public_schedule: bool = True,
     runs: int = 8_000,
     seed: int = 0,
-    privatizer: Callable[..., Privatizer] = StreamPrivatizer,
+    privatizer: Callable[..., Privatizer] = assemble,
+    noise: Callable[..., NoiseSource] = KeyedNoise,
 ) -> AuditReport:
-    """Audit a mechanism over bounded records of `dimension`; `runs` is the number of runs of each world.
+    """Audit a mechanism over records of `dimension`; `runs` is the number of runs of each world.
 
-    `privatizer` makes what is audited; it is called as `StreamPrivatizer` is.
+    `epsilon` and `delta` are what was asked for; without them, what the mechanism says was. `bounds` are
+    those of what is summed: with `centring`, its `inner_bounds`. `privatizer` and `noise` make what is
+    audited; they are called as `factory.assemble` and `KeyedNoise` are.
 
     Guarantees:
-    - A bound above the claim means a false claim, but for 1 chance in 100; each check fails by 1 chance
-      in 10 000.
+    - A right mechanism is called false in 1 audit of a million, all tests and bounds together; exact checks
+      do not fail by chance.
     - The code under audit is the agents' own: clip, leaf, stream, keyed noise, release.
     """
     require(runs >= 100, "runs", "must be >= 100", runs)
     require(dimension >= 1, "dimension", "must be >= 1", dimension)
     if not bounds.is_private:
         raise InvalidInput("bounds must be bounded to audit a claim; without clipping nothing is claimed")
+    epsilon = mechanism.epsilon if epsilon is None else epsilon
+    delta = mechanism.delta if delta is None else delta
     began = time.perf_counter()
-    attacks = attack(
-        mechanism,
+    subject = Subject(
+        mechanism=mechanism,
         bounds=bounds,
         dimension=dimension,
-        runs=runs,
-        seed=seed,
-        error_rate=_ATTACK_ERROR_RATE,
-        privatizer=privatizer,
+        centring=None if centring is None else OverheardCentring.of(centring),
+        make=privatizer,
+        source=noise,
     )
-    checks = inspect(
-        mechanism,
-        bounds=bounds,
-        dimension=dimension,
-        seed=seed,
-        error_rate=_CHECK_ERROR_RATE,
-        privatizer=privatizer,
+    claimed_mu = min(mechanism.mu, mu_for(epsilon, delta))
+    claimed_epsilon = epsilon_for(delta, claimed_mu)
+    path, pair = exact.data_path(subject)
+    certain = (
+        exact.public(public_schedule),
+        exact.keys(),
+        *exact.calibration(subject, epsilon, delta),
+        *path,
     )
+    unconfirmed: tuple[str, ...] = ()
+    for look in (1, 2):
+        attacks, checks = _look(subject, pair, delta=delta, runs=runs, seed=seed, look=look)
+        failed = _failed(attacks, checks, claimed_mu, claimed_epsilon)
+        if not failed:
+            break
+        unconfirmed = failed if look == 1 else ()
     return AuditReport(
         mechanism=mechanism.name,
         releases=mechanism.releases,
         dimension=dimension,
-        delta=mechanism.delta,
-        claimed_mu=mechanism.mu,
-        claimed_epsilon=epsilon_for(mechanism.delta, mechanism.mu),
+        epsilon=epsilon,
+        delta=delta,
+        claimed_mu=claimed_mu,
+        claimed_epsilon=claimed_epsilon,
         attacks=attacks,
-        checks=checks,
+        checks=(*certain, *checks),
+        unconfirmed=unconfirmed,
         runs=runs,
         seconds=time.perf_counter() - began,
     )
+
+
+def _look(
+    subject: Subject,
+    pair: tuple[Record | None, Record | None],
+    *,
+    delta: float,
+    runs: int,
+    seed: int,
+    look: int,
+) -> tuple[tuple[Attack, ...], tuple[Check, ...]]:
+    """All that depends on keys, once."""
+    share = _LOOK_ERROR_RATE / 2
+    noise = heard(subject, seed=seed, look=look)
+    tests = noise_tests(noise, subject.inner_dimension, share / TESTS)
+    attacks = attack(subject, pair=pair, delta=delta, runs=runs, seed=seed, look=look, error_rate=share)
+    return attacks, (*noise_path(noise), *tests)
+
+
+def _failed(
+    attacks: tuple[Attack, ...], checks: tuple[Check, ...], mu: float, epsilon: float
+) -> tuple[str, ...]:
+    found = [f"attack on leaf {a.leaf}" for a in attacks if a.mu > mu or a.epsilon > epsilon]
+    return (*found, *(check.name for check in checks if not check.ok))
 
 
 def plot(report: AuditReport, path: str | Path) -> None:

@@ -1,32 +1,27 @@
 """The black-box audit: tell two neighbouring worlds apart by what is released, and count how often it works.
 
-Two worlds differ in one record of one leaf; all else is empty. What the record does to each release is
-taken from the real privatizer (clip, leaf, sum), run in both worlds with the same noise; what hides it is
-the mechanism's own noise stream, run once with thousands of columns, each of them one run. A linear
-discriminant learnt on half of the runs is tested on the other half, and Clopper–Pearson turns its errors
-into a lower bound on μ and on ε that holds for any attack, however it was chosen.
+Two worlds differ in one record of one leaf; all else is empty. The two records are those of the canaries
+(`exact.py`) that are furthest apart once the real privatizer has clipped them; what they do to each release
+is read off that privatizer, run without noise. What hides it is the mechanism's own stream over the agents'
+own keyed noise, run once with thousands of columns, each of them one run. A linear discriminant learnt on
+half of the runs is tested on the other half, and Clopper–Pearson turns its errors into a lower bound on μ
+and on ε that holds for any attack, however it was chosen.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedfairx.core.statistics import Array
-from fedfairx.privacy.bounding import Bounds
 from fedfairx.privacy.factors import Integers
 from fedfairx.privacy.mechanisms import Gaussian
-from fedfairx.privacy.noise import SimulatedNoise
-from fedfairx.privacy.privatizer import Privatizer, StreamPrivatizer
+from fedfairx.privacy.subject import Record, Subject
 
 __all__ = ["Attack", "attack"]
 
-# Records come in too large by this factor; a privatizer that clips makes the worst allowed pair of them.
-OVERSIZE = math.sqrt(5.0)
-# Work of one audit, in columns × releases: about ten seconds.
+# Work of one audit, in columns × releases: about half a minute.
 _BUDGET = 4.0e8
 _HISTORY_HORIZON = 512
 _EVENLY = 100
@@ -47,37 +42,33 @@ class Attack:
 
 
 def attack(
-    mechanism: Gaussian,
+    subject: Subject,
     *,
-    bounds: Bounds,
-    dimension: int,
+    pair: tuple[Record | None, Record | None],
+    delta: float,
     runs: int,
     seed: int,
+    look: int,
     error_rate: float,
-    privatizer: Callable[..., Privatizer] = StreamPrivatizer,
 ) -> tuple[Attack, ...]:
     """Attacks on the first, a middle and the last leaf; all bounds hold together but for `error_rate`."""
-    scale = bounds.entry_scale(dimension)
-    horizon = horizon_for(mechanism, columns=2 * runs * _entries_touched(bounds, dimension))
+    scale = subject.scale
+    alone = [subject.sums([[] if record is None else [record]])[0] for record in pair]
+    change = np.where(np.abs(alone[0] - alone[1]) > subject.step, alone[0] - alone[1], 0.0)
+    # ⟨release, Δ⟩ in the geometry of the noise, Δ being what the record does to the statistics.
+    weights = change / scale**2
+    horizon = horizon_for(subject.mechanism, columns=2 * runs * int(np.count_nonzero(weights)))
     # The middle leaf is an odd one off the centre, so that it is the first of no large block.
     leaves = sorted({1, min(horizon, (5 * horizon // 8) | 1), horizon})
-    effects = {
-        leaf: data_effect(
-            mechanism, bounds=bounds, dimension=dimension, leaf=leaf, horizon=horizon, privatizer=privatizer
-        )
-        for leaf in leaves
-    }
     watched = {leaf: _watched(leaf, horizon) for leaf in leaves}
     numbers = np.unique(np.concatenate(list(watched.values())))
-    # ⟨release, Δ⟩ in the geometry of the noise, Δ being what the record does to the statistics.
-    weights = effects[1][0] / scale**2
-    noise = _noise(mechanism, scale, weights, numbers, runs=2 * runs, seed=seed)
+    noise = _noise(subject, weights, numbers, runs=2 * runs, key=f"{seed}, look {look}, attack")
     results = []
     for leaf in leaves:
         features = noise[np.searchsorted(numbers, watched[leaf])].T
-        shift = effects[leaf][watched[leaf] - 1] @ weights
+        shift = _effect(subject, pair, leaf=leaf, horizon=horizon)[watched[leaf] - 1] @ weights
         worlds = features[:runs], features[runs:] + shift
-        results.append(_tell_apart(*worlds, mechanism.delta, leaf=leaf, error_rate=error_rate / len(leaves)))
+        results.append(_tell_apart(*worlds, delta, leaf=leaf, error_rate=error_rate / len(leaves)))
     return tuple(results)
 
 
@@ -88,35 +79,16 @@ def horizon_for(mechanism: Gaussian, *, columns: int) -> int:
     return min(mechanism.releases, max(64, longest))
 
 
-def data_effect(
-    mechanism: Gaussian,
-    *,
-    bounds: Bounds,
-    dimension: int,
-    leaf: int,
-    horizon: int,
-    privatizer: Callable[..., Privatizer] = StreamPrivatizer,
-) -> Array:
+def _effect(subject: Subject, pair: tuple[Record | None, Record | None], *, leaf: int, horizon: int) -> Array:
     """(horizon, q): what changing one record of `leaf` does to each release of the real privatizer."""
     worlds = []
-    for context, reward in bounds.worst_pair(dimension):
-        agent = privatizer(dimension, mechanism=mechanism, bounds=bounds, noise=SimulatedNoise(0))
-        releases = []
-        for number in range(1, horizon + 1):
-            if number == leaf and (context.any() or reward):
-                agent.add(OVERSIZE * context, OVERSIZE * reward)
-            releases.append(agent.release().packed)
-        worlds.append(np.array(releases))
+    for record in pair:
+        leaves: list[list[Record]] = [[] for _ in range(horizon)]
+        leaves[leaf - 1] = [] if record is None else [record]
+        worlds.append(subject.sums(leaves))
     difference = worlds[0] - worlds[1]
-    # The grid's rounding may differ between the worlds by one step; that isn't the data's doing.
-    difference[np.abs(difference) < 1e-5 * mechanism.base_sd] = 0.0
-    return difference
-
-
-def _entries_touched(bounds: Bounds, dimension: int) -> int:
-    (x, y), (other_x, other_y) = bounds.worst_pair(dimension)
-    gram = np.outer(x, x) - np.outer(other_x, other_x)
-    return int(np.count_nonzero(np.triu(gram)) + np.count_nonzero(x * y - other_x * other_y))
+    difference[np.abs(difference) < subject.step] = 0.0  # the grid's doing, not the data's
+    return np.cumsum(difference, axis=0)
 
 
 def _watched(leaf: int, horizon: int) -> Integers:
@@ -129,15 +101,12 @@ def _watched(leaf: int, horizon: int) -> Integers:
     return np.array(sorted(number for number in numbers if 1 <= number <= horizon))
 
 
-def _noise(
-    mechanism: Gaussian, scale: Array, weights: Array, numbers: Integers, *, runs: int, seed: int
-) -> Array:
-    """(len(numbers), runs): ⟨noise, Δ⟩ at those releases, from the stream that agents use."""
-    generator = np.random.default_rng([seed, 1])
+def _noise(subject: Subject, weights: Array, numbers: Integers, *, runs: int, key: str) -> Array:
+    """(len(numbers), runs): ⟨noise, Δ⟩ at those releases, from the stream and the keyed noise of agents."""
     wanted = set(numbers.tolist())
     entries = np.flatnonzero(weights)
-    stream = mechanism.stream(
-        lambda _number, count: generator.standard_normal(count), entry_scale=np.repeat(scale[entries], runs)
+    stream = subject.mechanism.stream(
+        subject.drawn(key, agent="0"), entry_scale=np.repeat(subject.scale[entries], runs)
     )
     kept = []
     for number in range(1, int(numbers.max()) + 1):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -67,8 +67,11 @@ class Blt:
         return float(np.sqrt(1.0 + omega @ sums @ omega))
 
     def row_norm(self, number: Integers) -> Array:
-        # ‖B_t‖² = Σ_jk g_j g_k Σ_{i<t} (p_j p_k)^i, over pairs j ≤ k
         number = np.asarray(number, dtype=np.int64)
+        return np.asarray(_row_norm_of(self, int(number))) if number.ndim == 0 else self._row_norms(number)
+
+    def _row_norms(self, number: Integers) -> Array:
+        # ‖B_t‖² = Σ_jk g_j g_k Σ_{i<t} (p_j p_k)^i, over pairs j ≤ k
         gains, gaps = self._poles
         first, second = np.triu_indices(gains.size)
         weights = gains[first] * gains[second] * np.where(first == second, 1.0, 2.0)
@@ -94,6 +97,12 @@ class Blt:
         base = np.diff(noise.reshape(len(noise), -1), axis=0, prepend=0.0)
         _unfilter(base, np.array(self.omega), 1.0 - np.array(self.gap))
         return base.reshape(noise.shape)
+
+
+@lru_cache(maxsize=1024)
+def _row_norm_of(factor: Blt, number: int) -> float:
+    """Each agent asks for the same one at each synchronisation."""
+    return float(factor._row_norms(np.array([number]))[0])
 
 
 def blt_for(releases: int) -> Blt:

@@ -15,7 +15,8 @@ lie on the bound B:
   If L² ≥ rB² that top is reached at a = b = L, and D² = (L² + rB²)²;
   otherwise k = −1, and D² = (a+b)²(½(a−b)² + rB²) is largest at a = b = L: D² = 4rL²B².
 - replacement, x ≥ 0 and y ≥ 0: k ≥ 0, so k = 0 and D² = L⁴ + 2rL²B² (√3 at L = B = r = 1).
-- add/remove (x' = 0): D² = ½L⁴ + rL²B², with or without signs.
+- add/remove: D² = ½L⁴ + rL²B², with or without signs. "Remove" is to blank: the record adds nothing to the
+  sums and still counts, as x' = 0, y' = 0 would; how many records there are is public.
 
 For one-dimensional contexts k is ±1 only and these values are upper bounds; from d = 2 on they are attained.
 """

@@ -37,6 +37,8 @@ class Centring:
     Guarantees:
     - `enter` never raises, and what it returns keeps `inner_bounds`.
     - `leave` undoes `enter` for sums of records that lie within the radii.
+    - Under add-remove a record is blanked in one of two ways: it adds nothing and still counts, or it is
+      `blank`. Neither changes the sums by more than the sensitivity. A record of zeros is not blank.
     """
 
     context: tuple[float, ...]  # x₀
@@ -62,6 +64,11 @@ class Centring:
     @property
     def dimension(self) -> int:
         return len(self.context)
+
+    @property
+    def blank(self) -> tuple[Array, float]:
+        """The record that says nothing: the public point itself."""
+        return np.array(self.context), self.reward
 
     def inner_bounds(self, *, adjacency: Adjacency = "replace", gram_share: float = 1.0) -> Bounds:
         """The bounds of the centred records (x̃, κ), ỹ, from which the sensitivity follows."""
@@ -120,7 +127,8 @@ class CentredPrivatizer:
     - Its messages are a function of the inner privatizer's messages, the public point and the number of
       records: the inner guarantee holds for them.
     - `enter` has clipped every record before the inner privatizer sees it.
-    - The ledger remembers the public point: going on with another one is refused.
+    - The ledger remembers the public point: going on with another one is refused. It holds the bytes that
+      are sent.
     """
 
     def __init__(self, inner: StreamPrivatizer, *, centring: Centring) -> None:
@@ -131,11 +139,10 @@ class CentredPrivatizer:
         require(
             norm >= needed * (1 - 1e-12), "inner", f"must have bounds with context_norm {needed:.6g}", norm
         )
-        told = inner.public_point == centring.to_dict()
-        require(told, "inner", "must be made with public_point=centring.to_dict()", "another public point")
+        told = inner.public_point == centring
+        require(told, "inner", "must be made with public_point=centring", "another public point")
         self.inner = inner
         self.centring = centring
-        self.clipped = 0
 
     @property
     def dimension(self) -> int:
@@ -156,31 +163,35 @@ class CentredPrivatizer:
         )
 
     @property
+    def owner(self) -> str | None:
+        """The agent that its noise is for."""
+        return self.inner.owner
+
+    @property
     def spent(self) -> int:
         """Releases made."""
         return self.inner.spent
 
+    @property
+    def clipped(self) -> int:
+        """Records that had to be clipped: for the owner only."""
+        return self.inner.clipped
+
     def add(self, context: Array, reward: float, record: str | int | None = None) -> None:
         """Take one record, clipped around the public point, into the open leaf."""
         x, y, moved = self.centring.enter(context, reward)
-        self.inner.add(x, y, record)
-        self.clipped += moved
+        self.inner.add(x, y, record, moved=moved)
 
     def release(self, number: int | None = None) -> Release:
-        """The inner release, told in terms of the records themselves."""
-        inner = self.inner.release(number)
-        return Release(
-            inner.number, self.centring.leave(inner.packed, inner.count), inner.count, inner.mechanism
-        )
+        """The inner release, which is told and recorded in terms of the records themselves."""
+        return self.inner.release(number)
 
     def state(self) -> dict[str, Any]:
         """All it needs to go on; as secret as the data."""
-        return {"schema": 1, "clipped": self.clipped, "inner": self.inner.state()}
+        return {"schema": 2, "inner": self.inner.state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, centring: Centring, **inner: Any) -> CentredPrivatizer:
         """The privatizer that `state` described; `inner` is as for `StreamPrivatizer.from_state`."""
-        made = StreamPrivatizer.from_state(state["inner"], public_point=centring.to_dict(), **inner)
-        privatizer = cls(made, centring=centring)
-        privatizer.clipped = int(state["clipped"])
-        return privatizer
+        made = StreamPrivatizer.from_state(state["inner"], public_point=centring, **inner)
+        return cls(made, centring=centring)

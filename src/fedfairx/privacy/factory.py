@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fedfairx.errors import require
 from fedfairx.privacy.bounding import Bounds
 from fedfairx.privacy.centring import CentredPrivatizer, Centring
@@ -9,9 +11,10 @@ from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.privacy.ledger import Ledger
 from fedfairx.privacy.mechanisms import calibrate
 from fedfairx.privacy.noise import NoiseSource
+from fedfairx.privacy.peers import Confirm
 from fedfairx.privacy.privatizer import StreamPrivatizer
 
-__all__ = ["private"]
+__all__ = ["assemble", "private"]
 
 
 def private(
@@ -27,11 +30,13 @@ def private(
     decide_from: DecideFrom = "released",
     ledger: Ledger | None = None,
     public_schedule: bool = True,
+    confirm: Confirm | None = None,
 ) -> StreamPrivatizer | CentredPrivatizer:
     """A privatizer whose whole transcript of `releases` messages is (epsilon, delta)-DP.
 
     `bounds` clip every record (norm 1 and reward 1 by default); with `centring` records are clipped around a
-    public point instead, and of `bounds` only the adjacency and the gram_share count.
+    public point instead, and of `bounds` only the adjacency and the gram_share count. `confirm` asks the
+    peers whether this ledger is the latest: see `privacy.peers`.
 
     Guarantees:
     - The noise is calibrated to the sensitivity of the very bounds that clip.
@@ -45,16 +50,32 @@ def private(
             centring.dimension,
         )
         bounds = centring.inner_bounds(adjacency=bounds.adjacency, gram_share=bounds.gram_share)
-    inner = StreamPrivatizer(
-        dimension if centring is None else dimension + 1,
+    return assemble(
+        dimension,
         mechanism=calibrate(
             mechanism, epsilon=epsilon, delta=delta, releases=releases, sensitivity=bounds.sensitivity
         ),
         bounds=bounds,
+        centring=centring,
         noise=noise,
         decide_from=decide_from,
         ledger=ledger,
         public_schedule=public_schedule,
-        public_point=None if centring is None else centring.to_dict(),
+        confirm=confirm,
     )
-    return inner if centring is None else CentredPrivatizer(inner, centring=centring)
+
+
+def assemble(
+    dimension: int, *, bounds: Bounds, centring: Centring | None = None, **other: Any
+) -> StreamPrivatizer | CentredPrivatizer:
+    """A privatizer from parts that fit: with `centring`, `bounds` are its `inner_bounds`.
+
+    `other` is as for `StreamPrivatizer`.
+
+    Guarantees:
+    - Parts that do not fit are refused.
+    """
+    if centring is None:
+        return StreamPrivatizer(dimension, bounds=bounds, **other)
+    inner = StreamPrivatizer(dimension + 1, bounds=bounds, public_point=centring, **other)
+    return CentredPrivatizer(inner, centring=centring)

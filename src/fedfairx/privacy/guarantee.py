@@ -58,11 +58,22 @@ class Guarantee:
     simulated: bool = False
     reasons: tuple[str, ...] = ()
     centred: bool = False  # the limits are distances from a public point
+    person_records: int | None = None  # records of one person that enter, where that is bounded
 
     @property
     def is_private(self) -> bool:
         """Whether anything is promised at all."""
         return not self.simulated and not self.reasons and math.isfinite(self.mu)
+
+    @property
+    def person_mu(self) -> float | None:
+        """kμ: what changing all records of one person costs, where their number k is bounded."""
+        return None if self.person_records is None else self.person_records * self.mu
+
+    @property
+    def person_epsilon(self) -> float | None:
+        """ε for a person, at the same δ."""
+        return None if self.person_mu is None else epsilon_for(self.delta, self.person_mu)
 
     @property
     def remaining(self) -> int:
@@ -88,9 +99,10 @@ class Guarantee:
         if self.reasons or math.isinf(self.mu):
             reasons = "; ".join(self.reasons) or "no noise is added"
             return f"NOT PRIVATE: {reasons}."
+        blank = "adds nothing or lies at (x₀, y₀)," if self.centred else "adds nothing"
         change = {
             "replace": "replacing one record (x, y)",
-            "add-remove": "blanking one record (x, y), how many records there are being public",
+            "add-remove": f"blanking one record (x, y), which then {blank} and still counts as one,",
         }[self.adjacency]
         limits = f"‖x‖ ≤ {self.context_norm:g} and |y| ≤ {self.reward:g}"
         if self.centred:
@@ -104,6 +116,12 @@ class Guarantee:
             f"(records are clipped to that); {self.spent} made, {self.remaining} left. "
             f"{self.scope}"
         )
+        if self.person_records is not None:
+            text += (
+                f" For a person, of whom at most {self.person_records} records enter, all of them together: "
+                f"(ε={self.person_epsilon:.6g}, δ={self.delta:g}) and μ={self.person_mu:.6g}, whose records "
+                "they are being fixed."
+            )
         if self.simulated:
             text = f"SIMULATED: the noise is seeded, so nothing is private here. With keyed noise: {text}"
         return " ".join([text, *(f"Warning: {warning}." for warning in self.warnings)])
@@ -120,6 +138,13 @@ class Guarantee:
             "context_norm": _finite(self.context_norm),
             "reward": _finite(self.reward),
             "centred": self.centred,
+            "person": None
+            if self.person_records is None or self.person_mu is None or self.person_epsilon is None
+            else {
+                "records": self.person_records,
+                "mu": _finite(self.person_mu),
+                "epsilon": _finite(self.person_epsilon),
+            },
             "releases": self.releases,
             "spent": self.spent,
             "remaining": self.remaining,

@@ -4,8 +4,17 @@ Order of a release: freeze the leaf, record the message, send it. Each step is o
 a crash between any two leaves the agent either before or after it, and going on from there repeats
 nothing:
 
-- frozen but not recorded: the noise is keyed by the release number, so the same message is made again;
+- frozen but not recorded: the noise is keyed by the frozen leaf, so the same message is made again;
 - recorded but not sent: the stored bytes are sent, never new ones.
+
+Each frozen leaf has a place in the world: 32 bytes, chained,
+
+    place_0 = H(0, salt_0, parameters),   place_k = H(place_{k-1}, salt_k, digest of leaf k),
+
+and the base noise of release k is drawn for (k, place_k). The salts are fresh bytes of the operating system,
+so the noise of a leaf frozen anew is independent of all that was drawn before, whatever was deleted or put
+back and whatever the data are. The digest is for a machine that was cloned with its random numbers: there the
+salts are the same, and other data still get other noise.
 
 The ledger holds exact sums (the open leaf and the total) and record ids. It belongs to the owner of the
 data and must be kept, protected and deleted like the data.
@@ -13,24 +22,34 @@ data and must be kept, protected and deleted like the data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fedfairx.core.statistics import Array
-from fedfairx.errors import AlreadyObserved, LedgerMismatch
+from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
+from fedfairx.privacy.unique import Unique
 
 __all__ = ["Ledger", "MemoryLedger", "Position"]
+
+SALT_BYTES = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Position:
-    """Where a privatizer stands: `frozen` leaves behind it, their exact `total`, and the open `leaf`."""
+    """Where a privatizer stands: `frozen` leaves behind it, their exact `total`, and the open `leaf`.
+
+    Guarantees:
+    - Printing one shows no sums.
+    """
 
     frozen: int
-    total: Array
+    total: Array = field(repr=False)
     total_count: int
-    leaf: Array
+    leaf: Array = field(repr=False)
     leaf_count: int
     clipped: int
 
@@ -42,6 +61,7 @@ class Ledger(Protocol):
     - A record id enters one leaf, once.
     - A release number has one content, for ever.
     - Other parameters than those first bound are refused.
+    - No two leaves, of whatever ledgers, have the same place; a frozen leaf keeps its own.
     """
 
     def bind(self, parameters: Mapping[str, Any]) -> None:
@@ -58,6 +78,10 @@ class Ledger(Protocol):
 
     def freeze(self, number: int, digest: str, position: Position) -> None:
         """Close leaf `number`, whose exact sums hash to `digest`, and open the next."""
+        ...
+
+    def place(self, number: int) -> bytes:
+        """What the noise of release `number` is drawn for; its leaf must be frozen."""
         ...
 
     def record(self, number: int, message: bytes) -> None:
@@ -81,51 +105,79 @@ class Ledger(Protocol):
         ...
 
 
-class MemoryLedger:
+class MemoryLedger(Unique):
     """A ledger that lives as long as the process: for simulation, tests and saved agents.
+
+    `random(n)` gives n bytes for the places; anything but the default is for audits and tests.
 
     Guarantees:
     - As `Ledger`, but nothing survives the process unless `state` is saved.
+    - It can't be copied.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        self._random = random
         self._parameters: dict[str, Any] | None = None
         self._records: dict[str, int] = {}
-        self._digests: dict[int, str] = {}
+        self._places: list[bytes] = []  # of the parameters, and of each frozen leaf
         self._messages: dict[int, bytes] = {}
         self._unsent: set[int] = set()
         self._spent = 0
-        self._position: Position | None = None
+        # The last record with the position after it: kept in one assignment, so that an interruption leaves
+        # both or neither. The record is filed among the others by the next call.
+        self._last: tuple[str | None, Position | None] = (None, None)
 
     def restore(self, position: Position) -> None:
         """Begin at a saved position."""
-        self._position = position
+        self._last = None, position
+
+    def _file(self) -> dict[str, int]:
+        """All records, the last one too."""
+        record, position = self._last
+        if record is not None and position is not None:
+            self._records[record] = position.frozen + 1
+        return self._records
 
     def bind(self, parameters: Mapping[str, Any]) -> None:
         if self._parameters is None:
+            self._places = [next_place(bytes(32), self._random(SALT_BYTES), canonical(parameters))]
             self._parameters = dict(parameters)
         refuse_other_parameters(self._parameters, parameters)
 
     def position(self) -> Position | None:
-        return self._position
+        return self._last[1]
 
     def add(self, record: str | None, position: Position) -> None:
-        if record is None:
-            return
-        if record in self._records:
-            raise AlreadyObserved(already_in_leaf(self._records[record]))
-        self._records[record] = position.frozen + 1
+        records = self._file()
+        if record is not None and record in records:
+            raise AlreadyObserved(already_in_leaf(records[record]))
+        self._last = record, position
 
-    def freeze(self, number: int, digest: str, position: Position) -> None:  # noqa: ARG002 (held by the owner)
-        if number in self._digests:
-            raise LedgerMismatch(f"leaf {number} is already frozen")
-        self._digests[number] = digest
+    def freeze(self, number: int, digest: str, position: Position) -> None:
+        if not self._places:
+            raise LedgerMismatch(unbound())
+        if number != self._frozen + 1:
+            raise LedgerMismatch(not_next(self._frozen + 1, number))
+        self._file()
+        place = next_place(self._places[number - 1], self._random(SALT_BYTES), digest.encode())
+        self._places[number:] = [place]  # in place of one that an interruption left unused
+        self._last = None, position
+
+    @property
+    def _frozen(self) -> int:
+        position = self.position()
+        return 0 if position is None else position.frozen
+
+    def place(self, number: int) -> bytes:
+        if not 1 <= number <= self._frozen:
+            raise PrivacyError(not_frozen(number))
+        return self._places[number]
 
     def record(self, number: int, message: bytes) -> None:
         if self._messages.setdefault(number, message) != message:
             raise LedgerMismatch(two_contents(number))
-        self._spent = max(self._spent, number)
         self._unsent.add(number)
+        self._spent = max(self._spent, number)
 
     def message(self, number: int) -> bytes | None:
         return self._messages.get(number)
@@ -140,14 +192,14 @@ class MemoryLedger:
         return self._spent
 
     def state(self) -> dict[str, Any]:
-        """Plain values: the parameters, the records and the last message. Earlier messages aren't kept."""
+        """Plain values: parameters, records, places and the last message. Earlier ones aren't kept."""
         last = self._messages.get(self._spent)
         return {
             "parameters": self._parameters,
-            "records": dict(self._records),
+            "records": dict(self._file()),
             "spent": self._spent,
             "message": None if last is None else last.hex(),
-            "digest": self._digests.get(self._spent),
+            "places": [place.hex() for place in self._places],
             "sent": self._spent not in self._unsent,
         }
 
@@ -157,13 +209,23 @@ class MemoryLedger:
         ledger = cls()
         ledger._parameters = None if state["parameters"] is None else dict(state["parameters"])
         ledger._records = {str(record): int(leaf) for record, leaf in state["records"].items()}
+        ledger._places = [bytes.fromhex(place) for place in state["places"]]
         ledger._spent = int(state["spent"])
         if state["message"] is not None:
             ledger._messages[ledger._spent] = bytes.fromhex(state["message"])
-            ledger._digests[ledger._spent] = str(state["digest"])
             if not state["sent"]:
                 ledger._unsent.add(ledger._spent)
         return ledger
+
+
+def next_place(before: bytes, salt: bytes, content: bytes) -> bytes:
+    """The place after `before`, for a leaf (or the parameters) with this content."""
+    return hashlib.sha256(before + salt + content).digest()
+
+
+def canonical(parameters: Mapping[str, Any]) -> bytes:
+    """The parameters as bytes, equal for equal ones."""
+    return json.dumps(dict(parameters), sort_keys=True).encode()
 
 
 def refuse_other_parameters(stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -179,6 +241,21 @@ def refuse_other_parameters(stored: Mapping[str, Any], given: Mapping[str, Any])
 def two_contents(number: int) -> str:
     """Error text for a second content of a release."""
     return f"release {number} is recorded with other content; a release number has one content"
+
+
+def unbound() -> str:
+    """Error text for a leaf frozen before the ledger knows whose."""
+    return "a ledger must be bound to its parameters before a leaf is frozen"
+
+
+def not_next(following: int, number: int) -> str:
+    """Error text for a leaf out of turn."""
+    return f"leaf {following} is the next to freeze, got leaf {number}"
+
+
+def not_frozen(number: int) -> str:
+    """Error text for the place of a leaf that has none."""
+    return f"leaf {number} is not frozen, so there is no noise for release {number}"
 
 
 def already_in_leaf(leaf: int) -> str:

@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,15 +25,15 @@ from fedfairx.privacy.blt import blt_for
 from fedfairx.privacy.factors import Factor, Integers, Tree
 from fedfairx.privacy.toeplitz import SqrtToeplitz
 
-__all__ = ["Draw", "Gaussian", "Mechanism", "NoiseStream", "NonPrivate", "calibrate", "mechanisms"]
+__all__ = ["Draw", "Gaussian", "Mechanism", "NoiseStream", "NonPrivate", "Stated", "calibrate", "mechanisms"]
 
 # draw(k, count) gives `count` independent standard normals for release k, the same ones each time it is
 # asked.
 Draw = Callable[[int, int], Array]
 
 
-class Mechanism(Protocol):
-    """Adds noise to prefix sums of leaves. Every property is known before the first record is seen."""
+class Stated(Protocol):
+    """What is told of the noise in a message; all of it is known before the first record is seen."""
 
     @property
     def name(self) -> str: ...
@@ -47,6 +48,18 @@ class Mechanism(Protocol):
         """The whole transcript, all τ releases together, is μ-GDP."""
         ...
 
+    def sd(self, number: int | Sequence[int] | Integers) -> Array:
+        """Noise sd of an off-diagonal entry of release `number`, 1…τ."""
+        ...
+
+    def digest(self) -> str:
+        """Hash of all that defines the mechanism; agents that mean to learn together compare it."""
+        ...
+
+
+class Mechanism(Stated, Protocol):
+    """Adds noise to prefix sums of leaves."""
+
     @property
     def base_sd(self) -> float:
         """σ: sd of the base noise z of an off-diagonal entry."""
@@ -55,14 +68,6 @@ class Mechanism(Protocol):
     @property
     def sensitivity(self) -> float:
         """Δ: what one record can change, in units of the off-diagonal noise sd."""
-        ...
-
-    def sd(self, number: int | Sequence[int] | Integers) -> Array:
-        """Noise sd of an off-diagonal entry of release `number`, 1…τ."""
-        ...
-
-    def digest(self) -> str:
-        """Hash of all that defines the mechanism; agents that mean to learn together compare it."""
         ...
 
     def stream(
@@ -115,8 +120,9 @@ class NoiseStream:
                 "start a new run with a new budget"
             )
         for _ in range(count):
+            base = self._draw(self.number + 1, self._scale.size)  # first: when it fails, nothing is skipped
+            self._memory.absorb(base)
             self.number += 1
-            self._memory.absorb(self._draw(self.number, self._scale.size))
 
     def state(self) -> dict[str, Any]:
         """The stream's place as plain values."""
@@ -144,7 +150,8 @@ class Gaussian:
     Guarantees:
     - `mu` = sensitivity·‖C‖₁→₂/base_sd, from the coefficients in use.
     - `sd(t)` is the exact sd of release t.
-    - Equal digests mean equal mechanisms; the digest holds no number that depends on the machine.
+    - Equal digests mean equal mechanisms, the noise's size to seven digits: its last bits come from a root
+      finder and may differ between machines.
     """
 
     name: str
@@ -169,15 +176,18 @@ class Gaussian:
         return np.asarray(self.base_sd * self.factor.row_norm(numbers))
 
     def digest(self) -> str:
-        # base_sd comes from a root finder, whose last bit may differ between machines; what it is found
-        # from doesn't.
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         fields = {
-            "schema": 1,
+            "schema": 2,
             "name": self.name,
             "releases": self.releases,
             "sensitivity": float(self.sensitivity).hex(),
             "epsilon": float(self.epsilon).hex(),
             "delta": float(self.delta).hex(),
+            "base_sd": f"{self.base_sd:.6e}",
             "factor": self.factor.parameters(),
         }
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

@@ -2,8 +2,10 @@
 
 A private agent's noise must be unpredictable to everyone else and must never be drawn twice: fresh noise
 for the same data averages out, and the same noise under other data subtracts out. So it is a keyed
-function of (agent, run, release) and not a generator with a position that a crash, a rollback or a clone
-could repeat or skip.
+function of (agent, run, release, place) and not a generator with a position that a crash could repeat or
+skip. The place is the ledger's (`ledger.py`): a message that is made again after a crash has the same, and
+whatever else is released, from a copied, restored or new ledger, under other bounds or another budget, has
+another.
 
 Floating point. A 64-bit word becomes one normal: its lowest bit the sign, the others a tail probability in
 (0, ½) put through the inverse normal distribution function. So |z| ≤ 9.2 and the law is exact to 2⁻⁶⁴ in
@@ -23,6 +25,7 @@ import numpy as np
 
 from fedfairx.core.statistics import Array
 from fedfairx.errors import require
+from fedfairx.privacy.unique import Unique
 
 __all__ = ["KeyedNoise", "NoiseSource", "SimulatedNoise", "new_key"]
 
@@ -30,7 +33,7 @@ _KEY_BYTES = 32
 
 
 class NoiseSource(Protocol):
-    """Standard normals by release number: callable as draw(k, count)."""
+    """Standard normals by release number and place: callable as noise(k, count, place)."""
 
     @property
     def is_private(self) -> bool:
@@ -42,7 +45,12 @@ class NoiseSource(Protocol):
         """Names the source without giving it away; a run goes on with the source that it began with."""
         ...
 
-    def __call__(self, number: int, count: int, /) -> Array: ...
+    @property
+    def owner(self) -> str | None:
+        """The name of the one agent that it is for; None for anyone."""
+        ...
+
+    def __call__(self, number: int, count: int, place: bytes, /) -> Array: ...
 
 
 def new_key() -> bytes:
@@ -50,21 +58,22 @@ def new_key() -> bytes:
     return secrets.token_bytes(_KEY_BYTES)
 
 
-class KeyedNoise:
-    """AES-256-CTR as a pseudo-random function of (key, agent, run, release), turned into normals.
+class KeyedNoise(Unique):
+    """AES-256-CTR as a pseudo-random function of (key, agent, run, release, place), turned into normals.
 
     Guarantees:
-    - The same key, agent, run, release and count give the same bits; any other of them unrelated ones.
-    - Without the key the noise can't be told from true Gaussian noise, as far as AES can't be told from
-      random.
-    - Neither `repr` nor an error shows the key.
+    - The same key, agent, run, release, place and count give the same bits; any other of them unrelated
+      ones.
+    - Without the key the noise can't be told from true Gaussian noise, as far as AES and HMAC-SHA-256 can't
+      be told from random.
+    - Neither `repr` nor an error shows the key, and it can't be copied or pickled.
     """
 
     is_private: bool = True
 
     def __init__(self, key: bytes, *, agent: str, run: str) -> None:
         require(len(key) >= _KEY_BYTES, "key", f"must be at least {_KEY_BYTES} bytes", f"{len(key)} bytes")
-        label = b"fedfairx noise 1"
+        label = b"fedfairx noise 2"
         for part in (agent.encode(), run.encode()):
             # Lengths go in front, so that ("ab", "c") and ("a", "bc") differ.
             label += len(part).to_bytes(8, "big") + part
@@ -76,15 +85,19 @@ class KeyedNoise:
     def fingerprint(self) -> str:
         return hmac.digest(self._subkey, b"fedfairx noise fingerprint", "sha256").hex()
 
-    def __call__(self, number: int, count: int, /) -> Array:
-        """`count` standard normals for release `number`."""
+    @property
+    def owner(self) -> str:
+        return self.agent
+
+    def __call__(self, number: int, count: int, place: bytes, /) -> Array:
+        """`count` standard normals for release `number` at `place`."""
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.algorithms import AES
         from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-        # The release number fills the upper half of the counter block: two releases never share a block.
-        block = number.to_bytes(8, "big") + bytes(8)
-        stream = Cipher(AES(self._subkey), CTR(block)).encryptor().update(bytes(8 * count))
+        # A key for each release and place: no two of them share a block.
+        key = hmac.digest(self._subkey, b"release" + number.to_bytes(8, "big") + place, "sha256")
+        stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(8 * count))
         return normals_from_words(np.frombuffer(stream, dtype="<u8"))
 
     def __repr__(self) -> str:
@@ -96,10 +109,11 @@ class SimulatedNoise:
 
     Guarantees:
     - None about privacy. `is_private` is False, and a privatizer that uses it says so in its guarantee.
-    - The same seed, agent, release and count give the same bits; agents are independent.
+    - The same seed, agent, release and count give the same bits, whatever the place; agents are independent.
     """
 
     is_private: bool = False
+    owner: str | None = None
 
     def __init__(self, seed: int, *, agent: int = 0) -> None:
         require(seed >= 0, "seed", "must be >= 0", seed)
@@ -111,7 +125,7 @@ class SimulatedNoise:
     def fingerprint(self) -> str:
         return f"simulated:{self.seed}:{self.agent}"
 
-    def __call__(self, number: int, count: int, /) -> Array:
+    def __call__(self, number: int, count: int, place: bytes = b"", /) -> Array:  # noqa: ARG002 (see above)
         """`count` standard normals for release `number`."""
         return np.random.Generator(np.random.Philox(key=self._key, counter=number << 128)).standard_normal(
             count

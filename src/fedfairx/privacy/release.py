@@ -21,7 +21,8 @@ _HEADER = struct.Struct("<5sQQ32s")
 class Release:
     """Cumulative, privatized statistics after `number` leaves.
 
-    `count` is the number of observations inside: the schedule fixes it, so it tells nothing about a record.
+    `count` is the number of observations inside. It is public, and so is when each of them came: a reward
+    whose delay depends on its value tells it.
     `mechanism` is the digest of the mechanism that made it.
 
     Guarantees:

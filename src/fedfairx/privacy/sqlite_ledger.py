@@ -1,16 +1,20 @@
 """The durable ledger: one SQLite file that survives kill -9 at any point.
 
-`synchronous=FULL` makes every commit reach the disk before the method returns. The file is locked while
-it is open: two agents on one ledger would be two releases of one number. Triggers keep releases
-append-only, whoever writes. A ledger put back from an old copy can't be told from a crash; the receiver's
-refusal of a known number with other bytes is the guard.
+`synchronous=FULL` makes every commit reach the disk before the method returns. While it is open, a lock file
+beside it keeps others out (`file_lock.py`): two agents on one ledger would be two releases of one number.
+Triggers keep releases and records append-only, whoever writes. A ledger put back from an old copy can't be
+told from a crash by itself; peers can tell (`peers.py`), and what it releases has noise of its own.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import secrets
 import sqlite3
+import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,61 +23,88 @@ from typing import Any
 import numpy as np
 
 from fedfairx.core.statistics import Array
-from fedfairx.errors import AlreadyObserved, LedgerMismatch
-from fedfairx.privacy.ledger import Position, already_in_leaf, refuse_other_parameters, two_contents
+from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
+from fedfairx.privacy.file_lock import FileLock
+from fedfairx.privacy.ledger import (
+    SALT_BYTES,
+    Position,
+    already_in_leaf,
+    canonical,
+    next_place,
+    not_frozen,
+    not_next,
+    refuse_other_parameters,
+    two_contents,
+    unbound,
+)
+from fedfairx.privacy.sqlite_schema import APPLICATION, SAVE, SCHEMA
+from fedfairx.privacy.unique import Unique
 
 __all__ = ["SqliteLedger"]
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS parameters (id INTEGER PRIMARY KEY CHECK (id = 1), body TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS records (record TEXT PRIMARY KEY, leaf INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS position (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    frozen INTEGER NOT NULL, total BLOB NOT NULL, total_count INTEGER NOT NULL,
-    leaf BLOB NOT NULL, leaf_count INTEGER NOT NULL, clipped INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS releases (
-    number INTEGER PRIMARY KEY, leaf_digest TEXT NOT NULL, message BLOB, sent INTEGER NOT NULL DEFAULT 0
-);
-CREATE TRIGGER IF NOT EXISTS one_content BEFORE UPDATE ON releases
-WHEN OLD.number != NEW.number OR OLD.leaf_digest != NEW.leaf_digest OR OLD.sent > NEW.sent
-    OR (OLD.message IS NOT NULL AND OLD.message IS NOT NEW.message)
-BEGIN SELECT RAISE(ABORT, 'releases are append-only'); END;
-CREATE TRIGGER IF NOT EXISTS no_removal BEFORE DELETE ON releases
-BEGIN SELECT RAISE(ABORT, 'releases are append-only'); END;
-CREATE TRIGGER IF NOT EXISTS one_leaf BEFORE UPDATE ON records
-BEGIN SELECT RAISE(ABORT, 'a record stays in its leaf'); END;
-"""
 
-
-class SqliteLedger:
+class SqliteLedger(Unique):
     """A ledger in a file of its owner's. Use it as a context manager, or `close` it.
+
+    A file that isn't there is an error unless `create=True`: a run whose ledger is gone can't go on.
 
     Guarantees:
     - As `Ledger`, and what a method has done survives kill -9 and power failure.
-    - Only one process at a time has it open; another is refused.
+    - Only one process at a time has it open; another is refused, and so is a forked child.
     - The file is readable by its owner only: it holds exact sums.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, create: bool = False) -> None:
         self.path = Path(path)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-        self._connection = sqlite3.connect(
-            self.path, isolation_level=None, timeout=0.2, check_same_thread=False
-        )
+        file = self.path.resolve()  # however it is called, it is one file
+        if not create and not file.exists():
+            raise LedgerMismatch(
+                f"there is no ledger {self.path}: a run can't go on without its own; "
+                "create=True makes one, for a new run with a budget of its own"
+            )
+        self._guard = threading.RLock()
+        self._lock = FileLock(file.with_name(file.name + ".lock"))
         try:
-            self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=FULL")
-            self._connection.executescript(_SCHEMA)
-            with self._transaction():
-                pass
+            self._connection = self._connect(file, create)
         except sqlite3.OperationalError as error:
-            self._connection.close()
+            self._lock.free()
             raise LedgerMismatch(f"ledger {self.path} can't be opened: {error}; is it in use?") from error
         except sqlite3.DatabaseError as error:
-            self._connection.close()
+            self._lock.free()
             raise LedgerMismatch(f"{self.path} is not a ledger: {error}") from error
+        except BaseException:
+            self._lock.free()
+            raise
+        _OPEN.add(self)
+
+    def _connect(self, file: Path, create: bool) -> sqlite3.Connection:
+        if not file.exists():
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        # Never opened but by SQLite from here on: closing a descriptor would drop SQLite's own locks.
+        if os.stat(file).st_nlink > 1:
+            raise LedgerMismatch(
+                f"{self.path} has two names (hard links), and a lock guards only one of them"
+            )
+        for holder in (file, file.with_name(file.name + "-wal")):
+            if holder.exists() and os.stat(holder).st_mode & 0o077:
+                os.chmod(holder, 0o600)
+        connection = sqlite3.connect(file, isolation_level=None, timeout=0.2, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            (version,) = connection.execute("PRAGMA application_id").fetchone()
+            (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+            if tables == 0 and create:
+                connection.executescript(
+                    f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION}; COMMIT;"
+                )
+            elif version != APPLICATION:
+                raise LedgerMismatch(f"{self.path} is not a ledger of this version of fedfairx")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def __enter__(self) -> SqliteLedger:
         return self
@@ -83,32 +114,51 @@ class SqliteLedger:
 
     def close(self) -> None:
         """Give the file free."""
-        self._connection.close()
+        with self._guard:
+            if self in _OPEN:
+                _OPEN.discard(self)
+                self._connection.close()
+                self._lock.free()
+
+    def _disown(self) -> None:
+        """In a forked child: the file stays the parent's."""
+        _OPEN.discard(self)
+        self._lock.free()
+        # Closing it would end the parent's write-ahead log, so it is kept from ever being closed here.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        self._lock.check()
+        with self._guard:
+            if self._connection.in_transaction:  # one that Ctrl-C left open
+                self._connection.execute("ROLLBACK")
+            yield self._connection
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._connection
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
+        with self._reading() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
 
     def bind(self, parameters: Mapping[str, Any]) -> None:
         with self._transaction() as connection:
             row = connection.execute("SELECT body FROM parameters").fetchone()
             if row is None:
-                body = json.dumps(dict(parameters), sort_keys=True)
-                connection.execute("INSERT INTO parameters VALUES (1, ?)", (body,))
+                body = canonical(parameters)
+                place = next_place(bytes(32), secrets.token_bytes(SALT_BYTES), body)
+                connection.execute("INSERT INTO parameters VALUES (1, ?, ?)", (body.decode(), place))
                 return
         # Through JSON and back, so that a tuple in one and a list in the other are the same.
         refuse_other_parameters(json.loads(row[0]), json.loads(json.dumps(dict(parameters))))
 
     def position(self) -> Position | None:
-        row = self._connection.execute(
-            "SELECT frozen, total, total_count, leaf, leaf_count, clipped FROM position"
-        ).fetchone()
+        row = self._row("SELECT frozen, total, total_count, leaf, leaf_count, clipped FROM position")
         if row is None:
             return None
         frozen, total, total_count, leaf, leaf_count, clipped = row
@@ -125,11 +175,24 @@ class SqliteLedger:
 
     def freeze(self, number: int, digest: str, position: Position) -> None:
         with self._transaction() as connection:
-            last = connection.execute("SELECT COALESCE(MAX(number), 0) FROM releases").fetchone()[0]
+            row = connection.execute(
+                "SELECT number, place FROM releases UNION ALL SELECT 0, place FROM parameters "
+                "ORDER BY number DESC LIMIT 1"
+            ).fetchone()
+            if row is None:
+                raise LedgerMismatch(unbound())
+            last, before = row
             if number != last + 1:
-                raise LedgerMismatch(f"leaf {last + 1} is the next to freeze, got leaf {number}")
-            connection.execute("INSERT INTO releases (number, leaf_digest) VALUES (?, ?)", (number, digest))
+                raise LedgerMismatch(not_next(last + 1, number))
+            place = next_place(before, secrets.token_bytes(SALT_BYTES), digest.encode())
+            connection.execute("INSERT INTO releases (number, place) VALUES (?, ?)", (number, place))
             self._save(position)
+
+    def place(self, number: int) -> bytes:
+        row = self._row("SELECT place FROM releases WHERE number = ?", number)
+        if row is None:
+            raise PrivacyError(not_frozen(number))
+        return bytes(row[0])
 
     def record(self, number: int, message: bytes) -> None:
         with self._transaction() as connection:
@@ -141,7 +204,7 @@ class SqliteLedger:
             connection.execute("UPDATE releases SET message = ? WHERE number = ?", (message, number))
 
     def message(self, number: int) -> bytes | None:
-        row = self._connection.execute("SELECT message FROM releases WHERE number = ?", (number,)).fetchone()
+        row = self._row("SELECT message FROM releases WHERE number = ?", number)
         return None if row is None else row[0]
 
     def mark_sent(self, number: int) -> None:
@@ -151,25 +214,28 @@ class SqliteLedger:
             )
 
     def unsent(self) -> tuple[int, ...]:
-        rows = self._connection.execute(
-            "SELECT number FROM releases WHERE message IS NOT NULL AND sent = 0 ORDER BY number"
-        )
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT number FROM releases WHERE message IS NOT NULL AND sent = 0 ORDER BY number"
+            ).fetchall()
         return tuple(row[0] for row in rows)
 
     def spent(self) -> int:
-        row = self._connection.execute(
-            "SELECT number FROM releases WHERE message IS NOT NULL ORDER BY number DESC LIMIT 1"
-        ).fetchone()
+        row = self._row("SELECT number FROM releases WHERE message IS NOT NULL ORDER BY number DESC LIMIT 1")
         return 0 if row is None else int(row[0])
 
     def leaf_of(self, record: str | int) -> int | None:
         """The leaf that a record went into, for the owner; None when it never came."""
-        row = self._connection.execute("SELECT leaf FROM records WHERE record = ?", (str(record),)).fetchone()
+        row = self._row("SELECT leaf FROM records WHERE record = ?", str(record))
         return None if row is None else int(row[0])
+
+    def _row(self, question: str, *values: Any) -> Any:
+        with self._reading() as connection:
+            return connection.execute(question, values).fetchone()
 
     def _save(self, position: Position) -> None:
         self._connection.execute(
-            "INSERT OR REPLACE INTO position VALUES (1, ?, ?, ?, ?, ?, ?)",
+            SAVE,
             (
                 position.frozen,
                 position.total.astype("<f8").tobytes(),
@@ -179,6 +245,18 @@ class SqliteLedger:
                 position.clipped,
             ),
         )
+
+
+_OPEN: weakref.WeakSet[SqliteLedger] = weakref.WeakSet()
+
+
+def _in_forked_child() -> None:
+    for ledger in list(_OPEN):
+        ledger._disown()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def _array(blob: bytes) -> Array:

@@ -1,0 +1,60 @@
+"""One process at a time: a lock on a file of its own, beside the file that it guards.
+
+SQLite locks its file with POSIX record locks, and those are lost as soon as the process closes any
+descriptor of that file: after a backup read, say. So the ledger's lock is `flock` on a file that nobody has
+a reason to read. It belongs to the open file description: closing another descriptor doesn't drop it, and
+the kernel drops it when the process dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fedfairx.errors import LedgerMismatch, PrivacyError
+
+__all__ = ["FileLock"]
+
+
+class FileLock:
+    """The lock, from construction until `free` or the end of the process.
+
+    Guarantees:
+    - While one is held, another of the same path is refused with `LedgerMismatch`, in any process.
+    - `check` refuses a forked child, and a lock whose file was removed or put elsewhere.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import fcntl  # POSIX; imported here so that the package can be imported everywhere
+
+        self._path = path
+        self._process = os.getpid()
+        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.free()
+            raise LedgerMismatch(f"{path} is locked: is it in use?") from error
+
+    def check(self) -> None:
+        """Raise unless the lock is this process's, and in its place."""
+        if self._process != os.getpid():
+            raise PrivacyError("this ledger is open in the process that this one was forked from")
+        if self._descriptor is None:
+            raise PrivacyError("this ledger is closed")
+        try:
+            there, held = os.stat(self._path), os.fstat(self._descriptor)
+        except FileNotFoundError:
+            there = None
+        if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+            raise PrivacyError(f"the lock {self._path} was removed, so another process may have the ledger")
+
+    def free(self) -> None:
+        """Give it up. In a forked child this only lets go of the copy; the lock stays the parent's."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", None) is not None:
+            self.free()

@@ -1,0 +1,43 @@
+"""What an agent asks of its privatizer, and a privatizer of what its records are centred at."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from fedfairx.core.statistics import Array
+from fedfairx.privacy.guarantee import Guarantee
+from fedfairx.privacy.mechanisms import Stated
+from fedfairx.privacy.release import Release
+
+__all__ = ["Privatizer", "PublicPoint"]
+
+
+class Privatizer(Protocol):
+    """Takes an agent's records and gives what may leave it."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def mechanism(self) -> Stated: ...
+
+    @property
+    def guarantee(self) -> Guarantee: ...
+
+    def add(self, context: Array, reward: float, record: str | int | None = None) -> None:
+        """Take one record into the open leaf. A private one takes any number: a refusal would tell of it."""
+        ...
+
+    def release(self, number: int | None = None) -> Release:
+        """Close the open leaf and give the cumulative statistics; a past `number` is given again."""
+        ...
+
+    def state(self) -> dict[str, Any]: ...
+
+
+class PublicPoint(Protocol):
+    """What records were centred at before they came, and how a release of them is told (`Centring`)."""
+
+    def leave(self, packed: Array, count: float) -> Array: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
