@@ -106,6 +106,7 @@ def test_bad_contexts_are_named(array: object, message: str) -> None:
         ("round,arm,x\n1,1,1\n1,1,1\n", "same arms in every round"),
         ("round,arm,x\n1,1,4.25secret\n", "can't be read as .csv of numbers"),
         ("round,arm,x\n1,1,1,1\n", "must have the columns"),
+        ("1,1,4.25secret\n1,2,1\n", "must have the columns"),  # no head: the first line is a context
     ],
 )
 def test_bad_tables_are_named_without_their_values(tmp_path: Path, text: str, message: str) -> None:

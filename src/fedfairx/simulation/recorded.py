@@ -121,7 +121,7 @@ def _rounds(names: Sequence[str], rows: Array) -> Array:
     """(N, K, d) from rows (N·K, 2 + d) of round, arm and features."""
     columns = len(names) >= 3 and list(names[:2]) == ["round", "arm"] and rows.shape[1] == len(names)
     if not columns:
-        raise InvalidInput(f"must have the columns round, arm and then the features, got {', '.join(names)}")
+        raise InvalidInput(f"must have the columns round, arm and then the features, got {len(names)} names")
     if rows.shape[0] == 0 or not np.isfinite(rows[:, :2]).all():
         raise InvalidInput("must have rows, all of them with the numbers of a round and an arm")
     count = np.unique(rows[:, 0], return_counts=True)[1]
