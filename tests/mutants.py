@@ -142,7 +142,7 @@ MUTANTS = (
     # Agents.
     Mutant(
         "fresh records don't count",
-        "federation/agent.py",
+        "federation/knowledge.py",
         "            count += self._local_count\n",
         "",
         ("tests/federation/test_agent.py", "-k", "fresh_records"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -35,6 +36,18 @@ def test_it_agrees_with_quadrature(merit: Merit, oracle: object, sd: float) -> N
     for mean in (-3.0, -0.2, 0.0, 0.45, 1.0, 5.0):
         wanted = posterior_reference.log_expected_merit(mean, sd, oracle)
         assert log_expected_merit(rows, 0, mean, sd) == pytest.approx(wanted, abs=1e-7)
+
+
+def test_the_exponentials_closed_form_is_its_integral() -> None:
+    for steepness, mean, sd in ((10.0, 0.3, 0.2), (3.0, -1.0, 1.0), (30.0, 0.5, 0.05)):
+        density = lambda value, mean=mean, sd=sd: mpmath.npdf(value, mean, sd)  # noqa: E731
+        peak = mean + steepness * sd**2
+        integral = mpmath.quad(
+            lambda value, c=steepness, density=density: mpmath.exp(c * value) * density(value),
+            [peak - 12 * sd, peak, peak + 12 * sd],
+        )
+        found = log_expected_merit(table([Exponential(steepness)]), 0, mean, sd)
+        assert found == pytest.approx(float(mpmath.log(integral)), abs=1e-10)
 
 
 def policy(merit: Merit, means: np.ndarray, widths: np.ndarray, variance: float) -> np.ndarray:

@@ -55,6 +55,36 @@ def test_without_noise_to_speak_of_all_is_believed_and_in_noise_nothing() -> Non
     assert np.abs(lost).max() < 1e-3
 
 
+@pytest.mark.parametrize("sd", [1e-13, 1e-9, 1e-5])
+def test_next_to_no_noise_in_a_sum_that_lacks_directions(sd: float) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.random((2000, 3)) @ rng.random((3, 5))  # rank 3 of 5
+    found = weigh_packed(ref.pack(x.T @ x, x.T @ rng.random(2000)), noise_sd=sd, size=1.0, variance=0.01)
+    gram, _ = ref.unpack(found, 5)
+    assert np.isfinite(found).all()
+    assert gram == pytest.approx(x.T @ x, rel=1e-4, abs=1e-2)
+
+
+def test_what_is_believed_of_noisy_sums_is_believed_as_much_as_it_deserves() -> None:
+    # 3 000 parameters from the prior, seen through noisy sums: the squared distance of the estimate in units
+    # of the posterior's covariance has mean d if the posterior is right. It may be too modest, not too sure.
+    rng, d, sd, variance = np.random.default_rng(5), 3, 0.5, 0.01
+    for noise_sd, least in ((1.0, 0.5), (5.0, 0.5), (50.0, 0.3)):
+        distances = []
+        for _ in range(3000):
+            theta, x = sd * rng.normal(size=d), rng.random((400, d)) / np.sqrt(d)
+            gram = x.T @ x
+            noise = rng.normal(size=(d, d)) * noise_sd
+            moment = gram @ theta + 0.1 * x.T @ rng.normal(size=400) + noise_sd * rng.normal(size=d)
+            packed = ref.pack(gram + (noise + noise.T) / np.sqrt(2), moment)
+            believed = weigh_packed(packed, noise_sd=noise_sd, size=d * sd**2, variance=variance)
+            G, b = ref.unpack(believed, d)
+            V = G + variance / sd**2 * np.eye(d)
+            away = np.linalg.solve(V, b) - theta
+            distances.append(away @ V @ away / variance / d)
+        assert least <= np.mean(distances) <= 1.25
+
+
 def test_lanes_have_the_same_bits_as_one_alone() -> None:
     d, q = 3, 9
     rng = np.random.default_rng(1)

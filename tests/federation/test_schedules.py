@@ -54,6 +54,8 @@ def test_geometric_rounds_grow_by_the_ratio_whatever_the_horizon() -> None:
     short, long = (Geometric().rounds(Plan(horizon, 10, 5)) for horizon in (10_000, 100_000))
     assert long[: short.size].tolist() == short.tolist()
     assert (short.size, long.size) == (33, 45)
+    assert Geometric().rounds(Plan(20, 10, 5)).tolist() == [10, 12, 14, 16, 19]  # a short run shares too
+    assert Geometric().rounds(Plan(1, 10, 5)).tolist() == [1]
     assert ((long[1:] > 1.15 * long[:-1]) & (long[1:] <= 1.2 * long[:-1])).all()
 
 

@@ -414,7 +414,7 @@ def changed(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
         (changed("random", "state", value=hex(2**128)), "agent.random.state must be a hexadecimal number"),
         (changed("random", "generator", value="MT19937"), "agent.random.generator must be PCG64"),
         (changed("rule", value="best"), "the file's settings don't make an agent: rule must be one of"),
-        (changed("prior", "sd", value=0.0), "the file's settings don't make an agent: sd must be in"),
+        (changed("prior", "sd", value=0.0), "the file's settings don't make an agent: sd must be from"),
         (
             changed("confidence", "failure", value=2.0),
             "the file's settings don't make an agent: failure must be in (0, 1)",

@@ -59,6 +59,8 @@ class Prior:
             value = getattr(self, name)
             rule = f"must be from {SMALLEST_SETTING:g} to {LARGEST_SETTING:g}"
             require(SMALLEST_SETTING <= value <= LARGEST_SETTING, name, rule, value)
+        if not isinstance(self.mean, int | float | tuple):  # any sequence of numbers will do
+            object.__setattr__(self, "mean", tuple(float(number) for number in np.ravel(self.mean)))
         numbers = self.mean if isinstance(self.mean, tuple) else (self.mean,)
         fits = len(numbers) >= 1 and all(abs(number) <= LARGEST_SETTING for number in numbers)
         require(fits, "mean", "must be one finite number, or a tuple of one for each coordinate", self.mean)

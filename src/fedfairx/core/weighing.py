@@ -77,15 +77,18 @@ def turn(lanes: Lanes, factor: Array, packed: Array, turned: Array) -> None:
 @stage
 def quieten(lanes: Lanes, packed: Array, floor: float, factor: Array, turned: Array) -> None:
     """Gram G̃ ← G̃³(G̃² + floor²I)⁻¹, in place: what does not rise above the noise is next to nothing."""
-    dimension = factor.shape[0]
+    dimension, trace = factor.shape[0], 1e-280
     for i in range(dimension):
         for j in range(i + 1):
             s = 0.0
             for k in range(dimension):
                 left = load(lanes, packed, place(dimension, i, k))
                 s = fma(left, load(lanes, packed, place(dimension, k, j)), s)
-            store(s + floor * floor if i == j else s, lanes, factor, i, j)
-    factorise(lanes, factor, 1e-300)
+            if i == j:
+                s = s + floor * floor
+                trace = trace + s
+            store(s, lanes, factor, i, j)
+    factorise(lanes, factor, 1e-16 * trace)  # where the floor is lost in rounding, a pivot may be negative
     turn(lanes, factor, packed, turned)
     for i in range(dimension):  # factor ← G̃(G̃² + floor²I)⁻¹G̃, which commutes with G̃
         for j in range(i + 1):

@@ -57,7 +57,7 @@ class Agent(Knowledge):
         minimum_share: float = 0.0,
         confidence: Confidence | None = None,
         privatizer: Privatizer | None = None,
-        solver: str | Solver = "fixed-point",
+        solver: str | Solver | None = None,
         shift: float = 4.0,
         ridge: str = "fixed",
         name: str | None = None,

@@ -49,7 +49,7 @@ class Knowledge:
         minimum_share: float,
         confidence: Confidence | None,
         privatizer: Privatizer | None,
-        solver: str | Solver,
+        solver: str | Solver | None,
         shift: float,
         ridge: str,
     ) -> None:
@@ -74,7 +74,10 @@ class Knowledge:
         self.decide_from: str = self.privatizer.guarantee.decide_from
         self._plain = self.privatizer if type(self.privatizer) is NonPrivateSums else None
         self.private = not isinstance(self.privatizer, NonPrivateSums)
-        self.solver = make_solver(solver)
+        self.solver = make_solver("fixed-point" if solver is None else solver)
+        require(
+            solver is None or rule == OPTIMISM, "solver", "is for rule='optimism'", solver, "leave it out"
+        )
         self.shift = shift  # in standard deviations of the aggregate's noise; private agents only
         self.ridge = ridge  # whether that is added in any case, or what the spectrum is topped up to
         self.rule = rule

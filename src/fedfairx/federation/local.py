@@ -13,6 +13,7 @@ from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Merit
 from fedfairx.core.optimism import Solver
 from fedfairx.core.posterior import Prior
+from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import require
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import Algorithm
@@ -66,6 +67,8 @@ class Federation:
     ) -> None:
         self.algorithm = find_algorithm(algorithm)
         if solver is not None:
+            optimistic = self.algorithm.rule == OPTIMISM
+            require(optimistic, "solver", "is for algorithms that are optimistic", solver, "leave it out")
             self.algorithm = self.algorithm.with_solver(solver)
         self.plan = Plan(horizon, agents, dimension)
         self.schedule = find_schedule(schedule) if schedule is not None else self.algorithm.schedule
@@ -104,7 +107,7 @@ class Federation:
                 minimum_share=minimum_share,
                 confidence=confidence,
                 privatizer=privatizers[i],
-                solver=self.algorithm.solver,
+                solver=self.algorithm.solver if self.algorithm.rule == OPTIMISM else None,
                 shift=shift,
                 ridge=ridge,
                 name=self._names[i],

@@ -131,7 +131,8 @@ class Geometric(_Public):
     """start, then each round `ratio` times the one before: few releases, so that each carries little noise.
 
     Noisy statistics are worth in proportion to their records, so news pays when the records have grown by a
-    share of themselves. Before `start` noise would drown them. The rounds don't depend on the horizon.
+    share of themselves. Before `start` noise would drown them. The rounds don't depend on the horizon, but
+    that a run of less than twice `start` begins half way, so as to share at all.
     """
 
     ratio: float = 1.2
@@ -142,7 +143,7 @@ class Geometric(_Public):
         require(self.start >= 1, "start", "must be >= 1", self.start)
 
     def rounds(self, plan: Plan) -> Rounds:
-        rounds, tau = [], self.start
+        rounds, tau = [], min(self.start, (plan.horizon + 1) // 2)
         while tau <= plan.horizon:
             rounds.append(tau)
             tau = max(tau + 1, math.floor(tau * self.ratio))

@@ -177,6 +177,13 @@ def _rebuild(
     solver_rule, optimistic = solver.integer("rule", FAIR, WINNER), fields.text("rule") == OPTIMISM
     try:
         prior = _rebuild_prior(fields.part("prior"), dimension)
+        solved = Solver(
+            solver_rule,
+            solver.number("tolerance"),
+            solver.integer("max_steps", 1),
+            solver.number("rate"),
+            solver.number("floor"),
+        )
         radius = Confidence(**{name: confidence.number(name) for name in names})
         agent = cls(
             dimension,
@@ -187,13 +194,7 @@ def _rebuild(
             minimum_share=fields.number("minimum_share"),
             confidence=radius if optimistic else None,
             privatizer=_rebuild_privatizer(fields, dimension, make_privatizer),
-            solver=Solver(
-                solver_rule,
-                solver.number("tolerance"),
-                solver.integer("max_steps", 1),
-                solver.number("rate"),
-                solver.number("floor"),
-            ),
+            solver=solved if optimistic else None,
             shift=fields.number("shift"),
             ridge=fields.text("ridge"),
             name=fields.text("name"),

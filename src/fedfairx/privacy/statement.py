@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterator
 
@@ -43,7 +42,7 @@ def statement(guarantee: Guarantee, *, rounds: int | None = None) -> str:
     - What is not private gets one sentence that says so, and nothing to sign.
     - The first sentence is the guarantee's own.
     """
-    if guarantee.reasons or math.isinf(guarantee.mu):
+    if not guarantee.is_private:
         return f"{guarantee} There is nothing to sign."
     parts = {
         "The claim": [str(guarantee), *_in_words(guarantee)],

@@ -123,6 +123,8 @@ def simulate(
     require(points >= 1, "points", "must be >= 1", points)
     chosen = find_algorithm(algorithm)
     if solver is not None:
+        optimistic = chosen.rule == OPTIMISM
+        require(optimistic, "solver", "is for algorithms that are optimistic", solver, "leave it out")
         chosen = chosen.with_solver(solver)
     ok = decide_from is None or chosen.private
     text = f"is for private algorithms, and {chosen.name} is not private"
