@@ -6,16 +6,18 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.errors import ClippingWarning, InvalidInput, PrivacyError
+from fedfairx.errors import BudgetExhausted, ClippingWarning, InvalidInput, PrivacyError
 from fedfairx.privacy import (
     Bounds,
     Centring,
+    ContinuedPrivatizer,
     KeyedNoise,
     NonPrivateSums,
     PersonBound,
@@ -230,3 +232,30 @@ def test_a_new_run_warns_of_clipping_again() -> None:
     decisions = agent.decide_many([np.eye(D)] * 100)
     with pytest.warns(ClippingWarning, match="100 of 100 records"):
         agent.observe_many(decisions, [9.0] * 100)
+
+
+def test_an_agent_in_its_second_run_is_saved_and_goes_on(tmp_path: Path) -> None:
+    agent = taught(ffx.Agent(D, privatizer=keyed("a"), seed=0), 4)
+    agent.release()
+    agent.begin_run(keyed("a"))
+    taught(agent, 3).save(tmp_path / "agent")
+    settings = {"dimension": D, "mechanism": keyed("a").mechanism, "bounds": Bounds()}
+    settings["noise"] = KeyedNoise(bytes(32), agent="a", run="r")
+
+    def made(state: dict[str, Any]) -> ContinuedPrivatizer:
+        before, inner = (StreamPrivatizer.from_state(state[name], **settings) for name in ("before", "inner"))
+        return ContinuedPrivatizer.from_state(state, inner=inner, before=before)
+
+    again = ffx.Agent.load(tmp_path / "agent", privatizer=made)
+    assert again.privatizer.guarantee == agent.privatizer.guarantee
+    assert (again.release().count, again.released, again.name) == (7, 2, "a")
+
+
+def test_releases_that_are_refused_leave_nothing_behind() -> None:
+    agent = ffx.Agent(D, privatizer=keyed("a", releases=1), seed=0)
+    agent.release()
+    for _ in range(3):
+        taught(agent, 1)
+        with pytest.raises(BudgetExhausted):
+            agent.release()
+    assert len(agent._marks) == 1

@@ -350,7 +350,7 @@ def test_a_synchronisation_that_failed_half_way_costs_nothing_when_it_is_made_ag
     for agent in federation.agents:  # what comes now is in the next one
         agent.observe(agent.decide(np.eye(D)), reward=0.5)
     federation.synchronise()
-    assert [agent.released for agent in federation.agents] == [3, 3, 3]
+    assert [agent.privatizer.guarantee.spent for agent in federation.agents] == [3, 3, 3]
     play(federation, 1)
     assert [agent._latest[agent.name].count for agent in federation.agents] == [5, 5, 5]
     assert federation.privacy.spent == 4

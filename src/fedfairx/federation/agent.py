@@ -203,7 +203,7 @@ class Agent(Knowledge):
             release = self.privatizer.release(number)
             if release.number > self.released:
                 self._latest[self.name] = release
-            self._fold_local()
+                self._fold_local()
             return release
 
     def begin_run(self, privatizer: Privatizer) -> None:

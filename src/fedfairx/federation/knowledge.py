@@ -162,16 +162,20 @@ class Knowledge:
 
     def _mark_local(self) -> None:
         """A release is asked for: if it is interrupted, this is what it may hold once it is finished."""
+        frozen = self._held_local()  # by one that was asked for before, if at all
+        self._marks = {count: mark for count, mark in self._marks.items() if count == frozen}
         self._marks[self._local_count] = self._learner.fresh.copy()
+
+    def _held_local(self) -> int:
+        return self._local_count - int(getattr(self.privatizer, "waiting", 0))
 
     def _fold_local(self) -> None:
         """Of what was fresh, what is released now; `own+released` keeps it as its own.
 
-        All of it, unless the privatizer has finished a release that was interrupted before the rest came, or
-        has given one again.
+        All of it, unless the privatizer has finished a release that was interrupted before the rest came.
         """
-        held = self._local_count - int(getattr(self.privatizer, "waiting", 0))
-        if held not in self._marks:  # nothing that was not released before
+        held = self._held_local()
+        if held not in self._marks:  # a loaded agent's: all of it stays until all is released
             return
         released, fresh = self._marks[held], self._learner.fresh
         if self.decide_from == "own+released":

@@ -140,7 +140,7 @@ class ContinuedPrivatizer:
         """What both runs cost together, at the new run's δ."""
         new, old = self.inner.guarantee, self._claimed
         mu = math.hypot(old.mu, new.mu)
-        bounds = old.person_records, new.person_records
+        bounded = old.person_records is not None and new.person_records is not None
         return replace(
             new,
             mu=mu,
@@ -151,7 +151,7 @@ class ContinuedPrivatizer:
             spent=old.spent + new.spent,
             simulated=old.simulated or new.simulated,
             reasons=tuple(dict.fromkeys(old.reasons + new.reasons)),
-            person_records=None if None in bounds else max(bounds),
+            person_records=max(old.person_records or 0, new.person_records or 0) if bounded else None,
             runs=old.runs + new.runs,
         )
 
@@ -231,7 +231,8 @@ def carry_over(before: Privatizer, after: Privatizer) -> bool:
     """Move the records of the open leaf of `before`, which are in no message, into that of `after`.
 
     The leaf is a sum of clipped records, so both must clip alike; and where persons are counted, each run
-    counts its own, so it stays where it is. A release that was begun is finished first.
+    counts its own, so it stays where it is. A release that was begun is finished first. The new ledger
+    doesn't know the ids of what is moved.
 
     Guarantees:
     - False: no record has moved.
