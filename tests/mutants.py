@@ -41,6 +41,7 @@ KERNEL = ("tests/simulation/test_kernel.py", "-k", "bounded or heteroscedastic o
 OBSERVING = ("tests/simulation/test_observing.py",)
 HALVES = ("tests/simulation/test_sharing.py", "-k", "halves")
 POOL = ("tests/federation/test_pool.py",)
+NEW_RUN = ("tests/federation/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
 RESULTS = ("tests/experiments/test_results.py",)
 CERTIFICATE = ("tests/core/test_certificate.py", "-k", "statement or float or steep")
@@ -232,6 +233,35 @@ MUTANTS = (
         "ridge = noise_variance(prior, surprise, observed) / prior.variance",
         "ridge = load(BLOCK, minds.ridge, block)",
         ("tests/simulation/test_believing.py", "-k", "without_privacy"),
+    ),
+    # One private run after another.
+    Mutant(
+        "records are in the open leaves of both runs",
+        "privacy/continued.py",
+        "old.ledger.add(None, replace(here, leaf=np.zeros_like(here.leaf), leaf_count=0))",
+        "pass",
+        ("tests/privacy/test_continued.py",),
+    ),
+    Mutant(
+        "a new run sends exact sums",
+        "federation/checks.py",
+        "fits = not exact and after.decide_from",
+        "fits = after.decide_from",
+        NEW_RUN,
+    ),
+    Mutant(
+        "a new run has simulated noise",
+        "federation/checks.py",
+        "kept = after.is_private or not before.is_private",
+        "kept = True",
+        NEW_RUN,
+    ),
+    Mutant(
+        "a release is taken to hold all that was observed",
+        "federation/knowledge.py",
+        'return self._local_count - int(getattr(self.privatizer, "waiting", 0))',
+        "return self._local_count",
+        NEW_RUN,
     ),
     # The certificate of the optimistic problem.
     Mutant(

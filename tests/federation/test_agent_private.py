@@ -6,14 +6,26 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.errors import InvalidInput, PrivacyError
-from fedfairx.privacy import Bounds, Centring, KeyedNoise, StreamPrivatizer, calibrate, private
+from fedfairx.errors import BudgetExhausted, ClippingWarning, InvalidInput, PrivacyError
+from fedfairx.privacy import (
+    Bounds,
+    Centring,
+    ContinuedPrivatizer,
+    KeyedNoise,
+    NonPrivateSums,
+    PersonBound,
+    SimulatedNoise,
+    StreamPrivatizer,
+    calibrate,
+    private,
+)
 
 D = 3
 
@@ -29,9 +41,11 @@ def taught(agent: ffx.Agent, rounds: int) -> ffx.Agent:
     return agent
 
 
-def keyed(name: str, **more: Any) -> StreamPrivatizer:
-    mechanism = calibrate("blt", epsilon=4.0, delta=0.1, releases=20, sensitivity=Bounds().sensitivity)
-    return StreamPrivatizer(D, mechanism=mechanism, noise=KeyedNoise(bytes(32), agent=name, run="r"), **more)
+def keyed(name: str, dimension: int = D, releases: int = 20, **more: Any) -> StreamPrivatizer:
+    given = {"bounds": Bounds(), "noise": KeyedNoise(bytes(32), agent=name, run="r")} | more
+    sensitivity = given["bounds"].sensitivity
+    mechanism = calibrate("blt", epsilon=4.0, delta=0.1, releases=releases, sensitivity=sensitivity)
+    return StreamPrivatizer(dimension, mechanism=mechanism, **given)
 
 
 def test_a_private_agent_bears_the_name_of_its_noise() -> None:
@@ -87,6 +101,7 @@ def test_a_new_run_goes_on_with_what_was_learnt_and_adds_its_cost() -> None:
     agent.begin_run(keyed("a"))
     assert agent.privatizer.guarantee.mu == spent  # nothing was sent before
     last = agent.release()
+    assert last.count == 30  # they were in no message, and are in this one
     agent.absorb({"a": last})
     agent.begin_run(keyed("a"))
     assert agent.privatizer.guarantee.mu == pytest.approx(math.sqrt(2) * spent)
@@ -99,3 +114,148 @@ def test_a_new_run_goes_on_with_what_was_learnt_and_adds_its_cost() -> None:
     assert (agent.estimate != before).any()
     with pytest.raises(InvalidInput, match="privatizer must be private and decide from 'released'"):
         agent.begin_run(keyed("a", decide_from="own+released"))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (lambda: NonPrivateSums(D), "must be private and decide from 'released\\+local'"),
+        (lambda: PersonBound(NonPrivateSums(D), records=1), "must be private and decide"),
+        (lambda: local("b"), "must have noise that was made for 'a'"),
+        (lambda: local("a", dimension=2), "must have dimension 3"),
+        (lambda: local("a", noise=SimulatedNoise(0)), "must be private, as before"),
+        (lambda: local("a", public_schedule=False), "must be private and decide"),
+        (lambda: local("a", bounds=Bounds(adjacency="add-remove")), "adjacency must be that of the run"),
+    ],
+)
+def test_a_new_run_is_as_private_and_as_much_this_agents_as_the_old(
+    other: Callable[[], Any], message: str
+) -> None:
+    agent = taught(ffx.Agent(D, privatizer=local("a"), seed=0), 5)
+    agent.release()
+    before = agent.privatizer
+    with pytest.raises(InvalidInput, match=message):
+        agent.begin_run(other())
+    assert agent.privatizer is before
+    with pytest.raises(InvalidInput, match="not private and has no budget"):
+        ffx.Agent(D).begin_run(local("a"))
+
+
+def local(name: str, **more: Any) -> StreamPrivatizer:
+    return keyed(name, **({"decide_from": "released+local"} | more))
+
+
+def exact_trace(agent: ffx.Agent) -> float:
+    """Of all that the agent has observed, as far as its knowledge holds it, released or fresh."""
+    return float(np.trace(agent.gram))
+
+
+class Still(KeyedNoise):
+    """Keyed noise too small to see, that fails when told to."""
+
+    fails = False
+
+    def __call__(self, number: int, count: int, place: bytes) -> np.ndarray:
+        if self.fails:
+            raise OSError("the key store does not answer")
+        return 1e-9 * super().__call__(number, count, place)
+
+
+def still() -> Still:
+    return Still(bytes(32), agent="a", run="r")
+
+
+def test_what_was_observed_between_two_runs_stays() -> None:
+    agent = ffx.Agent(D, privatizer=local("a", noise=still(), releases=1), seed=0, rule="optimism", shift=0.0)
+    agent.absorb({"a": taught(agent, 40).release()})
+    taught(agent, 60)
+    before = exact_trace(agent)
+    agent.begin_run(local("a", noise=still()))
+    release = agent.release()
+    assert release.count == 100
+    agent.absorb({"a": release})
+    assert exact_trace(agent) == pytest.approx(before, rel=1e-3)
+
+
+def test_what_cannot_be_carried_over_is_released_at_last_or_told() -> None:
+    other = Bounds(reward=2.0)
+    agent = taught(ffx.Agent(D, privatizer=keyed("a", releases=1), seed=0), 7)
+    agent.begin_run(keyed("a", bounds=other, releases=1))
+    assert (agent.released, agent.privatizer.guarantee.spent) == (1, 1)
+    assert taught(agent, 2).release().count == 9
+    taught(agent, 3)
+    with pytest.warns(UserWarning, match="3 records since the last release get into no message"):
+        agent.begin_run(keyed("a"))
+    assert agent.release().count == 9
+
+
+@pytest.mark.parametrize("decide_from", ["released+local", "own+released"])
+def test_records_after_an_interrupted_release_stay_until_they_are_released(decide_from: str) -> None:
+    noise = still()
+    privatizer = keyed("a", noise=noise, decide_from=decide_from)
+    agent = taught(ffx.Agent(D, privatizer=privatizer, seed=0, rule="optimism", shift=0.0), 10)
+    noise.fails = True
+    with pytest.raises(OSError, match="key store"):
+        agent.release()
+    noise.fails = False
+    taught(agent, 90)
+    before = exact_trace(agent)
+    for count, left in ((10, 90), (100, 0)):
+        release = agent.release()
+        assert (release.count, agent._local_count, agent._released_count) == (count, left, count)
+        agent.absorb({"a": release})
+        assert exact_trace(agent) == pytest.approx(before, rel=1e-3)
+    taught(agent, 5)
+    assert agent.release(2) == release  # again, and nothing is forgotten
+    assert agent.release(1).count == 10
+    assert (agent.released, agent._local_count) == (2, 5)
+
+
+def test_a_new_run_still_asks_whose_a_record_is() -> None:
+    agent = ffx.Agent(D, privatizer=PersonBound(keyed("a"), records=2), seed=0)
+    agent.observe(agent.decide(np.eye(D)), reward=0.5, person="ann")
+    agent.begin_run(PersonBound(keyed("a"), records=2))
+    assert agent.released == 1  # a last release of the old run: the new one counts persons anew
+    for _ in range(3):
+        agent.observe(agent.decide(np.eye(D)), reward=0.5, person="ann")
+    with pytest.raises(InvalidInput, match="person must be given"):
+        agent.observe(agent.decide(np.eye(D)), reward=0.5)
+    assert agent.privatizer.inner.dropped == 1  # type: ignore[attr-defined]
+    assert agent.release().count == 4
+    assert agent.privatizer.guarantee.person_records == 2
+
+
+def test_a_new_run_warns_of_clipping_again() -> None:
+    agent = ffx.Agent(D, privatizer=keyed("a"), seed=0)
+    agent.release()
+    agent.begin_run(keyed("a"))
+    decisions = agent.decide_many([np.eye(D)] * 100)
+    with pytest.warns(ClippingWarning, match="100 of 100 records"):
+        agent.observe_many(decisions, [9.0] * 100)
+
+
+def test_an_agent_in_its_second_run_is_saved_and_goes_on(tmp_path: Path) -> None:
+    agent = taught(ffx.Agent(D, privatizer=keyed("a"), seed=0), 4)
+    agent.release()
+    agent.begin_run(keyed("a"))
+    taught(agent, 3).save(tmp_path / "agent")
+    settings = {"dimension": D, "mechanism": keyed("a").mechanism, "bounds": Bounds()}
+    settings["noise"] = KeyedNoise(bytes(32), agent="a", run="r")
+
+    def made(state: dict[str, Any]) -> ContinuedPrivatizer:
+        before, inner = (StreamPrivatizer.from_state(state[name], **settings) for name in ("before", "inner"))
+        return ContinuedPrivatizer.from_state(state, inner=inner, before=before)
+
+    again = ffx.Agent.load(tmp_path / "agent", privatizer=made)
+    assert again.privatizer.guarantee == agent.privatizer.guarantee
+    assert (again.release().count, again.released, again.name) == (7, 2, "a")
+
+
+def test_releases_that_are_refused_leave_nothing_behind() -> None:
+    agent = ffx.Agent(D, privatizer=keyed("a", releases=1), seed=0)
+    agent.release()
+    for _ in range(3):
+        taught(agent, 1)
+        with pytest.raises(BudgetExhausted):
+            agent.release()
+    assert len(agent._marks) == 1

@@ -13,7 +13,7 @@ import fedfairx as ffx
 import reference as ref
 from fedfairx.core import theory
 from fedfairx.core.estimate import REFRESH_EVERY
-from fedfairx.errors import BudgetExhausted
+from fedfairx.errors import BudgetExhausted, InvalidInput
 from fedfairx.federation.schedules import SCHEDULES, Determinant, Doubling, Plan
 from fedfairx.privacy import epsilon_for, mu_for
 
@@ -294,8 +294,8 @@ def test_a_new_run_shares_again_and_its_cost_is_added(seed: int | None) -> None:
     assert both.simulated == (seed is not None)
     with pytest.raises(BudgetExhausted):
         federation.synchronise()
-    # Two rounds lay between the runs, and their records in neither.
-    assert all(agent._latest[agent.name].count == 16 for agent in federation.agents)
+    # Two rounds lay between the runs, and their records are in the second.
+    assert all(agent._latest[agent.name].count == 18 for agent in federation.agents)
     federation.new_run(6)
     assert federation.privacy.mu == pytest.approx(math.hypot(both.mu, mu_for(1.0, 1e-6)))
 
@@ -306,6 +306,69 @@ def test_a_new_run_without_privacy_goes_on_with_the_schedule() -> None:
     federation.new_run(5)
     assert play(federation, 5) == [1, 2, 3, 4, 5]
     assert federation.syncs == 15
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": -1.0}, {"delta": 2.0}, {"horizon": 0}])
+def test_a_new_run_that_is_refused_changes_nothing(wrong: dict[str, float]) -> None:
+    federation = ffx.Federation(
+        agents=2, dimension=D, horizon=5, algorithm="priv-fairx-bayes", schedule="every-round", epsilon=2.0
+    )
+    play(federation, 3)
+    before = federation.plan, federation._due, federation._budget, federation.privacy
+    given: dict[str, Any] = {"horizon": 4} | wrong
+    with pytest.raises(InvalidInput):
+        federation.new_run(**given)
+    assert (federation.plan, federation._due, federation._budget, federation.privacy) == before
+
+
+@pytest.mark.parametrize("given", [{"epsilon": 1.0}, {"delta": 1e-6}])
+def test_a_new_run_without_privacy_takes_no_budget(given: dict[str, float]) -> None:
+    federation = ffx.Federation(agents=2, dimension=D, horizon=5, seed=0)
+    with pytest.raises(InvalidInput, match="is for private algorithms"):
+        federation.new_run(5, **given)
+    assert federation.plan.horizon == 5
+
+
+@pytest.mark.parametrize("fails", ["release", "absorb"])
+@pytest.mark.parametrize("algorithm", ["fed-fairx-bayes", "priv-fairx-bayes"])
+def test_a_synchronisation_that_failed_half_way_costs_nothing_when_it_is_made_again(
+    algorithm: str, fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = {"epsilon": 2.0} if algorithm == "priv-fairx-bayes" else {}
+    federation = ffx.Federation(
+        agents=3, dimension=D, horizon=4, algorithm=algorithm, schedule="every-round", seed=0, **more
+    )
+    play(federation, 2)
+
+    def refuse(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(federation.agents[1], fails, refuse)
+        with pytest.raises(OSError, match="disk is full"):
+            play(federation, 1)
+    for agent in federation.agents:  # what comes now is in the next one
+        agent.observe(agent.decide(np.eye(D)), reward=0.5)
+    federation.synchronise()
+    assert [agent.privatizer.guarantee.spent for agent in federation.agents] == [3, 3, 3]
+    play(federation, 1)
+    assert [agent._latest[agent.name].count for agent in federation.agents] == [5, 5, 5]
+    assert federation.privacy.spent == 4
+
+
+def test_a_new_run_first_finishes_a_synchronisation_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    federation = federation_of("priv-fairx-bayes", epsilon=2.0)
+
+    def refuse(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(federation.agents[1], "release", refuse)
+        with pytest.raises(OSError, match="disk is full"):
+            federation.synchronise()
+    federation.new_run(5)
+    federation.synchronise()  # everybody's mechanism is the same
+    assert [agent.released for agent in federation.agents] == [2, 2]
 
 
 def test_agents_of_one_federation_have_noise_in_their_own_name() -> None:

@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fedfairx.core.statistics import pack
-from fedfairx.errors import BudgetExhausted, InvalidInput
-from fedfairx.privacy import ContinuedPrivatizer, SimulatedNoise, StreamPrivatizer, private
+from fedfairx.errors import BudgetExhausted, InvalidInput, LedgerMismatch, StateError
+from fedfairx.privacy import (
+    Bounds,
+    Centring,
+    ContinuedPrivatizer,
+    MemoryPersons,
+    PersonBound,
+    Release,
+    SimulatedNoise,
+    SqliteLedger,
+    StreamPrivatizer,
+    carry_over,
+    private,
+    refuse_old_copy,
+)
+from fedfairx.privacy.subject import Silent
+
+X = np.array([0.6, 0.8])
 
 
-def _private(seed: int, epsilon: float = 2.0, releases: int = 3, dimension: int = 2) -> StreamPrivatizer:
-    made = private(
-        dimension, epsilon=epsilon, releases=releases, noise=SimulatedNoise(seed), decide_from="released"
-    )
-    assert isinstance(made, StreamPrivatizer)
+def _private(
+    seed: int, epsilon: float = 2.0, releases: int = 3, dimension: int = 2, **more: Any
+) -> StreamPrivatizer:
+    given = {"noise": SimulatedNoise(seed), "decide_from": "released"} | more
+    made: Any = private(dimension, epsilon=epsilon, releases=releases, **given)
     return made
+
+
+def _silent(**more: Any) -> StreamPrivatizer:
+    return _private(0, noise=Silent(), **more)
+
+
+def _trace(release: Release) -> float:
+    return float(release.packed[0] + release.packed[2])
 
 
 def test_messages_go_on_and_add_up() -> None:
@@ -74,3 +100,187 @@ def test_a_new_run_has_the_same_dimension() -> None:
     before.release()
     with pytest.raises(InvalidInput, match="inner must have dimension 2"):
         ContinuedPrivatizer(_private(1, dimension=3), before=before)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"bounds": Bounds(adjacency="add-remove")}, "adjacency must be that of the run before, 'replace'"),
+        ({"centring": Centring.unit_box(2)}, "centred must be that of the run before, False"),
+    ],
+)
+def test_a_new_run_has_the_same_neighbours(other: dict[str, Any], message: str) -> None:
+    before = _private(0)
+    before.release()
+    with pytest.raises(InvalidInput, match=message):
+        ContinuedPrivatizer(_private(1, **other), before=before)
+
+
+@pytest.mark.parametrize(("first", "second", "both"), [(2, 3, 3), (None, 3, None), (2, None, None)])
+def test_a_person_is_spoken_of_where_both_runs_bound_its_records(
+    first: int | None, second: int | None, both: int | None
+) -> None:
+    runs: list[Any] = [_private(0), _private(1, bounds=Bounds(reward=0.5))]
+    for i, records in enumerate((first, second)):
+        if records is not None:
+            runs[i] = PersonBound(runs[i], records=records)
+    runs[0].release()
+    guarantee = ContinuedPrivatizer(runs[1], before=runs[0]).guarantee
+    assert guarantee.person_records == both
+    assert ("records enter in each of 2 runs" in str(guarantee)) == (both is not None)
+    assert guarantee.reward == 1.0  # the wider of both
+    if both is not None:
+        costs = [run.guarantee.person_mu for run in runs]
+        assert guarantee.person_mu >= math.hypot(*costs)
+
+
+def test_an_old_number_is_given_again_and_a_future_one_refused_in_its_own_terms() -> None:
+    before = _private(0)
+    first, last = before.release(), before.release()
+    both = ContinuedPrivatizer(_private(1), before=before)
+    following = both.release()
+    assert [both.release(number) for number in (1, 2, 3)] == [first, last, following]
+    for wrong in (0, 5):
+        with pytest.raises(InvalidInput, match=f"number must be in 1..4, got number={wrong}"):
+            both.release(wrong)
+
+
+def test_it_counts_what_was_clipped_and_what_waits() -> None:
+    before = _private(0)
+    before.add(X, 9.0)
+    before.release()
+    both = ContinuedPrivatizer(_private(1), before=before)
+    both.add(X, 9.0)
+    both.add(X, 0.5)
+    assert (both.clipped, both.waiting, both.spent, both.count_before) == (2, 2, 1, 1)
+
+
+def test_it_goes_on_from_its_state() -> None:
+    before = _silent()
+    before.add(X, 1.0)
+    before.release()
+    both = ContinuedPrivatizer(_silent(), before=before)
+    both.add(X, 1.0)
+    both.release()
+    both.add(X, 1.0)
+    state = both.state()
+    settings = {"mechanism": before.mechanism, "bounds": Bounds(), "noise": Silent(), "dimension": 2}
+    old, new = (StreamPrivatizer.from_state(state[name], **settings) for name in ("before", "inner"))
+    again = ContinuedPrivatizer.from_state(state, inner=new, before=old)
+    assert again.release() == both.release()
+    assert again.guarantee == both.guarantee
+    other = _silent()
+    other.release()
+    with pytest.raises(StateError, match="its last message is another"):
+        ContinuedPrivatizer.from_state(state, inner=_silent(), before=other)
+    with pytest.raises(StateError, match="schema must be 2"):
+        ContinuedPrivatizer.from_state({"schema": 1}, inner=new, before=old)
+
+
+def test_peers_are_asked_in_the_numbers_of_both_runs() -> None:
+    before = _private(0)
+    before.release()
+    both = ContinuedPrivatizer(_private(1), before=before)
+
+    def opened(*held: Release) -> None:
+        ContinuedPrivatizer(both.inner, before=before, confirm=refuse_old_copy(held))
+
+    opened(before.release(1))
+    second = both.release()
+    opened(before.release(1), second)
+    with pytest.raises(LedgerMismatch, match="ends at release 2, and peers hold release 3"):
+        opened(Release(3, second.packed, second.count, second.mechanism))
+    with pytest.raises(LedgerMismatch, match="peers hold release 2 with other content"):
+        opened(Release(2, second.packed + 1.0, second.count, second.mechanism))
+
+
+# --- the records in between --------------------------------------------------------------------------------
+
+
+def test_records_in_no_message_enter_the_new_run_once(tmp_path: Path) -> None:
+    """Of a durable ledger too: the old one, opened again, doesn't have them any more."""
+    with SqliteLedger(tmp_path / "old", create=True) as ledger:
+        before = _silent(ledger=ledger)
+        before.add(X, 1.0)
+        before.release()
+        for _ in range(3):
+            before.add(X, 1.0)
+        after = _silent()
+        after.add(X, 1.0)
+        assert carry_over(before, after)
+        assert (before.waiting, after.waiting) == (0, 4)
+        assert carry_over(before, after)
+        assert after.waiting == 4
+        release = ContinuedPrivatizer(after, before=before).release()
+        assert (release.count, _trace(release)) == (5, pytest.approx(5.0, abs=1e-4))
+    with SqliteLedger(tmp_path / "old") as ledger:
+        assert _trace(_silent(ledger=ledger).release()) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_an_interruption_loses_records_and_never_doubles_them() -> None:
+    before, after = _silent(), _silent()
+    before.add(X, 1.0)
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    after.ledger.add = full  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="no space"):
+        carry_over(before, after)
+    assert (before.waiting, after.waiting) == (0, 0)
+
+
+def test_a_release_that_was_begun_is_in_the_messages() -> None:
+    before = _silent()
+    before.release()
+    before.add(X, 1.0)
+    record, before.ledger.record = before.ledger.record, None  # type: ignore[method-assign,assignment]
+    with pytest.raises(TypeError):
+        before.release()
+    before.ledger.record = record  # type: ignore[method-assign]
+    before.add(X, 1.0)
+    both = ContinuedPrivatizer(_silent(), before=before)
+    assert (both.spent, both.count_before, both.guarantee.spent) == (2, 1, 2)
+
+
+def test_records_stay_where_the_new_run_clips_otherwise_or_persons_are_counted() -> None:
+    for after in (
+        _silent(bounds=Bounds(reward=0.5)),
+        _silent(centring=Centring.unit_box(2)),
+        PersonBound(_silent(), records=1),
+    ):
+        before = _silent()
+        before.add(X, 1.0)
+        assert not carry_over(before, after)
+        assert before.waiting == 1
+    with pytest.raises(InvalidInput, match="must have a ledger of its own"):
+        carry_over(before, before)
+
+
+# --- persons -----------------------------------------------------------------------------------------------
+
+
+def test_a_bound_around_both_runs_blanks_at_the_public_point() -> None:
+    box = Centring.unit_box(2)
+    before = _silent(centring=box)
+    before.release()
+    bound = PersonBound(ContinuedPrivatizer(_silent(centring=box), before=before), records=1)
+    for _ in range(3):
+        bound.add(np.array([0.1, 0.6]), 0.9, person=7)
+    point, _ = box.blank
+    expected = np.outer([0.1, 0.6], [0.1, 0.6]) + 2 * np.outer(point, point)
+    assert bound.release().packed[:3] == pytest.approx(expected[np.triu_indices(2)], abs=1e-3)
+
+
+def test_a_bound_around_both_runs_asks_for_durable_counts_of_all_records(tmp_path: Path) -> None:
+    before = _silent()
+    before.add(X, 1.0)
+    before.release()
+    with SqliteLedger(tmp_path / "ledger", create=True) as ledger:
+        both = ContinuedPrivatizer(_silent(ledger=ledger), before=before)
+        with pytest.raises(InvalidInput, match="persons must be given with a durable ledger"):
+            PersonBound(both, records=1)
+    both = ContinuedPrivatizer(_silent(), before=before)
+    with pytest.raises(LedgerMismatch, match="records whose persons were not counted"):
+        PersonBound(both, records=1)
+    PersonBound(both, records=1, persons=MemoryPersons({"ann": 1}))

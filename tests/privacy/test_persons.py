@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.errors import AlreadyObserved, InvalidInput, LedgerMismatch, StateError
+from fedfairx.errors import AlreadyObserved, InvalidInput, LedgerMismatch, PrivacyError, StateError
 from fedfairx.privacy import (
     Bounds,
     Centring,
@@ -165,6 +166,28 @@ def test_a_ledger_with_records_that_were_not_counted_is_refused(tmp_path: Path) 
         private(2, noise=SimulatedNoise(0), ledger=ledger, **BUDGET).add(X, 0.5)
     with pytest.raises(LedgerMismatch, match="records whose persons were not counted"):
         open_files(tmp_path)
+
+
+def test_the_file_of_persons_is_its_owners_and_of_one_process(tmp_path: Path) -> None:
+    path = tmp_path / "persons"
+    path.touch(mode=0o644)
+    path.chmod(0o644)
+    persons = SqlitePersons(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(LedgerMismatch, match="is locked"):
+        SqlitePersons(tmp_path / "." / "persons")
+    persons.bind(2)
+    persons.close()
+    again = SqlitePersons(path)
+    (tmp_path / "persons.lock").unlink()
+    for work in (lambda: again.bind(2), lambda: again.count("ann", 1), again.total):
+        with pytest.raises(PrivacyError, match="was removed"):
+            work()
+    again.close()
+    path.write_text("no database, but long enough to be taken for one" * 9)
+    for _ in range(2):  # the lock is given back
+        with pytest.raises(sqlite3.DatabaseError):
+            SqlitePersons(path)
 
 
 def test_a_durable_ledger_needs_durable_counts(tmp_path: Path) -> None:

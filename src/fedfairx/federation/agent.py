@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Self
@@ -19,20 +20,21 @@ from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.single import decide_one, room_for
 from fedfairx.core.statistics import Array
-from fedfairx.errors import AlreadyObserved, require
+from fedfairx.errors import AlreadyObserved, InvalidInput, require
 from fedfairx.federation import state
 from fedfairx.federation.checks import (
     as_contexts,
-    as_person_bound,
     as_persons,
     as_reward,
+    check_next_run,
     latest_of,
     not_finite,
 )
 from fedfairx.federation.clipping import ClippingWatch
 from fedfairx.federation.decision import Decision, known
 from fedfairx.federation.knowledge import Knowledge
-from fedfairx.privacy import ContinuedPrivatizer, Privatizer, Release
+from fedfairx.privacy import ContinuedPrivatizer, Privatizer, Release, carry_over
+from fedfairx.privacy.continued import takes_persons
 
 DRAWN_AHEAD = 64  # uniforms at a time
 
@@ -150,7 +152,7 @@ class Agent(Knowledge):
         value = reward if type(reward) is float and abs(reward) <= LARGEST else self._reward(reward)
         made = pending[identity]
         if person is not None:
-            as_person_bound(self.privatizer).add(made.chosen(), value, identity, person)
+            takes_persons(self.privatizer).add(made.chosen(), value, identity, person)
         elif plain is None:
             self.privatizer.add(made.chosen(), value, identity)
         del pending[identity]
@@ -183,25 +185,52 @@ class Agent(Knowledge):
 
     # --- sharing -------------------------------------------------------------------------------------
 
-    def release(self) -> Release:
+    @property
+    def released(self) -> int:
+        """The number of its own latest release; 0 before the first."""
+        own = self._latest.get(self.name)
+        return 0 if own is None else own.number
+
+    def release(self, number: int | None = None) -> Release:
         """Close the open leaf and give what may leave this agent: its cumulative statistics, privatized.
 
-        What was observed until now is in the release, exactly once; what comes next is in the next one.
+        What was observed until now is in the release, exactly once; what comes next is in the next one. After
+        a release that was interrupted the next call gives that one, which lacks what came since. A past
+        `number` is given again, and costs nothing.
         """
         with self._lock:
-            release = self.privatizer.release()
-            self._latest[self.name] = release
-            self._fold_local()
+            self._mark_local()
+            release = self.privatizer.release(number)
+            if release.number > self.released:
+                self._latest[self.name] = release
+                self._fold_local()
             return release
 
     def begin_run(self, privatizer: Privatizer) -> None:
-        """Go on under a new budget when the old one is spent; all that was learnt and shared stays."""
+        """Go on under a new budget when the old one is spent; all that was learnt and shared stays.
+
+        Records since the last release go into the first of the new run, if it clips as the old one did. If
+        not, or where a person's records are bounded (`PersonBound`), the old run makes a last release of
+        them; if it has none left, they get into no message, and a warning says how many.
+        """
         with self._lock:
-            before = self.privatizer.guarantee
-            same = self.private and privatizer.guarantee.decide_from == before.decide_from
-            require(same, "privatizer", f"must be private and decide from {before.decide_from!r}", "another")
-            spent = before.spent > 0  # otherwise nothing was sent yet, and there is nothing to go on from
-            self.privatizer = ContinuedPrivatizer(privatizer, before=self.privatizer) if spent else privatizer
+            if not self.private:
+                raise InvalidInput("privatizer must be left out: this agent is not private and has no budget")
+            old = self.privatizer
+            check_next_run(privatizer, before=old.guarantee, dimension=self.dimension, name=self.name)
+            left = int(getattr(old, "waiting", 0))
+            if not carry_over(old, privatizer) and left:
+                if old.guarantee.remaining > 0:
+                    self.release()
+                else:
+                    warnings.warn(
+                        f"{left} records since the last release get into no message: the old run has no "
+                        "release left for them, and the new one clips otherwise or counts persons anew",
+                        stacklevel=2,
+                    )
+            # If nothing was sent yet, there is nothing to go on from.
+            sent = old.guarantee.spent > 0
+            self.privatizer = ContinuedPrivatizer(privatizer, before=old) if sent else privatizer
             self._pool = self._new_pool()
             self._watch = ClippingWatch(self.privatizer)
 

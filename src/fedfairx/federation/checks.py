@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from fedfairx.core.memory import LARGEST
 from fedfairx.core.statistics import Array, packed_size, unpack
 from fedfairx.errors import InvalidInput, MessageRefused, require
-from fedfairx.privacy import PersonBound, Privatizer, Release
+from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
+from fedfairx.privacy.continued import require_same_neighbours
 
 FLOAT = np.dtype(np.float64)  # there is one of it, which `is` finds faster than == does
 
@@ -70,13 +71,6 @@ def usable(value: float) -> bool:
     return abs(value) <= LARGEST
 
 
-def as_person_bound(privatizer: Privatizer) -> PersonBound:
-    """The privatizer, if it has a use for persons: an id that nobody looks at would be a false comfort."""
-    if not isinstance(privatizer, PersonBound):
-        raise InvalidInput("person must be left out: this agent's privatizer is no PersonBound")
-    return privatizer
-
-
 def as_persons(persons: Iterable[str | int] | None, count: int) -> Sequence[str | int | None]:
     """A person for each of `count` records, or nobody for any."""
     if persons is None:
@@ -85,6 +79,21 @@ def as_persons(persons: Iterable[str | int] | None, count: int) -> Sequence[str 
     require(len(whose) == count, "persons", f"must be as many as the {count} decisions", len(whose))
     require(all(person is not None for person in whose), "persons", "must all be given", "None among them")
     return whose
+
+
+def check_next_run(privatizer: Privatizer, *, before: Guarantee, dimension: int, name: str) -> None:
+    """A privatizer that an agent may go on with, after one that claimed `before`."""
+    same = privatizer.dimension == dimension
+    require(same, "privatizer", f"must have dimension {dimension}", privatizer.dimension)
+    owner = getattr(privatizer, "owner", None)
+    require(owner in (None, name), "privatizer", f"must have noise that was made for {name!r}", owner)
+    after = privatizer.guarantee
+    exact = isinstance(privatizer, NonPrivateSums) or (math.isinf(after.mu) and math.isfinite(before.mu))
+    fits = not exact and after.decide_from == before.decide_from
+    require(fits, "privatizer", f"must be private and decide from {before.decide_from!r}", "another")
+    kept = after.is_private or not before.is_private
+    require(kept, "privatizer", "must be private, as before", "one that is not")
+    require_same_neighbours(before, after)
 
 
 def check_release(name: str, release: Release, *, dimension: int, mechanism: str) -> None:

@@ -98,6 +98,7 @@ class Knowledge:
         self._own = np.zeros(packed_size(self.dimension))  # own+released: what was released, exact
         self._released_count = 0
         self._local_count = 0
+        self._marks: dict[int, Array] = {}  # `fresh` when a release was asked for, by the count then
         self._updates = 0  # rank-one updates since V⁻¹ was derived from the sums
         self._updates_due = self._updates_until_derived()
         self._growth = 0.0
@@ -162,13 +163,30 @@ class Knowledge:
         if self._updates >= self._updates_due or growth < 0.0:  # V can't shrink: rounding made V⁻¹ indefinite
             self._derive()
 
+    def _mark_local(self) -> None:
+        """A release is asked for: if it is interrupted, this is what it may hold once it is finished."""
+        frozen = self._held_local()  # by one that was asked for before, if at all
+        self._marks = {count: mark for count, mark in self._marks.items() if count == frozen}
+        self._marks[self._local_count] = self._learner.fresh.copy()
+
+    def _held_local(self) -> int:
+        return self._local_count - int(getattr(self.privatizer, "waiting", 0))
+
     def _fold_local(self) -> None:
-        """What was fresh is released now; `own+released` keeps it as its own."""
+        """Of what was fresh, what is released now; `own+released` keeps it as its own.
+
+        All of it, unless the privatizer has finished a release that was interrupted before the rest came.
+        """
+        held = self._held_local()
+        if held not in self._marks:  # a loaded agent's: all of it stays until all is released
+            return
+        released, fresh = self._marks[held], self._learner.fresh
         if self.decide_from == "own+released":
-            self._own += self._learner.fresh
-        self._learner.fresh[:] = 0.0
-        self._released_count += self._local_count
-        self._local_count = 0
+            self._own += released
+        fresh -= released
+        self._released_count += held
+        self._local_count -= held
+        self._marks.clear()
 
     def _share(self, latest: dict[str, Release]) -> None:
         """Derive what decisions come from, from the latest releases (Alg. 1 lines 22 and 27)."""

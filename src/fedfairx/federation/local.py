@@ -76,7 +76,7 @@ class Federation:
         self.syncs = 0
         self._last_sync = 0
         self._runs = 0
-        self._begin_run()
+        self._begin_run(self.plan)
         require(seed is None or seed >= 0, "seed", "must be >= 0", seed)
         self._seeds = np.random.SeedSequence(seed)
         merits = list(merit) if isinstance(merit, Sequence) else [merit] * agents
@@ -96,7 +96,7 @@ class Federation:
             seed=seed,
         )
         self._budget = epsilon, delta
-        privatizers = self._privatizers(epsilon, delta)
+        privatizers = self._privatizers(epsilon, delta, plan=self.plan, run=self._runs)
         self.agents = [
             Agent(
                 dimension,
@@ -115,10 +115,11 @@ class Federation:
             for i, child in enumerate(self._seeds.spawn(agents))
         ]
 
-    def _begin_run(self) -> None:
+    def _begin_run(self, plan: Plan) -> None:
+        self._due = frozenset(self.round + int(t) for t in self.schedule.rounds(plan))
+        self.plan = plan
         self._runs += 1
         self._began, self._syncs_before = self.round, self.syncs
-        self._due = frozenset(self.round + int(t) for t in self.schedule.rounds(self.plan))
         self._warned = False
 
     def _make_privatizers(
@@ -126,13 +127,15 @@ class Federation:
         epsilon: float | None,
         delta: float,
         *,
+        plan: Plan,
+        run: int,
         mechanism: str,
         bounds: Bounds | None,
         centring: Centring | None,
         decide_from: str | None,
         seed: int | None,
     ) -> Sequence[Privatizer]:
-        count, dimension = self.plan.agents, self.plan.dimension
+        count, dimension = plan.agents, plan.dimension
         if not self.algorithm.private:
             text = f"is for private algorithms, and {self.algorithm.name} is not private"
             require(epsilon is None, "epsilon", text, epsilon, "leave it out")
@@ -153,10 +156,10 @@ class Federation:
                 dimension,
                 epsilon=epsilon,
                 delta=delta,
-                releases=max(self.schedule.max_releases(self.plan), 1),
-                noise=KeyedNoise(key, agent=self._names[i], run=f"local-{self._runs}")
+                releases=max(self.schedule.max_releases(plan), 1),
+                noise=KeyedNoise(key, agent=self._names[i], run=f"local-{run}")
                 if seed is None
-                else SimulatedNoise(seed, agent=i + (self._runs - 1) * count),
+                else SimulatedNoise(seed, agent=i + (run - 1) * count),
                 mechanism=mechanism,
                 bounds=bounds,
                 centring=centring,
@@ -194,31 +197,41 @@ class Federation:
             self._warned = True
             warnings.warn(
                 f"the horizon of {self.plan.horizon} rounds is past: agents go on by themselves and share "
-                "nothing any more; new_run(horizon) shares again, at a cost of its own",
+                "nothing any more; new_run(horizon) shares again, this too, at a cost of its own",
                 stacklevel=3,
             )
 
     def new_run(self, horizon: int, *, epsilon: float | None = None, delta: float | None = None) -> None:
         """Share again, over another `horizon` rounds; all that was learnt stays.
 
-        A private run has a budget of its own, the last one's unless given, and its cost adds: `privacy` then
-        speaks of all messages so far and to come, with μ = √(μ₁² + μ₂²).
+        What was observed since the last synchronisation is in the first of the new run. A private run has a
+        budget of its own, the last one's unless given, and its cost adds: `privacy` then speaks of all
+        messages so far and to come, with μ = √(μ₁² + μ₂²). When it is refused, nothing has changed.
         """
-        self.plan = replace(self.plan, horizon=horizon)
-        self._begin_run()
+        plan = replace(self.plan, horizon=horizon)
         if not self.algorithm.private:
+            text = f"is for private algorithms, and {self.algorithm.name} is not private"
+            for name, value in (("epsilon", epsilon), ("delta", delta)):
+                require(value is None, name, text, value, "leave it out")
+            self._begin_run(plan)
             return
         last_epsilon, last_delta = self._budget
-        self._budget = (
-            last_epsilon if epsilon is None else epsilon,
-            last_delta if delta is None else delta,
-        )
-        for agent, privatizer in zip(self.agents, self._privatizers(*self._budget), strict=True):
+        budget = (last_epsilon if epsilon is None else epsilon, last_delta if delta is None else delta)
+        privatizers = self._privatizers(*budget, plan=plan, run=self._runs + 1)
+        if any(agent.released > self.syncs for agent in self.agents):  # one of them failed half way
+            self.synchronise()
+        for agent, privatizer in zip(self.agents, privatizers, strict=True):
             agent.begin_run(privatizer)
+        self._budget = budget
+        self._begin_run(plan)
 
     def synchronise(self) -> None:
-        """Everybody releases; everybody absorbs everybody's release."""
-        releases = {agent.name: agent.release() for agent in self.agents}
+        """Everybody releases; everybody absorbs everybody's release.
+
+        After a failure half way it can be called again: whoever has released gives the same release, at no
+        cost, and what came since is in the next one.
+        """
+        releases = {agent.name: agent.release(max(self.syncs + 1, agent.released)) for agent in self.agents}
         for agent in self.agents:
             agent.absorb(releases)
         self.syncs += 1

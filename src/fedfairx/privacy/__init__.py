@@ -3,7 +3,7 @@
 from fedfairx.privacy.accounting import delta_for, epsilon_for, mu_for
 from fedfairx.privacy.bounding import Bounds, Unbounded
 from fedfairx.privacy.centring import CentredPrivatizer, Centring
-from fedfairx.privacy.continued import ContinuedPrivatizer
+from fedfairx.privacy.continued import ContinuedPrivatizer, carry_over
 from fedfairx.privacy.factory import private
 from fedfairx.privacy.guarantee import Guarantee, claim
 from fedfairx.privacy.ledger import MemoryLedger
@@ -39,6 +39,7 @@ __all__ = [
     "StreamPrivatizer",
     "Unbounded",
     "calibrate",
+    "carry_over",
     "claim",
     "delta_for",
     "epsilon_for",

@@ -177,6 +177,16 @@ class CentredPrivatizer:
         """Records that had to be clipped: for the owner only."""
         return self.inner.clipped
 
+    @property
+    def waiting(self) -> int:
+        """Records in the open leaf."""
+        return self.inner.waiting
+
+    @property
+    def blank(self) -> tuple[Array, float]:
+        """The record that says nothing."""
+        return self.centring.blank
+
     def add(self, context: Array, reward: float, record: str | int | None = None) -> None:
         """Take one record, clipped around the public point, into the open leaf."""
         x, y, moved = self.centring.enter(context, reward)

@@ -11,22 +11,24 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fedfairx.core.statistics import Array
-from fedfairx.errors import require
+from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.privacy.accounting import epsilon_for
 from fedfairx.privacy.factors import Integers
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.mechanisms import Stated
-from fedfairx.privacy.protocols import Privatizer
+from fedfairx.privacy.peers import Confirm, message_digest
+from fedfairx.privacy.privatizer import StreamPrivatizer
+from fedfairx.privacy.protocols import PersonTaking, Privatizer
 from fedfairx.privacy.release import Release
 
-__all__ = ["Continued", "ContinuedPrivatizer"]
+__all__ = ["Continued", "ContinuedPrivatizer", "carry_over", "stream_of", "takes_persons"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,20 +70,28 @@ class Continued:
 class ContinuedPrivatizer:
     """`inner`, a new run's privatizer, after `before`, which makes no release any more.
 
-    Records that `before` took after its last release are in neither's messages.
+    Records that `before` took after its last release are in neither's messages, unless `carry_over` has
+    moved them. `confirm` is as for `StreamPrivatizer`, in the numbers of both runs.
 
     Guarantees:
     - Its messages are a function of the inner privatizer's and of the last message of `before`.
     - Numbers and counts go on; the guarantee is for all messages of both runs, μ² added.
+    - It speaks of a person where both runs bound a person's records, and names the larger bound for each run.
+    - Runs with other neighbours (adjacency, a public point or none) have no common claim and are refused.
     """
 
-    def __init__(self, inner: Privatizer, *, before: Privatizer) -> None:
+    def __init__(self, inner: Privatizer, *, before: Privatizer, confirm: Confirm | None = None) -> None:
         same = inner.dimension == before.dimension
         require(same, "inner", f"must have dimension {before.dimension}", inner.dimension)
+        require_same_neighbours(before.guarantee, inner.guarantee)
+        before.release(before.guarantee.spent)  # finishes one that was begun
         self.inner = inner
+        self.before = before
         self._claimed = before.guarantee
         self._last = before.release(self._claimed.spent)
         self.mechanism = Continued(before=before.mechanism, made=self._last.number, after=inner.mechanism)
+        if confirm is not None:
+            confirm(self.spent, message_digest(self.release(self.spent).to_bytes()))
 
     @property
     def dimension(self) -> int:
@@ -94,27 +104,77 @@ class ContinuedPrivatizer:
         return owner
 
     @property
+    def spent(self) -> int:
+        """Releases made, of both runs."""
+        spent = getattr(self.inner, "spent", None)  # dear to ask the guarantee for
+        return self._last.number + int(self.inner.guarantee.spent if spent is None else spent)
+
+    @property
+    def clipped(self) -> int:
+        """Records of both runs that had to be moved inside the bounds: for the owner only."""
+        return sum(int(getattr(each, "clipped", 0)) for each in (self.before, self.inner))
+
+    @property
+    def waiting(self) -> int:
+        """Records in the new run's open leaf."""
+        return int(getattr(self.inner, "waiting", 0))
+
+    @property
+    def count_before(self) -> int:
+        """Records in the messages of the run before."""
+        return self._last.count
+
+    @property
+    def blank(self) -> tuple[Array, float]:
+        """The record that says nothing, as the new run has it."""
+        blank: tuple[Array, float] = getattr(self.inner, "blank", (np.zeros(self.dimension), 0.0))
+        return blank
+
+    @property
+    def takes_persons(self) -> bool:
+        """Whether the new run bounds the records of a person."""
+        return bool(getattr(self.inner, "takes_persons", False))
+
+    @property
     def guarantee(self) -> Guarantee:
         """What both runs cost together, at the new run's δ."""
         new, old = self.inner.guarantee, self._claimed
         mu = math.hypot(old.mu, new.mu)
+        bounded = old.person_records is not None and new.person_records is not None
         return replace(
             new,
             mu=mu,
             epsilon=epsilon_for(new.delta, mu),
+            context_norm=max(old.context_norm, new.context_norm),
+            reward=max(old.reward, new.reward),
             releases=old.spent + new.releases,
             spent=old.spent + new.spent,
             simulated=old.simulated or new.simulated,
             reasons=tuple(dict.fromkeys(old.reasons + new.reasons)),
+            person_records=max(old.person_records or 0, new.person_records or 0) if bounded else None,
+            runs=old.runs + new.runs,
         )
 
-    def add(self, context: Array, reward: float, record: str | int | None = None) -> None:
-        self.inner.add(context, reward, record)
+    def add(
+        self,
+        context: Array,
+        reward: float,
+        record: str | int | None = None,
+        person: str | int | None = None,
+    ) -> None:
+        """Take one record into the new run's open leaf; `person` is for a new run that bounds them."""
+        if person is None:
+            self.inner.add(context, reward, record)
+        else:
+            takes_persons(self.inner).add(context, reward, record, person)
 
     def release(self, number: int | None = None) -> Release:
         last = self._last
-        if number == last.number:
-            return last
+        if number is not None:
+            following = self.spent + 1
+            require(1 <= number <= following, "number", f"must be in 1..{following}", number)
+            if number <= last.number:
+                return self.before.release(number)
         inner = self.inner.release(None if number is None else number - last.number)
         return Release(
             last.number + inner.number,
@@ -124,5 +184,75 @@ class ContinuedPrivatizer:
         )
 
     def state(self) -> dict[str, Any]:
-        """The inner one's state, and the message that it is added to."""
-        return {"schema": 1, "last": self._last.to_bytes().hex(), "inner": self.inner.state()}
+        """The states of both runs, and the message that the new one's are added to."""
+        return {
+            "schema": 2,
+            "last": self._last.to_bytes().hex(),
+            "before": self.before.state(),
+            "inner": self.inner.state(),
+        }
+
+    @classmethod
+    def from_state(
+        cls, state: Mapping[str, Any], *, inner: Privatizer, before: Privatizer
+    ) -> ContinuedPrivatizer:
+        """The privatizer that `state` described; the others are what its "inner" and "before" describe."""
+        if state.get("schema") != 2:
+            raise StateError(f"schema must be 2, got schema={state.get('schema')!r}")
+        continued = cls(inner, before=before)
+        if continued._last.to_bytes().hex() != state["last"]:
+            raise StateError("before must be the run that was gone on from, and its last message is another")
+        return continued
+
+
+def require_same_neighbours(old: Guarantee, new: Guarantee) -> None:
+    """Refuse a run whose claim is about another change of a record: the two would not add."""
+    for name in ("adjacency", "centred"):
+        before, after = getattr(old, name), getattr(new, name)
+        require(after == before, name, f"must be that of the run before, {before!r}", after)
+
+
+def takes_persons(privatizer: Privatizer) -> PersonTaking:
+    """The privatizer, if it has a use for persons: an id that nobody looks at would be a false comfort."""
+    if not getattr(privatizer, "takes_persons", False):
+        raise InvalidInput("person must be left out: this agent's privatizer is no PersonBound")
+    return cast("PersonTaking", privatizer)
+
+
+def stream_of(privatizer: Privatizer) -> StreamPrivatizer | None:
+    """The privatizer with the ledger, inside whatever is put around it."""
+    inside: Any = privatizer
+    while inside is not None and not isinstance(inside, StreamPrivatizer):
+        inside = getattr(inside, "inner", None)
+    return inside
+
+
+def carry_over(before: Privatizer, after: Privatizer) -> bool:
+    """Move the records of the open leaf of `before`, which are in no message, into that of `after`.
+
+    The leaf is a sum of clipped records, so both must clip alike; and where persons are counted, each run
+    counts its own, so it stays where it is. A release that was begun is finished first. The new ledger
+    doesn't know the ids of what is moved.
+
+    Guarantees:
+    - False: no record has moved.
+    - Each record is in the open leaf of one of the two. A crash half way leaves it in none, never in both.
+    """
+    old, new = stream_of(before), stream_of(after)
+    if old is None or new is None:
+        return False
+    require(old.ledger is not new.ledger, "privatizer", "must have a ledger of its own", "the old one's")
+    ours, theirs = old.parameters(), new.parameters()
+    alike = all(ours[name] == theirs[name] for name in ("dimension", "bounds", "public_point"))
+    counted = any(getattr(each, "takes_persons", False) for each in (before, after))
+    with old._one_at_a_time(), new._one_at_a_time():
+        old._finish()
+        if counted or not alike:
+            return False
+        here, there = old._position, new._position
+        old._held = new._held = None  # to be read from the ledgers, whatever happens
+        old.ledger.add(None, replace(here, leaf=np.zeros_like(here.leaf), leaf_count=0))
+        new.ledger.add(
+            None, replace(there, leaf=there.leaf + here.leaf, leaf_count=there.leaf_count + here.leaf_count)
+        )
+    return True

@@ -59,6 +59,7 @@ class Guarantee:
     reasons: tuple[str, ...] = ()
     centred: bool = False  # the limits are distances from a public point
     person_records: int | None = None  # records of one person that enter, where that is bounded
+    runs: int = 1  # one after the other; `person_records` is for each of them
 
     @property
     def is_private(self) -> bool:
@@ -67,8 +68,16 @@ class Guarantee:
 
     @property
     def person_mu(self) -> float | None:
-        """kμ: what changing all records of one person costs, where their number k is bounded."""
+        """kμ: what changing all records of one person costs, where their number k is bounded.
+
+        k in each of several runs: √(Σ(kμᵢ)²) = kμ, the squares of the μᵢ being added in μ.
+        """
         return None if self.person_records is None else self.person_records * self.mu
+
+    @property
+    def each_run(self) -> str:
+        """What `person_records` is to be followed by, where there were several runs."""
+        return "" if self.runs == 1 else f" in each of {self.runs} runs"
 
     @property
     def person_epsilon(self) -> float | None:
@@ -118,7 +127,8 @@ class Guarantee:
         )
         if self.person_records is not None:
             text += (
-                f" For a person, of whom at most {self.person_records} records enter, all of them together: "
+                f" For a person, of whom at most {self.person_records} records enter{self.each_run}, "
+                "all of them together: "
                 f"(ε={self.person_epsilon:.6g}, δ={self.delta:g}) and μ={self.person_mu:.6g}, whose records "
                 "they are being fixed."
             )
@@ -142,6 +152,7 @@ class Guarantee:
             if self.person_records is None or self.person_mu is None or self.person_epsilon is None
             else {
                 "records": self.person_records,
+                "runs": self.runs,
                 "mu": _finite(self.person_mu),
                 "epsilon": _finite(self.person_epsilon),
             },

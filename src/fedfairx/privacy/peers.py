@@ -2,6 +2,9 @@
 
 A ledger or a saved agent put back from an old copy looks, to itself, like one after a crash. Its peers hold
 its latest message, so a member of a federation asks them once, on opening, before anything is sent.
+
+After `Agent.begin_run` peers hold the messages of a `ContinuedPrivatizer`, so it is this that asks them
+(`confirm=`), in its own numbers, and not the privatizer inside.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ import numpy as np
 
 from fedfairx.core.statistics import Array
 from fedfairx.errors import AlreadyObserved, InvalidInput, LedgerMismatch, StateError, require
-from fedfairx.privacy.centring import CentredPrivatizer
+from fedfairx.privacy.continued import stream_of
+from fedfairx.privacy.file_lock import FileLock
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.ledger import MemoryLedger
 from fedfairx.privacy.mechanisms import Stated
@@ -87,21 +88,33 @@ class SqlitePersons:
     Guarantees:
     - As `Persons`; what was counted survives kill -9 and power failure.
     - Only its owner may read the file: it holds the persons' ids.
+    - Only one process at a time has it open; another is refused, and so is a forked child.
     """
 
     def __init__(self, path: str | Path) -> None:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._connection.execute("PRAGMA synchronous=FULL")
-        self._connection.executescript(_SCHEMA)
+        file = Path(path).resolve()  # however it is called, it is one file
+        self._lock = FileLock(file.with_name(file.name + ".lock"))
+        try:
+            if not file.exists():
+                os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            elif os.stat(file).st_mode & 0o077:
+                os.chmod(file, 0o600)
+            self._connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA synchronous=FULL")
+            self._connection.executescript(_SCHEMA)
+        except BaseException:
+            self._lock.free()
+            raise
 
     def bind(self, records: int) -> None:
+        self._lock.check()
         self._connection.execute("INSERT OR IGNORE INTO bound VALUES (1, ?)", (records,))
         stored = self._connection.execute("SELECT records FROM bound").fetchone()[0]
         if stored != records:
             raise LedgerMismatch(_another_limit(stored, records))
 
     def count(self, person: str, change: int) -> int:
+        self._lock.check()
         row = self._connection.execute(
             "INSERT INTO persons VALUES (?, ?) ON CONFLICT (person) DO UPDATE SET records = records + ? "
             "RETURNING records",
@@ -110,11 +123,13 @@ class SqlitePersons:
         return int(row[0])
 
     def total(self) -> int:
+        self._lock.check()
         return int(self._connection.execute("SELECT COALESCE(SUM(records), 0) FROM persons").fetchone()[0])
 
     def close(self) -> None:
         """Give the file free."""
         self._connection.close()
+        self._lock.free()
 
 
 class PersonBound:
@@ -130,10 +145,12 @@ class PersonBound:
     - No error and no `repr` shows a person.
     """
 
+    takes_persons = True
+
     def __init__(self, inner: Privatizer, *, records: int, persons: Persons | None = None) -> None:
         require(records >= 1, "records", "must be >= 1", records)
-        stream = getattr(inner, "inner", inner)
-        ledger = getattr(stream, "ledger", None)
+        stream = stream_of(inner)
+        ledger = None if stream is None else stream.ledger
         durable = ledger is not None and not isinstance(ledger, MemoryLedger)
         require(
             not durable or persons is not None,
@@ -145,14 +162,15 @@ class PersonBound:
         self.records = records
         self.persons: Persons = MemoryPersons() if persons is None else persons
         self.persons.bind(records)
-        held = None if ledger is None else ledger.position()
-        if held is not None and self.persons.total() < held.total_count + held.leaf_count:
+        here = None if ledger is None else ledger.position()
+        held = int(getattr(inner, "count_before", 0))  # of the run that a `ContinuedPrivatizer` goes on from
+        if here is not None:
+            held += here.total_count + here.leaf_count
+        if self.persons.total() < held:
             raise LedgerMismatch(
                 "the ledger holds records whose persons were not counted; start a new run with a new ledger"
             )
-        self._blank = (np.zeros(inner.dimension), 0.0)
-        if isinstance(inner, CentredPrivatizer):
-            self._blank = inner.centring.blank
+        self._blank: tuple[Array, float] = getattr(inner, "blank", (np.zeros(inner.dimension), 0.0))
         self.dropped = 0
 
     @property

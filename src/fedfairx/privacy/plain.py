@@ -54,6 +54,11 @@ class NonPrivateSums:
             reasons=("exact sums are sent, without noise",),
         )
 
+    @property
+    def waiting(self) -> int:
+        """Records that are in no release yet."""
+        return self._count - (0 if self._latest is None else self._latest.count)
+
     def add(self, context: Array, reward: float, record: str | int | None = None) -> None:  # noqa: ARG002
         add_one(self._total, context, reward)
         self._count += 1

@@ -9,7 +9,7 @@ from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.mechanisms import Stated
 from fedfairx.privacy.release import Release
 
-__all__ = ["Privatizer", "PublicPoint"]
+__all__ = ["PersonTaking", "Privatizer", "PublicPoint"]
 
 
 class Privatizer(Protocol):
@@ -33,6 +33,14 @@ class Privatizer(Protocol):
         ...
 
     def state(self) -> dict[str, Any]: ...
+
+
+class PersonTaking(Protocol):
+    """A privatizer that asks whose a record is (`PersonBound`)."""
+
+    def add(
+        self, context: Array, reward: float, record: str | int | None = None, person: str | int | None = None
+    ) -> None: ...
 
 
 class PublicPoint(Protocol):

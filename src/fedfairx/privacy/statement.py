@@ -84,8 +84,8 @@ def _who(guarantee: Guarantee) -> str:
             "records it is k times the μ, and nothing bounds k here."
         )
     return (
-        f"Each single record, and each person: at most {guarantee.person_records} records of one enter, by "
-        "the id that the owner gives. A person with two ids is two persons."
+        f"Each single record, and each person: at most {guarantee.person_records} records of one "
+        f"enter{guarantee.each_run}, by the id that the owner gives. A person with two ids is two persons."
     )
 
 
