@@ -175,6 +175,24 @@ def test_simulate_refuses(arguments, message, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
+    ("flag", "file", "message"),
+    [
+        ("--out", "missing/r.csv", "out must lie in a folder that exists"),
+        ("--plot", "missing/r.png", "plot must lie in a folder that exists"),
+        ("--out", "r.txt", "out must end in .csv, .parquet"),
+        ("--plot", "r.txt", "plot must end in .png, .svg, .pdf"),
+        ("--out", "folder.csv", "out must be a file, got the folder"),
+    ],
+)
+def test_simulate_refuses_files_before_it_simulates(
+    flag, file, message, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "folder.csv").mkdir()
+    monkeypatch.setattr("fedfairx.commands.simulate.perform", lambda _: pytest.fail("simulated"))
+    assert message in refused(capsys, "simulate", *SMALL, flag, str(tmp_path / file))
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("[scenario]\nagent = 2\n", "[scenario] has no 'agent'"),

@@ -68,3 +68,43 @@ def test_what_is_refused(context: Any, arms: Any, text: str) -> None:
         ffx.features.disjoint(context, arms)
     assert str(refused.value).startswith(text)
     assert "731" not in str(refused.value)
+
+
+@given(st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_size=5))
+def test_a_constant_column_comes_last(contexts: list[list[float]]) -> None:
+    rows = ffx.features.intercept(contexts)
+    assert rows[:, :-1].tolist() == contexts
+    assert (rows[:, -1] == 1.0).all()
+
+
+@given(st.lists(st.lists(st.floats(-1e300, 1e300), min_size=3, max_size=3), min_size=1), st.floats(1e-3, 1e6))
+def test_no_context_leaves_the_unit_ball_and_short_ones_are_scaled(
+    contexts: list[list[float]], norm: float
+) -> None:
+    for row, scaled in zip(np.array(contexts), ffx.features.unit_ball(contexts, norm=norm), strict=True):
+        assert np.hypot.reduce(scaled) <= 1 + 1e-12
+        if np.hypot.reduce(row) < norm * (1 - 1e-9):
+            assert scaled.tolist() == (row / norm).tolist()
+
+
+@pytest.mark.parametrize(
+    ("contexts", "norm", "text"),
+    [
+        (
+            [[1.0], [float("nan")]],
+            1.0,
+            "contexts must be finite, got contexts='array of shape (2, 1) with NaN or ",
+        ),
+        ([1.0], 1.0, "contexts must have shape (K, d)"),
+        ([[]], 1.0, "contexts must have shape (K, d)"),
+        ([["high"]], 1.0, "contexts must be a (K, d) array of numbers"),
+        ([[1j]], 1.0, "contexts must be a (K, d) array of numbers"),
+        ([[1.0]], 0.0, "norm must be a finite number > 0, got norm=0.0"),
+        ([[1.0]], "long", "norm must be a finite number > 0"),
+        ([[1.0]], float("inf"), "norm must be a finite number > 0"),
+    ],
+)
+def test_what_can_not_be_scaled(contexts: Any, norm: Any, text: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        ffx.features.unit_ball(contexts, norm=norm)
+    assert str(refused.value).startswith(text)

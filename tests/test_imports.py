@@ -15,17 +15,20 @@ import fedfairx
 PACKAGE = Path(fedfairx.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-#: What each part may import of the package. `errors` and `features` stand below everything.
+#: What each part may import of the package. `errors`, and how things are shown and drawn, stand below.
 BASE = {"errors"}
+SHOW = {"showing", "drawing"}
 MAY_IMPORT = {
     "errors": set(),
     "core": BASE | {"core"},
     "features": BASE | {"core"},
     "privacy": BASE | {"core", "privacy"},
-    "federation": BASE | {"core", "privacy", "federation"},
-    "simulation": BASE | {"core", "privacy", "federation", "simulation"},
+    "showing": {"core"},
+    "drawing": BASE | {"core", "showing"},
+    "federation": BASE | {"core", "privacy", "showing", "federation"},
+    "simulation": BASE | SHOW | {"core", "privacy", "federation", "simulation"},
     "service": BASE | {"core", "features", "privacy", "federation", "service"},
-    "experiments": BASE | {"core", "privacy", "federation", "simulation", "experiments"},
+    "experiments": BASE | SHOW | {"core", "privacy", "federation", "simulation", "experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
 ONLY_IN = {
@@ -127,6 +130,15 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_the_public_names() -> None:
-    for name in ("Agent", "Confidence", "Decision", "Federation", "algorithms", "features", "merit"):
+    for name in (
+        "Agent",
+        "Confidence",
+        "Decision",
+        "Federation",
+        "algorithms",
+        "compare",
+        "features",
+        "merit",
+    ):
         assert name in fedfairx.__all__
         assert hasattr(fedfairx, name)

@@ -8,11 +8,12 @@ from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import algorithms
 from fedfairx.federation.decision import Decision
 from fedfairx.federation.local import Federation
-from fedfairx.simulation import Recorded, Result, Scenario, simulate
+from fedfairx.simulation import Comparison, Recorded, Result, Scenario, compare, simulate
 
 __version__ = "0.1.0"
 __all__ = [
     "Agent",
+    "Comparison",
     "Confidence",
     "Decision",
     "Federation",
@@ -21,6 +22,7 @@ __all__ = [
     "Result",
     "Scenario",
     "algorithms",
+    "compare",
     "features",
     "merit",
     "simulate",

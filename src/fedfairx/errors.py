@@ -9,17 +9,25 @@
     ├── PrivacyError                    going on would break the stated guarantee
     │   ├── BudgetExhausted             more releases than the mechanism was sized for
     │   └── LedgerMismatch              the record of releases and the configuration disagree
-    └── ResultsError                    stored results that can't be used, or a sweep that failed
+    ├── ResultsError                    stored results that can't be used, or a sweep that failed
+    └── MissingLibrary (ImportError)    what was called needs a library that an extra brings
 
-and one warning, which is no error because the guarantee holds all the same:
+and two warnings, which are no errors because what is promised holds all the same:
 
     ClippingWarning (UserWarning)       a private agent's bounds move more records than its estimate can bear
+    ScaleWarning (UserWarning)          contexts are far larger than what the agent expects beforehand
 
 Error text names the parameter, the rule and the value. It never holds a context or a reward, because
 error text ends up in logs, and logs travel further than data may.
 """
 
 from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "AlreadyObserved",
@@ -29,10 +37,13 @@ __all__ = [
     "InvalidInput",
     "LedgerMismatch",
     "MessageRefused",
+    "MissingLibrary",
     "PrivacyError",
     "ResultsError",
+    "ScaleWarning",
     "StateError",
     "UnknownDecision",
+    "needs",
     "require",
 ]
 
@@ -80,8 +91,16 @@ class ResultsError(FedFairXError):
     """Stored results can't be used, or a sweep could not be finished."""
 
 
+class MissingLibrary(FedFairXError, ImportError):
+    """What was called needs a library that is no part of the plain installation."""
+
+
 class ClippingWarning(UserWarning):
     """A private agent's bounds move so many records that what it learns is biased."""
+
+
+class ScaleWarning(UserWarning):
+    """An agent's contexts are far larger than its prior or its confidence region expects."""
 
 
 def require(condition: bool, name: str, rule: str, value: object, remedy: str = "") -> None:
@@ -92,3 +111,13 @@ def require(condition: bool, name: str, rule: str, value: object, remedy: str = 
     if not condition:
         tail = f"; {remedy}" if remedy else ""
         raise InvalidInput(f"{name} {rule}, got {name}={value!r}{tail}")
+
+
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Import optional libraries inside; one that is missing is a `MissingLibrary` that names its extra."""
+    try:
+        yield
+    except ImportError as error:
+        text = f"this needs {error.name}: pip install 'fedfairx[{extra}]'"
+        raise MissingLibrary(text, name=error.name) from None

@@ -1,4 +1,4 @@
-"""Contexts for users whose arms have no features of their own."""
+"""Contexts as agents want them: of arms without features of their own, with a constant, in the unit ball."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from fedfairx.core.statistics import Array
 from fedfairx.errors import InvalidInput, require
 
-__all__ = ["disjoint"]
+__all__ = ["disjoint", "intercept", "unit_ball"]
 
 
 def disjoint(context: ArrayLike, arms: int) -> Array:
@@ -34,3 +34,50 @@ def disjoint(context: ArrayLike, arms: int) -> Array:
     rows = np.zeros((int(arms), int(arms), shared.size))
     rows[np.arange(int(arms)), np.arange(int(arms))] = shared
     return rows.reshape(int(arms), -1)
+
+
+def intercept(contexts: ArrayLike) -> Array:
+    """Contexts (K, d) with a last column of ones, (K, d + 1): rewards then need not be 0 where features are.
+
+    It makes contexts longer; scale them afterwards, as by `unit_ball(intercept(x), norm=…)`.
+
+    >>> intercept([[0.2], [0.4]])
+    array([[0.2, 1. ],
+           [0.4, 1. ]])
+    """
+    rows = _rows(contexts)
+    return np.column_stack([rows, np.ones(len(rows))])
+
+
+def unit_ball(contexts: ArrayLike, *, norm: float) -> Array:
+    """Contexts (K, d) over `norm`, a length that they are known not to exceed; a longer one gets length 1.
+
+    `norm` must be chosen without looking at the data where they are private, and be the same in every call:
+    what an agent learns is about scaled contexts.
+
+    >>> unit_ball([[3.0, 4.0], [30.0, 40.0]], norm=10.0)
+    array([[0.3, 0.4],
+           [0.6, 0.8]])
+    """
+    number = isinstance(norm, int | float | np.number) and not isinstance(norm, bool)
+    require(bool(number and 0 < norm < np.inf), "norm", "must be a finite number > 0", norm)
+    scaled = _rows(contexts) / float(norm)
+    lengths = np.hypot.reduce(scaled, axis=1, keepdims=True)  # which no square can make overflow
+    return np.asarray(scaled / np.maximum(lengths, 1.0))
+
+
+def _rows(contexts: ArrayLike) -> Array:
+    """A finite (K, d) array."""
+    try:
+        given = np.asarray(contexts)
+        rows = None if np.iscomplexobj(given) else given.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        rows = None
+    if rows is None:
+        raise InvalidInput("contexts must be a (K, d) array of numbers, got something else")
+    fits = rows.ndim == 2 and rows.size >= 1
+    require(fits, "contexts", "must have shape (K, d) with K, d >= 1", f"array of shape {rows.shape}")
+    odd = ~np.isfinite(rows).all(axis=1)
+    where = f"array of shape {rows.shape} with NaN or infinity in row {int(odd.argmax())}"
+    require(not odd.any(), "contexts", "must be finite", where)
+    return rows

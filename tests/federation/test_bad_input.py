@@ -73,7 +73,11 @@ def assert_shows_no_data(error: BaseException) -> None:
 
 
 CONTEXTS: list[tuple[Any, str]] = [
-    (with_bad(NAN), "contexts must be finite and at most 1e+100 in size, got contexts=array of shape (4, 3)"),
+    (
+        with_bad(NAN),
+        "contexts must be finite and at most 1e+100 in size, got contexts=array of shape (4, 3) with NaN, "
+        "infinity or more in row 2",
+    ),
     (with_bad(INF), "contexts must be finite"),
     (with_bad(-INF), "contexts must be finite"),
     (with_bad(1e200), "contexts must be finite and at most 1e+100 in size"),
@@ -83,9 +87,18 @@ CONTEXTS: list[tuple[Any, str]] = [
     (filled(0, D), "contexts must have shape (K, 3) with K >= 1, got contexts=array of shape (0, 3)"),
     ([], "contexts must have shape (K, 3) with K >= 1, got contexts=array of shape (0,)"),
     (SECRET, "contexts must have shape (K, 3) with K >= 1"),
-    ([[SECRET] * 3, [SECRET] * 2], "contexts must be a (K, d) array of numbers"),
-    ([[SECRET, "high", SECRET]], "contexts must be a (K, d) array of numbers"),
-    ([[SECRET, 10**400, SECRET]], "contexts must be a (K, d) array of numbers"),
+    ([[SECRET] * 3, [SECRET] * 2], "contexts must be a (K, d) array of numbers, got something else in row 1"),
+    ([[SECRET, "high", SECRET]], "contexts must be a (K, d) array of numbers, got something else in row 0"),
+    (
+        [[1, 2, 3], [SECRET, 10**400, 1]],
+        "contexts must be a (K, d) array of numbers, got something else in row 1",
+    ),
+    (
+        [[1, 2, 3], [SECRET, 1j, SECRET]],
+        "contexts must be a (K, d) array of numbers, got something else in row 1",
+    ),
+    (filled(2, D) * 1j, "contexts must be a (K, d) array of numbers, got something else"),
+    (np.array([[SECRET, np.complex64(1j), 0]], dtype=object), "contexts must be a (K, d) array of numbers"),
     (None, "contexts must have shape (K, 3) with K >= 1"),
     ({"a": SECRET}, "contexts must be a (K, d) array of numbers"),
 ]
@@ -102,6 +115,51 @@ def test_contexts(bad: Any, text: str) -> None:
         disturbed.decide_many([filled(2, D), bad])
     assert str(refused.value).startswith(text)
     assert_shows_no_data(refused.value)
+    with pytest.raises(InvalidInput) as refused:
+        disturbed.policy(bad)
+    assert str(refused.value).startswith(text)
+    assert_unchanged(disturbed)
+
+
+NAMES: list[tuple[Any, str]] = [
+    (["a", "b"], "names must be 4 strings, one for each arm, got names=2"),
+    ("abcd", "names must be 4 strings, one for each arm"),
+    (["a", "b", "c", 4], "names must be 4 strings, one for each arm"),
+]
+
+
+@pytest.mark.parametrize(("bad", "text"), NAMES)
+def test_names(bad: Any, text: str) -> None:
+    disturbed = agent()
+    with pytest.raises(InvalidInput) as refused:
+        disturbed.decide(filled(4, D), names=bad)
+    assert str(refused.value).startswith(text)
+    assert_unchanged(disturbed)
+
+
+LOGS: list[tuple[Any, Any, str]] = [
+    (with_bad(NAN), [SECRET] * 4, "contexts must be finite and at most 1e+100 in size, got contexts=array"),
+    (filled(4, D), [SECRET] * 3, "rewards must be as many as the 4 records, got rewards=3"),
+    (filled(4, D), SECRET, "rewards must be 4 numbers, got float"),
+    (
+        filled(2, D),
+        [SECRET, NAN],
+        "reward must be finite and at most 1e+100 in size, got reward=NaN, infinity ",
+    ),
+    (filled(2, D), [SECRET, None], "reward must be a number, got reward of type NoneType in row 1"),
+    (filled(2, D + 1), [SECRET] * 2, "contexts must have shape (K, 3)"),
+]
+
+
+@pytest.mark.parametrize(("contexts", "rewards", "text"), LOGS)
+def test_logs(contexts: Any, rewards: Any, text: str) -> None:
+    disturbed = agent()
+    with pytest.raises(InvalidInput) as refused:
+        disturbed.learn(contexts, rewards)
+    assert str(refused.value).startswith(text)
+    assert_shows_no_data(refused.value)
+    with pytest.raises(InvalidInput, match="person must be left out"):
+        disturbed.learn(filled(1, D), [SECRET], persons=["Ada"])
     assert_unchanged(disturbed)
 
 
@@ -115,6 +173,8 @@ REWARDS: list[tuple[Any, str]] = [
     (f"{SECRET} euros", "reward must be a number, got reward of type str"),
     ([SECRET, SECRET], "reward must be a number, got reward of type list"),
     (SECRET * 1j, "reward must be a number, got reward of type complex"),
+    (np.complex64(SECRET * 1j), "reward must be a number, got reward of type complex64"),
+    (np.array(SECRET * 1j), "reward must be a number, got reward of type ndarray"),
 ]
 
 
@@ -178,6 +238,12 @@ AGENTS: list[tuple[dict[str, Any], str]] = [
     ({"dimension": 2.5}, "dimension must be an integer >= 1, got dimension=2.5"),
     ({"dimension": True}, "dimension must be an integer >= 1, got dimension=True"),
     ({"merit": 10.0}, "merit must be a merit function of fedfairx.merit, got merit=10.0"),
+    ({"prior": 0.5}, "prior must be a Prior, got prior=0.5"),
+    ({"confidence": 0.1}, "confidence must be a Confidence, got confidence=0.1"),
+    ({"confidence": 0.1, "rule": "optimism"}, "confidence must be a Confidence, got confidence=0.1"),
+    ({"privatizer": 2.0}, "privatizer must be a privatizer, as fedfairx.privacy.private(…) makes them, got"),
+    ({"privatizer": NonPrivate()}, "privatizer must be a privatizer"),
+    ({"name": 5}, "name must be a string, got name=5"),
     ({"shift": -1.0}, "shift must be finite and >= 0, got shift=-1.0"),
     ({"shift": NAN}, "shift must be finite and >= 0, got shift=nan"),
     ({"ridge": "x"}, "ridge must be one of fixed, adaptive, got ridge='x'"),

@@ -45,3 +45,19 @@ def test_its_repr_shows_no_context_and_no_theta() -> None:
     assert text.startswith("Decision(id=0, action=")
     assert "0.1234" not in text
     assert "theta" not in text
+
+
+def test_arms_may_have_names() -> None:
+    agent = ffx.Agent(3, seed=0)
+    made = agent.decide(np.eye(3), names=["ant", "bee", "cat"])
+    assert made.name == ("ant", "bee", "cat")[made.action]
+    assert f"name={made.name!r}" in repr(made)
+    assert agent.decide(np.eye(3)).name is None
+
+
+def test_a_name_is_saved_with_its_decision(tmp_path) -> None:
+    agent = ffx.Agent(3, seed=0)
+    named, nameless = agent.decide(np.eye(3), names=["ant", "bee", "cat"]), agent.decide(np.eye(3))
+    agent.save(tmp_path / "agent.json")
+    again = ffx.Agent.load(tmp_path / "agent.json")
+    assert [again._pending[made.id].name for made in (named, nameless)] == [named.name, None]

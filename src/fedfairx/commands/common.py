@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedfairx.errors import InvalidInput
+from fedfairx.showing import text_table
 
 if TYPE_CHECKING:
     from fedfairx.core.merit import Merit
@@ -45,12 +46,7 @@ def print_json(value: object) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns under each other, numbers as they come."""
-    cells = [[str(column) for column in columns], *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
-    for i, row in enumerate(cells):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        if i == 0:
-            print("  ".join("-" * width for width in widths))
+    print(text_table(columns, rows))
 
 
 def split(text: str) -> tuple[str, dict[str, float]]:

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedfairx.commands.common import add_json, add_verb, as_merit, as_schedule, print_json, print_table
+from fedfairx.commands.common import add_json, add_verb, as_merit, as_schedule, print_json
 from fedfairx.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -76,6 +76,10 @@ _TABLES: dict[str, dict[str, Any]] = {
     "confidence": _CONFIDENCE,
     "prior": _PRIOR,
 }
+
+
+_TABLE_FILES = (".csv", ".parquet")
+_FIGURE_FILES = (".png", ".svg", ".pdf")
 
 
 def add(verbs: Any) -> None:
@@ -187,6 +191,7 @@ def _read_contexts(values: dict[str, Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    _check_files(args.out, args.plot)
     result = perform(settings(args))
     if args.out is not None:
         _write(result, args.out)
@@ -195,22 +200,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(summary(result))
         return 0
-    rows: list[tuple[object, ...]] = [
-        (seed, f"{fair[-1]:.1f}", f"{reward[-1]:.1f}", syncs)
-        for seed, fair, reward, syncs in zip(
-            result.seeds, result.fairness_regret, result.reward_regret, result.syncs.tolist(), strict=True
-        )
-    ]
-    rows.append(
-        (
-            "mean",
-            f"{result.fairness_regret[:, -1].mean():.1f}",
-            f"{result.reward_regret[:, -1].mean():.1f}",
-            f"{result.syncs.mean():.0f}",
-        )
-    )
-    print(f"{result.algorithm}, T={result.scenario.horizon}, regret per agent at T")
-    print_table(("seed", "fairness regret", "reward regret", "synchronisations"), rows)
+    print(result.summary())
     return 0
 
 
@@ -241,28 +231,31 @@ def _write(result: Result, path: Path) -> None:
         ".csv": lambda: frame.to_csv(index=False),
         ".parquet": lambda: frame.to_parquet(),
     }
-    if path.suffix not in writers:
-        raise InvalidInput(f"out must end in .csv or .parquet, got out={str(path)!r}")
     write_whole(path, writers[path.suffix]())
 
 
 def _plot(result: Result, path: Path) -> None:
-    from fedfairx.experiments.experiment import FULL, METRICS
-    from fedfairx.experiments.figures import COLOURS, band, canvas, drawn, styled, thousands
+    from fedfairx.drawing import styled
+    from fedfairx.experiments.figures import drawn
     from fedfairx.experiments.files import write_whole
 
+    figure = result.plot()
     with styled():
-        figure, panels = canvas(FULL, panels=2)
-        for axes, metric in zip(panels, METRICS, strict=True):
-            values, colour = getattr(result, metric), COLOURS.get(result.algorithm, "#0072B2")
-            axes.plot(result.rounds, values.mean(axis=0), color=colour)
-            band(axes, result.rounds, values, colour)
-            axes.set_title(f"{result.algorithm}: {metric.replace('_', ' ')}, {len(result.seeds)} seeds")
-            axes.set_xlabel("round t")
-            thousands(axes.xaxis)
-            thousands(axes.yaxis)
         try:
             image = drawn(figure, path.suffix[1:])
         except ValueError as error:
             raise InvalidInput(f"plot must be a figure file, got {path} ({error})") from None
     write_whole(path, image)
+
+
+def _check_files(out: Path | None, plot: Path | None) -> None:
+    """Refuse before the simulation what could not be written after it."""
+    for name, path, endings in (("out", out, _TABLE_FILES), ("plot", plot, _FIGURE_FILES)):
+        if path is None:
+            continue
+        if path.suffix not in endings:
+            raise InvalidInput(f"{name} must end in {', '.join(endings)}, got {name}={str(path)!r}")
+        if not path.parent.is_dir():
+            raise InvalidInput(f"{name} must lie in a folder that exists, got {name}={str(path)!r}")
+        if path.is_dir():
+            raise InvalidInput(f"{name} must be a file, got the folder {name}={str(path)!r}")

@@ -14,14 +14,30 @@ SMALLEST_SETTING, LARGEST_SETTING = 1e-30, 1e30
 
 @dataclass(frozen=True)
 class Confidence:
-    """What the radius is made of. The defaults are the theorem's, with c = 1 and noise of sd 0.1."""
+    """What the radius of the confidence region is made of, for `rule="optimism"`.
 
-    regulariser: float = 1.0  # λ of V = λI + Gram
-    noise_sd: float = 0.1  # σ of the rewards' sub-Gaussian noise
-    failure: float = 0.1  # α: the region misses θ* with at most this probability
-    parameter_norm: float = 1.0  # c ≥ ‖θ*‖
-    scale: float = 1.0  # s: below 1 the region is narrower than the theorem's
-    noise_share: float = 0.0  # of the privacy noise's own spread, which private agents add to the radius
+    The defaults are the theorem's, with c = 1 and noise of sd 0.1; contexts of norm at most 1 are meant.
+
+    regulariser: λ of V = λI + Gram, in [1e-30, 1e30]. How many observations' worth of "θ is near zero" an
+        agent starts with: larger is steadier at first and slower to learn.
+    noise_sd: σ of the rewards' sub-Gaussian noise, in [0, 1e30]. Too small a one makes the region miss θ*.
+    failure: α in [1e-30, 1): the region misses θ* with at most this probability, ever.
+    parameter_norm: c ≥ ‖θ*‖, in [1e-30, 1e30].
+    scale: s in [1e-30, 1e30], by which the whole radius is multiplied. Below 1 an agent explores less than
+        the theorem asks for, and its promise is gone; 0.5 is what simulations use.
+    noise_share: in [0, 1e30]: this share of the spread that privacy noise gives θ̂ is added to the radius.
+        For private agents; 0, the default, leaves it out.
+
+    >>> round(Confidence(noise_sd=0.5).radius(count=100, dimension=5), 2)
+    3.23
+    """
+
+    regulariser: float = 1.0  # λ
+    noise_sd: float = 0.1  # σ
+    failure: float = 0.1  # α
+    parameter_norm: float = 1.0  # c
+    scale: float = 1.0  # s
+    noise_share: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("regulariser", "parameter_norm", "scale"):

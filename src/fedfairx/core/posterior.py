@@ -35,11 +35,14 @@ LEAST_NOISE = 1e-3
 
 @dataclass(frozen=True)
 class Prior:
-    """What an agent believes before it has seen a reward.
+    """What an agent believes before it has seen a reward, for every rule but `"optimism"`.
 
-    θ is normal around `mean` (one number for all coordinates, or one for each) with standard deviation `sd`
-    in every coordinate; rewards vary around x·θ with standard deviation `noise_sd`. With `learn_noise` the
-    latter is a first guess that counts as two observations, and the agent's own rewards do the rest.
+    mean: of θ: one number for all coordinates, or a tuple of one for each.
+    sd: the standard deviation of every coordinate of θ around it, in [1e-100, 1e100].
+    noise_sd: the standard deviation of a reward around x·θ, in [1e-100, 1e100].
+    learn_noise: whether `noise_sd` is a first guess, which counts as two observations, and the agent's own
+        rewards do the rest; False keeps it as it is. Private agents that decide from releases alone never
+        learn it.
 
     The defaults suit contexts in the unit ball and rewards of a size about 1. A larger `sd` costs a few more
     rounds of exploring; one far below the true size of θ can starve an arm that was unlucky at first. Too

@@ -1,10 +1,9 @@
-"""How figures look: one style, one colour for each algorithm, lines with bands, labels at their ends."""
+"""Figures of the experiments, in the house style: curves beside the paper's, points, axes, files."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,81 +11,49 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedfairx.core.statistics import Array
+from fedfairx.drawing import (
+    COLOURS,
+    METRIC_NAMES,
+    NAMES,
+    End,
+    band,
+    end_labels,
+    few_rounds,
+    styled,
+    thousands,
+)
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import FAIRNESS, Outcome, Size
 from fedfairx.experiments.files import remove_stale, write_whole
-from fedfairx.experiments.scores import half_width
+from fedfairx.showing import half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which people with any colour vision tell apart.
-COLOURS = {
-    "fairx-linucb": "#555555",
-    "fed-fairx-linucb": "#0072B2",
-    "priv-fairx-linucb": "#D55E00",
-    "b1": "#AA3377",
-    "b2": "#009E73",
-    "fairx-bayes": "#7FBC41",
-    "fed-fairx-bayes": "#1B7837",
-    "priv-fairx-bayes": "#882255",
-    "fairx-lints": "#88CCEE",
-    "fed-fairx-lints": "#332288",
-    "linucb": "#B8860B",
-    "minimum-share": "#56B4E9",
-    "paper-tree": "#8C564B",
-    "tree": "#B8860B",
-    "sqrt-toeplitz": "#56B4E9",
-    "blt": "#D55E00",
-    "released": "#D55E00",
-    "released+local": "#E69F00",
-    "own+released": "#7B3294",
-    "fair": "#000000",
-}
-NAMES = {
-    "fairx-linucb": "B0 (alone)",
-    "fed-fairx-linucb": "Fed",
-    "priv-fairx-linucb": "Priv",
-    "fairx-bayes": "expected merit, alone",
-    "fed-fairx-bayes": "expected merit, together",
-    "priv-fairx-bayes": "expected merit, private",
-    "fairx-lints": "Thompson, alone",
-    "fed-fairx-lints": "Thompson, together",
-    "b1": "B1",
-    "b2": "B2",
-    "linucb": "LinUCB",
-    "minimum-share": "minimum share",
-}
-METRIC_NAMES = {"fairness_regret": "fairness regret", "reward_regret": "reward regret"}
-_STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.5,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "fedfairx",  # the same figure gives the same file
-    "figure.dpi": 100,
-    "savefig.dpi": 160,
-}
-
-
-End = tuple[float, str, str]  # value, label, colour
+# With the house style, so that an experiment has all it draws with from here.
+__all__ = [
+    "COLOURS",
+    "METRIC_NAMES",
+    "NAMES",
+    "End",
+    "Line",
+    "band",
+    "canvas",
+    "draw_lines",
+    "draw_points",
+    "drawn",
+    "end_labels",
+    "few_rounds",
+    "key",
+    "log_ticks",
+    "plain_log",
+    "power",
+    "save",
+    "share_height",
+    "styled",
+    "thousands",
+]
 
 
 @dataclass(frozen=True)
@@ -98,15 +65,6 @@ class Line:
     colour: str
     paper: tuple[Array, Array] | None = None
     dotted: bool = False
-
-
-@contextmanager
-def styled() -> Iterator[None]:
-    """The house style, for drawing and for saving."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(_STYLE):
-        yield
 
 
 def canvas(
@@ -142,13 +100,6 @@ def drawn(figure: Figure, kind: str, **more: Any) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, **more)
     return buffer.getvalue()
-
-
-def thousands(axis: Any) -> None:
-    """12 000, not 12000."""
-    from matplotlib.ticker import FuncFormatter
-
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}".replace(",", " ")))
 
 
 def plain_log(axis: Any, ticks: Sequence[float]) -> None:
@@ -207,21 +158,6 @@ def share_height(panels: Sequence[Axes], ends: Sequence[Sequence[End]]) -> None:
         axes.set_ylabel("")
 
 
-def few_rounds(axes: Axes) -> None:
-    """Few enough ticks that they don't touch."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
-    axes.set_xlim(left=0)
-
-
-def band(axes: Axes, x: Any, values: Array, colour: str) -> None:
-    """The 95 % interval of the mean over seeds."""
-    if values.shape[0] > 1:
-        mean, half = values.mean(axis=0), half_width(values)
-        axes.fill_between(x, mean - half, mean + half, color=colour, alpha=0.18, lw=0)
-
-
 def draw_points(
     axes: Axes,
     x: Sequence[float],
@@ -237,29 +173,6 @@ def draw_points(
     axes.errorbar(
         list(x), means, yerr=halves, color=colour, label=label, marker=marker, ms=4.5, capsize=2.5, lw=1.4
     )
-
-
-def end_labels(axes: Axes, ends: Sequence[End], *, gap: float = 0.065) -> None:
-    """Names at the right end of lines, pushed apart where they would overlap. Call it last."""
-    low, high = axes.get_ylim()
-    logarithmic = axes.get_yscale() == "log"
-    scale = np.log if logarithmic else np.asarray
-
-    def place(value: float) -> float:
-        return float((scale(value) - scale(low)) / (scale(high) - scale(low)))
-
-    ordered = sorted(ends, key=lambda end: end[0])
-    positions = [place(value) for value, _, _ in ordered]
-    for _ in range(50):  # a few sweeps of pushing neighbours apart
-        for i in range(len(positions) - 1):
-            overlap = gap - (positions[i + 1] - positions[i])
-            if overlap > 1e-6:
-                positions[i] -= overlap / 2
-                positions[i + 1] += overlap / 2
-    for (_, label, colour), position in zip(ordered, positions, strict=True):
-        axes.text(
-            1.025, position, label, transform=axes.transAxes, color=colour, fontsize=8, va="center", ha="left"
-        )
 
 
 def key(axes: Axes, *, paper: bool, seeds: int, where: Any = "upper left") -> None:

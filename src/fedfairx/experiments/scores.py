@@ -13,6 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from fedfairx.core.statistics import Array
+from fedfairx.showing import half_width as half_width  # what experiments show is made of these
+from fedfairx.showing import number as number
 
 Verdict = Literal["holds", "does not hold", "undecided", "not judged"]
 NEAR = 1.25
@@ -111,16 +113,6 @@ class Scores:
         }
 
 
-def half_width(values: Array) -> Array:
-    """Half of the 95 % interval of the mean over the first axis (Student's t); NaN for one seed."""
-    from scipy.special import stdtrit
-
-    count = values.shape[0]
-    if count < 2:
-        return np.full(values.shape[1:], np.nan)
-    return np.asarray(stdtrit(count - 1, 0.975) * values.std(axis=0, ddof=1) / math.sqrt(count))
-
-
 def estimate(values: Array) -> Estimate:
     """The mean over seeds."""
     mean, half = float(values.mean()), float(half_width(values))
@@ -144,17 +136,6 @@ def below(found: Estimate, limit: float) -> Verdict:
 def judged(verdict: Verdict, judge: bool) -> Verdict:
     """No verdict at a reduced size."""
     return verdict if judge else "not judged"
-
-
-def number(value: float) -> str:
-    """Three or four figures, thousands apart, for people."""
-    if not math.isfinite(value):
-        return "–"
-    if abs(value) >= 1e7:
-        return f"{value:.1e}"
-    if abs(value) >= 100:
-        return f"{value:,.0f}".replace(",", " ")
-    return f"{value:.3g}"
 
 
 def _plain(value: float) -> float | None:

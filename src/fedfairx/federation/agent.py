@@ -24,15 +24,21 @@ from fedfairx.errors import AlreadyObserved, InvalidInput, require
 from fedfairx.federation import state
 from fedfairx.federation.checks import (
     as_contexts,
+    as_names,
     as_persons,
     as_reward,
+    as_rewards,
+    as_sound_contexts,
     check_next_run,
+    check_parts,
     latest_of,
     not_finite,
 )
 from fedfairx.federation.clipping import ClippingWatch
-from fedfairx.federation.decision import Decision, known
+from fedfairx.federation.decision import Decision, known, shown
+from fedfairx.federation.describe import line_of_agent, table_of_agent
 from fedfairx.federation.knowledge import Knowledge
+from fedfairx.federation.scale import LOOKS, ScaleWatch
 from fedfairx.privacy import ContinuedPrivatizer, Privatizer, Release, carry_over
 from fedfairx.privacy.continued import takes_persons
 
@@ -42,7 +48,29 @@ DRAWN_AHEAD = 64  # uniforms at a time
 class Agent(Knowledge):
     """Chooses arms in proportion to their merit, and learns from rewards, alone or with others.
 
-    `name` is what others know its releases by, and must differ from theirs; by default it is random.
+    dimension: d, how many numbers describe an arm.
+    rule: where shares come from: "expected-merit", "greedy" (the merit of the expected reward), "thompson"
+        (of a drawn parameter), or "optimism" (the paper's).
+    merit: what a reward is worth, one of `fedfairx.merit`; steeper ones give the best arms more.
+        `Exponential()` by default.
+    seed: of the draws; without one they differ from run to run.
+    prior: what is believed before the first reward (`Prior`), by every rule but "optimism".
+    minimum_share: that every arm gets in any case, in [0, 1).
+    confidence: the region that "optimism" chooses from (`Confidence`).
+    privatizer: what stands between this agent's records and its messages, as `fedfairx.privacy.private`
+        makes it; without one `release` gives exact sums, which are NOT private.
+    solver: "fixed-point", "pgd" or a `Solver`, for "optimism".
+    shift, ridge: how private sums are made definite, for "optimism"; docs/privacy.md has them.
+    name: what others know its releases by, and must differ from theirs; by default it is random.
+
+    >>> agent = Agent(2, seed=0)
+    >>> decision = agent.decide([[1.0, 0.0], [0.0, 1.0]])
+    >>> decision.policy.tolist()
+    [0.5, 0.5]
+    >>> agent.observe(decision, reward=1.0)
+    >>> agent.observed, agent.pending
+    (1, 0)
+
     Threads may share an agent: a lock makes each call whole. Whose turn is next is then the threads' affair,
     and a seed repeats a run only if the order of calls is repeated. A `ClippingWarning` says when a private
     agent's bounds move more than 1 % of its records.
@@ -64,6 +92,7 @@ class Agent(Knowledge):
         ridge: str = "fixed",
         name: str | None = None,
     ) -> None:
+        check_parts(merit=merit, prior=prior, confidence=confidence, privatizer=privatizer, name=name)
         require(not isinstance(seed, int) or seed >= 0, "seed", "must be >= 0", seed)
         super().__init__(
             dimension,
@@ -89,47 +118,70 @@ class Agent(Knowledge):
         self._pending: dict[int, Decision] = {}
         self._next_id = 0
         self._watch = ClippingWatch(self.privatizer)
+        expected = self.confidence.parameter_norm if rule == OPTIMISM else 2 * self.prior.sd
+        self._scale = ScaleWatch(expected)
+
+    def __repr__(self) -> str:
+        return line_of_agent(self)
+
+    def _repr_html_(self) -> str:
+        return table_of_agent(self)
 
     @property
     def pending(self) -> int:
         """Decisions whose reward has not come."""
         return len(self._pending)
 
+    @property
+    def observed(self) -> int:
+        """Rewards that it has taken, those of `learn` too."""
+        return self._released_count + self._local_count
+
     # --- deciding ------------------------------------------------------------------------------------
 
-    def decide(self, contexts: ArrayLike) -> Decision:
-        """Draw an arm for a (K, d) array of contexts; K may change from call to call."""
+    def decide(self, contexts: ArrayLike, *, names: Sequence[str] | None = None) -> Decision:
+        """Draw an arm for a (K, d) array of contexts; K may change from call to call.
+
+        With `names`, one for each arm, `decision.name` is that of the drawn one.
+        """
+        rows = as_contexts(contexts, self.dimension)
+        arms, dimension = rows.shape
+        called = None if names is None else as_names(names, arms)
+        values = np.empty(arms + 2 * dimension)
+        with self._lock:
+            uniforms, identity = self._uniforms, self._next_id
+            action = self._answer(rows, self._learner.memory, values)
+            if identity < LOOKS:
+                self._scale.look(rows)  # before anything changes, since the warning may be an error
+            del uniforms[-self._uniforms_each :]
+            if not uniforms:
+                self._draw_ahead()
+            name = None if called is None else called[action]
+            decision = self._pending[identity] = Decision(identity, action, values, arms, name)
+            self._next_id = identity + 1
+            return decision
+
+    def policy(self, contexts: ArrayLike) -> Array:
+        """(K,) the probability of every arm if `decide` were called now; nothing is drawn or changed.
+
+        By Thompson's rule it is the policy of the parameter that the next decision will draw.
+        """
         rows = as_contexts(contexts, self.dimension)
         arms, dimension = rows.shape
         values = np.empty(arms + 2 * dimension)
         with self._lock:
-            memory, uniforms = self._learner.memory, self._uniforms
-            if self.rule == OPTIMISM:
-                action = decide_one(rows, memory, self._room(arms), values, uniforms[-1])
-            else:
-                if self._uniforms_each > 1:
-                    draw_parameter(memory, self._normals(), np.empty(dimension * dimension + 1))
-                action = decide_by_posterior(rows, memory, values, uniforms[-1])
-            if action < 0:
-                raise not_finite(rows)
-            del uniforms[-self._uniforms_each :]
-            if not uniforms:
-                self._draw_ahead()
-            identity = self._next_id
-            decision = self._pending[identity] = Decision(identity, action, values, arms)
-            self._next_id = identity + 1
-            return decision
+            self._answer(rows, self._learner.memory.copy(), values)
+        return values[:arms]
 
     def decide_many(self, contexts: Sequence[ArrayLike] | Array) -> list[Decision]:
         """Independent decisions from one state of knowledge: a (B, K, d) array, or B arrays (K_b, d).
 
         The same decisions as B calls of `decide`, and none of them if one of the arrays is refused.
         """
-        blocks = [as_contexts(block, self.dimension) for block in contexts]
-        for rows in blocks:
-            if not (np.abs(rows) <= LARGEST).all():
-                raise not_finite(rows)
+        blocks = [as_sound_contexts(block, self.dimension) for block in contexts]
         with self._lock:
+            for rows in blocks if self._next_id < LOOKS else ():
+                self._scale.look(rows)
             return [self.decide(rows) for rows in blocks]
 
     # --- observing -----------------------------------------------------------------------------------
@@ -177,6 +229,32 @@ class Agent(Knowledge):
                 self._take(identity, value, person)
             if self._plain is None:
                 self._watch.look(len(values))
+
+    def learn(
+        self, contexts: ArrayLike, rewards: Iterable[float], *, persons: Iterable[str | int] | None = None
+    ) -> None:
+        """Start from a log: contexts (n, d) of arms that somebody has shown, and their rewards (n,).
+
+        Each is a record as if this agent had shown the arm: the privatizer bounds it and it will be released.
+        When one of them is refused, none has been taken.
+        """
+        rows = as_sound_contexts(contexts, self.dimension)
+        values = as_rewards(rewards, len(rows), clipped=self.private)
+        whose = as_persons(persons, len(rows))
+        if persons is not None:
+            as_person_bound(self.privatizer)
+        with self._lock:
+            if self._next_id < LOOKS:
+                self._scale.look(rows)
+            for row, value, person in zip(rows, values, whose, strict=True):
+                made = self._pending[self._next_id] = shown(self._next_id, row)
+                self._next_id += 1
+                try:
+                    self._take(made, value, person)
+                finally:
+                    self._pending.pop(made.id, None)
+            if self._plain is None:
+                self._watch.look(len(rows))
 
     def forget(self, decision: Decision | int) -> None:
         """Give up on a reward that will never come."""
@@ -273,6 +351,20 @@ class Agent(Knowledge):
         return state.load(cls, path, merit=merit, privatizer=privatizer)
 
     # --- inside --------------------------------------------------------------------------------------
+
+    def _answer(self, rows: Array, memory: Array, values: Array) -> int:
+        """The action for the next uniforms, which stay; `values` gets what a `Decision` holds."""
+        arms, dimension = rows.shape
+        uniform = self._uniforms[-1]
+        if self.rule == OPTIMISM:
+            action: int = decide_one(rows, memory, self._room(arms), values, uniform)
+        else:
+            if self._uniforms_each > 1:
+                draw_parameter(memory, self._normals(), np.empty(dimension * dimension + 1))
+            action = decide_by_posterior(rows, memory, values, uniform)
+        if action < 0:
+            raise not_finite(rows)
+        return action
 
     def _room(self, arms: int) -> Array:
         room = self._rooms.get(arms)

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedfairx.core.confidence import Confidence
 from fedfairx.core.memory import LARGEST
+from fedfairx.core.merit import Merit
+from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import Array, packed_size, unpack
 from fedfairx.errors import InvalidInput, MessageRefused, require
 from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
@@ -26,10 +30,11 @@ def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
         shape = contexts.shape  # as it should be, which is the rule
         if len(shape) == 2 and shape[1] == dimension and shape[0] > 0:
             return contexts
-    try:
-        rows = np.ascontiguousarray(contexts, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput("contexts must be a (K, d) array of numbers, got something else") from None
+    rows = _as_numbers(contexts)
+    if rows is None:
+        raise InvalidInput(
+            f"contexts must be a (K, d) array of numbers, got something else{_first_odd_row(contexts)}"
+        )
     if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] != dimension:
         raise InvalidInput(
             f"contexts must have shape (K, {dimension}) with K >= 1, got contexts={_shape_of(rows)}"
@@ -40,11 +45,53 @@ def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
 
 
 def not_finite(rows: Array) -> InvalidInput:
-    """The error for contexts with NaN, infinity or a number beyond `LARGEST`."""
+    """The error for contexts with NaN, infinity or a number beyond `LARGEST`; it names the first such row."""
+    row = int((~(np.abs(rows) <= LARGEST)).any(axis=1).argmax())
     return InvalidInput(
         f"contexts must be finite and at most {LARGEST:g} in size, "
-        f"got contexts={_shape_of(rows)} with NaN, infinity or more"
+        f"got contexts={_shape_of(rows)} with NaN, infinity or more in row {row}"
     )
+
+
+def as_sound_contexts(contexts: ArrayLike, dimension: int) -> Array:
+    """`as_contexts`, and finite: for callers that need to know before compiled code looks."""
+    rows = as_contexts(contexts, dimension)
+    if not (np.abs(rows) <= LARGEST).all():
+        raise not_finite(rows)
+    return rows
+
+
+def as_names(names: Sequence[str], arms: int) -> list[str]:
+    """A name for each arm."""
+    given = [] if isinstance(names, str) else list(names)
+    text = all(isinstance(name, str) for name in given)
+    require(text and len(given) == arms, "names", f"must be {arms} strings, one for each arm", len(given))
+    return given
+
+
+def _as_numbers(values: object) -> Array | None:
+    """As an array of floats that compiled code takes; None where it is none, or not without loss."""
+    try:
+        given = np.asarray(values)
+        whole = given.dtype.kind != "O" or not any(np.iscomplexobj(item) for item in given.flat)
+        if np.iscomplexobj(given) or not whole:  # NumPy would drop the imaginary part and only warn
+            return None
+        return np.ascontiguousarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _first_odd_row(contexts: Any) -> str:
+    """Where the first row is that is no list of numbers, or is of another length than the one before."""
+    if not isinstance(contexts, list | tuple | np.ndarray):
+        return ""
+    length: int | None = None
+    for index, row in enumerate(contexts):
+        numbers = _as_numbers(row)
+        if numbers is None or numbers.ndim != 1 or numbers.size != (length or numbers.size):
+            return f" in row {index}"
+        length = numbers.size
+    return ""
 
 
 def _shape_of(rows: Array) -> str:
@@ -53,17 +100,36 @@ def _shape_of(rows: Array) -> str:
 
 def as_reward(reward: float, *, clipped: bool = False) -> float:
     """A finite float; any float where it will be clipped."""
+    text = f"reward must be a number, got reward of type {type(reward).__name__}"
+    if np.iscomplexobj(reward):  # NumPy would drop the imaginary part and only warn
+        raise InvalidInput(text)
     try:
         value = float(reward)
     except OverflowError:
         value = math.inf
     except (TypeError, ValueError):
-        raise InvalidInput(f"reward must be a number, got reward of type {type(reward).__name__}") from None
+        raise InvalidInput(text) from None
     if not (clipped or usable(value)):
         raise InvalidInput(
             f"reward must be finite and at most {LARGEST:g} in size, got reward=NaN, infinity or more"
         )
     return value
+
+
+def as_rewards(rewards: Iterable[float], count: int, *, clipped: bool = False) -> list[float]:
+    """`count` rewards; the error names the first bad one by its place."""
+    try:
+        given = list(rewards)
+    except TypeError:
+        raise InvalidInput(f"rewards must be {count} numbers, got {type(rewards).__name__}") from None
+    require(len(given) == count, "rewards", f"must be as many as the {count} records", len(given))
+    values = []
+    for index, reward in enumerate(given):
+        try:
+            values.append(as_reward(reward, clipped=clipped))
+        except InvalidInput as error:
+            raise InvalidInput(f"{error} in row {index}") from None
+    return values
 
 
 def usable(value: float) -> bool:
@@ -94,6 +160,26 @@ def check_next_run(privatizer: Privatizer, *, before: Guarantee, dimension: int,
     kept = after.is_private or not before.is_private
     require(kept, "privatizer", "must be private, as before", "one that is not")
     require_same_neighbours(before, after)
+
+
+def check_parts(
+    *, merit: object, prior: object, confidence: object, privatizer: object, name: object
+) -> None:
+    """What an agent is made of must be of its kind; None stands for the default."""
+    require(
+        merit is None or isinstance(merit, Merit),
+        "merit",
+        "must be a merit function of fedfairx.merit",
+        merit,
+    )
+    require(prior is None or isinstance(prior, Prior), "prior", "must be a Prior", prior)
+    fits = confidence is None or isinstance(confidence, Confidence)
+    require(fits, "confidence", "must be a Confidence", confidence)
+    parts = ("add", "release", "state", "guarantee", "mechanism", "dimension")
+    fits = privatizer is None or all(hasattr(privatizer, part) for part in parts)
+    rule = "must be a privatizer, as fedfairx.privacy.private(…) makes them"
+    require(fits, "privatizer", rule, type(privatizer).__name__)
+    require(name is None or isinstance(name, str), "name", "must be a string", name)
 
 
 def check_release(name: str, release: Release, *, dimension: int, mechanism: str) -> None:

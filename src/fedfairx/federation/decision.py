@@ -13,14 +13,16 @@ from fedfairx.errors import AlreadyObserved, UnknownDecision
 class Decision:
     """The arm to show, and the policy that it was drawn from.
 
-    `id` is unique within its agent, and the reward refers to it. `action` is a row of the contexts.
+    `id` is unique within its agent, and the reward refers to it. `action` is a row of the contexts, and
+    `name` that row's, if `decide` was given names.
     """
 
-    __slots__ = ("_arms", "_values", "action", "id")
+    __slots__ = ("_arms", "_values", "action", "id", "name")
 
-    def __init__(self, identity: int, action: int, values: Array, arms: int) -> None:
+    def __init__(self, identity: int, action: int, values: Array, arms: int, name: str | None = None) -> None:
         self.id = identity
         self.action = action
+        self.name = name
         self._values = values  # policy (K), θ (d), chosen context (d): one array, made once
         self._arms = arms
 
@@ -60,7 +62,13 @@ class Decision:
         return hash((self.id, self.action))
 
     def __repr__(self) -> str:  # no context and no θ: a repr ends up in logs
-        return f"Decision(id={self.id}, action={self.action}, probability={self.probability:.6g})"
+        name = "" if self.name is None else f"name={self.name!r}, "
+        return f"Decision(id={self.id}, action={self.action}, {name}probability={self.probability:.6g})"
+
+
+def shown(identity: int, context: Array) -> Decision:
+    """An arm that was shown by somebody else: a decision of one arm, for its reward to be learnt."""
+    return Decision(identity, 0, np.concatenate([[1.0], np.zeros(context.size), context]), 1)
 
 
 def known(decision: Decision | int, pending: Mapping[int, Decision], made: int) -> int:

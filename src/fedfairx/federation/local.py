@@ -18,6 +18,7 @@ from fedfairx.errors import require
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.algorithms import algorithm as find_algorithm
+from fedfairx.federation.describe import line_of_federation, table_of_federation
 from fedfairx.federation.schedules import Determinant, Plan, Schedule
 from fedfairx.federation.schedules import schedule as find_schedule
 from fedfairx.privacy import (
@@ -37,6 +38,26 @@ class Federation:
     """`agents` that decide and observe for themselves and share what their algorithm lets them share.
 
     Call `end_round()` after each round; it synchronises when the schedule says so. An agent may skip rounds.
+
+    agents, dimension, horizon: how many agents, numbers that describe an arm, and rounds.
+    algorithm: a name of `fedfairx.algorithms()`; it says the rule, what is shared, and whether privately.
+    schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
+    merit: one for all agents, or a sequence of one for each.
+    prior, minimum_share, confidence, solver, shift, ridge: as of `Agent`.
+    epsilon, delta: the privacy of each agent's messages, all together; for private algorithms.
+    mechanism: how noise is laid over releases: a name that `fedfairx list` shows.
+    bounds, centring: what records are clipped to, and the public point that they are measured from.
+    decide_from: "released", "own+released" or "released+local": what a private agent's decisions may use.
+    seed: makes a simulation of it; see below.
+
+    >>> fed = Federation(agents=2, dimension=2, horizon=10, seed=0)
+    >>> for agent in fed.agents:
+    ...     agent.observe(agent.decide([[1.0, 0.0], [0.0, 1.0]]), reward=1.0)
+    >>> fed.end_round()
+    True
+    >>> fed
+    Federation('fed-fairx-bayes', agents=2, dimension=2, round 1 of 10, 1 sync)
+
     With a `seed` everything is repeatable, the privacy noise too, and the guarantee says that it is a
     simulation; without one the noise is keyed by a fresh secret key. After `horizon` rounds nothing is shared
     any more, and a warning says so once; `new_run` goes on.
@@ -114,6 +135,12 @@ class Federation:
             )
             for i, child in enumerate(self._seeds.spawn(agents))
         ]
+
+    def __repr__(self) -> str:
+        return line_of_federation(self)
+
+    def _repr_html_(self) -> str:
+        return table_of_federation(self)
 
     def _begin_run(self, plan: Plan) -> None:
         self._due = frozenset(self.round + int(t) for t in self.schedule.rounds(plan))

@@ -126,6 +126,7 @@ def describe(agent: Agent) -> dict[str, Any]:
         "next_id": agent._next_id,
         "pending": [
             {"id": d.id, "action": int(d.action), "arms": d.policy.size, "values": d._values.tolist()}
+            | ({} if d.name is None else {"name": d.name})
             for d in agent._pending.values()
         ],
         "latest": {name: release.to_bytes().hex() for name, release in agent._latest.items()},
@@ -255,7 +256,8 @@ def _restore(agent: Agent, fields: Fields) -> None:
         arms = each.integer("arms", 1)
         identity, action = each.integer("id", 0, agent._next_id - 1), each.integer("action", 0, arms - 1)
         values = each.numbers("values", arms + 2 * dimension)
-        agent._pending[identity] = Decision(identity, action, values, arms)
+        name = each.text("name") if "name" in each.names() else None
+        agent._pending[identity] = Decision(identity, action, values, arms, name)
     latest = fields.part("latest")
     for name in latest.names():
         try:

