@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedfairx.errors import ResultsError
-from fedfairx.experiments import SMOKE
+from fedfairx.experiments import SMOKE, Size
 from fedfairx.experiments.deviations import DEVIATIONS, OUT_OF_REACH
 from fedfairx.experiments.identity import SCHEMA
 from fedfairx.experiments.registry import BUILT_IN, choose, experiments
@@ -113,7 +113,56 @@ def test_running_again_computes_nothing_and_gives_the_same_figures(smoke: Reprod
 
 
 def test_drawing_again_from_stored_results(smoke: Reproduction):
+    def written(name: str) -> int:
+        return (smoke.out / "figures" / name).stat().st_mtime_ns
+
+    before = {name: written(name) for name in ("exp6-starvation.png", "exp3-fairness.png")}
+    report = (smoke.out / "report.md").read_text()
     assert set(redraw(["exp6"], out=smoke.out)) == {"exp6"}
+    assert written("exp6-starvation.png") > before["exp6-starvation.png"]
+    assert written("exp3-fairness.png") == before["exp3-fairness.png"]
+    assert (smoke.out / "report.md").read_text() == report  # nothing is lost from it
+    assert set(json.loads((smoke.out / "scores.json").read_text())) == set(BUILT_IN)
+
+
+SMALL, LARGE = Size(horizon=40, seeds=1), Size(horizon=60, seeds=1)
+
+
+def sections(out: Path) -> list[str]:
+    return sorted(json.loads((out / "scores.json").read_text()))
+
+
+def test_one_folder_keeps_every_experiment_of_one_size(tmp_path: Path):
+    for name in ("exp6", "exp8"):
+        reproduce(choose([name]), size=SMALL, out=tmp_path)
+    assert sections(tmp_path) == ["exp6", "exp8"]
+    assert (tmp_path / "figures" / "exp6-starvation.png").is_file()
+
+
+def test_another_size_does_not_silently_replace_a_report(tmp_path: Path):
+    reproduce(choose(["exp6"]), size=LARGE, out=tmp_path)
+    before = (tmp_path / "report.html").read_bytes()
+    for name in ("exp6", "exp8"):  # smaller, or not all that is there
+        with pytest.raises(
+            ResultsError, match=r"report of exp6 at T = 60, 1 seed, and this is T = 40.*--replace"
+        ):
+            reproduce(choose([name]), size=SMALL, out=tmp_path)
+    assert (tmp_path / "report.html").read_bytes() == before
+    reproduce(choose(["exp8"]), size=SMALL, out=tmp_path, replace=True)
+    assert sections(tmp_path) == ["exp8"]
+    assert not list((tmp_path / "figures").glob("exp6*"))  # none that is stale beside it
+    reproduce(choose(["exp8"]), size=LARGE, out=tmp_path)  # larger: nothing is lost
+
+
+def test_other_code_does_not_silently_drop_experiments(tmp_path: Path):
+    reproduce(choose(["exp6"]), size=SMALL, out=tmp_path)
+    path = tmp_path / MANIFEST
+    manifest = json.loads(path.read_text())
+    manifest["made_by"]["code"] = "0" * 12
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ResultsError, match="report of exp6 by other code"):
+        reproduce(choose(["exp8"]), size=SMALL, out=tmp_path)
+    reproduce(choose(["exp6"]), size=SMALL, out=tmp_path)  # made again: nothing is lost
 
 
 def test_drawing_what_is_not_there(tmp_path: Path):

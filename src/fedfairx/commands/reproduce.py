@@ -33,6 +33,11 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--workers", type=int, help="threads of the local engine (default: one per processor)"
     )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="let go of experiments in the folder's report that are of another size or by other code",
+    )
     _folder(parser)
     add_json(parser)
     drawn = add_verb(
@@ -85,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
         workers=args.workers,
         progress=watcher,
         ship=modules,
+        replace=args.replace,
     )
     if args.json:
         print_json(done.to_dict())

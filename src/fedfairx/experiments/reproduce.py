@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -29,9 +29,11 @@ from fedfairx.experiments.report import Drawn, Section, write_report
 from fedfairx.experiments.results import Store
 from fedfairx.experiments.scores import Scores
 from fedfairx.experiments.sweep import Swept, plan, sweep
+from fedfairx.showing import counted
 from fedfairx.simulation.engines import cores, engine
 
 MANIFEST = "run.json"
+Runs = Mapping[str, Mapping[str, str]]  # experiment → key of a run → id of its results
 _LIBRARIES = ("numpy", "numba", "scipy")
 
 
@@ -39,7 +41,7 @@ _LIBRARIES = ("numpy", "numba", "scipy")
 class Manifest:
     """What a results folder holds, and how it came about."""
 
-    runs: Mapping[str, Mapping[str, str]]  # experiment → key of a run → id of its results
+    runs: Runs
     size: Size
     made_by: Provenance
     engine: str
@@ -116,10 +118,16 @@ def reproduce(
     workers: int | None = None,
     progress: Progress | None = None,
     ship: tuple[ModuleType, ...] = (),
+    replace: bool = False,
 ) -> Reproduction:
-    """Run what is not stored yet, then draw and report."""
+    """Run what is not stored yet, then draw and report.
+
+    Experiments that the folder's report has already stay in it. Where they can't, being of another size or by
+    other code, this is refused, unless `replace` says that they may go.
+    """
     progress = progress or Quiet()
     began = time.perf_counter()
+    kept, dropped = _kept(out, chosen, size, replace=replace)
     store = Store(out / "results", provenance()).open()
     remove_stale(out)
     _tell(store, progress)
@@ -134,7 +142,7 @@ def reproduce(
         swept = Swept(0, reused, (), 0.0)
     whole = _whole(chosen, size, store)
     manifest = Manifest(
-        runs={**_kept(out, size, store.made_by), **whole},
+        runs={**kept, **whole},
         size=size,
         made_by=store.made_by,
         engine=engine_name,
@@ -147,12 +155,17 @@ def reproduce(
     for experiment in chosen:
         if experiment.name not in whole:
             progress.say(f"{experiment.name} is left out of the report, because jobs failed")
-    scores = render(_known(manifest), manifest=manifest, store=store, out=out, progress=progress)
+    scores = render(_known(manifest, progress), manifest=manifest, store=store, out=out, progress=progress)
+    _remove_figures(out, set(dropped) - set(manifest.runs))
     return Reproduction(out, swept, scores, time.perf_counter() - began)
 
 
 def redraw(names: Sequence[str] = (), *, out: Path, progress: Progress | None = None) -> Mapping[str, Scores]:
-    """Draw and report again from stored results: of this code, or of other code whose results it can read."""
+    """Draw the named experiments (or all) again from stored results, and write the report of all of them.
+
+    The results may be of this code, or of other code whose results it can read.
+    """
+    progress = progress or Quiet()
     manifest = Manifest.read(out)
     for name in names:
         if name not in manifest.runs:
@@ -160,32 +173,46 @@ def redraw(names: Sequence[str] = (), *, out: Path, progress: Progress | None = 
                 f"{out} holds no results of {name}; run `fedfairx reproduce {name} --out {out}`"
             )
     store = Store(out / "results", manifest.made_by).look()
-    chosen = [e for e in _known(manifest) if not names or e.name in names]
-    return render(chosen, manifest=manifest, store=store, out=out, progress=progress or Quiet())
+    known = _known(manifest, progress)
+    scores = render(known, manifest=manifest, store=store, out=out, progress=progress, only=names)
+    return {name: found for name, found in scores.items() if not names or name in names}
 
 
 def render(
-    chosen: Sequence[Experiment], *, manifest: Manifest, store: Store, out: Path, progress: Progress
+    chosen: Sequence[Experiment],
+    *,
+    manifest: Manifest,
+    store: Store,
+    out: Path,
+    progress: Progress,
+    only: Sequence[str] = (),
 ) -> Mapping[str, Scores]:
-    """Figures, scores and the report of experiments whose results are all stored."""
+    """Figures, scores and the report of experiments whose results are all stored.
+
+    With `only`, the figures of others stay as they are on disk.
+    """
     sections, seconds = [], {}
     for experiment in chosen:
-        progress.say(f"drawing {experiment.name}: {experiment.title}")
-        outcomes: dict[str, Outcome] = {}
-        for run in experiment.runs(manifest.size):
-            identity = manifest.runs[experiment.name].get(run.key)
-            if identity is None:
-                raise ResultsError(
-                    f"{out} was made by {manifest.made_by}, whose {experiment.name} has no {run.key}; run "
-                    f"`fedfairx reproduce {experiment.name} --out {out}`"
-                )
-            outcomes[run.key] = store.read(identity, run.seeds(manifest.size.seeds), label=run.key)
-            seconds[identity] = outcomes[run.key].seconds
+        asked = not only or experiment.name in only
+        try:
+            outcomes = _outcomes(experiment, manifest, store, out)
+        except ResultsError as error:
+            if asked:
+                raise
+            progress.say(f"{experiment.name} is left out of the report: {error}")
+            continue
+        seconds.update(
+            {manifest.runs[experiment.name][key]: outcome.seconds for key, outcome in outcomes.items()}
+        )
+        if asked:
+            progress.say(f"drawing {experiment.name}: {experiment.title}")
         scores = experiment.score(outcomes, manifest.size)
         drawn = []
         with styled():
             for picture in experiment.plot(outcomes, manifest.size):
-                png, svg = save(picture.figure, out / "figures", picture.name)
+                png, svg = (out / "figures" / f"{picture.name}.{kind}" for kind in ("png", "svg"))
+                if asked or not (png.is_file() and svg.is_file()):
+                    png, svg = save(picture.figure, out / "figures", picture.name)
                 drawn.append(Drawn(picture.name, picture.caption, png, svg))
         sections.append(Section(experiment, scores, tuple(drawn)))
     facts = asdict(manifest) | {"compute_seconds": sum(seconds.values())}
@@ -196,18 +223,57 @@ def render(
     return scores_by_name
 
 
-def _known(manifest: Manifest) -> list[Experiment]:
+def _outcomes(experiment: Experiment, manifest: Manifest, store: Store, out: Path) -> dict[str, Outcome]:
+    """What is stored of every run of an experiment."""
+    found: dict[str, Outcome] = {}
+    for run in experiment.runs(manifest.size):
+        identity = manifest.runs[experiment.name].get(run.key)
+        if identity is None:
+            raise ResultsError(
+                f"{out} was made by {manifest.made_by}, whose {experiment.name} has no {run.key}; run "
+                f"`fedfairx reproduce {experiment.name} --out {out}`"
+            )
+        found[run.key] = store.read(identity, run.seeds(manifest.size.seeds), label=run.key)
+    return found
+
+
+def _known(manifest: Manifest, progress: Progress) -> list[Experiment]:
     """The experiments of a manifest that this process knows: a plug-in may not be loaded."""
+    for name in manifest.runs:
+        if name not in experiments():
+            progress.say(f"{name} is left out of the report; its --plugin is needed to draw it")
     return [experiment for name, experiment in experiments().items() if name in manifest.runs]
 
 
-def _kept(out: Path, size: Size, made_by: Provenance) -> dict[str, Mapping[str, str]]:
-    """What an earlier command left in the folder, if it is of the same size and code."""
+def _kept(out: Path, chosen: Sequence[Experiment], size: Size, *, replace: bool) -> tuple[Runs, Runs]:
+    """What the folder's report holds: what can stay in it, and what can't.
+
+    The latter is refused unless it is run again now, and no smaller, or may be replaced.
+    """
     try:
         earlier = Manifest.read(out)
     except ResultsError:
-        return {}
-    return dict(earlier.runs) if (earlier.size, earlier.made_by) == (size, made_by) else {}
+        return {}, {}
+    if (earlier.size, earlier.made_by) == (size, provenance()):
+        return earlier.runs, {}
+    smaller = size.horizon < earlier.size.horizon or size.seeds < earlier.size.seeds
+    again = set() if smaller else {experiment.name for experiment in chosen}
+    lost = [name for name in earlier.runs if name not in again]
+    if lost and not replace:
+        sizes = [f"T = {each.horizon}, {counted(each.seeds, 'seed')}" for each in (earlier.size, size)]
+        why = f"at {sizes[0]}, and this is {sizes[1]}" if earlier.size != size else "by other code"
+        raise ResultsError(
+            f"{out} holds a report of {', '.join(lost)} {why}; give another --out, or --replace to lose it"
+        )
+    return {}, earlier.runs
+
+
+def _remove_figures(out: Path, names: Set[str]) -> None:
+    """Figures of experiments that are no longer in the report."""
+    for name in names:
+        for path in (out / "figures").glob(f"{name}[-.]*"):
+            if path.suffix in (".png", ".svg"):
+                path.unlink(missing_ok=True)
 
 
 def _whole(chosen: Sequence[Experiment], size: Size, store: Store) -> dict[str, Mapping[str, str]]:
