@@ -87,6 +87,11 @@ def test_no_context_leaves_the_unit_ball_and_short_ones_are_scaled(
             assert scaled.tolist() == (row / norm).tolist()
 
 
+def test_complex_numbers_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="array of numbers"):
+        ffx.features.disjoint(np.array([1.0 + 2.0j]), arms=2)
+
+
 @pytest.mark.parametrize(
     ("contexts", "norm", "text"),
     [

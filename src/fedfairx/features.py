@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedfairx.core.numbers import as_floats
 from fedfairx.core.statistics import Array
 from fedfairx.errors import InvalidInput, require
 
@@ -23,10 +24,9 @@ def disjoint(context: ArrayLike, arms: int) -> Array:
     """
     whole = isinstance(arms, int | np.integer) and not isinstance(arms, bool)
     require(bool(whole and arms >= 1), "arms", "must be an integer >= 1", arms)
-    try:
-        shared = np.asarray(context, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput("context must be a (d,) array of numbers, got something else") from None
+    shared = as_floats(context)
+    if shared is None:
+        raise InvalidInput("context must be a (d,) array of numbers, got something else")
     fits = shared.ndim == 1 and shared.size >= 1
     require(fits, "context", "must have shape (d,) with d >= 1", f"array of shape {shared.shape}")
     finite = bool(np.isfinite(shared).all())
@@ -68,11 +68,7 @@ def unit_ball(contexts: ArrayLike, *, norm: float) -> Array:
 
 def _rows(contexts: ArrayLike) -> Array:
     """A finite (K, d) array."""
-    try:
-        given = np.asarray(contexts)
-        rows = None if np.iscomplexobj(given) else given.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        rows = None
+    rows = as_floats(contexts)
     if rows is None:
         raise InvalidInput("contexts must be a (K, d) array of numbers, got something else")
     fits = rows.ndim == 2 and rows.size >= 1

@@ -287,6 +287,7 @@ def test_fresh_records_count_beside_what_is_shared() -> None:
     assert plain.radius == pytest.approx(ffx.Confidence().radius(37, D))
 
 
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ScaleWarning")
 @pytest.mark.parametrize("size", [1e6, 1e8])
 def test_predictions_are_right_when_one_feature_is_large(size: float) -> None:
     rng = np.random.default_rng(0)
@@ -301,6 +302,7 @@ def test_predictions_are_right_when_one_feature_is_large(size: float) -> None:
         assert rows @ agent.estimate == pytest.approx(rows @ exact, abs=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ScaleWarning")
 @pytest.mark.parametrize("size", [1e6, 1e9, 1e12])
 def test_contexts_far_above_the_regulariser_never_break_an_agent(size: float) -> None:
     rng = np.random.default_rng(0)

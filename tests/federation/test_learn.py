@@ -8,7 +8,7 @@ from federation_helpers import D, contexts, private_agent, taught
 
 import fedfairx as ffx
 from fedfairx.core.rules import RULES
-from fedfairx.errors import ClippingWarning
+from fedfairx.errors import ClippingWarning, InvalidInput
 from fedfairx.federation.state import describe
 from fedfairx.privacy import PersonBound, SimulatedNoise, private
 
@@ -62,6 +62,9 @@ def test_persons_are_bounded() -> None:
     agent = ffx.Agent(D, privatizer=PersonBound(inner, records=2), seed=0)
     agent.learn(*log(5), persons=["Ada", "Ada", "Ada", "Bob", "Bob"])
     assert agent.observed == 5
+    with pytest.raises(InvalidInput, match="person must be given"):
+        agent.learn(*log(5))
+    assert (agent.observed, agent.pending, agent.decide(log(2)[0]).id) == (5, 0, 5)
 
 
 def test_it_goes_on_from_there() -> None:

@@ -133,3 +133,12 @@ def test_objects_are_not_unpickled(tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array([None]), allow_pickle=True)
     with pytest.raises(InvalidInput, match="can't be read"):
         Recorded.load(tmp_path / "objects.npy")
+
+
+def test_the_first_bad_value_is_named_by_its_place_and_complex_numbers_are_refused():
+    contexts = np.ones((4, 3, 2))
+    contexts[2, 1, 0] = contexts[3, 0, 0] = np.nan
+    with pytest.raises(InvalidInput, match="got 2 values that are not, the first in round 2, arm 1"):
+        Recorded(contexts)
+    with pytest.raises(InvalidInput, match="must be numbers"):
+        Recorded(np.ones((4, 3, 2)) * 1j)

@@ -248,11 +248,11 @@ class Agent(Knowledge):
                 self._scale.look(rows)
             for row, value, person in zip(rows, values, whose, strict=True):
                 made = self._pending[self._next_id] = shown(self._next_id, row)
-                self._next_id += 1
                 try:
                     self._take(made, value, person)
-                finally:
+                finally:  # where it is refused, no decision of ours must seem to wait
                     self._pending.pop(made.id, None)
+                self._next_id += 1
             if self._plain is None:
                 self._watch.look(len(rows))
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.memory import LARGEST
 from fedfairx.core.merit import Merit
+from fedfairx.core.numbers import as_floats
 from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import Array, packed_size, unpack
 from fedfairx.errors import InvalidInput, MessageRefused, require
@@ -30,7 +31,7 @@ def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
         shape = contexts.shape  # as it should be, which is the rule
         if len(shape) == 2 and shape[1] == dimension and shape[0] > 0:
             return contexts
-    rows = _as_numbers(contexts)
+    rows = as_floats(contexts)
     if rows is None:
         raise InvalidInput(
             f"contexts must be a (K, d) array of numbers, got something else{_first_odd_row(contexts)}"
@@ -69,25 +70,13 @@ def as_names(names: Sequence[str], arms: int) -> list[str]:
     return given
 
 
-def _as_numbers(values: object) -> Array | None:
-    """As an array of floats that compiled code takes; None where it is none, or not without loss."""
-    try:
-        given = np.asarray(values)
-        whole = given.dtype.kind != "O" or not any(np.iscomplexobj(item) for item in given.flat)
-        if np.iscomplexobj(given) or not whole:  # NumPy would drop the imaginary part and only warn
-            return None
-        return np.ascontiguousarray(given, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
 def _first_odd_row(contexts: Any) -> str:
     """Where the first row is that is no list of numbers, or is of another length than the one before."""
     if not isinstance(contexts, list | tuple | np.ndarray):
         return ""
     length: int | None = None
     for index, row in enumerate(contexts):
-        numbers = _as_numbers(row)
+        numbers = as_floats(row)
         if numbers is None or numbers.ndim != 1 or numbers.size != (length or numbers.size):
             return f" in row {index}"
         length = numbers.size

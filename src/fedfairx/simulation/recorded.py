@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fedfairx.core.numbers import as_floats
 from fedfairx.core.statistics import Array
 from fedfairx.errors import InvalidInput, require
 
@@ -40,15 +41,18 @@ class Recorded:
 
     def __post_init__(self, array: Any) -> None:
         require(self.scale in SCALES, "scale", 'must be None or "unit-ball"', self.scale)
-        try:
-            contexts = np.array(array, dtype=np.float64, order="C")
-        except (TypeError, ValueError):
-            raise InvalidInput("recorded contexts must be numbers, shaped (rounds, arms, features)") from None
+        given = as_floats(array)
+        if given is None:
+            raise InvalidInput("recorded contexts must be numbers, shaped (rounds, arms, features)")
+        contexts = given.copy()  # which nobody else can change
         ok = contexts.ndim == 3 and contexts.size > 0
         require(ok, "shape", "must be (rounds, arms, features), none of them 0", contexts.shape)
-        bad = int(np.count_nonzero(~np.isfinite(contexts)))
-        if bad:
-            raise InvalidInput(f"recorded contexts must be finite, got {bad} values that are not")
+        bad = np.argwhere(~np.isfinite(contexts))
+        if len(bad):
+            first = f"the first in round {bad[0, 0]}, arm {bad[0, 1]}"
+            raise InvalidInput(
+                f"recorded contexts must be finite, got {len(bad)} values that are not, {first}"
+            )
         with np.errstate(over="ignore"):
             norm = float(np.sqrt((contexts * contexts).sum(axis=2).max()))
         if not 0.0 < norm < math.inf:
