@@ -242,7 +242,7 @@ class Agent(Knowledge):
         values = as_rewards(rewards, len(rows), clipped=self.private)
         whose = as_persons(persons, len(rows))
         if persons is not None:
-            as_person_bound(self.privatizer)
+            takes_persons(self.privatizer)
         with self._lock:
             if self._next_id < LOOKS:
                 self._scale.look(rows)
