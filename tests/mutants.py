@@ -162,6 +162,20 @@ MUTANTS = (
         "TOLERATED = 1.0",
         ("tests/federation/test_clipping.py",),
     ),
+    Mutant(
+        "asking for a policy works in the agent's own memory",
+        "federation/agent.py",
+        "self._answer(rows, self._learner.memory.copy(), values)",
+        "self._answer(rows, self._learner.memory, values)",
+        ("tests/federation/test_learn.py", "-k", "policy"),
+    ),
+    Mutant(
+        "a smaller run replaces a larger report",
+        "experiments/reproduce.py",
+        "again = set() if smaller else",
+        "again =",
+        ("tests/experiments/test_smoke.py", "-k", "silently"),
+    ),
     # Results and verdicts.
     Mutant(
         "a verdict by the value, not by the interval",
