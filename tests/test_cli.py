@@ -446,3 +446,12 @@ def test_a_reader_that_leaves_early_is_no_error():
     done = subprocess.run(["bash", "-c", shell], check=False, capture_output=True, text=True, env=os.environ)
     assert done.stderr == ""
     assert done.stdout.strip() == "algorithms"
+
+
+def test_warm_says_how_long_each_took(capsys: pytest.CaptureFixture[str]):
+    assert main(["warm"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "a decision by expected-merit",
+        "a simulation of fed-fairx-bayes",
+    ]

@@ -20,7 +20,8 @@ BASE = {"errors"}
 SHOW = {"showing", "drawing"}
 MAY_IMPORT = {
     "errors": set(),
-    "core": BASE | {"core"},
+    "announcing": set(),
+    "core": BASE | {"core", "announcing"},
     "features": BASE | {"core"},
     "privacy": BASE | {"core", "privacy"},
     "showing": {"core"},

@@ -92,3 +92,42 @@ def test_the_simulator_runs_uncompiled_and_follows_the_oracle() -> None:
     )
     assert done.returncode == 0, done.stdout[-2000:]
     assert " passed" in done.stdout
+
+
+FIRST = """
+import logging, sys
+if "silent" in sys.argv:
+    logging.getLogger("fedfairx").setLevel(logging.ERROR)
+from fedfairx.core import compile as compiling
+
+def square(x):
+    return x * x
+
+square.__module__ = "fedfairx.somewhere"
+twice = compiling.stage(square)
+print(twice(3.0), twice(3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "arguments", "said"),
+    [
+        ("cache", [], "compiling once, up to half a minute; the machine code is kept in "),
+        ("file/below", [], "no folder for machine code can be written; NUMBA_CACHE_DIR may name one"),
+        ("cache", ["silent"], None),
+    ],
+)
+def test_the_first_compilation_is_said_once(
+    tmp_path: Path, place: str, arguments: list[str], said: str | None
+) -> None:
+    (tmp_path / "file").write_text("")
+    script = tmp_path / "first.py"
+    script.write_text(FIRST)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / place), "NUMBA_DISABLE_JIT": "0"}
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["9.0", "9"]
+    lines = [line for line in done.stderr.splitlines() if line]
+    assert len(lines) == (0 if said is None else 1)
+    assert said is None or said in lines[0]

@@ -23,6 +23,8 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
+from fedfairx.announcing import announce
+
 config: Any = numba.config  # its attributes are made at run time
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -57,6 +59,12 @@ def cache_folder() -> str | None:
     return folder_path if os.access(folder_path, os.W_OK) else None
 
 
+@functools.cache
+def _listen() -> None:
+    """Let the first compilation be said aloud."""
+    announce(cache_folder())
+
+
 def remove_unused(base: str) -> None:
     """Remove the machine code of sources that nobody has run for `DAYS_KEPT` days."""
     for folder in Path(base).glob("fedfairx-*"):
@@ -69,6 +77,7 @@ def _compile(function: Function, **more: Any) -> Function:
     if not COMPILING:  # machine code doesn't warn where a number overflows: it wraps around, or is infinite
         quiet: Function = np.errstate(all="ignore")(function)
         return quiet
+    _listen()
     folder = cache_folder()
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": folder is not None, **more}
     before = config.CACHE_DIR
