@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 import reference as ref
-from fedfairx.core import exposure
+from fedfairx.core import exposure, linear
 from fedfairx.core import merit as kinds
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.estimate import estimate
+from fedfairx.core.estimate import estimate, grow
+from fedfairx.core.learner import Learner
 from fedfairx.core.memory import Single
 from fedfairx.core.merit_table import table
 from fedfairx.core.optimism import Solver
+from fedfairx.core.posterior import learn_with_surprise
 from fedfairx.core.single import decide_one, room_for
 from fedfairx.core.statistics import pack
 
@@ -101,6 +103,18 @@ def expose(merit: kinds.Merit, means: np.ndarray) -> tuple[np.ndarray, float]:
     policy, slopes = np.zeros_like(column), np.zeros_like(column)
     value = exposure.expose(None, table([merit]), column, policy, slopes)
     return policy[:, 0], float(value)
+
+
+def follow(lanes: Any, inverse: np.ndarray, chosen: np.ndarray, product: np.ndarray) -> Any:
+    """`grow` from a context alone, in the steps in which a learner takes it."""
+    linear.multiply(lanes, inverse, chosen, product)
+    return grow(lanes, inverse, chosen, product, linear.inner(lanes, product, chosen))
+
+
+def learn(state: Learner) -> None:
+    """One observation of every lane, by a learner that has no prior mean and whose noise nobody asks for."""
+    lanes = state.reward.shape[0]
+    learn_with_surprise(state, np.zeros(state.chosen.shape[0]), np.ones(lanes), np.zeros(lanes))
 
 
 @dataclass(frozen=True)

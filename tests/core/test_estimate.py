@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fedfairx.core import estimate, learner, statistics
 from fedfairx.core.lanes import BLOCK, Lanes, lane_count
 from fedfairx.core.registers import WIDTH
+from instances import follow, learn
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -47,7 +48,7 @@ def test_follow_stays_with_derive(regulariser: float) -> None:
     state = learner.learner(dimension, BLOCK, regulariser)._replace(statistics=packed, inverse=inverse)
     for _ in range(estimate.REFRESH_EVERY):
         state.chosen[:] = rng.random((dimension, lanes))
-        learner.learn(state)
+        learn(state)
     estimate.derive(BLOCK, packed, np.full(packed.shape[1], regulariser), fresh)
     # As many rank-one updates as are ever made between two derivations.
     assert np.abs(inverse - fresh).max() <= 1e-10 * np.abs(fresh).max()
@@ -58,13 +59,13 @@ def test_a_zero_context_leaves_the_inverse_to_the_bit() -> None:
     inverse = np.random.default_rng(0).normal(size=(3, 3, 1))
     inverse += inverse.transpose(1, 0, 2)
     before = inverse.copy()
-    assert estimate.follow(None, inverse, np.zeros((3, 1)), np.zeros((3, 1))) == 1.0
+    assert follow(None, inverse, np.zeros((3, 1)), np.zeros((3, 1))) == 1.0
     assert (inverse == before).all()
 
 
 def test_follow_tells_how_the_determinant_grew() -> None:
     inverse = np.eye(2)[:, :, None].copy()
-    growth = estimate.follow(None, inverse, np.array([[1.0], [2.0]]), np.zeros((2, 1)))
+    growth = follow(None, inverse, np.array([[1.0], [2.0]]), np.zeros((2, 1)))
     assert growth == pytest.approx(np.linalg.det(np.eye(2) + np.outer([1, 2], [1, 2])))
 
 
@@ -73,7 +74,7 @@ def followed(contexts: np.ndarray, regulariser: float = 1.0) -> np.ndarray:
     dimension = contexts.shape[1]
     inverse = np.eye(dimension)[:, :, None] / regulariser
     for x in contexts:
-        estimate.follow(None, inverse, x[:, None].copy(), np.zeros((dimension, 1)))
+        follow(None, inverse, x[:, None].copy(), np.zeros((dimension, 1)))
     return inverse[:, :, 0]
 
 
@@ -114,12 +115,12 @@ def test_the_growth_of_an_update_in_parts_is_that_of_the_whole(block: Lanes) -> 
     sizes = 10.0 ** np.arange(lanes)
     state = learner.learner(2, block, 1.0)._replace(inverse=inverse)
     state.chosen[0] = sizes
-    learner.learn(state)
+    learn(state)
     assert state.growth == pytest.approx(1.0 + sizes**2, rel=1e-12)
     assert inverse[0, 0] == pytest.approx(1.0 / (1.0 + sizes**2), rel=1e-12)
     for l in range(lanes):  # a neighbour that takes more parts changes no bit
         alone = np.eye(2)[:, :, None].copy()
-        estimate.follow(None, alone, state.chosen[:, l : l + 1].copy(), np.zeros((2, 1)))
+        follow(None, alone, state.chosen[:, l : l + 1].copy(), np.zeros((2, 1)))
         assert (alone[:, :, 0] == inverse[:, :, l]).all()
 
 
@@ -138,5 +139,5 @@ def test_rounding_can_not_make_a_pivot_negative() -> None:
 def test_an_update_that_v_would_shrink_by_says_so_and_changes_nothing() -> None:
     inverse = np.diag([1.0, -1e-3])[:, :, None].copy()  # what rounding may leave
     before = inverse.copy()
-    assert estimate.follow(None, inverse, np.array([[0.0], [2.0]]), np.zeros((2, 1))) < 1.0
+    assert follow(None, inverse, np.array([[0.0], [2.0]]), np.zeros((2, 1))) < 1.0
     assert (inverse == before).all()

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from fedfairx.core.lanes import BLOCK
-from fedfairx.core.learner import learn, learner
+from fedfairx.core.learner import learner
 from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import unpack
+from instances import learn
 
 
 @pytest.mark.parametrize("regulariser", [0.3, 1.0, 5.0])

@@ -62,18 +62,6 @@ def derive(lanes: Lanes, packed: Array, ridge: Array, inverse: Array) -> None:
 
 
 @leaf
-def follow(lanes: Lanes, inverse: Array, chosen: Array, product: Array) -> float:
-    """V⁻¹ after one more context per lane (Sherman and Morrison): V⁻¹ - (V⁻¹x)(V⁻¹x)ᵀ / (1 + xᵀV⁻¹x).
-
-    inverse (d, d, n), chosen (d, n); product (d, n) is room to work in. A zero context leaves a lane's
-    inverse as it is, bit for bit. Returns 1 + xᵀV⁻¹x, by which det V has grown. Below 1 it says that rounding
-    has made V⁻¹ indefinite, and that it must be derived.
-    """
-    multiply(lanes, inverse, chosen, product)
-    return grow(lanes, inverse, chosen, product, inner(lanes, product, chosen))
-
-
-@leaf
 def grow(lanes: Lanes, inverse: Array, chosen: Array, product: Array, square: float) -> float:
     """`follow`, with product = V⁻¹x and square = xᵀV⁻¹x at hand; where that is large, xxᵀ is added in
     parts.

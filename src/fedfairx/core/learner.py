@@ -1,14 +1,12 @@
-"""What a learner holds, over a block of lanes, and how it learns."""
+"""What a learner holds, over a block of lanes; `posterior.learn_with_surprise` is how it learns."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedfairx.core.compile import glue
-from fedfairx.core.estimate import follow
 from fedfairx.core.lanes import Lanes, lane_count
-from fedfairx.core.statistics import Array, add, packed_size
-from fedfairx.core.vector import store, zeros
+from fedfairx.core.statistics import Array, packed_size
+from fedfairx.core.vector import zeros
 
 
 class Learner(NamedTuple):
@@ -42,13 +40,3 @@ def learner(dimension: int, lanes: Lanes, regulariser: float) -> Learner:
         zeros(n),
         lanes,
     )
-
-
-@glue
-def learn(state: Learner) -> None:
-    """Take the observation (chosen, reward) of every lane into its statistics and its V⁻¹; O(d²).
-
-    Alg. 1 lines 9 and 27. A zero context changes nothing.
-    """
-    add(state.lanes, state.statistics, state.chosen, state.reward)
-    store(follow(state.lanes, state.inverse, state.chosen, state.product), state.lanes, state.growth)

@@ -188,7 +188,10 @@ def sample(
 
 @glue
 def learn_with_surprise(state: Learner, mean: Array, ridge: Array, surprise: Array) -> None:
-    """`learner.learn`, and the observation's e²/g into `surprise` (n,). Zeros change nothing."""
+    """Take the observation (chosen, reward) of every lane into its statistics, its V⁻¹ and `surprise`; O(d²).
+
+    Alg. 1 lines 9 and 27, and e²/g into what σ is learnt from. Zeros change nothing.
+    """
     lanes, dimension = state.lanes, state.chosen.shape[0]
     multiply(lanes, state.inverse, state.chosen, state.product)
     square = inner(lanes, state.product, state.chosen)
