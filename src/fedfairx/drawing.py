@@ -177,6 +177,8 @@ def end_labels(axes: Axes, ends: Sequence[End], *, gap: float = 0.065) -> None:
             if overlap > 1e-6:
                 positions[i] -= overlap / 2
                 positions[i + 1] += overlap / 2
+    lift = max(0.5 * gap - min(positions, default=gap), 0.0)  # below the axis stand its numbers
+    positions = [position + lift for position in positions]
     for (_, label, colour), position in zip(ordered, positions, strict=True):
         axes.text(
             1.025, position, label, transform=axes.transAxes, color=colour, fontsize=8, va="center", ha="left"
