@@ -43,7 +43,7 @@ HALVES = ("tests/simulation/test_sharing.py", "-k", "halves")
 POOL = ("tests/federation/test_pool.py",)
 NEW_RUN = ("tests/federation/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
-RESULTS = ("tests/experiments/test_results.py",)
+RESULTS = ("tests/experiments/sweep/test_results.py",)
 CERTIFICATE = ("tests/core/test_certificate.py", "-k", "statement or float or steep")
 
 MUTANTS = (
@@ -193,14 +193,14 @@ MUTANTS = (
     ),
     Mutant(
         "changed values of a results file are believed",
-        "experiments/results.py",
+        "experiments/sweep/results.py",
         'same = meta["values"] == _digest_of_values(outcome)',
         "same = True",
         RESULTS,
     ),
     Mutant(
         "changed metadata of a results file are believed",
-        "experiments/results.py",
+        "experiments/sweep/results.py",
         "if schema == SCHEMA and digest != _digest(meta):",
         "if False:",
         RESULTS,

@@ -11,7 +11,7 @@ from fedfairx.experiments import environment as env
 from fedfairx.experiments import paper
 from fedfairx.experiments.bounds import bound_table, trivial
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.figures import (
+from fedfairx.experiments.report.figures import (
     COLOURS,
     Line,
     canvas,
@@ -21,7 +21,7 @@ from fedfairx.experiments.figures import (
     plain_log,
     share_height,
 )
-from fedfairx.experiments.panels import paper_rounds
+from fedfairx.experiments.report.panels import paper_rounds
 from fedfairx.experiments.scores import Claim, Ratio, Scores, Table, below, estimate, judged, number, ratio
 
 PRINTED, FIGURE = "schedule as printed", "schedule as plotted"

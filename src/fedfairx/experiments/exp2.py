@@ -7,8 +7,16 @@ from collections.abc import Iterator
 from fedfairx.experiments import environment as env
 from fedfairx.experiments import paper
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.figures import COLOURS, Line, canvas, draw_lines, end_labels, key, share_height
-from fedfairx.experiments.panels import paper_rounds
+from fedfairx.experiments.report.figures import (
+    COLOURS,
+    Line,
+    canvas,
+    draw_lines,
+    end_labels,
+    key,
+    share_height,
+)
+from fedfairx.experiments.report.panels import paper_rounds
 from fedfairx.experiments.scores import (
     NEAR,
     Claim,

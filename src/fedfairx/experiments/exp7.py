@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.figures import COLOURS, canvas, end_labels, log_ticks, plain_log
+from fedfairx.experiments.report.figures import COLOURS, canvas, end_labels, log_ticks, plain_log
 from fedfairx.experiments.scores import Claim, Scores, Table, Verdict, estimate, half_width, judged, number
 from fedfairx.federation.schedules import SCHEDULES, Paper, Schedule
 

@@ -13,7 +13,7 @@ from experiment_helpers import outcome, small_run
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.identity import SCHEMA, Provenance
-from fedfairx.experiments.results import Store, read_file
+from fedfairx.experiments.sweep.results import Store, read_file
 
 HERE = Provenance(SCHEMA, "1.0", "abc")
 

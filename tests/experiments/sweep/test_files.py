@@ -14,11 +14,12 @@ import pytest
 from experiment_helpers import outcome, small_run
 
 from fedfairx.errors import ResultsError
-from fedfairx.experiments import FULL, files
-from fedfairx.experiments.figures import canvas, save, styled
-from fedfairx.experiments.files import remove_stale, write_whole
+from fedfairx.experiments import FULL
 from fedfairx.experiments.identity import provenance
-from fedfairx.experiments.results import Store
+from fedfairx.experiments.report.figures import canvas, save, styled
+from fedfairx.experiments.sweep import files
+from fedfairx.experiments.sweep.files import remove_stale, write_whole
+from fedfairx.experiments.sweep.results import Store
 
 
 def names(folder: Path) -> list[str]:
@@ -87,7 +88,7 @@ def test_a_device_that_is_really_full(tmp_path: Path, monkeypatch: pytest.Monkey
 WRITER = """
 import os, sys, time
 from pathlib import Path
-from fedfairx.experiments.files import write_whole
+from fedfairx.experiments.sweep.files import write_whole
 def wait(_):
     print("here", flush=True)
     time.sleep(60)

@@ -12,8 +12,8 @@ import numpy as np
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Outcome, Run
 from fedfairx.experiments.identity import Provenance, provenance
-from fedfairx.experiments.progress import Progress
-from fedfairx.experiments.results import Store
+from fedfairx.experiments.sweep.progress import Progress
+from fedfairx.experiments.sweep.results import Store
 
 # Small enough that two workers end together and progress is seen, large enough to fill the kernel's lanes.
 JOB_COST = 5_000_000  # agent-rounds

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fedfairx.core.statistics import Array
 from fedfairx.experiments import paper
 from fedfairx.experiments.experiment import REWARD, Size
-from fedfairx.experiments.figures import (
+from fedfairx.experiments.report.figures import (
     COLOURS,
     METRIC_NAMES,
     NAMES,

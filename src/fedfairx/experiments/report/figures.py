@@ -24,7 +24,7 @@ from fedfairx.drawing import (
 )
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import FAIRNESS, Outcome, Size
-from fedfairx.experiments.files import remove_stale, write_whole
+from fedfairx.experiments.sweep.files import remove_stale, write_whole
 from fedfairx.showing import half_width
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.experiments import FULL, QUICK, Size
-from fedfairx.experiments.figures import COLOURS, NAMES, canvas, end_labels, power, styled
+from fedfairx.experiments.report.figures import COLOURS, NAMES, canvas, end_labels, power, styled
 from fedfairx.federation.algorithms import algorithms
 from fedfairx.privacy import mechanisms
 

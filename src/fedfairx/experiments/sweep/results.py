@@ -20,8 +20,8 @@ import numpy as np
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Outcome, Run
-from fedfairx.experiments.files import remove_stale, write_whole
 from fedfairx.experiments.identity import SCHEMA, Provenance
+from fedfairx.experiments.sweep.files import remove_stale, write_whole
 
 _META = b"fedfairx"
 _COLUMNS = ("seeds", "rounds", "fairness_regret", "reward_regret", "syncs", "exposure", "weakest")

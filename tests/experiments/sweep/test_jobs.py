@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from experiment_helpers import outcome, small_run
 
-from fedfairx.experiments import sweep as sweeping
 from fedfairx.experiments.identity import provenance
-from fedfairx.experiments.progress import Lines, Quiet, progress
-from fedfairx.experiments.results import Store
-from fedfairx.experiments.sweep import SweepInterruptedError, perform, plan, sweep
+from fedfairx.experiments.sweep import jobs as sweeping
+from fedfairx.experiments.sweep.jobs import SweepInterruptedError, perform, plan, sweep
+from fedfairx.experiments.sweep.progress import Lines, Quiet, progress
+from fedfairx.experiments.sweep.results import Store
 
 
 @pytest.fixture
