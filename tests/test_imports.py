@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "announcing": set(),
     "core": BASE | {"core", "announcing"},
     "features": BASE | {"core"},
-    "privacy": BASE | {"core", "privacy"},
+    "privacy": BASE | {"core", "privacy", "drawing"},
     "showing": {"core"},
     "drawing": BASE | {"core", "showing"},
     "federation": BASE | {"core", "privacy", "showing", "federation"},

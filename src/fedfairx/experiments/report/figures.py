@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,7 @@ __all__ = [
     "log_ticks",
     "plain_log",
     "power",
+    "round_above",
     "save",
     "share_height",
     "styled",
@@ -109,6 +111,12 @@ def plain_log(axis: Any, ticks: Sequence[float]) -> None:
     axis.set_major_locator(FixedLocator(list(ticks)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace(",", " ")))
+
+
+def round_above(value: float) -> float:
+    """The next of …, 1, 3, 10, 30, …: an axis that ends there has a tick at its end."""
+    decade = 10.0 ** math.floor(math.log10(value))
+    return next(step * decade for step in (1, 3, 10) if step * decade >= value * (1 - 1e-9))
 
 
 def log_ticks(axis: Any, low: float, high: float) -> None:

@@ -21,7 +21,11 @@ figcaption,.note{color:#555;font-size:.86rem}
 .warning{background:#fdecea;border-left:4px solid #b22222;padding:.6rem 1rem}
 .good{color:#0a6b2d;font-weight:600}.bad{color:#a3261c;font-weight:600}.open{color:#8a6100;font-weight:600}
 div.wide{overflow-x:auto}
+@media (max-width:45rem){body{margin:1.2rem auto;font-size:15px}.wide table{width:max-content;min-width:100%}
+.wide td,.wide th{max-width:13rem}
+.wide th:first-child,.wide td:first-child{position:sticky;left:0;max-width:9rem;background:#fff}}
 @media (prefers-color-scheme:dark){body{background:#16181b;color:#e4e4e4}th{background:#24272b}
+.wide th:first-child,.wide td:first-child{background:#16181b}
 th,td{border-color:#33373c}h2{border-color:#33373c}figure img{background:#fff;border-radius:4px}
 figcaption,.note{color:#aaa}.warning{background:#3a1f1d}.good{color:#5fc98a}.bad{color:#f08a80}.open{color:#e0b050}}
 """

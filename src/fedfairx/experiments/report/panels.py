@@ -19,6 +19,7 @@ from fedfairx.experiments.report.figures import (
     few_rounds,
     log_ticks,
     plain_log,
+    round_above,
     thousands,
 )
 
@@ -87,6 +88,7 @@ def draw_trends(
             axes.plot(*trend.paper, color=trend.colour, ls=DASHED, lw=1.1, marker="D", ms=4, mfc="w")
     if log_y:
         axes.set_yscale("log")
+        axes.set_ylim(top=round_above(axes.get_ylim()[1]))
         log_ticks(axes.yaxis, *axes.get_ylim())
     else:
         thousands(axes.yaxis)
