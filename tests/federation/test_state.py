@@ -133,23 +133,6 @@ def test_a_private_agent_too(tmp_path: Path, decide_from: str, mechanism: str) -
     same_future(again, agent)
 
 
-@pytest.mark.parametrize("decide_from", ["released", "released+local"])
-def test_what_the_noise_adds_to_the_radius_and_the_ridge_are_kept(tmp_path: Path, decide_from: str) -> None:
-    agent = ffx.Agent(
-        D,
-        rule="optimism",
-        privatizer=private(decide_from).privatizer,
-        confidence=ffx.Confidence(noise_share=0.5),
-        ridge="adaptive",
-        seed=2,
-    )
-    live(agent, 32, 0)
-    again = ffx.Agent.load(saved(agent, tmp_path), privatizer=rebuild(decide_from))
-    assert again.ridge == "adaptive"
-    assert again.radius == agent.radius > agent.confidence.radius(agent._learner.count, D)
-    same_future(again, agent)
-
-
 @pytest.mark.parametrize("kind", ["exponential", "affine", "power", "logistic", "custom"])
 def test_every_merit(tmp_path: Path, kind: str) -> None:
     merit, _ = merits(np.random.default_rng(4))[kind]
@@ -232,7 +215,7 @@ def test_the_file_is_json_with_a_schema_for_its_owner_alone(tmp_path: Path) -> N
     live(agent, 10, 0)
     path = saved(agent, tmp_path)
     document = json.loads(path.read_text())
-    assert (document["format"], document["schema"]) == ("fedfairx-agent", 2)
+    assert (document["format"], document["schema"]) == ("fedfairx-agent", 3)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["agent.json"]
     assert KEY.hex() not in path.read_text()
@@ -298,7 +281,7 @@ def written(path: Path, body: Any, **envelope: Any) -> Path:
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     path.write_text(
-        json.dumps({"format": "fedfairx-agent", "schema": 2, "digest": digest, "agent": body} | envelope)
+        json.dumps({"format": "fedfairx-agent", "schema": 3, "digest": digest, "agent": body} | envelope)
     )
     return path
 
@@ -318,15 +301,15 @@ def test_the_helper_writes_what_can_be_read(tmp_path: Path) -> None:
         (b'{"format": "fedfairx-agent"}', "the file has no schema number"),
         (b'{"format": "fedfairx-agent", "schema": true}', "the file has no schema number"),
         (
-            b'{"format": "fedfairx-agent", "schema": 3}',
-            "the file has schema 3, and this fedfairx reads schema 2: update it",
+            b'{"format": "fedfairx-agent", "schema": 4}',
+            "the file has schema 4, and this fedfairx reads schema 3: update it",
         ),
         (
-            b'{"format": "fedfairx-agent", "schema": 1}',
-            "the file has schema 1, and this fedfairx reads schema 2: an earlier version wrote the file",
+            b'{"format": "fedfairx-agent", "schema": 2}',
+            "the file has schema 2, and this fedfairx reads schema 3: an earlier version wrote the file",
         ),
-        (b'{"format": "fedfairx-agent", "schema": 2}', "the file is damaged or was changed by hand"),
-        (b'{"format": "fedfairx-agent", "schema": 2, "agent": {"x": NaN}}', "the file is damaged"),
+        (b'{"format": "fedfairx-agent", "schema": 3}', "the file is damaged or was changed by hand"),
+        (b'{"format": "fedfairx-agent", "schema": 3, "agent": {"x": NaN}}', "the file is damaged"),
     ],
 )
 def test_foreign_files(tmp_path: Path, content: bytes, text: str) -> None:

@@ -31,7 +31,6 @@ def options_for(name: str, **changes: Any) -> Options:
         "centring": None,
         "decide_from": chosen.decide_from,
         "shift": 4.0,
-        "ridge": "fixed",
         "exposure": False,
     }
     return Options(**{**values, **changes})

@@ -53,7 +53,6 @@ _RUN: dict[str, type] = {
     "mechanism": str,
     "decide_from": str,
     "shift": float,
-    "ridge": str,
     "workers": int,
     "points": int,
 }
@@ -62,7 +61,6 @@ _CONFIDENCE: dict[str, type] = {
     "failure": float,
     "parameter_norm": float,
     "scale": float,
-    "noise_share": float,
 }
 _PRIOR: dict[str, Callable[[str], Any]] = {
     "mean": float,

@@ -30,9 +30,9 @@ from fedfairx.core.statistics import Array, add, packed_size
 REGULARISER, NOISE_SD, FAILURE, PARAMETER_NORM, SCALE, COUNT = range(6)
 TOLERANCE, RATE, FLOOR = range(6, 9)
 MERIT = 9  # five parameters
-RADIUS, GROWTH, REWARD, SPREAD = range(14, 18)
-PRIOR_VARIANCE, ASSUMED_NOISE, LEARNING, SURPRISE, OBSERVED, LEAST_SHARE = range(18, 24)
-CODES = 24  # from here on as many integers as there are codes, in the bits of floats
+RADIUS, GROWTH, REWARD = range(14, 17)
+PRIOR_VARIANCE, ASSUMED_NOISE, LEARNING, SURPRISE, OBSERVED, LEAST_SHARE = range(17, 23)
+CODES = 23  # from here on as many integers as there are codes, in the bits of floats
 LARGEST = 1e100  # of a context's or a reward's size: beyond it sums of products may overflow
 # Integers.
 KIND, ADDRESS, SOLVER_RULE, MAX_STEPS, RULE, SPARE = range(6)
@@ -163,7 +163,7 @@ def learn_and_add(memory: Array, sums: Array, values: Array, at: int, reward: fl
 
 @stage
 def radius_in(memory: Array, dimension: int) -> float:
-    theorem: float = practical_radius(
+    radius: float = practical_radius(
         memory[COUNT],
         dimension,
         memory[REGULARISER],
@@ -172,7 +172,7 @@ def radius_in(memory: Array, dimension: int) -> float:
         memory[PARAMETER_NORM],
         memory[SCALE],
     )
-    return theorem + float(memory[SPREAD])
+    return radius
 
 
 @leaf
@@ -262,15 +262,6 @@ class Single:
     def set_noise(self, *, ridge: float, surprise: float, observed: int) -> None:
         """Say what has been learnt of the noise, and the λ inside V⁻¹."""
         self.memory[REGULARISER], self.memory[SURPRISE], self.memory[OBSERVED] = ridge, surprise, observed
-
-    @property
-    def spread(self) -> float:
-        """What privacy noise adds to the radius."""
-        return float(self.memory[SPREAD])
-
-    def set_spread(self, value: float) -> None:
-        """Say how wide the noise inside the statistics makes the region."""
-        self.memory[SPREAD] = value
 
     @property
     def believes(self) -> bool:

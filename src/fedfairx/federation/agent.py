@@ -60,7 +60,7 @@ class Agent(Knowledge):
     privatizer: what stands between this agent's records and its messages, as `fedfairx.privacy.private`
         makes it; without one `release` gives exact sums, which are NOT private.
     solver: "fixed-point", "pgd" or a `Solver`, for "optimism".
-    shift, ridge: how private sums are made definite, for "optimism"; docs/privacy.md has them.
+    shift: what makes private sums definite, in sds of their noise, for "optimism"; docs/privacy.md has it.
     name: what others know its releases by, and must differ from theirs; by default it is random.
 
     >>> agent = Agent(2, seed=0)
@@ -89,7 +89,6 @@ class Agent(Knowledge):
         privatizer: Privatizer | None = None,
         solver: str | Solver | None = None,
         shift: float = 4.0,
-        ridge: str = "fixed",
         name: str | None = None,
     ) -> None:
         check_parts(merit=merit, prior=prior, confidence=confidence, privatizer=privatizer, name=name)
@@ -104,7 +103,6 @@ class Agent(Knowledge):
             privatizer=privatizer,
             solver=solver,
             shift=shift,
-            ridge=ridge,
         )
         owner: str | None = getattr(self.privatizer, "owner", None)
         fits = name is None or owner in (None, name)

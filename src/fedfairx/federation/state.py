@@ -1,6 +1,6 @@
 """An agent as a file: JSON, exact to the bit, without pickle.
 
-    {"format": "fedfairx-agent", "schema": 2, "digest": SHA-256 of the agent part, "agent": {…}}
+    {"format": "fedfairx-agent", "schema": 3, "digest": SHA-256 of the agent part, "agent": {…}}
 
 Python writes a float so that reading gives the same bits back. The digest tells a damaged file from a sound
 one. A loaded agent goes on with the same decisions, bit for bit: the file holds the sums, V⁻¹ as the
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     AgentType = TypeVar("AgentType", bound=Agent)
 
 FORMAT = "fedfairx-agent"
-SCHEMA = 2
+SCHEMA = 3
 
 _MERITS: dict[str, type[Merit]] = {
     "exponential": Exponential,
@@ -102,7 +102,6 @@ def describe(agent: Agent) -> dict[str, Any]:
             "floor": float(solver.floor),
         },
         "shift": float(agent.shift),
-        "ridge": agent.ridge,
         "random": {
             "generator": generator["bit_generator"],
             "state": hex(generator["state"]["state"]),  # 128 bits: more than a JSON number may have elsewhere
@@ -113,7 +112,6 @@ def describe(agent: Agent) -> dict[str, Any]:
             "fresh": learner.fresh.tolist(),
             "inverse": learner.inverse.ravel().tolist(),
             "count": learner.count,
-            "spread": learner.spread,
             "ridge": learner.ridge,
             "surprise": learner.surprise,
             "observed": learner.observed,
@@ -152,7 +150,7 @@ def _open_envelope(content: bytes) -> dict[str, Any]:
     schema = document.get("schema")
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise StateError("the file has no schema number")
-    if schema != SCHEMA:  # schema 1 was never in a release
+    if schema != SCHEMA:  # no earlier one was in a release
         which = "update it" if schema > SCHEMA else "an earlier version wrote the file"
         raise StateError(f"the file has schema {schema}, and this fedfairx reads schema {SCHEMA}: {which}")
     body = document.get("agent")
@@ -197,7 +195,6 @@ def _rebuild(
             privatizer=_rebuild_privatizer(fields, dimension, make_privatizer),
             solver=solved if optimistic else None,
             shift=fields.number("shift"),
-            ridge=fields.text("ridge"),
             name=fields.text("name"),
         )
     except InvalidInput as error:
@@ -225,7 +222,6 @@ def _restore(agent: Agent, fields: Fields) -> None:
     dimension, size = agent.dimension, packed_size(agent.dimension)
     learner = fields.part("learner")
     agent._learner.statistics[:] = learner.numbers("statistics", size)
-    agent._learner.set_spread(learner.number("spread", 0.0))
     agent._learner.fresh[:] = learner.numbers("fresh", size)
     agent._learner.inverse[:] = learner.numbers("inverse", dimension**2).reshape(dimension, dimension)
     agent._learner.set_count(learner.number("count", 0.0))

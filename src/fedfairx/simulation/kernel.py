@@ -53,7 +53,7 @@ def refresh_radius(minds: Minds, belief: Belief, block: int, dimension: int) -> 
         if count != known:
             known = count
             value = believed_radius(belief, count, dimension)
-        minds.radius[block, l] = value + minds.spread[block, l]
+        minds.radius[block, l] = value
 
 
 @leaf

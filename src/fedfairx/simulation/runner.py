@@ -149,7 +149,6 @@ def simulate(
     centring: Centring | Literal["scenario"] | None = "scenario",
     decide_from: str | None = None,
     shift: float = 4.0,
-    ridge: str = "fixed",
     workers: int = 1,
     points: int = 100,
     exposure: bool = False,
@@ -190,7 +189,6 @@ def simulate(
         centring=_centring(scenario, chosen, centring),
         decide_from=decide_from or chosen.decide_from,
         shift=shift,
-        ridge=ridge,
         exposure=exposure,
     )
     optimism = chosen.rule == OPTIMISM

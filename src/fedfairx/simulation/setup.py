@@ -75,7 +75,6 @@ def prepare(scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: 
             options.confidence.failure,
             options.confidence.parameter_norm,
             options.confidence.scale,
-            options.confidence.noise_share,
         ),
         _sharing(scenario, options, decide_from, seeds),
         _tally(len(seeds), scenario.arms if options.exposure else 0, grid, shape),
@@ -156,7 +155,6 @@ def _minds(scenario: Scenario, options: Options, decide_from: int, shape: tuple[
         zeros(blocks, q if shares else 0, lanes),
         zeros(blocks, q if shares and decide_from == OWN_RELEASED else 0, lanes),
         zeros(*shape),
-        zeros(*shape),
         ridge,
         zeros(*shape),
         refresh,
@@ -216,7 +214,6 @@ def _sharing(scenario: Scenario, options: Options, decide_from: int, seeds: tupl
         low if centring is None else centring.reward - centring.reward_radius,
         options.bounds.reward if centring is None else centring.reward + centring.reward_radius,
         noise,
-        options.ridge == "adaptive",
         options.shift * math.sqrt(summed) * sd,
         math.sqrt(summed) * sd,
     )
