@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.core import pooling
-from fedfairx.core.eigen import jacobi
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.federation import aggregate
+from fedfairx.lanes.eigen import jacobi
 
 seeds = st.integers(0, 2**32 - 1)
 

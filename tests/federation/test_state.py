@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfairx as ffx
-from fedfairx.core.optimism import WINNER, Solver
+from fedfairx.core.optimism.choose import WINNER, Solver
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, StateError, UnknownDecision
 from fedfairx.federation import state
 from fedfairx.privacy import Bounds, KeyedNoise, SqliteLedger, StreamPrivatizer, calibrate

@@ -8,8 +8,8 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
-from fedfairx.core.registers import WIDTH
 from fedfairx.federation.algorithms import algorithm
+from fedfairx.lanes.registers import WIDTH
 from fedfairx.privacy import Bounds
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel import run

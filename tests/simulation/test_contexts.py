@@ -11,8 +11,8 @@ from scipy import stats
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
-from fedfairx.core.registers import WIDTH
 from fedfairx.federation.algorithms import algorithm
+from fedfairx.lanes.registers import WIDTH
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.contexts import draw_contexts

@@ -8,9 +8,9 @@ import pytest
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Custom, Exponential
 from fedfairx.core.posterior import Prior
-from fedfairx.core.registers import WIDTH
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.algorithms import algorithm, algorithms
+from fedfairx.lanes.registers import WIDTH
 from fedfairx.privacy import Bounds
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.options import Options

@@ -9,9 +9,9 @@ import pytest
 from simulation_helpers import options_for, setting_for
 
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.registers import WIDTH
 from fedfairx.federation.pool import Known, OptimismPool
 from fedfairx.federation.schedules import Doubling
+from fedfairx.lanes.registers import WIDTH
 from fedfairx.privacy import Release
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel import run

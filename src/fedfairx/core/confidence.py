@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedfairx.core.compile import stage
 from fedfairx.errors import require
+from fedfairx.lanes.compile import stage
 
 # Beyond these the region's squares may overflow, and no decision would be finite.
 SMALLEST_SETTING, LARGEST_SETTING = 1e-30, 1e30

@@ -13,18 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.compile import glue, leaf, stage
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence, practical_radius
 from fedfairx.core.estimate import derive
 from fedfairx.core.exposure import at_least, draw
 from fedfairx.core.learner import Learner
 from fedfairx.core.merit import EXPONENTIAL, Merit
 from fedfairx.core.merit_table import MeritTable, table
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.optimism.problem import SPARE_CODES
 from fedfairx.core.posterior import Assumed, Prior, assumed, learn_with_surprise, noise_variance
-from fedfairx.core.problem import SPARE_CODES
 from fedfairx.core.rules import OPTIMISM, RULES
-from fedfairx.core.statistics import Array, add, packed_size
+from fedfairx.core.statistics import add, packed_size
+from fedfairx.lanes.compile import glue, leaf, stage
 
 # Settings at the head of the memory.
 REGULARISER, NOISE_SD, FAILURE, PARAMETER_NORM, SCALE, COUNT = range(6)

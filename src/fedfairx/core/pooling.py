@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
-from fedfairx.core.compile import allocating_stage, stage
-from fedfairx.core.eigen import jacobi
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
+from fedfairx.lanes.compile import allocating_stage, stage
+from fedfairx.lanes.eigen import jacobi
 
 OPTIMISM = 0.8  # share of the radius that shows in the policy
 WEIGHTS = 41  # steps in which a weight is sought

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.merit import Exponential
-from fedfairx.core.statistics import Array
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
 from fedfairx.experiments.report.figures import COLOURS, NAMES, canvas, thousands

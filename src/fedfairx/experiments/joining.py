@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import Outcome, Outcomes, Picture, Run, Size
 from fedfairx.experiments.exploring import least_seeds

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput
 
 Curve = tuple[Array, Array]

@@ -11,15 +11,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedfairx.arrays import Array
 from fedfairx.core.believing import decide_by_posterior, draw_parameter
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.memory import LARGEST
 from fedfairx.core.merit import Merit
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.single import decide_one, room_for
-from fedfairx.core.statistics import Array
 from fedfairx.errors import AlreadyObserved, InvalidInput, require
 from fedfairx.federation import state
 from fedfairx.federation.checks import (

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core import pooling, weighing
-from fedfairx.core.statistics import Array, dimension_of
+from fedfairx.core.statistics import dimension_of
 from fedfairx.errors import require
 
 

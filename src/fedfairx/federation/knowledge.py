@@ -17,14 +17,15 @@ import threading
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.memory import Single, learn_one
 from fedfairx.core.merit import Exponential, Merit
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior, next_refresh
 from fedfairx.core.rules import OPTIMISM, RULES
-from fedfairx.core.statistics import Array, packed_size, unpack
+from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.errors import require
 from fedfairx.federation.checks import check_definite, usable
 from fedfairx.federation.decision import Decision

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Merit
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import require

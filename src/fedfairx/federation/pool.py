@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.statistics import Array, dimension_of, packed_size
+from fedfairx.core.statistics import dimension_of, packed_size
 from fedfairx.federation.aggregate import combine, lift, weigh, worth
 from fedfairx.privacy import Release
 from fedfairx.privacy.mechanisms import Stated

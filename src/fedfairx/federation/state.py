@@ -24,7 +24,7 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
-from fedfairx.core.optimism import FAIR, WINNER, Solver
+from fedfairx.core.optimism.choose import FAIR, WINNER, Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.statistics import packed_size

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
-from fedfairx.core.statistics import Array
 from fedfairx.drawing import METRIC_NAMES, Curves, draw_curves
 from fedfairx.errors import FedFairXError, needs, require
 from fedfairx.federation.algorithms import Algorithm

@@ -7,17 +7,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.merit import EXPONENTIAL
 from fedfairx.core.merit_table import table
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.optimism.problem import (
+    ARM_ROWS,
+    LANE_ROWS,
+    MODEL_ROWS,
+    SPARE_CODES,
+    SQUARE_ROWS,
+    spare_size,
+)
 from fedfairx.core.posterior import Assumed, assumed
-from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, SPARE_CODES, SQUARE_ROWS, spare_size
-from fedfairx.core.registers import WIDTH
 from fedfairx.core.rules import OPTIMISM
-from fedfairx.core.statistics import Array, packed_size
-from fedfairx.core.vector import zeros
+from fedfairx.core.statistics import packed_size
 from fedfairx.errors import require
 from fedfairx.federation.schedules import Determinant, Plan
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import zeros
 from fedfairx.simulation.draws import generator, stream_key
 from fedfairx.simulation.environments import CONTEXTS, NOISES, Scenario
 from fedfairx.simulation.options import DECIDE_FROM, Options

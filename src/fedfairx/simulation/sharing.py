@@ -7,12 +7,12 @@ the sd.
 
 from __future__ import annotations
 
-from fedfairx.core.compile import glue, leaf, stage
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import practical_radius
 from fedfairx.core.estimate import derive
 from fedfairx.core.pooling import lift, worth
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.statistics import Array
+from fedfairx.lanes.compile import glue, leaf, stage
+from fedfairx.lanes.registers import WIDTH
 from fedfairx.simulation.state import OWN_RELEASED, Belief, Counts, Exchange, Minds, Sharing
 
 

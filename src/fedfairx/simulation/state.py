@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.simulation.draws import Keys
 
 Flags = NDArray[np.bool_]

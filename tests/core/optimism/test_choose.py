@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 import reference as ref
 from fedfairx.core import merit as kinds
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.lanes import BLOCK
 from fedfairx.core.memory import Single
 from fedfairx.core.merit_table import table
-from fedfairx.core.optimism import FAIR_PGD, WINNER, Solver, optimise
-from fedfairx.core.problem import POLICY, PROVED, THETA, Region, scratch
-from fedfairx.core.registers import WIDTH
+from fedfairx.core.optimism.choose import FAIR_PGD, WINNER, Solver, optimise
+from fedfairx.core.optimism.problem import POLICY, PROVED, THETA, Region, scratch
 from fedfairx.core.single import decide_one, room_for
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.registers import WIDTH
 from instances import Instance, merits, realistic, solve, tame, wild
 
 seeds = st.integers(0, 2**32 - 1)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import reference as ref
-from fedfairx.core import certificate, problem
 from fedfairx.core import merit as kinds
 from fedfairx.core.merit_table import table
-from fedfairx.core.problem import Region, Scratch
+from fedfairx.core.optimism import certificate, problem
+from fedfairx.core.optimism.problem import Region, Scratch
 from instances import Instance, merits, realistic, solve, wild
 
 WHOLE_BALL = 2.0

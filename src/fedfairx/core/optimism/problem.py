@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.compile import leaf, stage
+from fedfairx.arrays import Array
 from fedfairx.core.exposure import expose
-from fedfairx.core.lanes import Lanes, lane_count
-from fedfairx.core.linear import scores
 from fedfairx.core.merit_table import MeritTable, tilt
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import fma, load, store, zeros
+from fedfairx.lanes.block import Lanes, lane_count
+from fedfairx.lanes.compile import leaf, stage
+from fedfairx.lanes.linear import scores
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import fma, load, store, zeros
 
 
 class Region(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 from numba import types
 from numba.extending import overload
 
-from fedfairx.core.registers import WIDTH
+from fedfairx.lanes.registers import WIDTH
 
 Lanes = tuple[()] | None
 

@@ -1,4 +1,4 @@
-"""`stage`: how every function of the core is compiled, and where its machine code is kept.
+"""`stage`: how every function over lanes is compiled, and where its machine code is kept.
 
 Numba's own file cache looks at one source file at a time, so that a function whose callee changed in
 another file would be loaded stale. Here the cache folder's name is a digest of every compiled source of
@@ -30,7 +30,7 @@ config: Any = numba.config  # its attributes are made at run time
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).resolve().parent.parent
-COMPILED_SOURCES = ("core", "privacy", "simulation")
+COMPILED_SOURCES = ("lanes", "core", "privacy", "simulation")
 DAYS_KEPT = 30
 
 #: True when Numba compiles; False under NUMBA_DISABLE_JIT=1, where the same source runs as plain Python.
@@ -42,8 +42,8 @@ def cache_folder() -> str | None:
     """The folder for this very source's machine code; None when no folder can be written."""
     digest = hashlib.sha256(numba.__version__.encode())
     for folder in COMPILED_SOURCES:
-        for source in sorted((PACKAGE / folder).glob("*.py")):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+        for source in sorted((PACKAGE / folder).rglob("*.py")):
+            digest.update(str(source.relative_to(PACKAGE)).encode() + b"\0" + source.read_bytes())
     base = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "fedfairx"
     )

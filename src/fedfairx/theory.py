@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import require
 
 _Rule = tuple[Callable[[float], bool], str]

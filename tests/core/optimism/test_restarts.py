@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from fedfairx.core import merit as kinds
-from fedfairx.core import problem
 from fedfairx.core.merit_table import table
-from fedfairx.core.problem import Region
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.restarts import begin_starts, choice_of, find_starts
+from fedfairx.core.optimism import problem
+from fedfairx.core.optimism.problem import Region
+from fedfairx.core.optimism.restarts import begin_starts, choice_of, find_starts
+from fedfairx.lanes.registers import WIDTH
 from instances import Instance, realistic
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import reference as ref
-from fedfairx.core import ascent, problem
 from fedfairx.core import merit as kinds
-from fedfairx.core.lanes import BLOCK, Lanes
 from fedfairx.core.merit_table import MeritTable, table
-from fedfairx.core.problem import Region, Scratch
-from fedfairx.core.registers import WIDTH
+from fedfairx.core.optimism import ascent, problem
+from fedfairx.core.optimism.problem import Region, Scratch
+from fedfairx.lanes.block import BLOCK, Lanes
+from fedfairx.lanes.registers import WIDTH
 from instances import Instance, merits, realistic
 
 KINDS = ("exponential", "affine", "power", "logistic", "custom")

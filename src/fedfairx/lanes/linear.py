@@ -7,11 +7,11 @@ known at compile time, so each form compiles to its own loop.
 
 from __future__ import annotations
 
-from fedfairx.core.compile import leaf, stage
-from fedfairx.core.lanes import Lanes
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import absolute, fma, item, larger, load, load_run, store, store_run
+from fedfairx.arrays import Array
+from fedfairx.lanes.block import Lanes
+from fedfairx.lanes.compile import leaf, stage
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import absolute, fma, item, larger, load, load_run, store, store_run
 
 
 @leaf

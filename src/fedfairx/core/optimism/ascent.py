@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.core.compile import leaf, stage
-from fedfairx.core.lanes import lane_count
-from fedfairx.core.linear import blend, inner, multiply
+from fedfairx.arrays import Array
 from fedfairx.core.merit_table import MeritTable
-from fedfairx.core.problem import (
+from fedfairx.core.optimism.problem import (
     ALONG,
     BEFORE,
     BEST,
@@ -37,8 +35,10 @@ from fedfairx.core.problem import (
     Scratch,
     evaluate,
 )
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import (
+from fedfairx.lanes.block import lane_count
+from fedfairx.lanes.compile import leaf, stage
+from fedfairx.lanes.linear import blend, inner, multiply
+from fedfairx.lanes.vector import (
     absolute,
     all_above,
     any_above,

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from fedfairx.core.compile import leaf
-from fedfairx.core.vector import bits, floor, fma, from_bits, larger, where_above
+from fedfairx.lanes.compile import leaf
+from fedfairx.lanes.vector import bits, floor, fma, from_bits, larger, where_above
 
 LOG2_E = 1.4426950408889634
 LN2_HIGH = 6.93147180369123816490e-01  # ln 2 in two parts, so that x - n ln 2 is exact (Cody and Waite)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.core.registers import WIDTH
+from fedfairx.lanes.registers import WIDTH
 
 
 def load(lanes: Any, array: Any, *indices: int) -> Any:

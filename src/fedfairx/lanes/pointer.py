@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from fedfairx.core.compile import COMPILING
+from fedfairx.lanes.compile import COMPILING
 
 _INTERPRETED: dict[int, Callable[[float], float]] = {}
 

@@ -12,13 +12,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from fedfairx.core.ascent import ascend, ascend_pgd
-from fedfairx.core.certificate import certify, coarse_half_widths, half_widths
-from fedfairx.core.compile import glue, leaf, stage
-from fedfairx.core.lanes import lane_count
-from fedfairx.core.linear import inner, multiply, scores, take_arm
+from fedfairx.arrays import Array
 from fedfairx.core.merit_table import MeritTable
-from fedfairx.core.problem import (
+from fedfairx.core.optimism.ascent import ascend, ascend_pgd
+from fedfairx.core.optimism.certificate import certify, coarse_half_widths, half_widths
+from fedfairx.core.optimism.problem import (
     BEST,
     HERE_PULL,
     HERE_STEP,
@@ -33,9 +31,11 @@ from fedfairx.core.problem import (
     Scratch,
     evaluate,
 )
-from fedfairx.core.restarts import restart
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import fma, larger, load, sqrt, store, where_above
+from fedfairx.core.optimism.restarts import restart
+from fedfairx.lanes.block import lane_count
+from fedfairx.lanes.compile import glue, leaf, stage
+from fedfairx.lanes.linear import inner, multiply, scores, take_arm
+from fedfairx.lanes.vector import fma, larger, load, sqrt, store, where_above
 
 FAIR, FAIR_PGD, WINNER = range(3)
 WHOLE_BALL = 2.0  # no two points of the unit ball are further apart

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfairx.core import compile as compiling
+from fedfairx.lanes import compile as compiling
 
 TESTS = Path(__file__).resolve().parent.parent
 fresh_folder = compiling.cache_folder.__wrapped__
@@ -26,12 +26,16 @@ def test_a_changed_source_means_another_folder(tmp_path: Path, monkeypatch: pyte
     first = fresh_folder()
     assert first == fresh_folder()
     assert Path(first).is_dir()
-    source = package / "core" / "linear.py"  # another file than the one whose function calls it
+    source = package / "lanes" / "linear.py"  # another file than the one whose function calls it
     source.write_text(source.read_text() + "\n# a comment\n")
     second = fresh_folder()
     assert second != first
     (package / "simulation" / "new.py").write_text("")
-    assert fresh_folder() not in (first, second)
+    third = fresh_folder()
+    assert third not in (first, second)
+    source = package / "core" / "optimism" / "ascent.py"  # in a folder inside
+    source.write_text(source.read_text() + "\n# a comment\n")
+    assert fresh_folder() not in (first, second, third)
 
 
 def test_machine_code_that_nobody_runs_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +102,7 @@ FIRST = """
 import logging, sys
 if "silent" in sys.argv:
     logging.getLogger("fedfairx").setLevel(logging.ERROR)
-from fedfairx.core import compile as compiling
+from fedfairx.lanes import compile as compiling
 
 def square(x):
     return x * x

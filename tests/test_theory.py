@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference as ref
-from fedfairx.core import theory
+from fedfairx import theory
 from fedfairx.errors import InvalidInput
 
 seeds = st.integers(0, 2**32 - 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfairx.core import linear
-from fedfairx.core.lanes import BLOCK
-from fedfairx.core.registers import WIDTH
+from fedfairx.lanes import linear
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.registers import WIDTH
 
 K, D, N = 5, 3, WIDTH
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.core.arithmetic import exp
-from fedfairx.core.compile import leaf
-from fedfairx.core.lanes import lane_count
-from fedfairx.core.linear import blend, inner, largest_row, multiply, subtract_row
+from fedfairx.arrays import Array
 from fedfairx.core.merit import EXPONENTIAL
 from fedfairx.core.merit_table import MeritTable
-from fedfairx.core.problem import (
+from fedfairx.core.optimism.problem import (
     CURVATURE,
     DONE,
     GAP_PULL,
@@ -27,8 +24,11 @@ from fedfairx.core.problem import (
     Region,
     Scratch,
 )
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import (
+from fedfairx.lanes.arithmetic import exp
+from fedfairx.lanes.block import lane_count
+from fedfairx.lanes.compile import leaf
+from fedfairx.lanes.linear import blend, inner, largest_row, multiply, subtract_row
+from fedfairx.lanes.vector import (
     absolute,
     any_above,
     fma,

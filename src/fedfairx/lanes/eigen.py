@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.core.compile import stage
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
+from fedfairx.lanes.compile import stage
 
 MOST_SWEEPS = 30  # convergence is quadratic: six or seven sweeps are usual
 

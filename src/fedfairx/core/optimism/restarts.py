@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from fedfairx.core.ascent import (
+from fedfairx.arrays import Array
+from fedfairx.core.merit import EXPONENTIAL
+from fedfairx.core.merit_table import MeritTable, repeat_merit
+from fedfairx.core.optimism.ascent import (
     FLAT,
     TINY,
     advance,
@@ -16,12 +19,7 @@ from fedfairx.core.ascent import (
     note_progress,
     unfinished,
 )
-from fedfairx.core.compile import glue, leaf, stage
-from fedfairx.core.lanes import BLOCK
-from fedfairx.core.linear import inner, multiply, take_lane
-from fedfairx.core.merit import EXPONENTIAL
-from fedfairx.core.merit_table import MeritTable, repeat_merit
-from fedfairx.core.problem import (
+from fedfairx.core.optimism.problem import (
     ARM_ROWS,
     BEST,
     BEST_STEP,
@@ -40,9 +38,11 @@ from fedfairx.core.problem import (
     Scratch,
     evaluate,
 )
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import absolute, fma, load, store, where_above
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.compile import glue, leaf, stage
+from fedfairx.lanes.linear import inner, multiply, take_lane
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import absolute, fma, load, store, where_above
 
 SAME_POLICY = 0.3  # two points whose log merits differ by less lie in one basin
 HOPE = 10.0  # a start ends when ten times what its gradient promises would not reach the best

@@ -27,9 +27,9 @@ from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
-from fedfairx.core import uncompiled
-from fedfairx.core.compile import COMPILING
-from fedfairx.core.registers import LLVM, WIDTH, vector, words
+from fedfairx.lanes import uncompiled
+from fedfairx.lanes.compile import COMPILING
+from fedfairx.lanes.registers import LLVM, WIDTH, vector, words
 
 
 def zeros(*shape: int, dtype: Any = np.float64) -> Any:

@@ -1,12 +1,14 @@
-"""What a caller gives, as an array of floats."""
+"""The one kind of array that the package computes with, and how it is made of what a caller gives."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[np.float64]
 
-def as_floats(values: object) -> NDArray[np.float64] | None:
+
+def as_floats(values: object) -> Array | None:
     """An array of floats, whatever its shape; None where it is none, or would lose its imaginary part.
 
     NumPy only warns of the latter, and goes on with half of the numbers.

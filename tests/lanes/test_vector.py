@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core.errors import TypingError
 
-from fedfairx.core import arithmetic, vector
-from fedfairx.core.compile import COMPILING, stage
-from fedfairx.core.lanes import BLOCK, Lanes, lane_count
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.vector import load, load_words, store
+from fedfairx.lanes import arithmetic, vector
+from fedfairx.lanes.block import BLOCK, Lanes, lane_count
+from fedfairx.lanes.compile import COMPILING, stage
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import load, load_words, store
 from fedfairx.simulation.draws import normal, uniform
 
 numbers = st.lists(st.floats(-50, 50).filter(lambda x: abs(x) > 1e-3), min_size=WIDTH, max_size=WIDTH)
