@@ -79,15 +79,15 @@ MUTANTS = (
     Mutant(
         "own+released counts the others in full (simulator)",
         "simulation/sharing.py",
-        "own + weight * (count - own),",
-        "count if weight > 0.0 else own,",
+        "own + weight * (count - own))",
+        "count if weight > 0.0 else own)",
         HALVES,
     ),
     Mutant(
         "own+released counts the others in full (agent)",
         "federation/pool.py",
-        "own_count + weight * count,",
-        "own_count + count,",
+        "own_count + weight * count)",
+        "own_count + count)",
         POOL,
     ),
     Mutant(
