@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import fedfairx as ffx
 from fedfairx.core.optimism import WINNER, Solver
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, StateError, UnknownDecision
-from fedfairx.federation import state
 from fedfairx.privacy import Bounds, KeyedNoise, SqliteLedger, StreamPrivatizer, calibrate
+from federation_helpers import bare
 from instances import CUSTOM, merits
 
 D = 3
@@ -69,7 +69,7 @@ def live(agent: ffx.Agent, rounds: int, seed: int, keep_every: int = 5) -> None:
 def same_future(one: ffx.Agent, other: ffx.Agent, seed: int = 5) -> None:
     """The same decisions and releases, to the bit, whatever comes."""
     rng = np.random.default_rng(seed)
-    assert state.describe(one) == state.describe(other)
+    assert bare(one) == bare(other)
     for each in (one, other):  # the same salts for the noise to come, which there are not otherwise
         if isinstance(each.privatizer, StreamPrivatizer):
             each.privatizer.ledger._random = bytes
@@ -84,10 +84,10 @@ def same_future(one: ffx.Agent, other: ffx.Agent, seed: int = 5) -> None:
             assert released == other.release()
             one.absorb({one.name: released})
             other.absorb({one.name: released})
-    for identity in list(one._pending):
-        one.observe(identity, reward=0.5)
-        other.observe(identity, reward=0.5)
-    assert state.describe(one) == state.describe(other)
+    for number in list(one._pending):
+        one.observe(one._pending[number].id, reward=0.5)
+        other.observe(other._pending[number].id, reward=0.5)
+    assert bare(one) == bare(other)
 
 
 def saved(agent: ffx.Agent, folder: Path) -> Path:
@@ -181,7 +181,7 @@ def test_decisions_that_wait_for_their_reward_still_wait(tmp_path: Path) -> None
     with pytest.raises(AlreadyObserved):
         again.observe(first, reward=0.5)
     with pytest.raises(UnknownDecision):
-        again.observe(3, reward=0.5)
+        again.observe(f"{agent.incarnation}-3", reward=0.5)
     again.observe(third, reward=0.1)  # the object of before the save, or its id
     again.observe(second.id, reward=0.2)
     agent.observe(third, reward=0.1)
@@ -232,7 +232,7 @@ def test_the_file_is_json_with_a_schema_for_its_owner_alone(tmp_path: Path) -> N
     live(agent, 10, 0)
     path = saved(agent, tmp_path)
     document = json.loads(path.read_text())
-    assert (document["format"], document["schema"]) == ("fedfairx-agent", 2)
+    assert (document["format"], document["schema"]) == ("fedfairx-agent", 3)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["agent.json"]
     assert KEY.hex() not in path.read_text()
@@ -289,8 +289,7 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 def sound() -> dict[str, Any]:
     agent = ffx.Agent(D, seed=0)
     live(agent, 12, 0)
-    body = state.describe(agent)
-    return json.loads(json.dumps(body))
+    return json.loads(json.dumps(agent.state()))
 
 
 def written(path: Path, body: Any, **envelope: Any) -> Path:
@@ -298,7 +297,7 @@ def written(path: Path, body: Any, **envelope: Any) -> Path:
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     path.write_text(
-        json.dumps({"format": "fedfairx-agent", "schema": 2, "digest": digest, "agent": body} | envelope)
+        json.dumps({"format": "fedfairx-agent", "schema": 3, "digest": digest, "agent": body} | envelope)
     )
     return path
 
@@ -427,7 +426,7 @@ def changed(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
             "the file's settings don't make an agent: steepness must be",
         ),
         (changed("pending", value={}), "agent.pending must be a list, got dict"),
-        (changed("pending", 0, "id", value=10**6), "agent.pending[0].id must be an integer from 0 to"),
+        (changed("pending", 0, "number", value=10**6), "agent.pending[0].number must be an integer from 0 to"),
         (changed("pending", 0, "action", value=77), "agent.pending[0].action must be an integer from 0 to"),
         (changed("pending", 0, "values", value=[]), "agent.pending[0].values must be"),
         (changed("latest", "agent", value="00ff"), "agent.latest holds something else than releases"),

@@ -1,5 +1,7 @@
-"""The agent, as its owner makes, keeps and opens it. How it decides is `deciding`, what it knows `knowledge`, and
-what it sends and takes in `sharing`."""
+"""The agent, as its owner makes, keeps and opens it.
+
+How it decides is in `deciding`, what it knows in `knowledge`, what it sends and takes in in `sharing`.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,7 @@ class Agent(Deciding):
                 **state.describe_settings(self),
                 **state.describe_progress(self),
                 "next_number": self._numbers.next,
-                "origins": [{"first": first, "origin": origin} for first, origin in self._origins.given],
+                "origins": [{"first": n, "origin": o} for n, o in self._origins.used(self._numbers.next)],
                 "pending": pending,
                 "decide_from": self.decide_from,
                 "private": self.private,
@@ -212,8 +214,8 @@ class Agent(Deciding):
         """An agent that lives in a file (SQLite) or a `postgresql://` database; see docs/durable.md.
 
         The first opening makes it, and needs `dimension`; later ones need nothing but the place, and refuse a
-        setting that differs from what is kept. Every call is on disk before it returns, or has changed nothing.
-        One process at a time has it open: `close` it, or use it as a context manager.
+        setting that differs from what is kept. Every call is on disk before it returns, or has changed
+        nothing. One process at a time has it open: `close` it, or use it as a context manager.
 
         budget: makes it private (`privacy.Budget`); ledger and noise key are in the same database.
         window, default_reward: seconds after which `expire` gives up on a reward, and what it then was; these
