@@ -39,6 +39,6 @@ def bare(agent: Any) -> dict[str, Any]:
     del body["origins"]
     for each in body["pending"]:
         del each["origin"]
-    records = body["privatizer"].get("ledger", {}).get("records", {})
-    body["privatizer"].get("ledger", {})["records"] = {key.rpartition("-")[2]: leaf for key, leaf in records.items()}
+    ledger = body["privatizer"].get("ledger", {"records": {}})
+    ledger["records"] = {key.rpartition("-")[2]: leaf for key, leaf in ledger["records"].items()}
     return body

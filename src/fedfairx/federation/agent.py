@@ -15,7 +15,7 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Merit
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import InvalidInput, StateError, require
@@ -45,7 +45,7 @@ class Agent(Deciding):
     privatizer: what stands between this agent's records and its messages, as `fedfairx.privacy.private`
         makes it; without one `release` gives exact sums, which are NOT private.
     solver: "fixed-point", "pgd" or a `Solver`, for "optimism".
-    shift, ridge: how private sums are made definite, for "optimism"; docs/privacy.md has them.
+    shift: what makes private sums definite, in sds of their noise, for "optimism"; docs/privacy.md has it.
     name: what others know its releases by, and must differ from theirs; by default it is random.
 
     >>> agent = Agent(2, seed=0)
@@ -74,7 +74,6 @@ class Agent(Deciding):
         privatizer: Privatizer | None = None,
         solver: str | Solver | None = None,
         shift: float = 4.0,
-        ridge: str = "fixed",
         name: str | None = None,
     ) -> None:
         check_parts(merit=merit, prior=prior, confidence=confidence, privatizer=privatizer, name=name)
@@ -90,7 +89,6 @@ class Agent(Deciding):
             privatizer=privatizer,
             solver=solver,
             shift=shift,
-            ridge=ridge,
         )
         owner: str | None = getattr(self.privatizer, "owner", None)
         fits = name is None or owner in (None, name)
@@ -206,7 +204,6 @@ class Agent(Deciding):
         budget: Budget | None = None,
         solver: str | Solver | None = None,
         shift: float | None = None,
-        ridge: str | None = None,
         name: str | None = None,
         window: float | None = None,
         default_reward: float | None = None,
@@ -231,7 +228,6 @@ class Agent(Deciding):
             "confidence": confidence,
             "solver": solver,
             "shift": shift,
-            "ridge": ridge,
             "name": name,
         }
         agent = open_agent(cls, place, {k: v for k, v in settings.items() if v is not None}, budget)

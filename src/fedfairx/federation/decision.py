@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import FedFairXError, UnknownDecision
 
 
@@ -68,7 +68,7 @@ class Decision:
         return self._values[(self._arms + self._values.size) // 2 :]
 
     def __eq__(self, other: object) -> bool:
-        """The same number and content, to the bit: agents of one seed decide alike, though their ids differ."""
+        """The same number and content, to the bit: agents of one seed decide alike, under other ids."""
         return (
             isinstance(other, Decision)
             and (self.number, self.action, self._arms) == (other.number, other.action, other._arms)
