@@ -19,13 +19,14 @@ from fedfairx.errors import (
     ClockWarning,
     InvalidInput,
     KeyTaken,
+    LedgerMismatch,
     OlderCopy,
     StateError,
     StorageUnavailable,
     UnknownDecision,
 )
 from fedfairx.federation import durable, state
-from fedfairx.privacy import Bounds, Centring, Release
+from fedfairx.privacy import Bounds, Centring, Release, refuse_old_copy
 from fedfairx.storage import DecisionNote
 
 BUDGET = ffx.Budget(epsilon=4.0, delta=0.1, releases=10)
@@ -443,3 +444,13 @@ def test_a_snapshot_after_a_failure_hides_no_later_step(place: str) -> None:
     with ffx.Agent.open(place) as agent:
         assert (agent.observed, agent.pending) == (1, 0)
         agent.verify()
+
+
+def test_peers_are_asked_on_opening(place: str) -> None:
+    with ffx.Agent.open(place, dimension=D, budget=BUDGET, name="a") as agent:
+        sent = agent.release()
+    ffx.Agent.open(place, confirm=refuse_old_copy([sent])).close()
+    ahead = Release(2, sent.packed.copy(), sent.count, sent.mechanism)
+    with pytest.raises(LedgerMismatch, match="ends at release 1, and peers hold release 2"):
+        ffx.Agent.open(place, confirm=refuse_old_copy([ahead]))
+    ffx.Agent.open(place).close()  # it was let go of
