@@ -250,6 +250,7 @@ def test_a_baseline_is_what_is_learnt_from(place: str) -> None:
 # --- expiry and time --------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ClockWarning")  # this test is ahead of the clock
 @pytest.mark.parametrize("default", [None, 0.25])
 def test_pending_decisions_expire(place: str, default: float | None) -> None:
     x = contexts(np.random.default_rng(0))
@@ -299,6 +300,7 @@ def test_times_never_go_back(place: str) -> None:
         assert agent.decide(x).time == first.time
 
 
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ClockWarning")
 def test_a_clock_warning_made_an_error_changes_nothing(place: str) -> None:
     x = contexts(np.random.default_rng(0))
     with ffx.Agent.open(place, dimension=D) as agent:

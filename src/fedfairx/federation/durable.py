@@ -32,13 +32,12 @@ from fedfairx.privacy import (
     Release,
     new_key,
 )
-from fedfairx.storage.database import open_database
 from fedfairx.storage.journal import Event, Journal, Made, Outcome
 from fedfairx.storage.ledger import StoredLedger, StoredPersons
 from fedfairx.storage.log import Log
-from fedfairx.storage.mark import check_mark, leave_mark
+from fedfairx.storage.mark import leave_mark
+from fedfairx.storage.opening import open_log
 from fedfairx.storage.rows import unpacked_log
-from fedfairx.storage.schema import bring_up
 
 SNAPSHOT_EVERY = 5000  # steps
 FEW = 20_000  # steps that are read at once
@@ -65,19 +64,6 @@ def open_agent(
         log.close()
         raise
     return agent
-
-
-def open_log(place: str | os.PathLike[str]) -> Log:
-    """The log in a database, whose tables are made or brought up to date."""
-    database = open_database(place)
-    try:
-        bring_up(database)
-        log = Log(database)
-        check_mark(log)
-    except BaseException:
-        database.close()
-        raise
-    return log
 
 
 def make_agent(cls: type[AgentType], log: Log, given: dict[str, Any], budget: Budget | None) -> None:

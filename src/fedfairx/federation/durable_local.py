@@ -17,13 +17,14 @@ from fedfairx.core.merit import Custom, Merit
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.federation import parts
 from fedfairx.federation.agent import Agent
-from fedfairx.federation.durable import Keeper, make_agent, open_log
+from fedfairx.federation.durable import Keeper, make_agent
 from fedfairx.federation.fields import Fields
 from fedfairx.federation.options import Options
 from fedfairx.federation.schedules import Plan
 from fedfairx.privacy import Bounds, Budget, Centring
 from fedfairx.storage.log import Log
 from fedfairx.storage.mark import leave_mark
+from fedfairx.storage.opening import open_log
 
 _PLAIN = ("minimum_share", "epsilon", "delta", "decide_from", "shift")
 _SAVE = "UPDATE federations SET progress = ? WHERE id = 1"

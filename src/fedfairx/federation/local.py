@@ -33,6 +33,9 @@ from fedfairx.privacy import (
 )
 from fedfairx.privacy.noise import NoiseSource
 
+#: How far a federation has come.
+_KEPT = ("round", "syncs", "_last_sync", "_runs", "_began", "_syncs_before")
+
 
 class Federation:
     """`agents` that decide and observe for themselves and share what their algorithm lets them share.
@@ -289,21 +292,11 @@ class Federation:
             self._kept.keep(self._progress())
 
     def _progress(self) -> dict[str, Any]:
-        return {
-            "round": self.round,
-            "syncs": self.syncs,
-            "last_sync": self._last_sync,
-            "runs": self._runs,
-            "began": self._began,
-            "syncs_before": self._syncs_before,
-            "horizon": self.plan.horizon,
-            "epsilon": self.options.epsilon,
-            "delta": self.options.delta,
-        }
+        options = {"epsilon": self.options.epsilon, "delta": self.options.delta}
+        return {name: getattr(self, name) for name in _KEPT} | {"horizon": self.plan.horizon, **options}
 
     def _resume(self, progress: dict[str, Any]) -> None:
         self.options = replace(self.options, epsilon=progress["epsilon"], delta=progress["delta"])
         self._begin_run(replace(self.plan, horizon=progress["horizon"]))
-        self.round, self.syncs, self._last_sync = (progress[name] for name in ("round", "syncs", "last_sync"))
-        self._runs, self._began = progress["runs"], progress["began"]
-        self._syncs_before = progress["syncs_before"]
+        for name in _KEPT:
+            setattr(self, name, progress[name])
