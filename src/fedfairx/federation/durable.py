@@ -74,9 +74,8 @@ def make_agent(cls: type[AgentType], log: Log, given: dict[str, Any], budget: Bu
     budgets, secret, trial = [], None, None
     if budget is not None:
         budgets, secret = [budget.to_dict()], new_key()
-        noise = KeyedNoise(
-            secret, agent=given["name"], run="trial"
-        )  # of another run, and never asked for any
+        # To see that all fits before anything is kept; of a run of its own, and never asked for noise.
+        noise = KeyedNoise(secret, agent=given["name"], run="trial")
         trial = budget.privatizer(given["dimension"], noise=noise, ledger=MemoryLedger())
     agent = cls(**given, privatizer=trial)
     described = state.describe_settings(agent) | {"budgets": budgets}
