@@ -30,9 +30,10 @@ MAY_IMPORT = {
     "privacy": BASE | {"lanes", "core", "privacy", "drawing"},
     "showing": {"arrays"},
     "drawing": BASE | {"showing"},
-    "federation": BASE | {"core", "theory", "privacy", "showing", "federation"},
+    "storage": BASE | {"core", "privacy", "storage"},
+    "federation": BASE | {"core", "theory", "privacy", "showing", "storage", "federation"},
     "simulation": BASE | SHOW | {"lanes", "core", "privacy", "federation", "simulation"},
-    "service": BASE | {"core", "theory", "features", "privacy", "federation", "service"},
+    "service": BASE | {"core", "theory", "features", "privacy", "storage", "federation", "service"},
     "experiments": BASE | SHOW | {"core", "theory", "privacy", "federation", "simulation", "experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
@@ -44,6 +45,7 @@ ONLY_IN = {
     "fastapi": "service",
     "starlette": "service",
     "uvicorn": "service",
+    "psycopg": "storage/postgres.py",
 }
 #: Outside the package, the core imports this and nothing else: no files, no network, no clock, no randomness.
 CORE_IMPORTS = {

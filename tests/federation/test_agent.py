@@ -110,18 +110,19 @@ def test_each_reward_once_and_only_of_ones_own_decisions() -> None:
     rng = np.random.default_rng(0)
     agent, other = ffx.Agent(D, seed=0, rule="optimism"), ffx.Agent(D, seed=1)
     decision, foreign = agent.decide(contexts(rng)), other.decide(contexts(rng))
-    assert foreign.id == decision.id  # ids begin at 0 everywhere
-    with pytest.raises(UnknownDecision, match="must be one that this agent made, got decision=0"):
-        agent.observe(foreign, reward=0.5)
+    assert foreign.number == decision.number  # they begin at 0 everywhere
+    for other_id in (foreign, foreign.id):
+        with pytest.raises(UnknownDecision, match=f"one that this agent made, got decision='{foreign.id}'"):
+            agent.observe(other_id, reward=0.5)
     agent.observe(decision, reward=0.5)
-    with pytest.raises(AlreadyObserved, match="decision 0 has its reward already"):
-        agent.observe(decision, reward=0.5)
-    with pytest.raises(AlreadyObserved):
-        agent.observe(0, reward=0.5)
-    for unknown in (1, -1, 10**30):
-        with pytest.raises(UnknownDecision, match=f"got decision={unknown}"):
+    for again in (decision, decision.id):
+        with pytest.raises(AlreadyObserved, match=f"decision {decision.id} has its reward already"):
+            agent.observe(again, reward=0.5)
+    mine = agent.incarnation
+    for unknown in (f"{mine}-1", f"{mine}-00", f"{mine}--1", f"{mine}-{10**30}", f"{mine}-²", "0", ""):
+        with pytest.raises(UnknownDecision, match=f"got decision='{unknown}'"):
             agent.observe(unknown, reward=0.5)
-    for nonsense in (None, "0", [0], {"id": 0}, 0.0, True, np.array([0.25, 0.5])):
+    for nonsense in (None, 0, [0], {"id": 0}, 0.0, True, np.array([0.25, 0.5])):
         with pytest.raises(UnknownDecision, match="must be a Decision or its id, got decision of type "):
             agent.observe(nonsense, reward=0.5)  # type: ignore[arg-type]
     assert agent.gram.trace() == pytest.approx(D + decision.context @ decision.context)
