@@ -6,6 +6,9 @@
     ├── AlreadyObserved                 a second reward for one decision
     ├── StateError                      a saved state that can't be read as one
     ├── MessageRefused                  a message that must not enter the shared statistics
+    ├── TransportError                  the way to the other agents
+    │   ├── TransportUnavailable        it is away; what was to be sent waits, and is sent when it is back
+    │   └── TransportRefused            it will not have us, or is not what it should be: trying again is no use
     ├── PrivacyError                    going on would break the stated guarantee
     │   ├── BudgetExhausted             more releases than the mechanism was sized for
     │   └── LedgerMismatch              the record of releases and the configuration disagree
@@ -42,6 +45,9 @@ __all__ = [
     "ResultsError",
     "ScaleWarning",
     "StateError",
+    "TransportError",
+    "TransportRefused",
+    "TransportUnavailable",
     "UnknownDecision",
     "needs",
     "require",
@@ -72,7 +78,23 @@ class StateError(FedFairXError):
 
 
 class MessageRefused(FedFairXError):
-    """A message from another agent must not enter the shared statistics."""
+    """A message from another agent must not enter the shared statistics; `reason` is what refusals are counted by."""
+
+    def __init__(self, text: str = "", *, reason: str = "malformed") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class TransportError(FedFairXError):
+    """Something is wrong with the way to the other agents; deciding goes on."""
+
+
+class TransportUnavailable(TransportError):
+    """The transport can't be reached now; trying again later is right."""
+
+
+class TransportRefused(TransportError):
+    """The transport refuses this agent, or is not set up as it must be; somebody has to see to it."""
 
 
 class PrivacyError(FedFairXError):
