@@ -8,7 +8,7 @@
     ├── MessageRefused                  a message that must not enter the shared statistics
     ├── TransportError                  the way to the other agents
     │   ├── TransportUnavailable        it is away; what was to be sent waits, and is sent when it is back
-    │   └── TransportRefused            it will not have us, or is not what it should be: trying again is no use
+    │   └── TransportRefused            it will not have us, or is not what it should be
     ├── PrivacyError                    going on would break the stated guarantee
     │   ├── BudgetExhausted             more releases than the mechanism was sized for
     │   └── LedgerMismatch              the record of releases and the configuration disagree
@@ -78,7 +78,7 @@ class StateError(FedFairXError):
 
 
 class MessageRefused(FedFairXError):
-    """A message from another agent must not enter the shared statistics; `reason` is what refusals are counted by."""
+    """A message from another agent must not enter the shared statistics; `reason` is for counting."""
 
     def __init__(self, text: str = "", *, reason: str = "malformed") -> None:
         super().__init__(text)

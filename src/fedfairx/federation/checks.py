@@ -180,7 +180,8 @@ def check_release(name: str, release: Release, *, dimension: int, mechanism: str
     size = packed_size(dimension)
     if release.packed.shape != (size,):
         raise MessageRefused(
-            f"release of {name!r} must have {size} numbers (dimension {dimension}), got {release.packed.size}",
+            f"release of {name!r} must have {size} numbers (dimension {dimension}), "
+            f"got {release.packed.size}",
             reason="dimension",
         )
     if not (np.abs(release.packed) <= LARGEST**2).all():

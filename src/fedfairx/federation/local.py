@@ -19,8 +19,11 @@ from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.algorithms import algorithm as find_algorithm
 from fedfairx.federation.describe import line_of_federation, table_of_federation
+from fedfairx.federation.member import Member
 from fedfairx.federation.schedules import Determinant, Plan, Schedule
 from fedfairx.federation.schedules import schedule as find_schedule
+from fedfairx.federation.sealing import Unsealed
+from fedfairx.federation.transport import MemoryTransport
 from fedfairx.privacy import (
     Bounds,
     Centring,
@@ -135,6 +138,8 @@ class Federation:
             )
             for i, child in enumerate(self._seeds.spawn(agents))
         ]
+        transport, seal = MemoryTransport(), Unsealed()
+        self._members = [Member(agent, transport, seal) for agent in self.agents]
 
     def __repr__(self) -> str:
         return line_of_federation(self)
@@ -258,8 +263,9 @@ class Federation:
         After a failure half way it can be called again: whoever has released gives the same release, at no
         cost, and what came since is in the next one.
         """
-        releases = {agent.name: agent.release(max(self.syncs + 1, agent.released)) for agent in self.agents}
-        for agent in self.agents:
-            agent.absorb(releases)
+        for member in self._members:
+            member.send(member.agent.release(max(self.syncs + 1, member.agent.released)))
+        for member in self._members:
+            member.receive(strict=True)
         self.syncs += 1
         self._last_sync = self.round

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from transport_helpers import Opening, ends_of
 
 from fedfairx.errors import TransportRefused
 from fedfairx.federation.transport import Taken
 from nats_server import wait_until
-from transport_helpers import Opening, ends_of
 
 KINDS = ("memory", "sqlite", "nats")
 

@@ -25,9 +25,9 @@ def ends_of(kind: str, folder: Path) -> Iterator[Opening]:
 
     try:
         if kind == "memory":
-            yield lambda agent: memory
+            yield lambda _: memory
         elif kind == "sqlite":
-            yield lambda agent: keep(SqliteTransport(folder / "transport.sqlite", poll=0.01))
+            yield lambda _: keep(SqliteTransport(folder / "transport.sqlite", poll=0.01))
         else:
             with nats_server(folder / "nats") as server:
                 from fedfairx.federation.transport.nats import NatsTransport

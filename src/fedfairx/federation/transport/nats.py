@@ -1,12 +1,14 @@
 """Messages between machines, by a NATS server's JetStream key/value bucket: `pip install 'fedfairx[nats]'`.
 
-One bucket for a federation, one key for each agent. The bucket is made with less than nats-py's own ones may do: no
-roll-ups, no purge and no deletion, so that a member who may write its own key can't remove another's. A message is
-written with the revision that it replaces, which the server compares and refuses if it is another.
+One bucket for a federation, one key for each agent. The bucket is made with less than nats-py's own ones
+may do: no roll-ups, no purge and no deletion, so that a member who may write its own key can't remove
+another's. A message is written with the revision that it replaces, which the server compares and refuses if
+it is another.
 
-News comes as a plain subscription to the bucket's subjects, which the client renews by itself when it connects again;
-what it says is fetched from the stream, since a message that the stream refused is seen there too. After every
-connection, and every `poll` seconds, all keys are looked at, in case that something was missed.
+News comes as a plain subscription to the bucket's subjects, which the client renews by itself when it
+connects again; what it says is fetched from the stream, since a message that the stream refused is seen
+there too. After every connection, and every `poll` seconds, all keys are looked at, in case that something
+was missed.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from fedfairx.errors import TransportRefused, TransportUnavailable, needs
+from fedfairx.federation.transport.naming import inbox_of, stream_of_bucket, subject_of
 from fedfairx.federation.transport.protocol import Taken, require_name
 
 with needs("nats"):
@@ -27,24 +30,11 @@ with needs("nats"):
     from nats.js import api
     from nats.js.errors import APIError, NotFoundError
 
-__all__ = ["NatsTransport", "bucket_of", "inbox_of", "subject_of", "tls_context"]
+__all__ = ["NatsTransport", "tls_context"]
 
 Answer = TypeVar("Answer")
 _WRONG_SEQUENCE = (10071, 10164)  # the server's codes for "another revision than expected"
 _LARGEST = 2**20  # bytes of a message; the server's own limit, too
-
-
-def bucket_of(federation: str) -> str:
-    return f"ffx_{federation}"
-
-
-def subject_of(federation: str, agent: str) -> str:
-    return f"$KV.{bucket_of(federation)}.{agent}"
-
-
-def inbox_of(agent: str) -> str:
-    """Where answers to this agent come: under a prefix of its own, so that no other may listen there."""
-    return f"_INBOX_{agent}"
 
 
 def tls_context(*, ca: str, certificate: str, key: str) -> ssl.SSLContext:
@@ -77,8 +67,8 @@ class NatsTransport:
     ) -> None:
         require_name(agent)
         self._servers = [servers] if isinstance(servers, str) else list(servers)
-        self._agent, self._bucket = agent, bucket_of(federation)
-        self._stream, self._prefix = f"KV_{self._bucket}", subject_of(federation, "")
+        self._agent = agent
+        self._stream, self._prefix = stream_of_bucket(federation), subject_of(federation, "")
         self._tls, self._deadline, self._poll, self._replicas = tls, deadline, poll, replicas
         self._lock = threading.Lock()
         self._mirror: dict[str, tuple[int, bytes]] = {}
@@ -168,15 +158,15 @@ class NatsTransport:
         self._keep(agent, kept.seq, message)
 
     async def _permitted(self, asking: Coroutine[Any, Any, Any]) -> Any:
-        """The answer; a violation of permissions is told by the server elsewhere, and there is no answer then."""
+        """The answer. A violation of permissions has none: the server tells of it elsewhere."""
         self._violated.clear()
         answer, violated = asyncio.ensure_future(asking), asyncio.ensure_future(self._violated.wait())
         try:
             await asyncio.wait({answer, violated}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 raise TransportRefused(
-                    f"the hub does not let agent {self._agent!r} do this: {self._trouble}; its identity or the "
-                    "server's permissions are wrong"
+                    f"the hub does not let agent {self._agent!r} do this: {self._trouble}; its identity or "
+                    "the server's permissions are wrong"
                 )
             return answer.result()
         finally:
@@ -269,7 +259,7 @@ class NatsTransport:
             tls=self._tls,
             inbox_prefix=inbox_of(self._agent),
             connect_timeout=max(1, int(self._deadline)),
-            reconnect_time_wait=0.2,  # type: ignore[arg-type]
+            reconnect_time_wait=0.2,
             max_reconnect_attempts=-1,
             ping_interval=10,
             error_cb=failed,
@@ -299,11 +289,13 @@ class NatsTransport:
                 allow_rollup_hdrs=False,
             )
             config = (await self._js.add_stream(config)).config
-        sound = config.deny_delete and config.deny_purge and not config.allow_rollup_hdrs and not config.max_age
+        sound = (
+            config.deny_delete and config.deny_purge and not config.allow_rollup_hdrs and not config.max_age
+        )
         if not sound or config.subjects != [self._prefix + ">"]:
             raise TransportRefused(
-                f"stream {self._stream} was not made by fedfairx: it must deny deletion, purge and roll-ups, have no "
-                f"age and hold {self._prefix}> alone; have the hub's administrator remove it"
+                f"stream {self._stream} was not made by fedfairx: it must deny deletion, purge and roll-ups, "
+                f"have no age and hold {self._prefix}> alone; have the hub's administrator remove it"
             )
 
     async def _shut(self) -> None:

@@ -1,8 +1,8 @@
 """What is asked of a transport: to keep the latest message of every agent, and to tell when one changes.
 
-Releases are cumulative, so that only the latest of each agent matters: what gets lost heals with the next one, and
-what comes twice or late does no harm. A transport is trusted with delivery alone: it knows neither what is in a message
-nor whose it really is, and whoever receives one verifies it (`envelope.py`).
+Releases are cumulative, so that only the latest of each agent matters: what gets lost heals with the next
+one, and what comes twice or late does no harm. A transport is trusted with delivery alone: it knows neither
+what is in a message nor whose it really is, and whoever receives one verifies it (`envelope.py`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ class Taken(TransportError):
 class Transport(Protocol):
     """Keeps the latest message of each agent. Threads may share one.
 
-    Every method raises `TransportUnavailable` when the transport can't be reached in time; trying again is then right.
-    `TransportRefused` means that somebody has to see to it.
+    Every method raises `TransportUnavailable` when the transport can't be reached in time; trying again is
+    then right. `TransportRefused` means that somebody has to see to it.
     """
 
     def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
-        """Put `message` in the place of `replacing` (None: of nothing), which is what lies there under this name.
+        """Put `message` in the place of `replacing` (None: of nothing), which is what lies there under this
+        name.
 
-        It returns when the message is kept. Where it lies there already, nothing happens; where something else than
-        `replacing` does, `Taken` has it. So of two writers under one name neither overwrites the other unseen.
+        It returns when the message is kept. Where it lies there already, nothing happens; where something
+        else than `replacing` does, `Taken` has it. So of two writers under one name neither overwrites the
+        other unseen.
         """
         ...
 

@@ -57,7 +57,9 @@ class SqliteTransport:
             mirror = {name: kept for name, kept in self._mirror.items() if there.get(name) == kept[0]}
             for agent, revision in there.items():
                 if agent not in mirror:
-                    row = connection.execute("SELECT message FROM messages WHERE agent = ?", (agent,)).fetchone()
+                    row = connection.execute(
+                        "SELECT message FROM messages WHERE agent = ?", (agent,)
+                    ).fetchone()
                     mirror[agent] = revision, bytes(row[0])
             self._mirror = mirror
             return {agent: message for agent, (_, message) in mirror.items()}
