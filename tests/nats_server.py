@@ -45,6 +45,14 @@ class NatsServer:
         )
         self.process: subprocess.Popen[bytes] | None = None
 
+    @classmethod
+    def of(cls, config: Path, port: int) -> NatsServer:
+        """A server with a configuration of its own, run in that file's folder."""
+        require_nats()
+        server = cls.__new__(cls)
+        server.folder, server.config, server.port, server.process = config.parent, config, port, None
+        return server
+
     @property
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
@@ -52,7 +60,8 @@ class NatsServer:
     def start(self) -> NatsServer:
         assert BINARY is not None
         self.log = (self.folder / "log").open("ab")
-        self.process = subprocess.Popen([BINARY, "-c", str(self.config)], stdout=self.log, stderr=self.log)
+        command = [BINARY, "-c", str(self.config)]
+        self.process = subprocess.Popen(command, cwd=self.folder, stdout=self.log, stderr=self.log)
         wait_until(self._listens, what=f"nats-server in {self.folder}")
         return self
 

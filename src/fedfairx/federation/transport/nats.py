@@ -123,6 +123,9 @@ class NatsTransport:
         if self._closed:
             work.close()
             raise TransportRefused("this transport is closed")
+        if self._refused:
+            work.close()
+            raise TransportRefused(self._refused)
         future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, self._deadline), self._loop)
         try:
             return future.result(self._deadline + 1.0)
@@ -205,6 +208,7 @@ class NatsTransport:
         while self._client is None:
             try:
                 await self._connect()
+                self._refused = ""
             except (NatsError, OSError, TimeoutError, TransportRefused) as error:
                 self._trouble = self._trouble_of(error)
                 self._refused = str(error) if isinstance(error, TransportRefused) else ""

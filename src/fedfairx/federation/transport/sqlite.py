@@ -120,17 +120,25 @@ class SqliteTransport:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN IMMEDIATE")
-            (version,) = connection.execute("PRAGMA application_id").fetchone()
-            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if version == 0 and tables == 0:
-                connection.execute(_TABLE)
-                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            elif version != _APPLICATION:
-                raise TransportRefused(f"{self.path} is no transport of this version of fedfairx")
-            connection.execute("COMMIT")
+            if _version(connection) != _APPLICATION:
+                self._prepare(connection)
         except BaseException:
             connection.close()
             raise
         self._connection = connection
         return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Make the table in a new file, unless somebody else just has; any other file is refused."""
+        connection.execute("BEGIN IMMEDIATE")
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if _version(connection) == 0 and tables == 0:
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute("COMMIT")
+        if _version(connection) != _APPLICATION:
+            raise TransportRefused(f"{self.path} is no transport of this version of fedfairx")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA application_id").fetchone()[0])
