@@ -22,7 +22,7 @@ from fedfairx.federation.certificates import Identity, identity_of, new_authorit
 from fedfairx.federation.keys import SigningKey, new_signing_key
 from fedfairx.federation.roster import Roster, convene
 from fedfairx.federation.terms import Terms
-from fedfairx.federation.transport.naming import inbox_of, stream_of_bucket, subject_of
+from fedfairx.federation.transport.naming import inbox_of, news_of, stream_of_bucket, subject_of
 from fedfairx.federation.transport.protocol import require_name
 
 __all__ = ["amend", "found", "hub_configuration", "settings"]
@@ -133,7 +133,7 @@ def _user(name: str, federation: str) -> str:
     stream = stream_of_bucket(federation)
     asks = [f"$JS.API.STREAM.{what}.{stream}" for what in ("INFO", "CREATE", "MSG.GET")]
     publish = json.dumps([subject_of(federation, name), *asks])
-    subscribe = json.dumps([f"{inbox_of(name)}.>", subject_of(federation, ">")])
+    subscribe = json.dumps([f"{inbox_of(name)}.>", news_of(federation, ">")])
     return (
         f"    {{ user: {json.dumps(identity_of(name, federation))}, permissions: {{\n"
         f"        publish: {publish},\n"

@@ -234,8 +234,11 @@ class Member:
             self._seen.clear()
             self._message = None if self._release is None else seal.close(self._release)
 
-    def watch(self, *, every: float = 1.0) -> Callable[[], None]:
-        """`exchange` in a thread, when the transport has news and every so many seconds; gives its end."""
+    def watch(self, *, every: float = 1.0, rest: float = 0.02) -> Callable[[], None]:
+        """`exchange` in a thread, when the transport has news and every so many seconds; gives its end.
+
+        After each it rests a moment, so that news of many agents is taken together.
+        """
         news, ended = threading.Event(), threading.Event()
         unwatch = self.transport.watch(news.set)
 
@@ -246,6 +249,7 @@ class Member:
                     self.exchange()
                 except (TransportError, LedgerMismatch) as error:
                     self.away = str(error)  # and it is tried again, for whoever has seen to it
+                ended.wait(rest)
                 news.wait(every)
 
         thread = threading.Thread(target=work, name=f"fedfairx-{self.agent.name}", daemon=True)

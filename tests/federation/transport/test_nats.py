@@ -110,7 +110,7 @@ def test_a_message_that_was_missed_is_found_by_looking(tmp_path: Path) -> None:
 
         async def deaf() -> None:
             for subscription in list(two._client._subs.values()):
-                if subscription.subject.startswith("$KV"):
+                if subscription.subject.startswith("ffx_news"):
                     await subscription.unsubscribe()
 
         asyncio.run_coroutine_threadsafe(deaf(), two._loop).result(5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["bucket_of", "inbox_of", "stream_of_bucket", "subject_of"]
+__all__ = ["bucket_of", "inbox_of", "news_of", "stream_of_bucket", "subject_of"]
 
 
 def bucket_of(federation: str) -> str:
@@ -15,6 +15,11 @@ def stream_of_bucket(federation: str) -> str:
 
 def subject_of(federation: str, agent: str) -> str:
     return f"$KV.{bucket_of(federation)}.{agent}"
+
+
+def news_of(federation: str, agent: str) -> str:
+    """Where the server tells what it has stored; no agent may write there."""
+    return f"ffx_news.{federation}.{agent}"
 
 
 def inbox_of(agent: str) -> str:

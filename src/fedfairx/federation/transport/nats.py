@@ -5,10 +5,10 @@ may do: no roll-ups, no purge and no deletion, so that a member who may write it
 another's. A message is written with the revision that it replaces, which the server compares and refuses if
 it is another.
 
-News comes as a plain subscription to the bucket's subjects, which the client renews by itself when it
-connects again; what it says is fetched from the stream, since a message that the stream refused is seen
-there too. After every connection, and every `poll` seconds, all keys are looked at, in case that something
-was missed.
+News comes by the stream's own republishing: what it has stored, and nothing else, is told under subjects that no
+member may write to. The client renews that subscription by itself when it connects again, which nats-py's watchers
+of a bucket don't. After every connection, and every `poll` seconds, the stream is asked, in case that something was
+missed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from fedfairx.errors import TransportRefused, TransportUnavailable, needs
-from fedfairx.federation.transport.naming import inbox_of, stream_of_bucket, subject_of
+from fedfairx.federation.transport.naming import inbox_of, news_of, stream_of_bucket, subject_of
 from fedfairx.federation.transport.protocol import Taken, require_name
 
 with needs("nats"):
@@ -69,6 +69,7 @@ class NatsTransport:
         self._servers = [servers] if isinstance(servers, str) else list(servers)
         self._agent = agent
         self._stream, self._prefix = stream_of_bucket(federation), subject_of(federation, "")
+        self._news = news_of(federation, "")
         self._tls, self._deadline, self._poll, self._replicas = tls, deadline, poll, replicas
         self._lock = threading.Lock()
         self._mirror: dict[str, tuple[int, bytes]] = {}
@@ -78,11 +79,12 @@ class NatsTransport:
         self._closed = False
         self._client: Any = None
         self._js: Any = None
-        self._changed: set[str] = set()
+        self._looked_at = -1  # the stream's last revision when all of it was looked at
+        self._first = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fedfairx-nats", daemon=True)
         self._thread.start()
-        self._stale, self._first, self._violated = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._stale, self._ready, self._violated = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._living = asyncio.run_coroutine_threadsafe(self._live(), self._loop)
 
     # --- what agents call, from any thread -----------------------------------------------------------
@@ -91,7 +93,11 @@ class NatsTransport:
         self._call(self._publish(agent, message, replacing))
 
     def latest(self) -> dict[str, bytes]:
-        self._call(self._looked())
+        if not self._first.is_set():
+            self._call(self._ready.wait())
+        client = self._client
+        if self._closed or client is None or not client.is_connected:
+            self._call(self._connected())
         with self._lock:
             return {agent: message for agent, (_, message) in self._mirror.items()}
 
@@ -138,7 +144,7 @@ class NatsTransport:
     # --- in the loop's thread ------------------------------------------------------------------------
 
     async def _publish(self, agent: str, message: bytes, replacing: bytes | None) -> None:
-        await self._first.wait()
+        await self._ready.wait()
         revision, held = self._mirror.get(agent, (0, None))
         if held != replacing or held == message:
             revision, held = await self._fetch(agent)
@@ -181,26 +187,23 @@ class NatsTransport:
         try:
             found = await self._js.get_msg(self._stream, subject=self._prefix + agent)
         except NotFoundError:
-            with self._lock:
-                self._mirror.pop(agent, None)
             return 0, None
         self._keep(agent, found.seq, found.data or b"")
         return found.seq, found.data or b""
 
     def _keep(self, agent: str, revision: int, message: bytes) -> None:
         with self._lock:
-            before = self._mirror.get(agent)
+            before = self._mirror.get(agent, (0, b""))[0]
+            if revision <= before:
+                return
             self._mirror[agent] = revision, message
-            watchers = list(self._watchers.values()) if before != (revision, message) else []
+            watchers = list(self._watchers.values())
         for notify in watchers:
             notify()
 
-    async def _looked(self) -> None:
-        await self._first.wait()
-        if not self._client.is_connected:
+    async def _connected(self) -> None:
+        if self._client is None or not self._client.is_connected:
             raise ConnectionError("not connected")
-        while self._changed or self._stale.is_set():  # what is known to have come is waited for
-            await asyncio.sleep(0.001)
 
     async def _live(self) -> None:
         """Connect, and then look at what changes, for as long as this is open."""
@@ -219,34 +222,34 @@ class NatsTransport:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stale.wait(), self._poll)
             self._stale.clear()
-            changed, self._changed = self._changed, set()
             try:
-                await self._look(changed or None)
+                await self._look()
                 self._trouble = ""
+                self._ready.set()
                 self._first.set()
             except (NatsError, OSError, TimeoutError) as error:
                 self._trouble = self._trouble_of(error)
                 await asyncio.sleep(min(self._poll, 0.25))
                 self._stale.set()
 
-    async def _look(self, changed: set[str] | None) -> None:
-        """Fetch what has changed; None: look at everything."""
-        if changed is None:
-            info = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
-            changed = {subject.removeprefix(self._prefix) for subject in info.state.subjects or {}}
-            with self._lock:
-                self._mirror = {name: kept for name, kept in self._mirror.items() if name in changed}
-        for agent in sorted(changed):
-            await self._fetch(agent)
+    async def _look(self) -> None:
+        """Fetch all that the stream has, if it has changed."""
+        state = (await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")).state
+        with self._lock:
+            if any(revision > state.last_seq for revision, _ in self._mirror.values()):
+                self._mirror, self._looked_at = {}, -1  # the stream was lost, and begins anew
+        if state.last_seq != self._looked_at:
+            for subject in sorted(state.subjects or {}):
+                await self._fetch(subject.removeprefix(self._prefix))
+            self._looked_at = state.last_seq
 
     async def _connect(self) -> None:
         async def news(message: Any) -> None:
-            self._changed.add(message.subject.removeprefix(self._prefix))
-            self._stale.set()
+            agent = message.subject.removeprefix(self._news)
+            self._keep(agent, int(message.headers["Nats-Sequence"]), message.data)
 
         async def again() -> None:
             self._trouble = ""
-            self._changed.clear()  # look at everything
             self._stale.set()
 
         async def failed(error: Exception) -> None:
@@ -272,7 +275,7 @@ class NatsTransport:
         )
         self._js = self._client.jetstream(timeout=self._deadline)
         await self._permitted(self._find_bucket())
-        await self._client.subscribe(self._prefix + ">", cb=news)
+        await self._client.subscribe(self._news + ">", cb=news)
         self._stale.set()
 
     async def _find_bucket(self) -> None:
@@ -291,12 +294,14 @@ class NatsTransport:
                 deny_delete=True,
                 deny_purge=True,
                 allow_rollup_hdrs=False,
+                republish=api.RePublish(src=self._prefix + ">", dest=self._news + ">"),
             )
             config = (await self._js.add_stream(config)).config
         sound = (
             config.deny_delete and config.deny_purge and not config.allow_rollup_hdrs and not config.max_age
         )
-        if not sound or config.subjects != [self._prefix + ">"]:
+        told = config.republish is not None and config.republish.dest == self._news + ">"
+        if not (sound and told) or config.subjects != [self._prefix + ">"]:
             raise TransportRefused(
                 f"stream {self._stream} was not made by fedfairx: it must deny deletion, purge and roll-ups, "
                 f"have no age and hold {self._prefix}> alone; have the hub's administrator remove it"
