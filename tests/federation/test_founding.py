@@ -18,8 +18,10 @@ from fedfairx.federation.certificates import Identity, new_authority
 from fedfairx.federation.founding import amend, found
 from fedfairx.federation.inspecting import inspect
 from fedfairx.federation.keys import SigningKey, new_signing_key
+from fedfairx.federation.place import Place
 from fedfairx.federation.roster import Roster
-from member_helpers import terms
+from fedfairx.privacy import SimulatedNoise
+from member_helpers import released, terms
 from nats_server import BINARY, require_nats
 
 NAMES = ("org1", "org2", "org3")
@@ -208,6 +210,43 @@ def test_joining_leaving_and_a_new_key(base: Path) -> None:
         with pytest.raises(InvalidInput, match="name must be"):
             amend(base, **change)  # type: ignore[arg-type]
     assert Roster.read(base / "roster.json") == roster
+
+
+def test_on_one_machine_there_is_no_hub(tmp_path: Path) -> None:
+    base = tmp_path / "f"
+    found(base, terms(), dict.fromkeys(("org1", "org2")), transport="sqlite")
+    assert wrong(base) == []
+    assert not (base / "hub").exists()
+    assert {path.name for path in (base / "org1").iterdir()} == {"agent.key", "fedfairx.toml", "roster.json"}
+    amend(base, add={"org3": None})
+    assert wrong(base) == []
+    members = {}
+    for name in ("org1", "org2", "org3"):
+        place = Place.read(base / name)
+        assert wrong(base / name) == []
+        members[name] = place.member(place.roster.terms.agent(name, noise=SimulatedNoise(1)))
+        released(members[name])
+    for name, member in members.items():
+        assert set(member.receive()) == {"org1", "org2", "org3"} - {name}
+        member.transport.close()
+    with pytest.raises(StateError, match="place of 'org1'"):
+        Place.read(base / "org1").member(members["org2"].agent)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ('transport = "sqlite"', 'transport = "pigeon"', "must be nats or sqlite"),
+        ('transport = "sqlite"', "", "must have transport"),
+        ("[federation]", "", "must be TOML with"),
+        ('id = "', 'id = "00', "is the roster of federation"),
+    ],
+)
+def test_settings_that_lead_nowhere(tmp_path: Path, old: str, new: str, text: str) -> None:
+    roster = found(tmp_path / "f", terms(), {"org1": None}, transport="sqlite")
+    _edit(tmp_path / "f" / "org1" / "fedfairx.toml", old, new)
+    with pytest.raises(StateError, match=text):
+        Place.read(tmp_path / "f" / "org1").member(roster.terms.agent("org1", noise=SimulatedNoise(1)))
 
 
 def test_without_the_conveners_key_nothing_is_changed(base: Path) -> None:

@@ -65,6 +65,12 @@ def _add_init(parts: Any) -> None:
         metavar="HOST,…",
         help="names and addresses that the hub is reached by, the first by agents (default: this machine)",
     )
+    parser.add_argument(
+        "--transport",
+        default="nats",
+        choices=("nats", "sqlite"),
+        help="sqlite: a file, for agents that are all on this machine; no hub (default: nats)",
+    )
     parser.add_argument("--port", type=int, default=4222, help="of the hub (default: 4222)")
     parser.add_argument("--days", type=int, default=825, help="that certificates are valid (default: 825)")
     parser.add_argument("--dimension", type=int, default=5, help="d (default: 5)")
@@ -97,12 +103,14 @@ def init(args: argparse.Namespace) -> int:
         hosts=_split(args.hub),
         port=args.port,
         days=args.days,
+        transport=args.transport,
     )
+    hub = f"  {args.out}/hub: for whoever runs the hub, in that folder: nats-server -c nats-server.conf\n"
     folders = ", ".join(f"{args.out}/{name}" for name in roster.members)
     print(
         f"federation {roster.federation}, {len(roster.members)} agents, in {args.out}\n"
-        f"  {folders}: one for each organisation, by a safe way; agent.key and tls.key are secrets\n"
-        f"  {args.out}/hub: for whoever runs the hub, in that folder: nats-server -c nats-server.conf\n"
+        f"  {folders}: one for each organisation, by a safe way; *.key are secrets\n"
+        f"{hub if args.transport == 'nats' else ''}"
         f"  {args.out}/convener: offline; needed again only to change who is in\n"
         "Tell every member the federation's id by another way: its roster must have it."
     )

@@ -2,7 +2,7 @@
 
     roster.json              who is in, under which terms; for everybody
     convener/                federation.key signs rosters, authority.key certificates: to be kept offline
-    hub/                     nats-server.conf, and the hub's certificate: for whoever runs the server
+    hub/                     (with NATS) nats-server.conf, the hub's certificate: for whoever runs the server
     NAME/                    for each agent: roster.json, agent.key, its certificate, its service's settings
 
 A private key never goes into another's folder. An agent's own signing key need not be made here: who gives
@@ -20,12 +20,13 @@ from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.federation.atomic import write_atomically
 from fedfairx.federation.certificates import Identity, identity_of, new_authority
 from fedfairx.federation.keys import SigningKey, new_signing_key
+from fedfairx.federation.place import SETTINGS, Place, settings
 from fedfairx.federation.roster import Roster, convene
 from fedfairx.federation.terms import Terms
 from fedfairx.federation.transport.naming import inbox_of, news_of, stream_of_bucket, subject_of
 from fedfairx.federation.transport.protocol import require_name
 
-__all__ = ["amend", "found", "hub_configuration", "settings"]
+__all__ = ["amend", "found", "hub_configuration"]
 
 RESERVED = ("convener", "hub")
 PORT = 4222
@@ -39,8 +40,13 @@ def found(
     hosts: Sequence[str] = ("localhost", "127.0.0.1"),
     port: int = PORT,
     days: int = 825,
+    transport: str = "nats",
 ) -> Roster:
-    """Make all files of a new federation. `agents` are names with a public key, or None to make one."""
+    """Make all files of a new federation. `agents` are names with a public key, or None to make one.
+
+    With transport "sqlite" all agents are on this machine, and there is no hub.
+    """
+    require(transport in ("nats", "sqlite"), "transport", "must be nats or sqlite", transport)
     base = Path(folder)
     if base.exists() and any(base.iterdir()):
         raise InvalidInput(f"out must be a new or an empty folder, got {base}, which has something in it")
@@ -51,17 +57,15 @@ def found(
     made = {name: new_signing_key() if given is None else None for name, given in agents.items()}
     members = {name: key.public if key else str(agents[name]) for name, key in made.items()}
     roster = convene(convener, terms, members)
-    for part in ("", *RESERVED):
-        (base / part).mkdir(mode=0o700, parents=True, exist_ok=True)
+    (base / "convener").mkdir(mode=0o700, parents=True)
     convener.write(base / "convener" / "federation.key")
-    authority = new_authority(f"fedfairx {roster.federation}", days=2 * days)
-    authority.write(base / "convener" / "authority.crt", base / "convener" / "authority.key")
-    hub = authority.issue(hosts[0], days=days, hosts=hosts)
-    hub.write(base / "hub" / "hub.crt", base / "hub" / "hub.key")
-    _copy(base / "convener" / "authority.crt", base / "hub")
+    server, authority = None, None
+    if transport == "nats":
+        server = f"tls://{hosts[0]}:{port}"
+        authority = _make_hub(base, roster, hosts=hosts, days=days)
     for name, key in made.items():
-        _make_agent(base, name, key, authority, roster, server=f"tls://{hosts[0]}:{port}", days=days)
-    _spread(base, roster, port)
+        _make_agent(base, name, key, authority, roster, server=server, days=days)
+    _spread(base, roster, server)
     return roster
 
 
@@ -77,18 +81,19 @@ def amend(
     base = Path(folder)
     before = Roster.read(base / "roster.json")
     convener = SigningKey.read(base / "convener" / "federation.key")
-    authority = Identity.read(base / "convener" / "authority.crt", base / "convener" / "authority.key")
+    server = _server_of(base, before)
+    authority = None if server is None else Identity.read(*_authority(base))
     members, joining, changing = dict(before.members), dict(add or {}), dict(rekey or {})
     for name in (*remove, *changing):
         require(name in members, "name", f"must be one of the members {', '.join(members)}", name)
     for name in joining:
-        require(name not in (*members, *RESERVED), "name", "must be a new one", name)
+        fits = name not in (*members, *RESERVED) and not (base / name).exists()
+        require(fits, "name", "must be a new one, without a folder", name)
     made = {name: new_signing_key() if key is None else None for name, key in (joining | changing).items()}
     for name in remove:
         del members[name]
     members |= {name: key.public if key else str((joining | changing)[name]) for name, key in made.items()}
     roster = before.amended(convener, members)
-    server, port = _hub_of(base)
     for name in joining:
         _make_agent(base, name, made[name], authority, roster, server=server, days=days)
     for name in changing:
@@ -98,7 +103,7 @@ def amend(
         key = made[name]
         if key is not None:
             key.write(old)
-    _spread(base, roster, port)
+    _spread(base, roster, server)
     return roster
 
 
@@ -141,61 +146,57 @@ def _user(name: str, federation: str) -> str:
     )
 
 
-def settings(roster: Roster, name: str, *, server: str) -> str:
-    """TOML for an agent's service. Paths are relative to the agent's folder."""
-    return f"""# Settings of {name} in federation {roster.federation}; paths are relative to this folder.
-# Dimension, merit, schedule and privacy are in the roster, which all members hold.
-name = {json.dumps(name)}
-data = "data"
+def _make_hub(base: Path, roster: Roster, *, hosts: Sequence[str], days: int) -> Identity:
+    authority = new_authority(f"fedfairx {roster.federation}", days=2 * days)
+    authority.write(*_authority(base))
+    (base / "hub").mkdir(mode=0o700)
+    identity = authority.issue(hosts[0], days=days, hosts=hosts)
+    identity.write(base / "hub" / "hub.crt", base / "hub" / "hub.key")
+    _copy(_authority(base)[0], base / "hub")
+    return authority
 
-[federation]
-id = "{roster.federation}"
-roster = "roster.json"
-key = "agent.key"
-transport = "nats"
-servers = [{json.dumps(server)}]
-authority = "authority.crt"
-certificate = "tls.crt"
-certificate_key = "tls.key"
-"""
+
+def _authority(base: Path) -> tuple[Path, Path]:
+    return base / "convener" / "authority.crt", base / "convener" / "authority.key"
 
 
 def _make_agent(
     base: Path,
     name: str,
     key: SigningKey | None,
-    authority: Identity,
+    authority: Identity | None,
     roster: Roster,
     *,
-    server: str,
+    server: str | None,
     days: int,
 ) -> None:
     folder = base / name
     folder.mkdir(mode=0o700)
     if key is not None:
         key.write(folder / "agent.key")
-    identity = authority.issue(name, days=days, email=identity_of(name, roster.federation))
-    identity.write(folder / "tls.crt", folder / "tls.key")
-    _copy(base / "convener" / "authority.crt", folder)
-    write_atomically(folder / "fedfairx.toml", settings(roster, name, server=server))
+    if authority is not None:
+        identity = authority.issue(name, days=days, email=identity_of(name, roster.federation))
+        identity.write(folder / "tls.crt", folder / "tls.key")
+        _copy(_authority(base)[0], folder)
+    write_atomically(folder / SETTINGS, settings(roster, name, server=server))
 
 
-def _spread(base: Path, roster: Roster, port: int) -> None:
+def _spread(base: Path, roster: Roster, server: str | None) -> None:
     """The roster to everybody who is in it, and the hub's configuration."""
-    write_atomically(base / "hub" / "nats-server.conf", hub_configuration(roster, port=port))
+    if server is not None:
+        port = int(server.rpartition(":")[2])
+        write_atomically(base / "hub" / "nats-server.conf", hub_configuration(roster, port=port))
     for name in roster.members:
         if (base / name).is_dir():
             roster.write(base / name / "roster.json")
     roster.write(base / "roster.json")  # last: while it is the old one, the change can be made again
 
 
-def _hub_of(base: Path) -> tuple[str, int]:
+def _server_of(base: Path, roster: Roster) -> str | None:
     """The server that agents were told of, from one of their settings."""
-    import tomllib
-
-    for path in sorted(base.glob("*/fedfairx.toml")):
-        server = tomllib.loads(path.read_text(encoding="utf-8"))["federation"]["servers"][0]
-        return server, int(server.rpartition(":")[2])
+    for name in roster.members:
+        if (base / name / SETTINGS).exists():
+            return Place.read(base / name).server
     raise StateError(f"{base} has no agent's folder left to read the hub's address from")
 
 

@@ -13,6 +13,7 @@ from fedfairx.errors import FedFairXError, StateError
 from fedfairx.federation.certificates import Identity, identity_of, why_unfit
 from fedfairx.federation.founding import hub_configuration
 from fedfairx.federation.keys import SigningKey
+from fedfairx.federation.place import SETTINGS
 from fedfairx.federation.roster import Roster
 
 __all__ = ["Finding", "inspect"]
@@ -43,7 +44,7 @@ def inspect(folder: str | os.PathLike[str]) -> list[Finding]:
     roster = _look(found, "the roster is signed by its convener", lambda: Roster.read(base / "roster.json"))
     if roster is None:
         return found
-    if (base / "fedfairx.toml").exists():
+    if (base / SETTINGS).exists():
         found += _agent(base, roster)
         return found
     found += _convener(base, roster)
@@ -86,18 +87,19 @@ def _convener(base: Path, roster: Roster) -> Iterator[Finding]:
         return key
 
     _look(found, "convener: federation.key signs this federation's rosters", matching)
-    _look(
-        found,
-        "convener: authority.key goes with its certificate",
-        lambda: Identity.read(folder / "authority.crt", folder / "authority.key"),
-    )
+    if (folder / "authority.crt").exists():
+        _look(
+            found,
+            "convener: authority.key goes with its certificate",
+            lambda: Identity.read(folder / "authority.crt", folder / "authority.key"),
+        )
     yield from found
 
 
 def _hub(base: Path, roster: Roster) -> Iterator[Finding]:
     folder = base / "hub"
     if not folder.exists():
-        yield Finding("the hub's files are not here, as it should be once all is handed out")
+        yield Finding("the hub's files are not here: there is none, or it has them")
         return
     yield _certificate(folder, "hub", "hub: its certificate is its authority's, and valid")
     what = "hub: nats-server.conf lets in the members and nobody else"
@@ -123,13 +125,13 @@ def _users(configuration: str) -> list[str]:
 def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Finding]:
     found: list[Finding] = []
     try:
-        values = tomllib.loads((folder / "fedfairx.toml").read_text(encoding="utf-8"))
-        named, federation = str(values["name"]), str(values["federation"]["id"])
-        right = named == (name or named) and federation == roster.federation
-        trouble = "" if right else "fedfairx.toml is another agent's, or another federation's"
+        values = tomllib.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        named, table = str(values["name"]), dict(values["federation"])
+        right = named == (name or named) and table["id"] == roster.federation
+        trouble = "" if right else f"{SETTINGS} is another agent's, or another federation's"
     except (OSError, ValueError, KeyError, TypeError):
-        named, trouble = name or folder.name, "fedfairx.toml is missing or damaged"
-    yield Finding(f"{named}: fedfairx.toml is its own", trouble)
+        named, table, trouble = name or folder.name, {}, f"{SETTINGS} is missing or damaged"
+    yield Finding(f"{named}: {SETTINGS} is its own", trouble)
 
     def own_roster() -> Roster:
         held = Roster.read(folder / "roster.json", federation=roster.federation)
@@ -148,6 +150,8 @@ def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Fi
     else:
         found.append(Finding(f"{named}: its key is not here: it has made it itself, and keeps it"))
     yield from found
+    if table.get("transport") == "sqlite":
+        return
     email = identity_of(named, roster.federation)
     yield _certificate(
         folder, "tls", f"{named}: its certificate is the authority's, its own, and valid", email

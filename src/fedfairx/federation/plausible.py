@@ -130,7 +130,7 @@ def _why_not_after(release: Release, before: Release | None) -> str:
 
 
 def _factor(matrix: Array) -> Array | None:
-    """Cholesky's factor; None where there is a negative direction. Much faster than to ask for eigenvalues."""
+    """Cholesky's factor; None where there is a negative direction. Much faster than eigenvalues."""
     try:
         return np.asarray(np.linalg.cholesky(matrix))
     except np.linalg.LinAlgError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import ssl
 import time
 from collections.abc import Iterator
@@ -116,6 +117,32 @@ def test_a_message_that_was_missed_is_found_by_looking(tmp_path: Path) -> None:
         asyncio.run_coroutine_threadsafe(deaf(), two._loop).result(5)
         one.publish("a", b"two", replacing=b"one")
         wait_until(lambda: two.latest() == {"a": b"two"})
+
+
+def test_messages_up_to_the_limit(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server, _closing(opened(server.url, "a")) as end:
+        large = b"x" * (2**20 - 2**12)
+        end.publish("a", large, replacing=None)
+        with _closing(opened(server.url, "b")) as other:
+            assert other.latest() == {"a": large}
+        with pytest.raises(TransportRefused, match="at most"):
+            end.publish("a", large + b"x", replacing=large)
+
+
+def test_a_stream_that_was_lost_begins_anew(tmp_path: Path) -> None:
+    """The hub's disk is gone: revisions begin at 1 again, and what agents send is seen all the same."""
+    with nats_server(tmp_path) as server, _closing(opened(server.url, "a", deadline=2.0, poll=0.3)) as end:
+        end.publish("a", b"1", replacing=None)
+        for number in range(2, 6):
+            end.publish("a", b"%d" % number, replacing=b"%d" % (number - 1))
+        server.kill()
+        shutil.rmtree(tmp_path / "store")
+        server.start()
+        with _closing(opened(server.url, "b", deadline=2.0)) as other:  # makes the bucket anew
+            wait_until(lambda: _published(other, "b", b"one", None))
+            wait_until(lambda: _latest(end) == {"b": b"one"})
+            wait_until(lambda: _published(end, "a", b"5", None))
+            wait_until(lambda: _latest(other) == {"a": b"5", "b": b"one"})
 
 
 # --- what a member could do to the others ------------------------------------------------------------------

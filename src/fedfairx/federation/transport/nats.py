@@ -5,10 +5,10 @@ may do: no roll-ups, no purge and no deletion, so that a member who may write it
 another's. A message is written with the revision that it replaces, which the server compares and refuses if
 it is another.
 
-News comes by the stream's own republishing: what it has stored, and nothing else, is told under subjects that no
-member may write to. The client renews that subscription by itself when it connects again, which nats-py's watchers
-of a bucket don't. After every connection, and every `poll` seconds, the stream is asked, in case that something was
-missed.
+News comes by the stream's own republishing: what it has stored, and nothing else, is told under subjects
+that no member may write to. The client renews that subscription by itself when it connects again, which
+nats-py's watchers of a bucket don't. After every connection, and every `poll` seconds, the stream is asked,
+in case that something was missed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["NatsTransport", "tls_context"]
 
 Answer = TypeVar("Answer")
 _WRONG_SEQUENCE = (10071, 10164)  # the server's codes for "another revision than expected"
-_LARGEST = 2**20  # bytes of a message; the server's own limit, too
+_LARGEST = 2**20 - 2**12  # bytes of a message, d = 510: the server's own limit, but for headers
 
 
 def tls_context(*, ca: str, certificate: str, key: str) -> ssl.SSLContext:
@@ -90,6 +90,8 @@ class NatsTransport:
     # --- what agents call, from any thread -----------------------------------------------------------
 
     def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
+        if len(message) > _LARGEST:
+            raise TransportRefused(f"a message must have at most {_LARGEST} bytes here, got {len(message)}")
         self._call(self._publish(agent, message, replacing))
 
     def latest(self) -> dict[str, bytes]:
@@ -287,7 +289,7 @@ class NatsTransport:
                 name=self._stream,
                 subjects=[self._prefix + ">"],
                 max_msgs_per_subject=1,
-                max_msg_size=_LARGEST,
+                max_msg_size=2**20,
                 storage=api.StorageType.FILE,
                 num_replicas=self._replicas,
                 discard=api.DiscardPolicy.NEW,
