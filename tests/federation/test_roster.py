@@ -7,16 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from member_helpers import D, released, terms, work, world
 
 import fedfairx as ffx
 from fedfairx.core.merit import Custom
 from fedfairx.errors import InvalidInput, StateError
+from fedfairx.federation.envelope import Signed
 from fedfairx.federation.keys import SigningKey, new_signing_key
 from fedfairx.federation.roster import Roster, convene
 from fedfairx.federation.schedules import SCHEDULES, Paper
 from fedfairx.federation.terms import Terms
 from fedfairx.privacy import Bounds, Centring, NonPrivate
+from member_helpers import D, released, terms, work, world
 
 
 def test_a_file_gives_the_same_roster(tmp_path: Path) -> None:
@@ -145,19 +146,23 @@ def test_joining_leaving_and_a_new_key() -> None:
     released(org1)
     released(org2)
     # org3 leaves, org4 joins, org1 has a new key: org2 has the new roster first.
-    old = here.roster
+    old, before = here.roster, here.seal("org1")
     here.keys["org1"], here.keys["org4"] = new_signing_key(), new_signing_key()
     here.roster = old.amended(
         here.convener, {name: here.keys[name].public for name in ("org1", "org2", "org4")}
     )
     org4 = here.member("org4", here.agent("org4"))
-    org2.follow(here.seal("org2"))
+    org2.follow(Signed(old, "org2", here.keys["org2"]).follow(here.roster))
     org4.exchange()
     org2.exchange()
     assert org4.agent.held.keys() == {"org2"}
     assert org4.refusals == {("org1", "signature"): 1}  # signed by the key that org1 had
     assert org2.refusals == {("org1", "signature"): 1}
-    org1.follow(here.seal("org1"))
+    with pytest.raises(StateError, match="not the one in the roster"):
+        before.follow(here.roster)  # with its old key
+    with pytest.raises(StateError, match="version 1, and version 2 is held"):
+        here.seal("org2").follow(old)
+    org1.follow(before.follow(here.roster, here.keys["org1"]))
     org1.exchange()  # the same release, signed anew
     org4.exchange()
     org2.exchange()
@@ -167,7 +172,7 @@ def test_joining_leaving_and_a_new_key() -> None:
         here.seal("org3")
     # One who still has the old roster hears nobody with a new key, until it has the new one.
     late = here.member("org2", here.agent("org2"))
-    late.follow(type(late._seal)(old, "org2", here.keys["org2"]))
+    late.follow(Signed(old, "org2", here.keys["org2"]))
     late.receive()
     assert late.refusals[("org1", "signature")] == 1
 

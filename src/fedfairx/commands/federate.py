@@ -148,7 +148,13 @@ def _add_check(parts: Any) -> None:
         summary="verify roster, keys, certificates, permissions and settings of a federation or of one agent",
         example="fedfairx federate check federation\nfedfairx federate check federation/org1",
     )
-    parser.add_argument("folder", metavar="DIR", help="what `federate init` made, or one agent's folder")
+    parser.add_argument(
+        "folder",
+        metavar="DIR",
+        nargs="?",
+        default=".",
+        help="what `federate init` made, or one agent's folder (default: here)",
+    )
     add_json(parser)
 
 

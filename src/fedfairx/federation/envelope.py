@@ -78,6 +78,14 @@ class Signed:
         self.name = name
         self._key = key
 
+    def follow(self, roster: Roster, key: SigningKey | None = None) -> Signed:
+        """The same member's by a later version of the roster, with its new key if it has one.
+
+        An earlier version is refused, and so is another federation's or one with other terms.
+        """
+        roster.require_follows(self.roster)
+        return Signed(roster, self.name, key or self._key)
+
     def close(self, release: Release) -> bytes:
         """The envelope of a release of one's own."""
         roster, name = self.roster, self.name.encode("ascii")

@@ -44,6 +44,8 @@ def inspect(folder: str | os.PathLike[str]) -> list[Finding]:
     roster = _look(found, "the roster is signed by its convener", lambda: Roster.read(base / "roster.json"))
     if roster is None:
         return found
+    members = ", ".join(roster.members)
+    found.append(Finding(f"federation {roster.federation}, roster version {roster.version}: {members}"))
     if (base / SETTINGS).exists():
         found += _agent(base, roster)
         return found

@@ -266,20 +266,14 @@ class Member:
     @property
     def peers(self) -> dict[str, Peer]:
         """The others, by name."""
-        with self._lock:
-            refused: Counter[str] = Counter()
-            for (name, _), count in self.refusals.items():
-                refused[name] += count
-            held, own = self.agent.held, self.agent.released
-            names = sorted({*held, *refused} - {self.agent.name})
-            return {
-                name: Peer(
-                    number=number,
-                    count=held[name].count if name in held else 0,
-                    came=self._came.get(name),
-                    refused=refused[name],
-                    lag=max(own - number, 0),
-                )
-                for name in names
-                for number in [held[name].number if name in held else 0]
-            }
+        refused: Counter[str] = (
+            Counter()
+        )  # not under the lock, which may be held while the transport is waited for
+        for (name, _), times in list(self.refusals.items()):
+            refused[name] += times
+        held, own = self.agent.held, self.agent.released
+        peers = {}
+        for name in sorted({*held, *refused} - {self.agent.name}):
+            number, count = (held[name].number, held[name].count) if name in held else (0, 0)
+            peers[name] = Peer(number, count, self._came.get(name), refused[name], max(own - number, 0))
+        return peers

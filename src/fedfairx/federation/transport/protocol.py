@@ -48,7 +48,10 @@ class Transport(Protocol):
         ...
 
     def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Call `notify`, from any thread, when there may be something new; gives a function that ends it."""
+        """Call `notify`, from any thread, when there may be something new; gives a function that ends it.
+
+        `notify` must return at once and not call the transport: it is for setting an event, or waking a loop.
+        """
         ...
 
     def close(self) -> None:
