@@ -63,6 +63,10 @@ class Member:
         self._lock = threading.RLock()
         self._seen: dict[str, bytes] = {}  # messages that were looked at
         self._came: dict[str, float] = {}
+        spent = getattr(agent.privatizer, "spent", None)  # dear to ask the guarantee for
+        made = int(agent.privatizer.guarantee.spent if spent is None else spent)
+        if made > agent.released:  # a ledger knows what an agent that was made anew does not
+            agent.release(made)
         self._release: Release | None = agent.held.get(agent.name)
         self._message = None if self._release is None else seal.close(self._release)
         self._there: bytes | None = None  # what the transport holds of ours, as far as we know

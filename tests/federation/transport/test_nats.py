@@ -16,7 +16,7 @@ from fedfairx.errors import TransportRefused, TransportUnavailable
 from fedfairx.federation.founding import found
 from fedfairx.federation.roster import Roster
 from fedfairx.federation.transport.naming import stream_of_bucket, subject_of
-from member_helpers import World, released, terms
+from member_helpers import World, released, terms, work, world
 from nats_server import NatsServer, free_port, nats_cluster, nats_server, require_nats, wait_until
 
 nats = pytest.importorskip("nats")
@@ -234,6 +234,34 @@ def test_members_with_their_certificates_learn_from_each_other(founded: tuple[Pa
             other = "org2" if name == "org1" else "org1"
             wait_until(lambda m=member, o=other: bool(m.receive()) or m.agent.held.get(o) is not None)
             wait_until(lambda m=member, o=other: m.exchange() and m.agent.held[o].number == 3)
+            assert not member.refusals
+
+
+def test_members_go_on_while_their_hub_is_killed(tmp_path: Path) -> None:
+    """kill -9 of the hub in the middle of a run: every decision is made, and in the end everybody has all."""
+    with nats_server(tmp_path) as server, ExitStack() as stack:
+        here = world()
+        members = []
+        for name in here.keys:
+            end = NatsTransport(server.url, federation=here.roster.federation, agent=name, deadline=0.5)
+            here.transport = stack.enter_context(_closing(end))
+            members.append(here.member(name))
+        stops = [member.watch(every=0.2) for member in members]
+        for number in range(9):
+            if number == 3:
+                server.kill()
+            if number == 6:
+                server.start()
+            for index, member in enumerate(members):
+                work(member.agent, 3, seed=10 * number + index)
+                member.send(member.agent.release())
+        wait_until(lambda: all(p.number == 9 for m in members for p in m.peers.values()), seconds=40)
+        for stop in stops:
+            stop()
+        for member in members:
+            assert member.agent.observed == 27
+            assert {peer.count for peer in member.peers.values()} == {27}
+            assert len(member.peers) == 2
             assert not member.refusals
 
 
