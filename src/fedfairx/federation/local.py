@@ -138,8 +138,8 @@ class Federation:
             )
             for i, child in enumerate(self._seeds.spawn(agents))
         ]
-        transport, seal = MemoryTransport(), Unsealed()
-        self._members = [Member(agent, transport, seal) for agent in self.agents]
+        self._transport, self._seal = MemoryTransport(), Unsealed()
+        self._members: dict[str, Member] = {}
 
     def __repr__(self) -> str:
         return line_of_federation(self)
@@ -263,9 +263,17 @@ class Federation:
         After a failure half way it can be called again: whoever has released gives the same release, at no
         cost, and what came since is in the next one.
         """
-        for member in self._members:
+        members = [self._member(agent) for agent in self.agents]
+        for member in members:
             member.send(member.agent.release(max(self.syncs + 1, member.agent.released)))
-        for member in self._members:
+        for member in members:
             member.receive(strict=True)
         self.syncs += 1
         self._last_sync = self.round
+
+    def _member(self, agent: Agent) -> Member:
+        """An agent's end of the transport; a saved copy may have taken an agent's place in `agents`."""
+        member = self._members.get(agent.name)
+        if member is None or member.agent is not agent:
+            member = self._members[agent.name] = Member(agent, self._transport, self._seal)
+        return member
