@@ -38,7 +38,7 @@ MAY_IMPORT = {
 }
 #: Where alone a package may be imported: a folder or a file.
 ONLY_IN = {
-    "nats": "federation/transport",
+    "nats": "federation/transport/nats.py",
     "flwr": "federation/transport",
     "dask": "simulation/engines.py",
     "distributed": "simulation/engines.py",
