@@ -34,7 +34,9 @@ MAY_IMPORT = {
     "federation": BASE | {"core", "theory", "privacy", "showing", "storage", "federation"},
     "simulation": BASE | SHOW | {"lanes", "core", "privacy", "federation", "simulation"},
     "service": BASE | {"core", "theory", "features", "privacy", "storage", "federation", "service"},
-    "experiments": BASE | SHOW | {"core", "theory", "privacy", "federation", "simulation", "experiments"},
+    "experiments": BASE
+    | SHOW
+    | {"lanes", "core", "theory", "privacy", "federation", "simulation", "experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
 ONLY_IN = {

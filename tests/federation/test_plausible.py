@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedfairx.core.statistics import Array, pack, packed_size, unpack
+from fedfairx.arrays import Array
+from fedfairx.core.statistics import pack, packed_size, unpack
 from fedfairx.errors import MessageRefused
 from fedfairx.federation.plausible import FALSE_REFUSAL, Limits
 from fedfairx.federation.terms import Terms
