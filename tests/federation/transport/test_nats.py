@@ -15,6 +15,7 @@ import pytest
 from fedfairx.errors import TransportRefused, TransportUnavailable
 from fedfairx.federation.founding import found
 from fedfairx.federation.roster import Roster
+from fedfairx.federation.transport import Taken
 from fedfairx.federation.transport.naming import stream_of_bucket, subject_of
 from member_helpers import World, released, terms, work, world
 from nats_server import NatsServer, free_port, nats_cluster, nats_server, require_nats, wait_until
@@ -138,11 +139,11 @@ def test_a_stream_that_was_lost_begins_anew(tmp_path: Path) -> None:
         server.kill()
         shutil.rmtree(tmp_path / "store")
         server.start()
-        with _closing(opened(server.url, "b", deadline=2.0)) as other:  # makes the bucket anew
+        wait_until(lambda: _published(end, "a", b"5", None))  # makes the bucket anew
+        assert _latest(end) == {"a": b"5"}
+        with _closing(opened(server.url, "b", deadline=2.0)) as other:
             wait_until(lambda: _published(other, "b", b"one", None))
-            wait_until(lambda: _latest(end) == {"b": b"one"})
-            wait_until(lambda: _published(end, "a", b"5", None))
-            wait_until(lambda: _latest(other) == {"a": b"5", "b": b"one"})
+            wait_until(lambda: _latest(end) == _latest(other) == {"a": b"5", "b": b"one"})
 
 
 # --- what a member could do to the others ------------------------------------------------------------------
@@ -351,7 +352,7 @@ class _closing:  # noqa: N801 (as contextlib's, but typed)
 def _published(end: NatsTransport, agent: str, message: bytes, before: bytes | None) -> bool:
     try:
         end.publish(agent, message, replacing=before)
-    except TransportUnavailable:
+    except (TransportUnavailable, Taken):
         return False
     return True
 

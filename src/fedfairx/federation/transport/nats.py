@@ -79,7 +79,8 @@ class NatsTransport:
         self._closed = False
         self._client: Any = None
         self._js: Any = None
-        self._looked_at = -1  # the stream's last revision when all of it was looked at
+        self._created: Any = None  # when the stream was made
+        self._looked_at = -1  # its last revision when all of it was looked at
         self._first = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fedfairx-nats", daemon=True)
@@ -235,15 +236,20 @@ class NatsTransport:
                 self._stale.set()
 
     async def _look(self) -> None:
-        """Fetch all that the stream has, if it has changed."""
-        state = (await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")).state
-        with self._lock:
-            if any(revision > state.last_seq for revision, _ in self._mirror.values()):
-                self._mirror, self._looked_at = {}, -1  # the stream was lost, and begins anew
-        if state.last_seq != self._looked_at:
-            for subject in sorted(state.subjects or {}):
+        """Fetch all that the stream has, if it has changed; a stream that the hub has lost is made anew."""
+        try:
+            info = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
+        except NotFoundError:
+            await self._find_bucket()
+            info = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
+        if info.created != self._created:  # its revisions begin anew
+            self._created, self._looked_at = info.created, -1
+            with self._lock:
+                self._mirror = {}
+        if info.state.last_seq != self._looked_at:
+            for subject in sorted(info.state.subjects or {}):
                 await self._fetch(subject.removeprefix(self._prefix))
-            self._looked_at = state.last_seq
+            self._looked_at = info.state.last_seq
 
     async def _connect(self) -> None:
         async def news(message: Any) -> None:
