@@ -25,6 +25,7 @@ from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import Algorithm, algorithm
 from fedfairx.federation.fields import Fields
+from fedfairx.federation.options import SCALE
 from fedfairx.federation.parts import describe_merit, merit_from
 from fedfairx.federation.plausible import Limits
 from fedfairx.federation.schedules import SCHEDULES, Plan, Schedule
@@ -61,7 +62,7 @@ class Terms:
     schedule: Schedule | None = None  # None: the algorithm's own
     merit: Merit = field(default_factory=Exponential)
     prior: Prior = field(default_factory=Prior)
-    confidence: Confidence = field(default_factory=Confidence)
+    confidence: Confidence = field(default_factory=lambda: Confidence(scale=SCALE))
     minimum_share: float = 0.0
     epsilon: float | None = None
     delta: float = 1e-6
