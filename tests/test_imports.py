@@ -26,9 +26,10 @@ MAY_IMPORT = {
     "privacy": BASE | {"core", "privacy"},
     "showing": {"core"},
     "drawing": BASE | {"core", "showing"},
-    "federation": BASE | {"core", "privacy", "showing", "federation"},
+    "storage": BASE | {"core", "privacy", "storage"},
+    "federation": BASE | {"core", "privacy", "showing", "storage", "federation"},
     "simulation": BASE | SHOW | {"core", "privacy", "federation", "simulation"},
-    "service": BASE | {"core", "features", "privacy", "federation", "service"},
+    "service": BASE | {"core", "features", "privacy", "storage", "federation", "service"},
     "experiments": BASE | SHOW | {"core", "privacy", "federation", "simulation", "experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
@@ -40,6 +41,7 @@ ONLY_IN = {
     "fastapi": "service",
     "starlette": "service",
     "uvicorn": "service",
+    "psycopg": "storage/postgres.py",
 }
 #: Outside the package, the core imports this and nothing else: no files, no network, no clock, no randomness.
 CORE_IMPORTS = {
