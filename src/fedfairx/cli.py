@@ -10,7 +10,18 @@ from collections.abc import Sequence
 
 from fedfairx.errors import FedFairXError
 
-VERBS = ("listing", "simulate", "reproduce", "calibrate", "privacy", "audit", "warm", "bench")
+VERBS = (
+    "listing",
+    "simulate",
+    "reproduce",
+    "calibrate",
+    "privacy",
+    "audit",
+    "serve",
+    "keys",
+    "warm",
+    "bench",
+)
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
 

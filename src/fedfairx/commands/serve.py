@@ -31,7 +31,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="a TOML file with any of these")
     for one in table():
         default = f" (default: {one.shown})" if one.shown else ""
-        parser.add_argument(one.flag, metavar=one.metavar, dest=one.name, help=one.help.replace("%", "%%") + default)
+        parser.add_argument(
+            one.flag, metavar=one.metavar, dest=one.name, help=one.help.replace("%", "%%") + default
+        )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -45,14 +45,12 @@ class Service:
 
     document = b""  # OpenAPI; `app` makes it
 
-    def __init__(self, settings: Settings, agent: Agent, doors: Doors) -> None:
+    def __init__(self, settings: Settings, agent: Agent, doors: Doors, features: FeatureTable) -> None:
         self.settings = settings
         self.agent = agent
         self.doors = doors
         self.meters = Meters()
-        self.features = FeatureTable(
-            settings.features, dimension=settings.dimension, intercept=settings.intercept
-        )
+        self.features = features
         self.desk = Desk(agent, self.meters, limit=settings.max_waiting)
         self.taking = Taking(settings.mode, settings.control_share)
 
@@ -71,7 +69,9 @@ class Service:
 
     # --- deciding ------------------------------------------------------------------------------------
 
-    async def decide(self, requests: Sequence[schemas.DecisionRequest], wish: Wish | None) -> list[schemas.DecisionMade]:
+    async def decide(
+        self, requests: Sequence[schemas.DecisionRequest], wish: Wish | None
+    ) -> list[schemas.DecisionMade]:
         """A decision for each request, all of them or none; under a key that was used, those of then."""
         taking, features, most = self.taking, self.features, self.settings.max_actions
         needs = taking.needs_baseline
@@ -103,7 +103,11 @@ class Service:
                 for stored in done:
                     if stored.reward != left[stored.id].reward:
                         raise Refused("conflict", "The decision has another reward already.") from None
-                left = {identity: one for identity, one in left.items() if identity not in {one.id for one in done}}
+                left = {
+                    identity: one
+                    for identity, one in left.items()
+                    if identity not in {one.id for one in done}
+                }
             else:
                 self.meters.rewards += len(left)
                 return
