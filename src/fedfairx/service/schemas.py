@@ -145,9 +145,9 @@ class Privacy(Struct):
     mechanism: str
     epsilon: Annotated[float | None, Meta(description="null where nothing is promised.")]
     delta: float | None
-    releases: int
+    releases: Annotated[int | None, Meta(description="That the budget allows; null where there is none.")]
     spent: int
-    clipped: int
+    clipped: Annotated[int, Meta(description="Records that the bounds moved.")]
 
 
 class Sync(Struct):

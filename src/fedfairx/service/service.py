@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from fedfairx.errors import AlreadyObserved, KeyTaken, UnknownDecision
 from fedfairx.federation.agent import Agent
-from fedfairx.service import schemas, steps
+from fedfairx.service import schemas, showing, steps
 from fedfairx.service.asking import Asked, understand
 from fedfairx.service.desk import Desk
 from fedfairx.service.doors import Doors
@@ -142,18 +142,16 @@ class Service:
         """Refuse unless the storage can be written."""
         await self.desk.do(steps.probe)
 
-    async def gauges(self) -> list[Sample]:
+    def gauges(self) -> list[Sample]:
         """What is now, for `/metrics`."""
-        agent = self.agent
-        guarantee = agent.privatizer.guarantee
-        clipped = int(getattr(agent.privatizer, "clipped", 0))
+        agent, now = self.agent, showing.privacy(self.agent)
         return [
             ("fedfairx_pending", "gauge", "Decisions whose reward has not come.", agent.pending),
             ("fedfairx_observed", "gauge", "Rewards that the model has learnt from.", agent.observed),
-            ("fedfairx_records_clipped", "gauge", "Records that the privacy bounds moved.", clipped),
+            ("fedfairx_records_clipped", "gauge", "Records that the privacy bounds moved.", now.clipped),
             ("fedfairx_releases", "gauge", "Messages made.", agent.released),
-            ("fedfairx_budget_releases", "gauge", "Messages that the budget allows.", guarantee.releases),
-            ("fedfairx_budget_spent", "gauge", "Messages spent of it.", guarantee.spent),
+            ("fedfairx_budget_releases", "gauge", "Messages that the budget allows.", now.releases or 0),
+            ("fedfairx_budget_spent", "gauge", "Messages spent of it.", now.spent),
             ("fedfairx_ready", "gauge", "Whether the last write went well.", int(self.desk.available)),
         ]
 
