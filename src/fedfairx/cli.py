@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fedfairx: this needs {error.name}: pip install 'fedfairx[experiments]'", file=sys.stderr)
         return EXIT_REFUSED
     except FedFairXError as error:
-        from fedfairx.experiments.sweep import SweepInterruptedError
+        from fedfairx.experiments.sweep.jobs import SweepInterruptedError
 
         if isinstance(error, SweepInterruptedError):
             return _interrupted(f"{error}; the same command goes on from there")
