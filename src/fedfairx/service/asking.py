@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from fedfairx.core.statistics import Array
 from fedfairx.errors import InvalidInput, require
@@ -13,8 +14,7 @@ from fedfairx.service.schemas import DecisionRequest
 __all__ = ["Asked", "understand"]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):  # a tenth of the time that a frozen dataclass takes to make
     """The eligible actions as the agent sees them; `rows` are their places in the request."""
 
     contexts: Array

@@ -72,14 +72,12 @@ class FeatureTable:
         return [features[name] for name in self.names]
 
     def contexts(self, rows: Sequence[Sequence[float]], where: str) -> tuple[Array, int]:
-        """The agent's (K, d) contexts, and how many numbers were moved into their range."""
+        """The agent's (K, d) contexts, and how many numbers were moved into their range; all are finite."""
         given = self.given
         for index, row in enumerate(rows):
             if len(row) != given:
                 raise InvalidInput(f"{where}[{index}] must be {given} numbers, got {len(row)} of them")
         made = np.array(rows, dtype=np.float64)
-        if not (np.abs(made) <= LARGEST).all():
-            raise InvalidInput(f"{where} must be at most {LARGEST:g} in size")
         clipped = 0
         if self.names:
             scaled = (made - self._low) / self._width

@@ -113,7 +113,7 @@ def problem_of(error: Exception) -> Refused:
         return Refused(kind, f"{error.detail}.", dict(error.headers or {}))
     if isinstance(error, msgspec.ValidationError):
         return Refused("invalid", _about(str(error)))
-    if isinstance(error, msgspec.DecodeError | RecursionError | UnicodeDecodeError):
+    if isinstance(error, msgspec.DecodeError):
         return Refused("malformed", "The body can't be read as JSON.")
     if isinstance(error, UnknownDecision):
         return Refused("unknown-decision", "This service made no such decision.")

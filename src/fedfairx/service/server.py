@@ -16,6 +16,7 @@ from fedfairx.service.settings import Settings
 
 __all__ = ["Server", "serve"]
 
+COLLECT = (50_000, 20, 50)  # decisions that wait for their reward are many, and in no cycles
 LOG = logging.getLogger("fedfairx.service")
 
 
@@ -27,6 +28,7 @@ class Server(uvicorn.Server):
         if self.started:
             gc.collect()
             gc.freeze()  # what was loaded stays; looking through it again and again would only delay answers
+            gc.set_threshold(*COLLECT)
             LOG.info("fedfairx serves on %s", ", ".join(self._addresses()))
 
     def _addresses(self) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from fedfairx.errors import AlreadyObserved, KeyTaken, UnknownDecision
 from fedfairx.federation.agent import Agent
@@ -28,8 +29,7 @@ Found = TypeVar("Found")
 TICK = 1.0  # seconds between looks for decisions whose window is past
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """A request's idempotency key, and the digest of its body."""
 
     key: str

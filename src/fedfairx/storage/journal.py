@@ -159,7 +159,7 @@ class Journal(Queries):
         """Keep the state after all steps so far; of earlier ones the first stays, and the last but one."""
         content = json.dumps(body, separators=(",", ":")).encode()
         with self.log.step() as log:
-            seq = log.numbers.next
+            seq = self.snapshot_at = log.numbers.next  # before the commit, which asks whether one is due
             log.write("DELETE FROM snapshots WHERE agent = ? AND seq = ?", (self.agent, seq))
             log.write("INSERT INTO snapshots VALUES (?, ?, ?, ?)", (self.agent, seq, content, seal(content)))
             log.write(
@@ -168,7 +168,6 @@ class Journal(Queries):
                 "(SELECT MAX(seq) FROM snapshots WHERE agent = ? AND seq < ?)",
                 (self.agent, seq, self.agent, self.agent, seq),
             )
-        self.snapshot_at = seq
 
     def snapshots(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """(next number, state), the newest first; those that are damaged are left out."""
