@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from typing import Any
 
 from fedfairx.commands.common import add_verb, as_merit
@@ -14,8 +15,8 @@ def add(verbs: Any) -> None:
         "serve",
         run,
         summary="serve decisions over HTTP, each on disk before it is acknowledged",
-        details="Without a key it answers this machine alone. Every setting can also be given in the environment "
-        "(--port as FEDFAIRX_PORT) or in a TOML file (port = 8000).",
+        details="Without a key it answers this machine alone. Every setting can also be given in the "
+        "environment (--port as FEDFAIRX_PORT) or in a TOML file (port = 8000).",
         example="""
             fedfairx serve --data DIR --dimension 5 --port 8000
             fedfairx serve --data DIR --features price=0:10,rating=1:5 --intercept true
@@ -46,8 +47,6 @@ def run(args: argparse.Namespace) -> int:
         from fedfairx.service.app import make_app
         from fedfairx.service.opening import open_service
         from fedfairx.service.server import serve
-    try:
+    with suppress(KeyboardInterrupt):  # which is how one stops it
         serve(make_app(open_service(settings, merit=merit)), settings)
-    except KeyboardInterrupt:  # which is how one stops it
-        pass
     return 0

@@ -1,7 +1,8 @@
 """Who may do what: API keys with roles; without any key this machine alone.
 
-Keys are kept as hashes and compared in constant time (`storage/keys.py`). Those that were let in are remembered for a
-moment, by another hash. Once a key was made, keys are needed for ever, also when the last one is revoked.
+Keys are kept as hashes and compared in constant time (`storage/keys.py`). Those that were let in are
+remembered for a moment, by another hash. Once a key was made, keys are needed for ever, also when the last
+one is revoked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Named features with their ranges: what callers send becomes contexts that the agent wants.
 
-A value outside its range is moved to its end, and counted. Each feature is then scaled to [0, 1] and all by 1/√d, so
-that contexts lie in the unit ball. Without names contexts are taken as they come.
+A value outside its range is moved to its end, and counted. Each feature is then scaled to [0, 1] and all by
+1/√d, so that contexts lie in the unit ball. Without names contexts are taken as they come.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One address and method: who may use it, what it takes and gives. Routes and the OpenAPI document come from it."""
+"""One address and method: who may use it, what it takes and gives. Routes and OpenAPI come from it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ async def body_of(request: Request, limit: int) -> bytes:
     """The whole body; what is longer than `limit` is not read to its end."""
     kind = header_of(request, b"content-type")
     if kind != JSON and kind is not None and kind.partition(";")[0].strip().lower() != JSON:
-        raise Refused("media-type", "The Content-Type must be application/json.")  # so no other site's form gets in
+        raise Refused(
+            "media-type", "The Content-Type must be application/json."
+        )  # so no other site's form gets in
     parts, size, more = [], 0, True
     while more:
         message = await request.receive()

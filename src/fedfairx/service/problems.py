@@ -1,6 +1,7 @@
 """Errors as callers see them: problem+json with a type, a title, a detail and a remedy.
 
-The detail is ours: it names a field, a rule, a count. It never holds a context or a reward, nor another program's text.
+The detail is ours: it names a field, a rule, a count. It never holds a context or a reward, nor another
+program's text.
 """
 
 from __future__ import annotations

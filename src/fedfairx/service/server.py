@@ -42,7 +42,7 @@ class Server(uvicorn.Server):
 
 
 def serve(app: Starlette, settings: Settings) -> None:
-    """Serve until told to stop: then nothing new is taken, what is under way is finished, and the agent is closed."""
+    """Serve until told to stop: then what is under way is finished, and the agent is closed."""
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )

@@ -1,4 +1,4 @@
-"""The service itself: what can be asked of it, whatever the address. It hands steps to the desk and reads the journal."""
+"""What can be asked of the service, whatever the address: it puts steps on the desk and reads the journal."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ KEY = r"[!-~]{1,200}"
 IDEMPOTENCY = Parameter(
     "Idempotency-Key",
     "header",
-    "Of your choice, such as a UUID: the same key answers the same decision, so that a request can be repeated.",
+    "Of your choice, such as a UUID: the same key answers the same decision, so you can ask again.",
     {"type": "string", "pattern": f"^{KEY}$"},
 )
 MATCHES = re.compile(KEY).fullmatch
