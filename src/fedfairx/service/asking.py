@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput, require
 from fedfairx.service.features import FeatureTable
 from fedfairx.service.schemas import DecisionRequest

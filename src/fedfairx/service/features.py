@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfairx.core.memory import LARGEST
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput, require
 
 __all__ = ["Feature", "FeatureTable"]
