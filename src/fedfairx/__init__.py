@@ -9,6 +9,7 @@ from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import algorithms
 from fedfairx.federation.decision import Decision
 from fedfairx.federation.local import Federation
+from fedfairx.federation.options import Options
 from fedfairx.privacy.budget import Budget
 from fedfairx.simulation import Comparison, Recorded, Result, Scenario, compare, simulate
 
@@ -22,6 +23,7 @@ __all__ = [
     "Confidence",
     "Decision",
     "Federation",
+    "Options",
     "Prior",
     "Recorded",
     "Result",

@@ -286,7 +286,7 @@ class Keeper:
         if self.log.mark_due:
             self.log.mark_due = False
             leave_mark(self.log)
-        if self.log.numbers.next - self.journal.snapshot_at >= SNAPSHOT_EVERY:
+        if self.log.end - self.journal.snapshot_at >= SNAPSHOT_EVERY:
             self._snapshot()
 
     def _before_close(self) -> None:
@@ -298,7 +298,7 @@ class Keeper:
         try:
             self.journal.write_snapshot(_snapshot(self._agent, runs=len(self._budgets)))
         except StorageError:
-            self.journal.snapshot_at = self.log.numbers.next  # not before as many steps more
+            self.journal.snapshot_at = self.log.end  # not before as many steps more
 
 
 def _snapshot(agent: Deciding, *, runs: int) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -13,25 +12,13 @@ from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Merit
 from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
-from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import require
-from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import Algorithm
-from fedfairx.federation.algorithms import algorithm as find_algorithm
 from fedfairx.federation.describe import line_of_federation, table_of_federation
-from fedfairx.federation.schedules import Determinant, Plan, Schedule
-from fedfairx.federation.schedules import schedule as find_schedule
-from fedfairx.privacy import (
-    Bounds,
-    Centring,
-    Guarantee,
-    KeyedNoise,
-    NonPrivateSums,
-    Privatizer,
-    SimulatedNoise,
-    new_key,
-    private,
-)
+from fedfairx.federation.options import Calibrate, Options
+from fedfairx.federation.schedules import Plan, Schedule, timetable
+from fedfairx.privacy import Bounds, Centring, Guarantee, KeyedNoise, Privatizer, SimulatedNoise, new_key
+from fedfairx.privacy.noise import NoiseSource
 
 
 class Federation:
@@ -43,11 +30,13 @@ class Federation:
     algorithm: a name of `fedfairx.algorithms()`; it says the rule, what is shared, and whether privately.
     schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
     merit: one for all agents, or a sequence of one for each.
-    prior, minimum_share, confidence, solver, shift: as of `Agent`.
+    prior, minimum_share, confidence, solver, shift: as of `Agent`, but for `confidence`: algorithms of the
+        paper have half the theorem's radius, as fitted to its curves.
     epsilon, delta: the privacy of each agent's messages, all together; for private algorithms.
     mechanism: how noise is laid over releases: a name that `fedfairx list` shows.
     bounds, centring: what records are clipped to, and the public point that they are measured from.
     decide_from: "released", "own+released" or "released+local": what a private agent's decisions may use.
+    options: all of these but `merit` as one object, such as `Scenario.options` gives: what was simulated.
     seed: makes a simulation of it; see below.
 
     >>> fed = Federation(agents=2, dimension=2, horizon=10, seed=0)
@@ -78,27 +67,39 @@ class Federation:
         solver: str | Solver | None = None,
         epsilon: float | None = None,
         delta: float = 1e-6,
-        mechanism: str = "blt",
+        mechanism: str | Calibrate = "blt",
         bounds: Bounds | None = None,
         centring: Centring | None = None,
         decide_from: str | None = None,
         shift: float = 4.0,
+        options: Options | None = None,
         seed: int | None = None,
     ) -> None:
-        self.algorithm = find_algorithm(algorithm)
-        if solver is not None:
-            optimistic = self.algorithm.rule == OPTIMISM
-            require(optimistic, "solver", "is for algorithms that are optimistic", solver, "leave it out")
-            self.algorithm = self.algorithm.with_solver(solver)
-        self.plan = Plan(horizon, agents, dimension)
-        self.schedule = find_schedule(schedule) if schedule is not None else self.algorithm.schedule
+        self.options = Options.given(
+            options,
+            algorithm=algorithm,
+            schedule=schedule,
+            prior=prior,
+            minimum_share=minimum_share,
+            confidence=confidence,
+            solver=solver,
+            epsilon=epsilon,
+            delta=delta,
+            mechanism=mechanism,
+            bounds=bounds,
+            centring=centring,
+            decide_from=decide_from,
+            shift=shift,
+        )
+        self.algorithm = self.options.composed
+        self.schedule = self.algorithm.schedule
         self.round = 0
         self.syncs = 0
         self._last_sync = 0
         self._runs = 0
-        self._begin_run(self.plan)
+        self._begin_run(Plan(horizon, agents, dimension))
         require(seed is None or seed >= 0, "seed", "must be >= 0", seed)
-        self._seeds = np.random.SeedSequence(seed)
+        self._seed = seed
         merits = list(merit) if isinstance(merit, Sequence) else [merit] * agents
         require(
             len(merits) == agents,
@@ -107,31 +108,11 @@ class Federation:
             len(merits),
         )
         self._names = [f"agent-{i:06d}" for i in range(agents)]
-        self._privatizers = partial(
-            self._make_privatizers,
-            mechanism=mechanism,
-            bounds=bounds,
-            centring=centring,
-            decide_from=decide_from,
-            seed=seed,
-        )
-        self._budget = epsilon, delta
-        privatizers = self._privatizers(epsilon, delta, plan=self.plan, run=self._runs)
+        privatizers = self._privatizers(self.options, self.plan, run=self._runs)
+        children = np.random.SeedSequence(seed).spawn(agents)
         self.agents = [
-            Agent(
-                dimension,
-                rule=self.algorithm.rule,
-                merit=merits[i],
-                seed=child,
-                prior=prior,
-                minimum_share=minimum_share,
-                confidence=confidence,
-                privatizer=privatizers[i],
-                solver=self.algorithm.solver if self.algorithm.rule == OPTIMISM else None,
-                shift=shift,
-                name=self._names[i],
-            )
-            for i, child in enumerate(self._seeds.spawn(agents))
+            self.options.agent(dimension, merit=merits[i], seed=child, privatizer=made, name=name)
+            for i, (child, made, name) in enumerate(zip(children, privatizers, self._names, strict=True))
         ]
 
     def __repr__(self) -> str:
@@ -141,58 +122,21 @@ class Federation:
         return table_of_federation(self)
 
     def _begin_run(self, plan: Plan) -> None:
-        self._due = frozenset(self.round + int(t) for t in self.schedule.rounds(plan))
+        self._timetable = timetable(self.schedule, plan)
         self.plan = plan
         self._runs += 1
         self._began, self._syncs_before = self.round, self.syncs
         self._warned = False
 
-    def _make_privatizers(
-        self,
-        epsilon: float | None,
-        delta: float,
-        *,
-        plan: Plan,
-        run: int,
-        mechanism: str,
-        bounds: Bounds | None,
-        centring: Centring | None,
-        decide_from: str | None,
-        seed: int | None,
-    ) -> Sequence[Privatizer]:
-        count, dimension = plan.agents, plan.dimension
-        if not self.algorithm.private:
-            text = f"is for private algorithms, and {self.algorithm.name} is not private"
-            require(epsilon is None, "epsilon", text, epsilon, "leave it out")
-            require(decide_from is None, "decide_from", text, decide_from, "leave it out")
-            return [NonPrivateSums(dimension) for _ in range(count)]
-        if epsilon is None:
-            require(False, "epsilon", f"must be given for {self.algorithm.name}", epsilon)
-            raise AssertionError
-        decide_from = decide_from or self.algorithm.decide_from
-        local_trigger = isinstance(self.schedule, Determinant)
-        if local_trigger:  # its trigger reads local data anyway, so deciding from them costs nothing more
-            require(
-                decide_from == "released+local", "decide_from", 'must be "released+local" for B1', decide_from
-            )
-        key = new_key()
-        return [
-            private(
-                dimension,
-                epsilon=epsilon,
-                delta=delta,
-                releases=max(self.schedule.max_releases(plan), 1),
-                noise=KeyedNoise(key, agent=self._names[i], run=f"local-{run}")
-                if seed is None
-                else SimulatedNoise(seed, agent=i + (run - 1) * count),
-                mechanism=mechanism,
-                bounds=bounds,
-                centring=centring,
-                decide_from=decide_from,  # type: ignore[arg-type]
-                public_schedule=self.schedule.public,
-            )
-            for i in range(count)
-        ]
+    def _privatizers(self, options: Options, plan: Plan, *, run: int) -> list[Privatizer]:
+        key, seed = new_key(), self._seed
+
+        def noise(i: int) -> NoiseSource:
+            if seed is None:
+                return KeyedNoise(key, agent=self._names[i], run=f"local-{run}")
+            return SimulatedNoise(seed, agent=i + (run - 1) * plan.agents)
+
+        return options.privatizers(plan, noise)
 
     @property
     def privacy(self) -> Guarantee:
@@ -209,15 +153,15 @@ class Federation:
         return True
 
     def _sync_due(self) -> bool:
-        if isinstance(self.schedule, Determinant):
-            since = self.round - self._last_sync
-            grown = any(agent.growth * since > self.schedule.threshold for agent in self.agents)
-            left = self.syncs - self._syncs_before < self.schedule.cap
-            return grown and left and self.round - self._began <= self.plan.horizon
-        return self.round in self._due
+        return self._timetable.is_due(
+            self.round - self._began,
+            since=self.round - self._last_sync,
+            growths=(agent.growth for agent in self.agents),
+            made=self.syncs - self._syncs_before,
+        )
 
     def _warn_past_the_end(self) -> None:
-        shares = bool(self._due) or isinstance(self.schedule, Determinant)
+        shares = self._timetable.most > 0
         if shares and not self._warned and self.round - self._began > self.plan.horizon:
             self._warned = True
             warnings.warn(
@@ -240,14 +184,17 @@ class Federation:
                 require(value is None, name, text, value, "leave it out")
             self._begin_run(plan)
             return
-        last_epsilon, last_delta = self._budget
-        budget = (last_epsilon if epsilon is None else epsilon, last_delta if delta is None else delta)
-        privatizers = self._privatizers(*budget, plan=plan, run=self._runs + 1)
+        options = replace(
+            self.options,
+            epsilon=self.options.epsilon if epsilon is None else epsilon,
+            delta=self.options.delta if delta is None else delta,
+        )
+        privatizers = self._privatizers(options, plan, run=self._runs + 1)
         if any(agent.released > self.syncs for agent in self.agents):  # one of them failed half way
             self.synchronise()
         for agent, privatizer in zip(self.agents, privatizers, strict=True):
             agent.begin_run(privatizer)
-        self._budget = budget
+        self.options = options
         self._begin_run(plan)
 
     def synchronise(self) -> None:

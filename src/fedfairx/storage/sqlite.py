@@ -98,9 +98,13 @@ class SqliteDatabase:
                 self._writer.execute("ROLLBACK")
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        with self._translated():
-            self._lock.check()
+        if not self._writer.in_transaction:  # `begin` has looked
+            with self._translated():
+                self._lock.check()
+        try:
             return self._writer.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise _meaning(error, self.place) from error
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
         with self._translated():
