@@ -27,7 +27,8 @@ def test_a_round(url: str) -> None:
     with ffx.Client(url) as client:
         before = client.get("/v1/model")["observed"]
         decision = client.decide(CONTEXTS)
-        assert decision.probability == decision.policy[decision.action] and decision.name is None
+        assert decision.probability == decision.policy[decision.action]
+        assert decision.name is None
         client.observe(decision, reward=0.5)
         client.observe(decision.id, reward=0.5)
         named = client.decide(actions=ACTIONS, excluded=["ann"], baseline="cat")
@@ -38,7 +39,8 @@ def test_a_round(url: str) -> None:
         assert client.get("/v1/model")["observed"] == before + 3
         with pytest.raises(ServiceError) as caught:
             client.observe(decision, reward=0.6)
-        assert (caught.value.status, caught.value.kind) == (409, "conflict") and caught.value.remedy
+        assert (caught.value.status, caught.value.kind) == (409, "conflict")
+        assert caught.value.remedy
         with pytest.raises(ServiceError, match="no such decision"):
             client.observe("nobody-1", reward=0.6)
 
@@ -99,7 +101,8 @@ def flaky(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Client, Flaky]
 def test_what_was_not_answered_is_asked_again_under_the_same_key(flaky: Any) -> None:
     client, transport = flaky(httpx.ReadError("broken"), httpx.Response(503), httpx.ConnectTimeout("late"))
     assert client.decide([[1.0]]).id == "a-1"
-    assert len(transport.asked) == 4 and len(set(transport.asked)) == 1
+    assert len(transport.asked) == 4
+    assert len(set(transport.asked)) == 1
     assert len(transport.asked[0][0]) == 36
     client.decide([[1.0]])
     assert transport.asked[-1][0] != transport.asked[0][0]  # another decision, another key
@@ -111,7 +114,8 @@ def test_it_gives_up(flaky: Any) -> None:
     client, transport = flaky(*[httpx.Response(503)] * 9)
     with pytest.raises(ServiceError) as caught:
         client.decide([[1.0]])
-    assert caught.value.status == 503 and len(transport.asked) == 4
+    assert caught.value.status == 503
+    assert len(transport.asked) == 4
     client, _ = flaky(*[httpx.ConnectError("no")] * 9)
     with pytest.raises(ServiceError, match="could not be reached") as caught:
         client.decide([[1.0]])
@@ -119,7 +123,9 @@ def test_it_gives_up(flaky: Any) -> None:
 
 
 def test_what_was_refused_is_not_asked_again(flaky: Any) -> None:
-    client, transport = flaky(httpx.Response(401, json={"type": "urn:x:y", "detail": "No.", "remedy": "Ask."}))
+    client, transport = flaky(
+        httpx.Response(401, json={"type": "urn:x:y", "detail": "No.", "remedy": "Ask."})
+    )
     with pytest.raises(ServiceError, match=r"No\. Ask\."):
         client.decide([[1.0]])
     assert len(transport.asked) == 1

@@ -83,7 +83,7 @@ def test_nothing_acknowledged_is_lost(place: str) -> None:
 
 
 def check(running: Running, told: list[Told]) -> None:
-    """Each acknowledged decision and reward is there once, as it was acknowledged; asked again, it is the same."""
+    """Each acknowledged decision and reward is there once, as it was told; asked again, it is the same."""
     with httpx.Client(base_url=running.url) as http:
         rows = [json.loads(line) for line in http.get("/v1/export").text.splitlines()]
         kept = {row["decision_id"]: row for row in rows}
@@ -114,5 +114,6 @@ def replayed(place: str) -> None:
         rows = [made[number] for (number,) in order]
         other = ffx.Agent(3)
         other.learn([row.contexts[row.action] for row in rows], [row.reward for row in rows])
-        assert agent.estimate.tobytes() == other.estimate.tobytes() and agent.observed == other.observed
+        assert agent.estimate.tobytes() == other.estimate.tobytes()
+        assert agent.observed == other.observed
         assert agent.pending == agent.journal.counts()["pending"]

@@ -1,4 +1,4 @@
-"""One table of settings: where values come from, what is refused, and that help and documentation tell the same."""
+"""One table of settings: where values come from, what is refused, and that help and docs tell the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "service.md"
 
 def test_the_nearest_source_counts(tmp_path: Path) -> None:
     file = tmp_path / "service.toml"
-    file.write_text('port = 1\nmax_body = 5000\nmode = "shadow"\nintercept = true\nfeatures = {a = [0, 1], b = [2, 3]}\n')
+    file.write_text(
+        'port = 1\nmax_body = 5000\nmode = "shadow"\nintercept = true\nfeatures = {a = [0, 1], b = [2, 3]}\n'
+    )
     environment = {"FEDFAIRX_PORT": "2", "FEDFAIRX_MAX_BODY": "6000", "FEDFAIRX_ELSEWHERE": "x"}
     found = load({"port": "3", "mode": None}, environment=environment, config=file)
     assert (found.port, found.max_body, found.mode, found.intercept) == (3, 6000, "shadow", True)
@@ -54,7 +56,8 @@ def test_the_nearest_source_counts(tmp_path: Path) -> None:
 def test_bad_values_are_named(name: str, value: object, word: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(word)) as caught:
         load({name: value}, environment={})
-    assert name in str(caught.value) and "secret" not in str(caught.value)
+    assert name in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +91,8 @@ def test_help_is_made_from_the_table(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_documentation_is_made_from_the_table() -> None:
-    found = re.search(r"<!-- settings -->\n(.*?)\n<!-- /settings -->", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    found = re.search(
+        r"<!-- settings -->\n(.*?)\n<!-- /settings -->", DOCS.read_text(encoding="utf-8"), re.DOTALL
+    )
     assert found is not None
     assert found[1] == markdown(), "print fedfairx.service.settings.markdown() into docs/service.md"

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 from service_helpers import Running, asking, decide
-from servers import missing
 
 from fedfairx.errors import OlderCopy
+from servers import missing
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "service.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -45,8 +45,10 @@ def test_the_tour_runs_as_printed(url: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (shown,) = [body for language, body in BLOCKS if language == "json"]
     assert json.loads((tmp_path / "decision.json").read_text()).keys() == json.loads(shown).keys()
-    assert '"status":"rewarded"' in done.stdout and "NOT PRIVATE" in done.stdout
-    assert "fedfairx_rewards_total 2" in done.stdout and "decision_id,seq,time" in done.stdout
+    assert '"status":"rewarded"' in done.stdout
+    assert "NOT PRIVATE" in done.stdout
+    assert "fedfairx_rewards_total 2" in done.stdout
+    assert "decision_id,seq,time" in done.stdout
 
 
 def test_the_python_example_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,11 +61,13 @@ def test_the_demo_fills(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fedfairx", "demo", "--port", "0", "--rate", "100", "--seconds", "2"]
     done = subprocess.run([*command, "--data", str(tmp_path)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"curl http://127.0.0.1:\d+/v1/model", done.stdout) and not done.stderr
+    assert re.search(r"curl http://127.0.0.1:\d+/v1/model", done.stdout)
+    assert not done.stderr
     with sqlite3.connect(tmp_path / "agent.sqlite") as database:
         (decisions,) = database.execute("SELECT COUNT(*) FROM decisions WHERE groups IS NOT NULL").fetchone()
         (rewards,) = database.execute("SELECT COUNT(*) FROM outcomes").fetchone()
-    assert decisions > 10 and rewards > 0
+    assert decisions > 10
+    assert rewards > 0
 
 
 def test_a_backup_while_it_runs_and_a_restore(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.core.memory import LARGEST
 from fedfairx.arrays import Array
+from fedfairx.core.memory import LARGEST
 from fedfairx.errors import InvalidInput, require
 
 __all__ = ["Feature", "FeatureTable"]
