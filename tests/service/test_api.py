@@ -234,6 +234,22 @@ def test_what_is_said_of_privacy_and_sync(place: str) -> None:
         assert sync == {"name": "here", "released": 0, "peers": {}}
 
 
+def test_a_private_service_says_what_it_promises(place: str) -> None:
+    with asking(place, epsilon=2.0, releases=10, person_records=1, name="here") as client:
+        identity = decide(client)["decision_id"]
+        body = {"reward": 7.0, "person": "p\u00e9"}
+        assert client.put(f"/v1/decisions/{identity}/reward", json={"reward": 7.0}).status_code == 422
+        assert (
+            client.put(f"/v1/decisions/{identity}/reward", json=body | {"person": "\x00"}).status_code == 422
+        )
+        assert client.put(f"/v1/decisions/{identity}/reward", json=body).status_code == 204
+        privacy = client.get("/v1/privacy").json()
+        assert (privacy["private"], privacy["releases"], privacy["spent"]) == (True, 10, 0)
+        assert privacy["epsilon"] == pytest.approx(2.0)
+        assert privacy["clipped"] == 1
+        assert "\nfedfairx_budget_releases 10\n" in client.get("/metrics").text
+
+
 def test_metrics_count(place: str) -> None:
     with asking(place) as client:
         put(client, decide(client)["decision_id"], 1.0)
