@@ -187,7 +187,7 @@ def test_pages_of_decisions(place: str) -> None:
         text = client.get("/v1/decisions").text
         assert "contexts" not in text
         assert 'reward"' not in text
-        for bad in ({"limit": 0}, {"status": "odd"}, {"wrong": 1}, {"since": "NaN"}):
+        for bad in ({"limit": 0}, {"status": "odd"}, {"wrong": 1}, {"since": "NaN"}, {"until": "null"}):
             assert client.get("/v1/decisions", params=bad).status_code == 422
 
 
