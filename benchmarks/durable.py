@@ -1,4 +1,4 @@
-"""A durable decision and its reward: each by itself, and a hundred in a transaction; and how fast it opens again.
+"""A durable decision and its reward: each by itself, and a hundred in a transaction; and opening again.
 
 Beside them stand the same agent in memory, and a bare SQLite table that takes a row of the same size for the
 decision and one for the reward, with the same transactions. Time is CPU time, except for opening: what a disk

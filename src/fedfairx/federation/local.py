@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
 
@@ -15,10 +18,23 @@ from fedfairx.core.posterior import Prior
 from fedfairx.errors import require
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.describe import line_of_federation, table_of_federation
+from fedfairx.federation.durable_local import Kept, budget_of, refuse_others, settings_from
 from fedfairx.federation.options import Calibrate, Options
 from fedfairx.federation.schedules import Plan, Schedule, timetable
-from fedfairx.privacy import Bounds, Centring, Guarantee, KeyedNoise, Privatizer, SimulatedNoise, new_key
+from fedfairx.privacy import (
+    Bounds,
+    Budget,
+    Centring,
+    Guarantee,
+    KeyedNoise,
+    Privatizer,
+    SimulatedNoise,
+    new_key,
+)
 from fedfairx.privacy.noise import NoiseSource
+
+#: How far a federation has come.
+_KEPT = ("round", "syncs", "_last_sync", "_runs", "_began", "_syncs_before")
 
 
 class Federation:
@@ -51,6 +67,8 @@ class Federation:
     simulation; without one the noise is keyed by a fresh secret key. After `horizon` rounds nothing is shared
     any more, and a warning says so once; `new_run` goes on.
     """
+
+    _kept: Kept | None = None  # where a durable one keeps its steps
 
     def __init__(
         self,
@@ -145,12 +163,14 @@ class Federation:
 
     def end_round(self) -> bool:
         """Close the round; True when it ended with a synchronisation (Alg. 1 lines 10 to 24)."""
-        self.round += 1
-        if not self._sync_due():
+        with self._step():
+            self.round += 1
+            due = self._sync_due()
+            if due:
+                self.synchronise()
+        if not due:
             self._warn_past_the_end()
-            return False
-        self.synchronise()
-        return True
+        return due
 
     def _sync_due(self) -> bool:
         return self._timetable.is_due(
@@ -182,20 +202,26 @@ class Federation:
             text = f"is for private algorithms, and {self.algorithm.name} is not private"
             for name, value in (("epsilon", epsilon), ("delta", delta)):
                 require(value is None, name, text, value, "leave it out")
-            self._begin_run(plan)
+            with self._step():
+                self._begin_run(plan)
             return
         options = replace(
             self.options,
             epsilon=self.options.epsilon if epsilon is None else epsilon,
             delta=self.options.delta if delta is None else delta,
         )
-        privatizers = self._privatizers(options, plan, run=self._runs + 1)
-        if any(agent.released > self.syncs for agent in self.agents):  # one of them failed half way
-            self.synchronise()
-        for agent, privatizer in zip(self.agents, privatizers, strict=True):
-            agent.begin_run(privatizer)
-        self.options = options
-        self._begin_run(plan)
+        privatizers: Sequence[Privatizer | Budget] = (
+            self._privatizers(options, plan, run=self._runs + 1)
+            if self._kept is None
+            else [budget_of(options, plan)] * plan.agents
+        )
+        with self._step():
+            if any(agent.released > self.syncs for agent in self.agents):  # one of them failed half way
+                self.synchronise()
+            for agent, privatizer in zip(self.agents, privatizers, strict=True):
+                agent.begin_run(privatizer)
+            self.options = options
+            self._begin_run(plan)
 
     def synchronise(self) -> None:
         """Everybody releases; everybody absorbs everybody's release.
@@ -203,8 +229,74 @@ class Federation:
         After a failure half way it can be called again: whoever has released gives the same release, at no
         cost, and what came since is in the next one.
         """
-        releases = {agent.name: agent.release(max(self.syncs + 1, agent.released)) for agent in self.agents}
-        for agent in self.agents:
-            agent.absorb(releases)
-        self.syncs += 1
-        self._last_sync = self.round
+        with self._step():
+            number = self.syncs + 1
+            releases = {agent.name: agent.release(max(number, agent.released)) for agent in self.agents}
+            for agent in self.agents:
+                agent.absorb(releases)
+            self.syncs = number
+            self._last_sync = self.round
+
+    # --- durable -------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, place: str | PathLike[str], **settings: Any) -> Self:
+        """A federation that lives in a file (SQLite) or a `postgresql://` database; see docs/durable.md.
+
+        The first opening takes what `Federation` takes and keeps it; later ones need nothing but the place.
+        Each call of an agent, and each end of a round, is on disk before it returns, or has changed nothing.
+        """
+        kept = Kept(place)
+        try:
+            before = kept.made_before()
+            if before is None:
+                fed = cls(**settings)
+                merits = [agent.merit for agent in fed.agents]
+                kept.make(fed.options, fed.plan, merits, fed._names, fed._seed)
+                progress = fed._progress()
+            else:
+                stored, progress = settings_from(before[0]), before[1]
+                refuse_others(stored, settings)
+                fed = cls(**stored)
+            fed._kept, fed.agents = kept, kept.agents()
+            if before is None:
+                with fed._step():
+                    pass
+            else:
+                fed._resume(progress)
+            kept.log.restorers.append(lambda: fed._resume(kept.progress()))
+        except BaseException:
+            kept.log.close()
+            raise
+        return fed
+
+    def close(self) -> None:
+        """Let go of the database; a federation in memory has none."""
+        if self._kept is not None:
+            self._kept.log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        """One step: kept, whole or not at all, where the federation is durable."""
+        if self._kept is None:
+            yield
+            return
+        with self._kept.log.step():
+            yield
+            self._kept.keep(self._progress())
+
+    def _progress(self) -> dict[str, Any]:
+        options = {"epsilon": self.options.epsilon, "delta": self.options.delta}
+        return {name: getattr(self, name) for name in _KEPT} | {"horizon": self.plan.horizon, **options}
+
+    def _resume(self, progress: dict[str, Any]) -> None:
+        self.options = replace(self.options, epsilon=progress["epsilon"], delta=progress["delta"])
+        self._begin_run(replace(self.plan, horizon=progress["horizon"]))
+        for name in _KEPT:
+            setattr(self, name, progress[name])

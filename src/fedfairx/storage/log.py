@@ -15,7 +15,13 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from fedfairx.errors import ClockWarning, FedFairXError, StorageError, StorageUnavailable
+from fedfairx.errors import (
+    ClockWarning,
+    FedFairXError,
+    MessageRefused,
+    StorageError,
+    StorageUnavailable,
+)
 from fedfairx.storage.database import Database, Row
 
 _DECISION = "INSERT INTO decisions VALUES (" + ", ".join("?" * 16) + ")"
@@ -112,10 +118,6 @@ class Log:
         self.written += 1
         return self.database.execute(statement, values)
 
-    @property
-    def in_step(self) -> bool:
-        return self._depth > 0
-
     def enter(self) -> None:
         self.lock.acquire()
         if self._depth and not self._failed:  # the rule, in a group
@@ -143,8 +145,7 @@ class Log:
             return
         try:
             # A step that was refused has changed nothing, and does no harm to those before it.
-            refused = isinstance(error, FedFairXError | Warning) and not isinstance(error, StorageError)
-            if error is not None and not (refused and self.written == written):
+            if error is not None and not (_refusal(error) and self.written == written):
                 self._failed = True
             if self._depth == 0:
                 lost = self._failed and error is None  # somebody inside has caught it
@@ -236,6 +237,13 @@ class Step:
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._log.leave(error, self._written)
+
+
+def _refusal(error: BaseException) -> bool:
+    """Whether a step was refused for what was asked of it, and not because the storage failed."""
+    if isinstance(error, StorageError):
+        return isinstance(error, MessageRefused)
+    return isinstance(error, FedFairXError | Warning)
 
 
 def event_body(body: bytes, steps: int = 1) -> bytes:
