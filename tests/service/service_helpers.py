@@ -85,7 +85,7 @@ class Running:
         self._process = int(nursery.stdout.readline() or 0)
         for line in nursery.stderr:
             self.said += line
-            found = re.search(r"serves on (http://\S+)", line)
+            found = re.search(r"serves on (https?://\S+)", line)
             if found:
                 self.url = found[1]
                 return

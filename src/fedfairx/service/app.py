@@ -31,6 +31,7 @@ def make_app(service: Service, *, mounts: Iterable[BaseRoute] = ()) -> Starlette
         exception_handlers={Exception: _problem, 404: _problem, 405: _problem},
         lifespan=_life,
     )
+    app.router.redirect_slashes = False  # it would answer with whatever host it was asked by
     app.state.service = service
     return app
 
