@@ -19,6 +19,7 @@ BENCHMARKS = (
     "memory",
     "solver",
     "release",
+    "service",
     "federation",
 )
 ONE_CORE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")

@@ -34,6 +34,8 @@ MAY_IMPORT = {
     "federation": BASE | {"core", "theory", "privacy", "showing", "storage", "federation"},
     "simulation": BASE | SHOW | {"lanes", "core", "privacy", "federation", "simulation"},
     "service": BASE | {"core", "theory", "features", "privacy", "storage", "federation", "service"},
+    "calling": BASE,
+    "client": BASE | {"calling"},
     "experiments": BASE
     | SHOW
     | {"lanes", "core", "theory", "privacy", "federation", "simulation", "experiments"},
@@ -44,9 +46,9 @@ ONLY_IN = {
     "flwr": "federation/transport",
     "dask": "simulation/engines.py",
     "distributed": "simulation/engines.py",
-    "fastapi": "service",
     "starlette": "service",
     "uvicorn": "service",
+    "msgspec": "service",
     "psycopg": "storage/postgres.py",
 }
 #: Outside the package, the core imports this and nothing else: no files, no network, no clock, no randomness.
@@ -130,7 +132,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         "scipy.optimize",
         "dask",
         "distributed",
-        "fastapi",
+        "starlette",
+        "msgspec",
+        "httpx",
         "pyarrow",
     )
     program = f"import sys, fedfairx; print([name for name in {heavy!r} if name in sys.modules])"
