@@ -25,7 +25,9 @@ TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 #: Pages whose Python blocks are whole programs; that of extending.md is a plug-in, with a test of its own.
 RUNNABLE = [
-    page for page in PAGES if page.name in ("README.md", "algorithm.md", "privacy.md", "reproduction.md")
+    page
+    for page in PAGES
+    if page.name in ("README.md", "algorithm.md", "fairness.md", "privacy.md", "reproduction.md")
 ]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

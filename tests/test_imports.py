@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "privacy": BASE | {"core", "privacy"},
     "showing": {"core"},
     "drawing": BASE | {"core", "showing"},
+    "fairness": BASE | {"core", "showing", "fairness"},
     "federation": BASE | {"core", "privacy", "showing", "federation"},
     "simulation": BASE | SHOW | {"core", "privacy", "federation", "simulation"},
     "service": BASE | {"core", "features", "privacy", "federation", "service"},

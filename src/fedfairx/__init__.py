@@ -4,6 +4,7 @@ from fedfairx import features
 from fedfairx.core import merit
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
+from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import algorithms
 from fedfairx.federation.decision import Decision
@@ -16,13 +17,16 @@ __all__ = [
     "Comparison",
     "Confidence",
     "Decision",
+    "Exposure",
     "Federation",
+    "Logged",
     "Prior",
     "Recorded",
     "Result",
     "Scenario",
     "algorithms",
     "compare",
+    "exposure",
     "features",
     "merit",
     "simulate",
