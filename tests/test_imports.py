@@ -27,9 +27,10 @@ MAY_IMPORT = {
     "showing": {"core"},
     "drawing": BASE | {"core", "showing"},
     "fairness": BASE | {"core", "showing", "fairness"},
-    "federation": BASE | {"core", "privacy", "showing", "federation"},
+    "storage": BASE | {"core", "privacy", "storage"},
+    "federation": BASE | {"core", "privacy", "showing", "storage", "federation"},
     "simulation": BASE | SHOW | {"core", "privacy", "federation", "simulation"},
-    "service": BASE | {"core", "features", "privacy", "federation", "service"},
+    "service": BASE | {"core", "fairness", "features", "privacy", "showing", "storage", "federation", "service"},
     "experiments": BASE | SHOW | {"core", "privacy", "federation", "simulation", "experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
@@ -41,6 +42,8 @@ ONLY_IN = {
     "fastapi": "service",
     "starlette": "service",
     "uvicorn": "service",
+    "jinja2": "service/pages",
+    "psycopg": "storage/postgres.py",
 }
 #: Outside the package, the core imports this and nothing else: no files, no network, no clock, no randomness.
 CORE_IMPORTS = {

@@ -9,11 +9,13 @@ from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import algorithms
 from fedfairx.federation.decision import Decision
 from fedfairx.federation.local import Federation
+from fedfairx.privacy.budget import Budget
 from fedfairx.simulation import Comparison, Recorded, Result, Scenario, compare, simulate
 
 __version__ = "0.1.0"
 __all__ = [
     "Agent",
+    "Budget",
     "Comparison",
     "Confidence",
     "Decision",

@@ -70,6 +70,15 @@ def as_names(names: Sequence[str], arms: int) -> list[str]:
     return given
 
 
+def as_row(row: int | None, arms: int) -> int | None:
+    """The row of a baseline's arm, if there is one."""
+    fits = row is None or (
+        isinstance(row, int | np.integer) and not isinstance(row, bool) and 0 <= row < arms
+    )
+    require(fits, "baseline", f"must be a row of the contexts, 0 to {arms - 1}", row)
+    return None if row is None else int(row)
+
+
 def _first_odd_row(contexts: Any) -> str:
     """Where the first row is that is no list of numbers, or is of another length than the one before."""
     if not isinstance(contexts, list | tuple | np.ndarray):

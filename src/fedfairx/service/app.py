@@ -1,0 +1,62 @@
+"""The ASGI application: addresses from the operations, pages beside them, and a life from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from importlib.metadata import version
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from fedfairx.service.gate import Gate
+from fedfairx.service.openapi import document
+from fedfairx.service.operations import Operation
+from fedfairx.service.problems import answer, problem_of
+from fedfairx.service.routes import OPERATIONS
+from fedfairx.service.service import Service
+
+__all__ = ["make_app"]
+
+
+def make_app(service: Service, *, mounts: Iterable[BaseRoute] = ()) -> Starlette:
+    """The application of a service; `mounts` are what else is shown, such as pages."""
+    service.document = msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
+    app = Starlette(
+        routes=[*routes(service, OPERATIONS), *mounts],
+        exception_handlers={Exception: _problem, 404: _problem, 405: _problem},
+        lifespan=_life,
+    )
+    app.state.service = service
+    return app
+
+
+def routes(service: Service, operations: Iterable[Operation]) -> list[Route]:
+    """One route for each address, in the order of the operations."""
+    by_path: dict[str, list[Operation]] = {}
+    for operation in operations:
+        by_path.setdefault(operation.path, []).append(operation)
+    return [Route(path, Gate(service, found)) for path, found in by_path.items()]
+
+
+async def _problem(_request: Request, error: Exception) -> Response:
+    return answer(problem_of(error))
+
+
+@contextlib.asynccontextmanager
+async def _life(app: Starlette) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    tasks = [asyncio.create_task(service.doors.watch())]
+    if service.settings.window is not None:
+        tasks.append(asyncio.create_task(service.expire()))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await service.close()

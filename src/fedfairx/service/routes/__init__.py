@@ -1,0 +1,18 @@
+"""Which address means what. Routes only translate; each file has its own `OPERATIONS`, and all are listed here."""
+
+from __future__ import annotations
+
+from fedfairx.service.operations import Operation
+from fedfairx.service.routes import deciding, describing, exporting, listing, operating, rewarding
+
+__all__ = ["OPERATIONS"]
+
+#: The busiest ones first: they are looked for in this order.
+OPERATIONS: tuple[Operation, ...] = (
+    *deciding.OPERATIONS,
+    *rewarding.OPERATIONS,
+    *listing.OPERATIONS,
+    *describing.OPERATIONS,
+    *exporting.OPERATIONS,
+    *operating.OPERATIONS,
+)

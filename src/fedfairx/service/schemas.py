@@ -1,0 +1,169 @@
+"""What goes over the wire, as msgspec reads and writes it; the OpenAPI document is made from these."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
+Place = Annotated[int, Meta(ge=0, le=2**31)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Body(Struct, forbid_unknown_fields=True):
+    """What is sent to us: unknown fields are refused, since a mistyped one would be silently ignored."""
+
+
+class Action(Body):
+    """One of the actions to choose from."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=200, description="Its name; different from the others'.")]
+    features: Annotated[
+        dict[str, Number] | list[Number],
+        Meta(description="Its numbers: by name where the service has named features, else in order."),
+    ]
+    group: Annotated[Name | None, Meta(description="What exposure is also counted by.")] = None
+
+
+class DecisionRequest(Body):
+    """Which action? Give `actions`, or `contexts` where they have no names."""
+
+    actions: Annotated[list[Action] | None, Meta(min_length=1, description="The actions, by name.")] = None
+    contexts: Annotated[
+        list[Annotated[list[Number], Meta(min_length=1)]] | None,
+        Meta(min_length=1, description="K rows of d numbers, one for each action."),
+    ] = None
+    excluded: Annotated[
+        list[Name | Place], Meta(description="Actions that can't be taken now: ids, or rows of `contexts`.")
+    ] = []
+    baseline: Annotated[
+        Name | Place | None, Meta(description="The action that you would take: an id, or a row of `contexts`.")
+    ] = None
+
+
+class DecisionMade(Struct):
+    """The action to take, and the policy that it was drawn from."""
+
+    decision_id: Annotated[str, Meta(description="The reward refers to it.")]
+    action: Annotated[int, Meta(ge=0, description="The action's place in the request.")]
+    action_id: Annotated[str | None, Meta(description="Its id; null where `contexts` were given.")]
+    probability: Annotated[Share, Meta(description="With which this action was taken.")]
+    policy: Annotated[list[Share], Meta(description="Each action's share by the fair policy; excluded ones have 0.")]
+    model_version: Annotated[int, Meta(ge=0, description="Grows whenever the model learns.")]
+    mode: Annotated[str, Meta(description="live, shadow or control: what chose the action.")]
+
+
+class DecisionBatch(Body):
+    """Several decisions from one state of knowledge."""
+
+    decisions: Annotated[list[DecisionRequest], Meta(min_length=1)]
+
+
+class DecisionsMade(Struct):
+    """In the order of the requests."""
+
+    decisions: list[DecisionMade]
+
+
+class Reward(Body):
+    """What the action brought."""
+
+    reward: Annotated[Number, Meta(description="The greater, the better.")]
+    person: Annotated[
+        Name | None, Meta(description="Whose record it is, where a person's records are bounded.")
+    ] = None
+
+
+class RewardOf(Body):
+    """The reward of one decision."""
+
+    decision_id: Name
+    reward: Number
+    person: Name | None = None
+
+
+class RewardBatch(Body):
+    """Several rewards: all are taken, or none."""
+
+    rewards: Annotated[list[RewardOf], Meta(min_length=1)]
+
+
+class DecisionSeen(Struct):
+    """A decision as readers see it: no contexts and no reward; `/v1/export` has them, for admins."""
+
+    decision_id: str
+    seq: Annotated[int, Meta(description="Its place in the log.")]
+    time: Annotated[float, Meta(description="Seconds since 1970.")]
+    action: int
+    action_id: str | None
+    group: str | None
+    probability: Share
+    policy: list[Share]
+    action_ids: list[str] | None
+    mode: str
+    status: Annotated[str, Meta(description="pending, rewarded, withdrawn or expired.")]
+    model_version: int
+
+
+class DecisionPage(Struct):
+    """Decisions in the order in which they were made."""
+
+    decisions: list[DecisionSeen]
+    next: Annotated[int | None, Meta(description="`after` of the next page; null on the last one.")]
+
+
+class Model(Struct):
+    """What the service has learnt, and how it is set up."""
+
+    name: str
+    rule: str
+    merit: str
+    dimension: int
+    features: Annotated[list[str], Meta(description="Named features, in order; empty where there are none.")]
+    intercept: bool
+    estimate: Annotated[list[float], Meta(description="θ: a reward's expected change with each feature.")]
+    observed: int
+    pending: int
+    model_version: int
+    mode: str
+    control_share: Share
+
+
+class Privacy(Struct):
+    """What is promised about the agent's messages, and what is spent of it."""
+
+    private: bool
+    statement: str
+    mechanism: str
+    epsilon: Annotated[float | None, Meta(description="null where nothing is promised.")]
+    delta: float | None
+    releases: int
+    spent: int
+    clipped: int
+
+
+class Sync(Struct):
+    """What was sent to others, and what is held of theirs."""
+
+    name: str
+    released: Annotated[int, Meta(ge=0, description="The number of its latest release; 0 before the first.")]
+    peers: Annotated[dict[str, int], Meta(description="The latest release that is held, by name.")]
+
+
+class Health(Struct):
+    """Whether it lives, or is ready."""
+
+    status: str
+
+
+class Problem(Struct, omit_defaults=True):
+    """What went wrong and what to do about it (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    remedy: str
+    instance: str | UnsetType = UNSET

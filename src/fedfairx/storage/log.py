@@ -1,0 +1,230 @@
+"""The log of a database: steps, each whole or not at all, on disk before they are acknowledged.
+
+A step is buffered as rows and written when it ends, with whatever the privacy ledger wrote meanwhile, in one
+transaction; `together` makes one transaction of several steps. When one fails, the transaction is rolled back and
+whoever lives in memory is put back to what is on disk, by the same way as after a restart.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from fedfairx.errors import ClockWarning, FedFairXError, StorageError, StorageUnavailable
+from fedfairx.storage.database import Database, Row
+
+_DECISION = "INSERT INTO decisions VALUES (" + ", ".join("?" * 16) + ")"
+_OUTCOME = "INSERT INTO outcomes VALUES (" + ", ".join("?" * 8) + ")"
+_EVENT = "INSERT INTO events VALUES (" + ", ".join("?" * 6) + ")"
+
+
+class Numbers:
+    """The number of the next step, which all that share a log share."""
+
+    __slots__ = ("next",)
+
+    def __init__(self, following: int = 0) -> None:
+        self.next = following
+
+
+class Log:
+    """The one log of a database. `lock` is everybody's who lives in it."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.lock = threading.RLock()
+        self.numbers = Numbers()
+        self.end = 0  # the number after the last step on disk
+        self.decisions: list[Row] = []  # of the open transaction, as the other two
+        self.outcomes: list[Row] = []
+        self.events: list[Row] = []
+        self.keys: dict[tuple[int, str], int] = {}
+        self.restorers: list[Callable[[], None]] = []  # put what is in memory back to what is on disk
+        self.committed: list[Callable[[], None]] = []  # called after each commit
+        self.closing: list[Callable[[], None]] = []  # called before the database is closed
+        self.clock: Callable[[], int] = time.time_ns
+        self.clock_went_back = 0  # how often
+        self._time = 0
+        self._depth = 0
+        self._begun = False
+        self._written = 0  # statements of the open transaction that are no buffered rows
+        self._failed = False
+        self._stale = False
+        self._closed = False
+        self._read_end()
+
+    def _read_end(self) -> None:
+        """Where the log ends: the next number, and the latest time."""
+        following, latest = 0, 0
+        for table in ("decisions", "outcomes"):
+            rows = self.database.execute(f"SELECT seq, time FROM {table} ORDER BY seq DESC LIMIT 1")
+            for seq, when in rows:
+                following, latest = max(following, seq + 1), max(latest, when)
+        rows = self.database.execute("SELECT seq, time, body FROM events ORDER BY seq DESC LIMIT 1")
+        for seq, when, body in rows:
+            following, latest = max(following, seq + _steps_of(bytes(body))), max(latest, when)
+        for (first,) in self.database.execute("SELECT MAX(first) FROM incarnations"):
+            following = max(following, first or 0)
+        self.end = following
+        # A number that a failed step has had is not given again: somebody may have seen it.
+        self.numbers.next, self._time = max(self.numbers.next, following), max(self._time, latest)
+
+    def now(self) -> int:
+        """Microseconds since 1970; never less than the last time."""
+        now = self.clock() // 1000
+        if now < self._time:
+            if not self.clock_went_back:
+                warnings.warn(
+                    "the clock went back: what is kept keeps its last time until the clock has caught up",
+                    ClockWarning,
+                    stacklevel=4,
+                )
+            self.clock_went_back += 1
+            return self._time
+        self._time = now
+        return now
+
+    # --- steps ---------------------------------------------------------------------------------------
+
+    def step(self) -> Step:
+        """A context: one step, which is on disk when it ends, unless an outer one holds it."""
+        return Step(self)
+
+    def write(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Inside a step: straight into its transaction."""
+        if not self._begun:
+            self.database.begin()
+            self._begun = True
+        self._written += 1
+        return self.database.execute(statement, values)
+
+    @property
+    def in_step(self) -> bool:
+        return self._depth > 0
+
+    def enter(self) -> None:
+        self.lock.acquire()
+        try:
+            if self._closed:
+                raise StorageUnavailable(f"{self.database.place} is closed")
+            if self._failed:
+                raise StorageUnavailable("an earlier step of these failed, so none of them will be kept")
+            if self._stale and self._depth == 0:
+                self._restore()
+        except BaseException:
+            self.lock.release()
+            raise
+        self._depth += 1
+
+    def leave(self, error: BaseException | None, written: int) -> None:
+        """`written` is `size` at the start of the step."""
+        self._depth -= 1
+        try:
+            # A step that was refused has changed nothing, and does no harm to those before it.
+            refused = isinstance(error, FedFairXError | Warning) and not isinstance(error, StorageError)
+            if error is not None and not (refused and self.size == written):
+                self._failed = True
+            if self._depth == 0:
+                self._end()
+        finally:
+            self.lock.release()
+
+    @property
+    def size(self) -> int:
+        """Grows whenever a step writes something."""
+        return len(self.decisions) + len(self.outcomes) + len(self.events) + self._written
+
+    def _end(self) -> None:
+        failed, self._failed = self._failed, False
+        try:
+            if not failed and self.size:
+                self._flush()
+        except BaseException:
+            failed = True
+            raise
+        finally:
+            self._empty()
+            if failed:
+                self.database.rollback()
+                self._stale = True
+                try:
+                    self._restore()
+                except StorageError:
+                    pass  # the next step tries again
+        if not failed:
+            for after in self.committed:
+                after()
+
+    def _flush(self) -> None:
+        if not self._begun:
+            self.database.begin()
+        for statement, rows in (
+            (_DECISION, self.decisions),
+            (_OUTCOME, self.outcomes),
+            (_EVENT, self.events),
+        ):
+            if rows:
+                self.database.execute_many(statement, rows)
+        self.database.commit()
+        if self.decisions or self.outcomes or self.events:
+            self.end = self.numbers.next
+
+    def _empty(self) -> None:
+        self.decisions.clear()
+        self.outcomes.clear()
+        self.events.clear()
+        self.keys.clear()
+        self._begun, self._written = False, 0
+
+    def _restore(self) -> None:
+        self._stale = False
+        try:
+            self._read_end()
+            for restore in self.restorers:
+                restore()
+        except BaseException:
+            self._stale = True
+            raise
+
+    def close(self) -> None:
+        with self.lock:
+            if not self._closed:
+                try:
+                    for before in self.closing if not self._stale else ():
+                        before()
+                finally:
+                    self._closed = True
+                    self.database.close()
+
+
+class Step:
+    """What `Log.step` gives."""
+
+    __slots__ = ("_log", "_written")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._written = 0
+
+    def __enter__(self) -> Log:
+        self._log.enter()
+        self._written = self._log.size
+        return self._log
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._log.leave(error, self._written)
+
+
+def event_body(body: bytes, steps: int = 1) -> bytes:
+    """An event that takes several numbers says so in front."""
+    return steps.to_bytes(8, "little") + body
+
+
+def _steps_of(body: bytes) -> int:
+    return int.from_bytes(body[:8], "little")
