@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -131,6 +132,16 @@ def test_without_contexts_or_rewards_nothing_is_known_of_merit() -> None:
             assert row.verdict == UNKNOWN
             assert (row.entitled.low, row.entitled.high) == (0.0, 1.0)
             assert np.isnan(row.entitled.value)
+
+
+def test_what_was_withdrawn_was_not_shown_but_was_drawn() -> None:
+    log = world(400)
+    never = [replace(each, action=None, drawn=each.action, reward=None) for each in log[300:]]
+    table, shorter = ffx.exposure(log[:300] + never, merit=MERIT), ffx.exposure(log[:300], merit=MERIT)
+    assert table.actions == shorter.actions
+    assert table.groups == shorter.groups
+    assert (table.decisions, table.draws.decisions) == (300, 400)
+    assert ffx.exposure(never).actions == ()
 
 
 def test_an_empty_log_is_an_empty_table() -> None:

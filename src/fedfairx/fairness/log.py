@@ -21,7 +21,7 @@ class Logged:
     """One decision of a log.
 
     policy: (K,) the probabilities that the action was drawn from.
-    action: the row that was taken.
+    action: the row that was taken; None where nothing was shown after all, and only the draw counts.
     contexts: (K, d), without which nothing is known of merit; in all decisions of a log or in none.
     names: of the K actions; without, they are called by their places.
     groups: of the K actions, "" or None where there is none.
@@ -30,7 +30,7 @@ class Logged:
     """
 
     policy: ArrayLike
-    action: int
+    action: int | None
     contexts: ArrayLike | None = None
     names: Sequence[str] | None = None
     groups: Sequence[str | None] | None = None
@@ -43,14 +43,14 @@ class Block:
     """n decisions among K actions each."""
 
     policy: Array  # (n, K)
-    taken: Codes  # (n,)
+    taken: Codes  # (n,) -1 where nothing was shown
     drawn: Codes  # (n,)
     names: Codes  # (n, K) numbers of names
     groups: Codes  # (n, K) numbers of groups, -1 for none
     contexts: Array | None  # (n, K, d)
     rewards: Array  # (n,) NaN where none has come
 
-    def __getitem__(self, rows: slice) -> Block:
+    def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Block:
         contexts = None if self.contexts is None else self.contexts[rows]
         return Block(
             self.policy[rows],
@@ -118,7 +118,7 @@ def records(blocks: Iterable[Block]) -> Iterator[tuple[Array, Array]]:
     """Contexts (n, d) of actions taken and their rewards (n,), where they have come."""
     for block in blocks:
         if block.contexts is not None:
-            come = np.flatnonzero(np.isfinite(block.rewards))
+            come = np.flatnonzero(np.isfinite(block.rewards) & (block.taken >= 0))
             yield block.contexts[come, block.taken[come]], block.rewards[come]
 
 
@@ -137,8 +137,9 @@ def _checked(decision: Logged, place: int, found: Blocks) -> _Row:
     policy = np.asarray(decision.policy, dtype=np.float64)
     if policy.ndim != 1 or policy.size == 0 or not (policy >= 0).all() or abs(policy.sum() - 1.0) > _SUM:
         raise InvalidInput(f"policy must be (K,) probabilities that sum to 1, got decision {place}")
-    arms, drawn = policy.size, decision.action if decision.drawn is None else decision.drawn
-    if not (0 <= decision.action < arms and 0 <= drawn < arms):
+    arms, taken = policy.size, -1 if decision.action is None else decision.action
+    drawn = taken if decision.drawn is None else decision.drawn
+    if not (0 <= drawn < arms and (decision.action is None or 0 <= taken < arms)):
         raise InvalidInput(f"action must be a row of the policy, got decision {place}")
     names: Sequence[str | None] = decision.names if decision.names is not None else range_names(arms)
     groups = decision.groups if decision.groups is not None else (None,) * arms
@@ -151,7 +152,7 @@ def _checked(decision: Logged, place: int, found: Blocks) -> _Row:
             raise InvalidInput(f"contexts must be (K, d) finite numbers, got decision {place}")
     reward = np.nan if decision.reward is None else float(decision.reward)
     codes = found.names.row(names), found.groups.row(groups)
-    return _Row(policy, decision.action, drawn, *codes, contexts, reward)
+    return _Row(policy, taken, drawn, *codes, contexts, reward)
 
 
 def range_names(arms: int) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ def exposure(
         actions,
         groups,
         draws,
-        sum(len(block.taken) for block in found.blocks),
+        sum(int((block.taken >= 0).sum()) for block in found.blocks),
         rewards,
         error,
         tolerance,
@@ -126,10 +126,14 @@ def _count(found: Blocks, known: Region | None, merit: Merit) -> tuple[Draws, tu
     names, groups = (Tally.empty(len(each.numbers), dimension) for each in (found.names, found.groups))
     for block in _parts(found.blocks):
         sets = Sets.of(block.names)
-        names.take(block, block.names, sets, known, merit)
         draws.take(block, sets.of_sets(block.policy), sets.first, len(found.names.numbers))
+        shown = block
+        if (block.taken < 0).any():
+            shown = block[block.taken >= 0]
+            sets = Sets.of(shown.names)
+        names.take(shown, shown.names, sets, known, merit)
         if groups.rounds.size:
-            groups.take(block, block.groups, Sets.of(block.groups), known, merit)
+            groups.take(shown, shown.groups, Sets.of(shown.groups), known, merit)
     return draws.answer(), (names, groups)
 
 
@@ -146,10 +150,13 @@ def _rows(
 ) -> Iterator[Row]:
     if not labels.numbers:
         return
+    errors = error * spending(tally.rounds.size)
     low, high = tally.interval(0.0 if known is None else known.radius)
-    shown_low, shown_high = share_interval(tally.shown, tally.rounds, error * spending(tally.rounds.size))
+    shown_low, shown_high = share_interval(tally.shown, np.maximum(tally.rounds, 1.0), errors)
     for name, k in labels.numbers.items():
         n = tally.rounds[k]
+        if n == 0:  # of its decisions nothing was shown
+            continue
         shown = Share(tally.shown[k] / n, shown_low[k], shown_high[k])
         middle = math.nan if known is None else min(max(tally.share[k] / n, low[k]), high[k])
         entitled = Share(middle, low[k], high[k])

@@ -66,11 +66,12 @@ class Tally:
 
     def interval(self, radius: float) -> tuple[Array, Array]:
         """Least and largest mean entitlement over the region."""
-        low, high = self.low / self.rounds, self.high / self.rounds
+        rounds = np.maximum(self.rounds, 1.0)
+        low, high = self.low / rounds, self.high / rounds
         if self.linear:
             reach = radius * np.sqrt(np.square(self.gradient).sum(axis=1)) + self.bend
-            low = np.maximum(low, (self.share - reach) / self.rounds)
-            high = np.minimum(high, (self.share + reach) / self.rounds)
+            low = np.maximum(low, (self.share - reach) / rounds)
+            high = np.minimum(high, (self.share + reach) / rounds)
         return low.clip(0.0, 1.0), high.clip(0.0, 1.0)
 
 

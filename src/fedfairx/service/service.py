@@ -14,6 +14,7 @@ from fedfairx.service import schemas, steps
 from fedfairx.service.asking import Asked, understand
 from fedfairx.service.desk import Desk
 from fedfairx.service.doors import Doors
+from fedfairx.service.exposing import Exposing
 from fedfairx.service.features import FeatureTable
 from fedfairx.service.meters import Meters, Sample
 from fedfairx.service.modes import Taking
@@ -54,6 +55,7 @@ class Service:
             settings.features, dimension=settings.dimension, intercept=settings.intercept
         )
         self.desk = Desk(agent, self.meters, limit=settings.max_waiting)
+        self.exposing = Exposing(self)
         self.taking = Taking(settings.mode, settings.control_share)
 
     @property

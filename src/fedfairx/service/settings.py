@@ -50,6 +50,11 @@ class Settings:
     )
     mode: str = setting("live", readers.choice("live", "shadow"), "shadow: the caller's baseline is taken, ours noted")
     control_share: float = setting(0.0, readers.number(0.0, 1.0), "share of live decisions that keep the baseline")
+    noise_sd: float = setting(
+        0.5, readers.number(0.0, above=True), "of rewards, at most, for exposure: half of their range always is one"
+    )
+    tolerance: float = setting(0.2, readers.number(0.0, 0.99), "0.2: within is from 80 to 125 % of an entitlement")
+    exposure_decisions: int = setting(100_000, readers.whole(1), "the latest ones that exposure is computed from")
     host: str = setting("127.0.0.1", readers.text, "address to listen on; other than loopback needs a key first")
     port: int = setting(8000, readers.whole(0, 65_535), "port to listen on; 0 takes any free one")
     tls_certificate: str = setting("", readers.text, "PEM file of the certificate chain")
