@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 
 import reference as ref
-from fedfairx.core import exposure, linear
+from fedfairx.core import exposure
 from fedfairx.core import merit as kinds
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import estimate, grow
 from fedfairx.core.learner import Learner
 from fedfairx.core.memory import Single
 from fedfairx.core.merit_table import table
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import learn_with_surprise
 from fedfairx.core.single import decide_one, room_for
 from fedfairx.core.statistics import pack
+from fedfairx.lanes import linear
 
 #: f(μ) = 1 + μ²: not monotone, so that nothing may lean on that.
 CUSTOM = kinds.Custom(

@@ -43,8 +43,8 @@ HALVES = ("tests/simulation/test_sharing.py", "-k", "halves")
 POOL = ("tests/federation/test_pool.py",)
 NEW_RUN = ("tests/federation/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
-RESULTS = ("tests/experiments/test_results.py",)
-CERTIFICATE = ("tests/core/test_certificate.py", "-k", "statement or float or steep")
+RESULTS = ("tests/experiments/sweep/test_results.py",)
+CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
 MUTANTS = (
     # The simulator's private runs.
@@ -193,14 +193,14 @@ MUTANTS = (
     ),
     Mutant(
         "changed values of a results file are believed",
-        "experiments/results.py",
+        "experiments/sweep/results.py",
         'same = meta["values"] == _digest_of_values(outcome)',
         "same = True",
         RESULTS,
     ),
     Mutant(
         "changed metadata of a results file are believed",
-        "experiments/results.py",
+        "experiments/sweep/results.py",
         "if schema == SCHEMA and digest != _digest(meta):",
         "if False:",
         RESULTS,
@@ -280,35 +280,35 @@ MUTANTS = (
     # The certificate of the optimistic problem.
     Mutant(
         "what is beyond a float is taken for the largest that is not",
-        "core/certificate.py",
+        "core/optimism/certificate.py",
         "half = where_above(power, STEEPEST, math.inf, exp(smaller(power, STEEPEST)))",
         "half = exp(smaller(power, STEEPEST))",
         CERTIFICATE,
     ),
     Mutant(
         "χ halved",
-        "core/certificate.py",
+        "core/optimism/certificate.py",
         "chi = 0.25 * (1.0 + half) * (1.0 + half)",
         "chi = 0.125 * (1.0 + half) * (1.0 + half)",
         CERTIFICATE,
     ),
     Mutant(
         "the third-order term dropped",
-        "core/certificate.py",
+        "core/optimism/certificate.py",
         "extra = c * c * c * distance * skew * square",
         "extra = 0.0 * distance * skew * square",
         CERTIFICATE,
     ),
     Mutant(
         "the limit doubled",
-        "core/certificate.py",
+        "core/optimism/certificate.py",
         "limit = 0.5 * load(lanes, region.radius)",
         "limit = 1.0 * load(lanes, region.radius)",
         CERTIFICATE,
     ),
     Mutant(
         "the φ-term dropped",
-        "core/certificate.py",
+        "core/optimism/certificate.py",
         "share = chance * (chi + c * phi * gap)",
         "share = chance * chi",
         CERTIFICATE,

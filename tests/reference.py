@@ -435,8 +435,6 @@ def reference_run(
     scale=1.0,
     release_noise=None,
     shift=0.0,
-    least: Sequence[float] | None = None,
-    spread: Sequence[float] | None = None,
     decide_from="released+local",
     bounds: tuple[float, float] | None = None,
     sync_rounds: Sequence[int] | None = None,
@@ -453,9 +451,6 @@ def reference_run(
     release_noise: None, an array (syncs, m, q), or a function (k, agent) -> (q,): noise added to agent's
         cumulative packed statistics at the k-th synchronisation (from 0). None means not private: then there
         is no shift and no eigenvalue floor.
-    least: instead of the shift, at the k-th synchronisation the diagonal gets what the smallest eigenvalue of
-        the noisy sum lacks to least[k].
-    spread: the radius grows by spread[k] √((1 + 2c²) tr V⁻¹), V as the k-th synchronisation left it.
     decide_from: "released+local" (the paper's V = U + S_i) or "released" (U alone).
     bounds: (L, B): every record is clipped to ‖x‖ <= L, |y| <= B before it enters the statistics.
     sync_rounds: overrides the algorithm's own schedule. threshold: B1's D. start: B2's first round.
@@ -477,7 +472,6 @@ def reference_run(
     base = regulariser * eye  # λ_total I + U (+ shift, floored)
     u = np.zeros(d)
     shared_count, local_count = 0, 0  # observations inside U and inside one S
-    wider = 0.0
     last_sync, last_log_det = 0, np.full(m, np.linalg.slogdet(base)[1])
 
     run = Run(
@@ -513,7 +507,6 @@ def reference_run(
                 norm_bound=norm_bound,
                 scale=scale,
             )
-            root_beta += wider
             if algorithm == "linucb":  # winner takes all: what the paper starts from
                 theta, arm = optimistic_arm(theta_hat, V, root_beta, x)
                 pi = np.zeros(len(x))
@@ -572,13 +565,7 @@ def reference_run(
             if private:
                 # Differs from paper: it is silent on a noisy Gram matrix that is not positive definite. One
                 # shift on the aggregate, then an eigenvalue floor at λ_total (post-processing).
-                if least is None:
-                    base = floor_eigenvalues(base + shift * eye, regulariser)
-                else:
-                    base += max(least[len(run.syncs)] - np.linalg.eigvalsh(U)[0], 0.0) * eye
-            if spread is not None:
-                trace = np.trace(np.linalg.inv(base))
-                wider = spread[len(run.syncs)] * math.sqrt((1.0 + 2.0 * norm_bound**2) * trace)
+                base = floor_eigenvalues(base + shift * eye, regulariser)
             shared_count, local_count = m * t, 0
             last_sync, last_log_det = t, np.full(m, np.linalg.slogdet(base)[1])
             run.syncs.append(t)

@@ -1,6 +1,7 @@
 """fedfairx: fair, private, federated contextual bandits."""
 
 from fedfairx import features
+from fedfairx.client import AsyncClient, Client
 from fedfairx.core import merit
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
@@ -15,7 +16,9 @@ from fedfairx.simulation import Comparison, Recorded, Result, Scenario, compare,
 __version__ = "0.1.0"
 __all__ = [
     "Agent",
+    "AsyncClient",
     "Budget",
+    "Client",
     "Comparison",
     "Confidence",
     "Decision",

@@ -14,7 +14,17 @@ from fedfairx.errors import FedFairXError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["AGAIN", "Actions", "Call", "Calls", "Contexts", "RemoteDecision", "ServiceError", "decision_of", "unreached"]
+__all__ = [
+    "AGAIN",
+    "Actions",
+    "Call",
+    "Calls",
+    "Contexts",
+    "RemoteDecision",
+    "ServiceError",
+    "decision_of",
+    "unreached",
+]
 
 AGAIN = (429, 502, 503, 504)  # answers of a service or a proxy that may soon answer otherwise
 PAUSE = 0.1  # seconds before the first repetition; each is about twice the one before
@@ -128,7 +138,10 @@ EMPTY: dict[str, Any] = {"contexts": None, "actions": None, "excluded": (), "bas
 
 
 def _request(
-    contexts: Contexts | None, actions: Actions | None, excluded: Sequence[str | int], baseline: str | int | None
+    contexts: Contexts | None,
+    actions: Actions | None,
+    excluded: Sequence[str | int],
+    baseline: str | int | None,
 ) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if contexts is not None:
@@ -163,4 +176,6 @@ def _id(decision: RemoteDecision | str) -> str:
 
 
 def unreached(error: Exception) -> Any:
-    raise ServiceError(0, "unreached", f"The service could not be reached ({type(error).__name__}).") from None
+    raise ServiceError(
+        0, "unreached", f"The service could not be reached ({type(error).__name__})."
+    ) from None

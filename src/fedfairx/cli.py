@@ -10,7 +10,18 @@ from collections.abc import Sequence
 
 from fedfairx.errors import FedFairXError
 
-VERBS = ("listing", "simulate", "reproduce", "calibrate", "privacy", "audit", "warm", "bench")
+VERBS = (
+    "listing",
+    "simulate",
+    "reproduce",
+    "calibrate",
+    "privacy",
+    "audit",
+    "serve",
+    "keys",
+    "warm",
+    "bench",
+)
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
 
@@ -50,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fedfairx: this needs {error.name}: pip install 'fedfairx[experiments]'", file=sys.stderr)
         return EXIT_REFUSED
     except FedFairXError as error:
-        from fedfairx.experiments.sweep import SweepInterruptedError
+        from fedfairx.experiments.sweep.jobs import SweepInterruptedError
 
         if isinstance(error, SweepInterruptedError):
             return _interrupted(f"{error}; the same command goes on from there")

@@ -56,7 +56,9 @@ class Client(Calls):
         """Which action? Give contexts (K, d), or `actions`, each with an id, features and perhaps a group."""
         return decision_of(self._do(self._decide(contexts, actions, excluded, baseline, key)))
 
-    def decide_many(self, requests: Sequence[Mapping[str, Any]], *, key: str | None = None) -> list[RemoteDecision]:
+    def decide_many(
+        self, requests: Sequence[Mapping[str, Any]], *, key: str | None = None
+    ) -> list[RemoteDecision]:
         """Several at once, each request a mapping with the arguments of `decide`: all are made, or none."""
         return [decision_of(one) for one in self._do(self._decide_many(requests, key))["decisions"]]
 
@@ -92,7 +94,9 @@ class Client(Calls):
         pauses = self._pauses()
         while True:
             try:
-                response = self._http.request(call.method, call.path, json=call.body, headers=self._headers(call))
+                response = self._http.request(
+                    call.method, call.path, json=call.body, headers=self._headers(call)
+                )
             except httpx.TransportError as error:
                 failed, response = error, None
             if response is not None and response.status_code not in AGAIN:
@@ -131,7 +135,9 @@ class AsyncClient(Calls):
         made = await self._do(self._decide_many(requests, key))
         return [decision_of(one) for one in made["decisions"]]
 
-    async def observe(self, decision: RemoteDecision | str, *, reward: float, person: str | None = None) -> None:
+    async def observe(
+        self, decision: RemoteDecision | str, *, reward: float, person: str | None = None
+    ) -> None:
         """As `Client.observe`."""
         await self._do(self._observe(decision, reward, person))
 

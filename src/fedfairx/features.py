@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedfairx.core.numbers import as_floats
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array, as_floats
 from fedfairx.errors import InvalidInput, require
 
 __all__ = ["disjoint", "intercept", "unit_ball"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 
 Rows = Iterable[Sequence[object]]
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.core import estimate, learner, statistics
-from fedfairx.core.lanes import BLOCK, Lanes, lane_count
-from fedfairx.core.registers import WIDTH
+from fedfairx.lanes.block import BLOCK, Lanes, lane_count
+from fedfairx.lanes.registers import WIDTH
 from instances import follow, learn
 
 seeds = st.integers(0, 2**32 - 1)

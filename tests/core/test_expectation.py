@@ -84,9 +84,9 @@ def test_who_is_less_known_gets_more_where_merit_is_convex() -> None:
 
 
 def test_merits_may_be_mixed_in_a_block() -> None:
-    from fedfairx.core.lanes import BLOCK
-    from fedfairx.core.registers import WIDTH
-    from fedfairx.core.vector import zeros
+    from fedfairx.lanes.block import BLOCK
+    from fedfairx.lanes.registers import WIDTH
+    from fedfairx.lanes.vector import zeros
 
     merits = [[Exponential(7.0), Affine(), Power(), Logistic()][l % 4] for l in range(WIDTH)]
     rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ import fedfairx as ffx
 import reference as ref
 from fedfairx.core import exposure
 from fedfairx.core import merit as kinds
-from fedfairx.core.compile import COMPILING
+from fedfairx.lanes.compile import COMPILING
 from instances import expose, merits
 
 KINDS = ("exponential", "affine", "power", "logistic", "custom")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfairx.core.lanes import BLOCK
 from fedfairx.core.learner import learner
-from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import unpack
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.registers import WIDTH
 from instances import learn
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.core import merit as kinds
-from fedfairx.core.lanes import BLOCK
 from fedfairx.core.merit_table import log_merit, log_merits, table
-from fedfairx.core.registers import WIDTH
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.registers import WIDTH
 from instances import merits
 
 KINDS = ("exponential", "affine", "power", "logistic", "custom")

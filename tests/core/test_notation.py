@@ -12,7 +12,7 @@ import fedfairx
 
 PACKAGE = Path(fedfairx.__file__).parent
 TEXT = (PACKAGE / "core" / "NOTATION.md").read_text()
-FUNCTIONS = sorted(set(re.findall(r"`((?:core|privacy|federation|simulation)\.[\w.]+)`", TEXT)))
+FUNCTIONS = sorted(set(re.findall(r"`((?:lanes|core|theory|privacy|federation|simulation)\.[\w.]+)`", TEXT)))
 
 
 def rows(heading: str) -> list[list[str]]:

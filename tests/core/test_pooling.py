@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.core import pooling
-from fedfairx.core.eigen import jacobi
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.federation import aggregate
+from fedfairx.lanes.eigen import jacobi
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -76,31 +76,3 @@ def test_jacobi_diagonalises(seed: int, dimension: int, magnitude: float) -> Non
     assert np.sort(np.diag(values)) == pytest.approx(
         np.linalg.eigvalsh(matrix), abs=1e-12 * scale * dimension
     )
-
-
-@settings(max_examples=60, deadline=None)
-@given(seeds, st.integers(1, 8), st.booleans(), st.floats(0.0, 50.0))
-def test_top_up_gives_the_smallest_eigenvalue_what_it_lacks(
-    seed: int, dimension: int, definite: bool, least: float
-) -> None:
-    packed = statistics(seed, dimension, definite)
-    before, moment = unpack(packed)
-    after, same = unpack(aggregate.top_up(packed, least))
-    lacking = max(least - np.linalg.eigvalsh(before)[0], 0.0)
-    assert after == pytest.approx(before + lacking * np.eye(dimension), abs=1e-8 * (1 + np.abs(before).max()))
-    assert (same == moment).all()
-
-
-def test_the_spread_is_what_noise_does_to_the_estimate() -> None:
-    # 4 000 draws: the mean square is known to about 3 %. The formula is an upper bound.
-    rng = np.random.default_rng(0)
-    seen = rng.random((4000, 3))
-    V, sd, theta = np.eye(3) + seen.T @ seen, 0.3, np.array([0.6, 0.0, 0.8])
-    squares = []
-    for _ in range(4000):
-        upper = np.triu(rng.normal(size=(3, 3)), 1)
-        noise = upper + upper.T + np.diag(np.sqrt(2.0) * rng.normal(size=3))
-        moved = np.linalg.solve(V, sd * (rng.normal(size=3) - noise @ theta))
-        squares.append(moved @ V @ moved)
-    found = aggregate.noise_spread(np.linalg.inv(V), sd, 1.0)
-    assert 0.75 * found <= np.sqrt(np.mean(squares)) <= found

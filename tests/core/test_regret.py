@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.core.lanes import BLOCK
-from fedfairx.core.registers import WIDTH
 from fedfairx.core.regret import regrets
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.registers import WIDTH
 
 
 def test_regrets_add_up_over_rounds_and_lanes() -> None:

@@ -11,7 +11,7 @@ from fedfairx.core import statistics
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.memory import LARGEST, Single, add_one, learn_and_add, learn_one
 from fedfairx.core.merit import Exponential
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.single import decide_one, room_for
 from instances import expose
 

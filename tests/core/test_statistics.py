@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import reference as ref
 from fedfairx.core import statistics
-from fedfairx.core.lanes import BLOCK, Lanes, lane_count
+from fedfairx.lanes.block import BLOCK, Lanes, lane_count
 
 dimensions = st.integers(1, 12)
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import posterior_reference
 import reference as ref
-from fedfairx.core.lanes import BLOCK
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.vector import zeros
 from fedfairx.core.weighing import doubt, weigh
 from fedfairx.federation.aggregate import weigh as weigh_packed
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import zeros
 
 
 def noisy(rng: np.random.Generator, d: int, count: float, sd: float) -> np.ndarray:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import fedfairx as ffx
 from fedfairx.core.believing import decide_by_posterior
-from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import AlreadyObserved, InvalidInput, UnknownDecision
@@ -111,18 +110,19 @@ def test_each_reward_once_and_only_of_ones_own_decisions() -> None:
     rng = np.random.default_rng(0)
     agent, other = ffx.Agent(D, seed=0, rule="optimism"), ffx.Agent(D, seed=1)
     decision, foreign = agent.decide(contexts(rng)), other.decide(contexts(rng))
-    assert foreign.id == decision.id  # ids begin at 0 everywhere
-    with pytest.raises(UnknownDecision, match="must be one that this agent made, got decision=0"):
-        agent.observe(foreign, reward=0.5)
+    assert foreign.number == decision.number  # they begin at 0 everywhere
+    for other_id in (foreign, foreign.id):
+        with pytest.raises(UnknownDecision, match=f"one that this agent made, got decision='{foreign.id}'"):
+            agent.observe(other_id, reward=0.5)
     agent.observe(decision, reward=0.5)
-    with pytest.raises(AlreadyObserved, match="decision 0 has its reward already"):
-        agent.observe(decision, reward=0.5)
-    with pytest.raises(AlreadyObserved):
-        agent.observe(0, reward=0.5)
-    for unknown in (1, -1, 10**30):
-        with pytest.raises(UnknownDecision, match=f"got decision={unknown}"):
+    for again in (decision, decision.id):
+        with pytest.raises(AlreadyObserved, match=f"decision {decision.id} has its reward already"):
+            agent.observe(again, reward=0.5)
+    mine = agent.incarnation
+    for unknown in (f"{mine}-1", f"{mine}-00", f"{mine}--1", f"{mine}-{10**30}", f"{mine}-²", "0", ""):
+        with pytest.raises(UnknownDecision, match=f"got decision='{unknown}'"):
             agent.observe(unknown, reward=0.5)
-    for nonsense in (None, "0", [0], {"id": 0}, 0.0, True, np.array([0.25, 0.5])):
+    for nonsense in (None, 0, [0], {"id": 0}, 0.0, True, np.array([0.25, 0.5])):
         with pytest.raises(UnknownDecision, match="must be a Decision or its id, got decision of type "):
             agent.observe(nonsense, reward=0.5)  # type: ignore[arg-type]
     assert agent.gram.trace() == pytest.approx(D + decision.context @ decision.context)
@@ -238,40 +238,13 @@ def test_compiled_code_leaves_the_reference_counts_as_they_were() -> None:
     assert after == before
 
 
-def test_an_adaptive_ridge_adds_only_what_the_spectrum_lacks() -> None:
-    agents = [
-        ffx.Agent(D, rule="optimism", privatizer=private_agent("released").privatizer, ridge=ridge, seed=0)
-        for ridge in ("fixed", "adaptive")
-    ]
-    spectra = []
-    for agent in agents:
-        taught(agent, 30)
-        release = agent.release()
-        agent.absorb({agent.name: release})
-        sd = float(agent.privatizer.mechanism.sd(1))
-        noisy, _ = unpack(release.packed)
-        spectra.append((np.linalg.eigvalsh(agent.gram), np.linalg.eigvalsh(noisy), 4.0 * sd))
-    (fixed, noisy, shift), (adaptive, _, _) = spectra
-    assert fixed == pytest.approx(1.0 + np.maximum(noisy + shift, 0.0))
-    assert adaptive == pytest.approx(1.0 + noisy + max(shift - noisy[0], 0.0))
-
-
-def test_a_radius_may_know_the_privacy_noise() -> None:
-    share = 0.5
-    plain = private_agent("released")
-    aware = ffx.Agent(
-        D,
-        rule="optimism",
-        privatizer=private_agent("released").privatizer,
-        confidence=Confidence(noise_share=share),
-        seed=0,
-    )
-    for agent in (plain, aware):
-        taught(agent, 30)
-        agent.absorb({agent.name: agent.release()})
-    sd = float(aware.privatizer.mechanism.sd(1))
-    spread = sd * np.sqrt(3.0 * np.trace(np.linalg.inv(aware.gram)))
-    assert aware.radius == pytest.approx(plain.radius + share * spread)
+def test_the_shift_is_added_and_what_is_still_negative_is_floored() -> None:
+    agent = taught(private_agent("released"), 30)
+    release = agent.release()
+    agent.absorb({agent.name: release})
+    noisy, _ = unpack(release.packed)
+    shifted = np.linalg.eigvalsh(noisy) + 4.0 * float(agent.privatizer.mechanism.sd(1))
+    assert np.linalg.eigvalsh(agent.gram) == pytest.approx(1.0 + np.maximum(shifted, 0.0))
 
 
 def test_fresh_records_count_beside_what_is_shared() -> None:

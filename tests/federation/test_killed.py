@@ -58,7 +58,6 @@ def _live(folder: Path, outbox: Path, life: int, mechanism: str, centred: bool) 
     rng = np.random.default_rng(life)
     with SqliteLedger(folder / "ledger", create=True) as ledger:
         agent = ffx.Agent(D, privatizer=_privatizer(ledger, mechanism, centred), seed=life)
-        agent._next_id = 1_000_000 * life  # it begins without memory, and ids must not come again
 
         def send(number: int) -> None:
             message, position = ledger.message(number), ledger.position()

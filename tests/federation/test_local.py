@@ -11,7 +11,7 @@ import pytest
 
 import fedfairx as ffx
 import reference as ref
-from fedfairx.core import theory
+from fedfairx import theory
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.errors import BudgetExhausted, InvalidInput
 from fedfairx.federation.schedules import SCHEDULES, Determinant, Doubling, Plan

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference as ref
-from fedfairx.core import theory
+from fedfairx import theory
 from fedfairx.errors import InvalidInput
 from fedfairx.federation import schedules
 from fedfairx.federation.schedules import Determinant, Doubling, FigureGap, Geometric, Paper, Plan

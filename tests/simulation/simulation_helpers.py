@@ -8,8 +8,8 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
-from fedfairx.core.registers import WIDTH
 from fedfairx.federation.algorithms import algorithm
+from fedfairx.lanes.registers import WIDTH
 from fedfairx.privacy import Bounds
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel import run
@@ -31,7 +31,6 @@ def options_for(name: str, **changes: Any) -> Options:
         "centring": None,
         "decide_from": chosen.decide_from,
         "shift": 4.0,
-        "ridge": "fixed",
         "exposure": False,
     }
     return Options(**{**values, **changes})

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedfairx.core.lanes import BLOCK
-from fedfairx.core.registers import WIDTH
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.registers import WIDTH
 from fedfairx.simulation.draws import STREAMS, fill_uniform, generator, normal, stream_key, uniform
 
 N = 20_000

@@ -80,28 +80,15 @@ def test_one_hot_arms(name: str, presence: float) -> None:
     ],
 )
 def test_private_algorithms_with_the_same_noise(name: str, schedule, decide_from: str) -> None:
-    against_the_same_noise(name, schedule, decide_from)
-
-
-@pytest.mark.parametrize("decide_from", ["released", "released+local"])
-def test_an_adaptive_ridge_and_a_radius_that_knows_the_noise(decide_from: str) -> None:
-    against_the_same_noise("priv-fairx-linucb", Paper(), decide_from, ridge="adaptive", noise_share=0.7)
-
-
-def against_the_same_noise(
-    name: str, schedule, decide_from: str, *, ridge: str = "fixed", noise_share: float = 0.0
-) -> None:
-    """With ridge "fixed" there is no shift: the noise is small enough."""
-    confidence = Confidence(noise_sd=0.02, scale=0.5, noise_share=noise_share)
-    shift = 0.0 if ridge == "fixed" else 4.0
+    """Without a shift: the noise is small enough."""
+    confidence = Confidence(noise_sd=0.02, scale=0.5)
     scenario = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=200, noise_sd=0.02)
     ours = {
         "schedule": schedule,
         "epsilon": 20.0,
         "delta": 0.1,
         "decide_from": decide_from,
-        "shift": shift,
-        "ridge": ridge,
+        "shift": 0.0,
         "confidence": confidence,
         "centring": None,
     }
@@ -117,8 +104,7 @@ def against_the_same_noise(
         Bounds(),
         None,
         decide_from,
-        shift,
-        ridge,
+        0.0,
         False,
     )
     sharing = prepare(scenario, options, (5,), np.array([200])).sharing
@@ -130,8 +116,6 @@ def against_the_same_noise(
         "decide_from": decide_from,
         "bounds": (1.0, 1.0),
     }
-    if ridge == "adaptive":
-        theirs |= {"least": sharing.shift, "spread": noise_share * sharing.sum_sd}
     if isinstance(schedule, Determinant):
         theirs |= {"threshold": schedule.threshold, "max_syncs": schedule.cap}
     else:

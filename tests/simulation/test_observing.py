@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from simulation_helpers import options_for, records, setting_for
 
-from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.federation.schedules import Doubling
+from fedfairx.lanes.registers import WIDTH
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel import mind_of

@@ -8,9 +8,9 @@ import pytest
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Custom, Exponential
 from fedfairx.core.posterior import Prior
-from fedfairx.core.registers import WIDTH
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.algorithms import algorithm, algorithms
+from fedfairx.lanes.registers import WIDTH
 from fedfairx.privacy import Bounds
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.options import Options
@@ -151,7 +151,6 @@ def test_every_mechanism_and_rule_runs(mechanism: str, decide_from: str) -> None
         ),
         ({"algorithm": "b1", "epsilon": 1.0, "decide_from": "released"}, "decide_from must be"),
         ({"shift": -1.0}, "shift must be"),
-        ({"ridge": "x"}, "ridge must be one of fixed, adaptive, got ridge='x'"),
         ({"decide_from": "released"}, "decide_from is for private algorithms, and fed-fairx-bayes is not"),
     ],
 )
@@ -176,7 +175,6 @@ def test_lanes_that_fill_up_a_block_cost_no_restarts() -> None:
         None,
         "released",
         4.0,
-        "fixed",
         False,
     )
     scale = prepare(scenario, options, (0, 1), np.array([5])).world.context_scale.ravel()

@@ -151,9 +151,9 @@ def _one(name: str, args: argparse.Namespace, plan: Any, bounds: Bounds, release
     import numpy as np
 
     from fedfairx.core.confidence import Confidence
-    from fedfairx.core.theory import private_radius
     from fedfairx.federation.aggregate import noise_bounds
     from fedfairx.privacy import calibrate
+    from fedfairx.theory import private_radius
 
     mechanism = calibrate(
         name, epsilon=args.epsilon, delta=args.delta, releases=releases, sensitivity=bounds.sensitivity

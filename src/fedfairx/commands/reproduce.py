@@ -70,9 +70,9 @@ def _folder(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from fedfairx.experiments.experiment import FULL, QUICK, Size
-    from fedfairx.experiments.progress import progress
     from fedfairx.experiments.registry import choose, load_plugin
     from fedfairx.experiments.reproduce import reproduce
+    from fedfairx.experiments.sweep.progress import progress
 
     modules = tuple(load_plugin(path) for path in args.plugin)
     chosen = choose(args.experiments)
@@ -122,9 +122,9 @@ def _say_scores(scores: Any) -> None:
 
 
 def run_plot(args: argparse.Namespace) -> int:
-    from fedfairx.experiments.progress import progress
     from fedfairx.experiments.registry import experiments, load_plugin
     from fedfairx.experiments.reproduce import redraw
+    from fedfairx.experiments.sweep.progress import progress
 
     for path in args.plugin:
         load_plugin(path)

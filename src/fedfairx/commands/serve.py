@@ -31,7 +31,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="a TOML file with any of these")
     for one in table():
         default = f" (default: {one.shown})" if one.shown else ""
-        parser.add_argument(one.flag, metavar=one.metavar, dest=one.name, help=one.help.replace("%", "%%") + default)
+        parser.add_argument(
+            one.flag, metavar=one.metavar, dest=one.name, help=one.help.replace("%", "%%") + default
+        )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,9 +45,11 @@ def run(args: argparse.Namespace) -> int:
     with needs("service"):
         from fedfairx.service.app import make_app
         from fedfairx.service.opening import open_service
+        from fedfairx.service.pages import pages
         from fedfairx.service.server import serve
     try:
-        serve(make_app(open_service(settings, merit=merit)), settings)
+        service = open_service(settings, merit=merit)
+        serve(make_app(service, mounts=pages(service)), settings)
     except KeyboardInterrupt:  # which is how one stops it
         pass
     return 0

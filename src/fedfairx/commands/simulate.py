@@ -53,7 +53,6 @@ _RUN: dict[str, type] = {
     "mechanism": str,
     "decide_from": str,
     "shift": float,
-    "ridge": str,
     "workers": int,
     "points": int,
 }
@@ -62,7 +61,6 @@ _CONFIDENCE: dict[str, type] = {
     "failure": float,
     "parameter_norm": float,
     "scale": float,
-    "noise_share": float,
 }
 _PRIOR: dict[str, Callable[[str], Any]] = {
     "mean": float,
@@ -224,7 +222,7 @@ def summary(result: Result) -> dict[str, Any]:
 
 
 def _write(result: Result, path: Path) -> None:
-    from fedfairx.experiments.files import write_whole
+    from fedfairx.experiments.sweep.files import write_whole
 
     frame = result.to_frame()
     writers: dict[str, Callable[[], str | bytes]] = {
@@ -236,8 +234,8 @@ def _write(result: Result, path: Path) -> None:
 
 def _plot(result: Result, path: Path) -> None:
     from fedfairx.drawing import styled
-    from fedfairx.experiments.figures import drawn
-    from fedfairx.experiments.files import write_whole
+    from fedfairx.experiments.report.figures import drawn
+    from fedfairx.experiments.sweep.files import write_whole
 
     figure = result.plot()
     with styled():

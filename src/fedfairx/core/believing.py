@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfairx.core.compile import stage
+from fedfairx.arrays import Array
 from fedfairx.core.expectation import expose_by_posterior
 from fedfairx.core.memory import (
     LEAST_SHARE,
@@ -18,7 +18,7 @@ from fedfairx.core.memory import (
 )
 from fedfairx.core.posterior import posterior_mean, sample
 from fedfairx.core.rules import EXPECTED_MERIT, THOMPSON
-from fedfairx.core.statistics import Array
+from fedfairx.lanes.compile import stage
 
 
 @stage

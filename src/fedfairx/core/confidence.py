@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedfairx.core.compile import stage
 from fedfairx.errors import require
+from fedfairx.lanes.compile import stage
 
 # Beyond these the region's squares may overflow, and no decision would be finite.
 SMALLEST_SETTING, LARGEST_SETTING = 1e-30, 1e30
@@ -25,8 +25,6 @@ class Confidence:
     parameter_norm: c ≥ ‖θ*‖, in [1e-30, 1e30].
     scale: s in [1e-30, 1e30], by which the whole radius is multiplied. Below 1 an agent explores less than
         the theorem asks for, and its promise is gone; 0.5 is what simulations use.
-    noise_share: in [0, 1e30]: this share of the spread that privacy noise gives θ̂ is added to the radius.
-        For private agents; 0, the default, leaves it out.
 
     >>> round(Confidence(noise_sd=0.5).radius(count=100, dimension=5), 2)
     3.23
@@ -37,16 +35,14 @@ class Confidence:
     failure: float = 0.1  # α
     parameter_norm: float = 1.0  # c
     scale: float = 1.0  # s
-    noise_share: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("regulariser", "parameter_norm", "scale"):
             value = getattr(self, name)
             rule = f"must be from {SMALLEST_SETTING:g} to {LARGEST_SETTING:g}"
             require(SMALLEST_SETTING <= value <= LARGEST_SETTING, name, rule, value)
-        for name in ("noise_sd", "noise_share"):
-            value = getattr(self, name)
-            require(0 <= value <= LARGEST_SETTING, name, f"must be from 0 to {LARGEST_SETTING:g}", value)
+        rule = f"must be from 0 to {LARGEST_SETTING:g}"
+        require(0 <= self.noise_sd <= LARGEST_SETTING, "noise_sd", rule, self.noise_sd)
         rule = f"must be in (0, 1) and at least {SMALLEST_SETTING:g}"
         require(SMALLEST_SETTING <= self.failure < 1, "failure", rule, self.failure)
 

@@ -6,11 +6,11 @@ from time to time, so that rounding can't gather.
 
 from __future__ import annotations
 
-from fedfairx.core.compile import leaf, stage
-from fedfairx.core.lanes import Lanes
-from fedfairx.core.linear import inner, multiply
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import any_above, fma, larger, load, sqrt, store, where_above
+from fedfairx.arrays import Array
+from fedfairx.lanes.block import Lanes
+from fedfairx.lanes.compile import leaf, stage
+from fedfairx.lanes.linear import inner, multiply
+from fedfairx.lanes.vector import any_above, fma, larger, load, sqrt, store, where_above
 
 #: Rank-one updates after which V⁻¹ is derived anew. At 1e-16 each they stay far below 1e-10.
 REFRESH_EVERY = 4096

@@ -13,15 +13,15 @@ import math
 
 import numpy as np
 
-from fedfairx.core.compile import leaf, stage
+from fedfairx.arrays import Array
 from fedfairx.core.exposure import share_out
-from fedfairx.core.lanes import Lanes, lane_count
-from fedfairx.core.linear import entry
 from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC
 from fedfairx.core.merit_table import MeritTable, log_merit, merit_value
 from fedfairx.core.posterior import squared_width
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import fma, load, sqrt, store
+from fedfairx.lanes.block import Lanes, lane_count
+from fedfairx.lanes.compile import leaf, stage
+from fedfairx.lanes.linear import entry
+from fedfairx.lanes.vector import fma, load, sqrt, store
 
 REACH = 8.0  # standard deviations on either side that quadrature looks at; 1e-15 of the mass lies beyond
 LEVELS_OFF = 8.0  # in units of a logistic merit's steepness

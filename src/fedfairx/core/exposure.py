@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fedfairx.core.arithmetic import exp
-from fedfairx.core.compile import leaf, stage
-from fedfairx.core.lanes import Lanes
+from fedfairx.arrays import Array
 from fedfairx.core.merit_table import MeritTable, log_merits
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import fma, item, larger, load, load_run, store, store_run, where_above
+from fedfairx.lanes.arithmetic import exp
+from fedfairx.lanes.block import Lanes
+from fedfairx.lanes.compile import leaf, stage
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import fma, item, larger, load, load_run, store, store_run, where_above
 
 
 @leaf

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedfairx.core.lanes import Lanes, lane_count
-from fedfairx.core.statistics import Array, packed_size
-from fedfairx.core.vector import zeros
+from fedfairx.arrays import Array
+from fedfairx.core.statistics import packed_size
+from fedfairx.lanes.block import Lanes, lane_count
+from fedfairx.lanes.vector import zeros
 
 
 class Learner(NamedTuple):

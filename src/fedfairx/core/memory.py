@@ -13,26 +13,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.compile import glue, leaf, stage
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence, practical_radius
 from fedfairx.core.estimate import derive
 from fedfairx.core.exposure import at_least, draw
 from fedfairx.core.learner import Learner
 from fedfairx.core.merit import EXPONENTIAL, Merit
 from fedfairx.core.merit_table import MeritTable, table
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.optimism.problem import SPARE_CODES
 from fedfairx.core.posterior import Assumed, Prior, assumed, learn_with_surprise, noise_variance
-from fedfairx.core.problem import SPARE_CODES
 from fedfairx.core.rules import OPTIMISM, RULES
-from fedfairx.core.statistics import Array, add, packed_size
+from fedfairx.core.statistics import add, packed_size
+from fedfairx.lanes.compile import glue, leaf, stage
 
 # Settings at the head of the memory.
 REGULARISER, NOISE_SD, FAILURE, PARAMETER_NORM, SCALE, COUNT = range(6)
 TOLERANCE, RATE, FLOOR = range(6, 9)
 MERIT = 9  # five parameters
-RADIUS, GROWTH, REWARD, SPREAD = range(14, 18)
-PRIOR_VARIANCE, ASSUMED_NOISE, LEARNING, SURPRISE, OBSERVED, LEAST_SHARE = range(18, 24)
-CODES = 24  # from here on as many integers as there are codes, in the bits of floats
+RADIUS, GROWTH, REWARD = range(14, 17)
+PRIOR_VARIANCE, ASSUMED_NOISE, LEARNING, SURPRISE, OBSERVED, LEAST_SHARE = range(17, 23)
+CODES = 23  # from here on as many integers as there are codes, in the bits of floats
 LARGEST = 1e100  # of a context's or a reward's size: beyond it sums of products may overflow
 # Integers.
 KIND, ADDRESS, SOLVER_RULE, MAX_STEPS, RULE, SPARE = range(6)
@@ -163,7 +164,7 @@ def learn_and_add(memory: Array, sums: Array, values: Array, at: int, reward: fl
 
 @stage
 def radius_in(memory: Array, dimension: int) -> float:
-    theorem: float = practical_radius(
+    radius: float = practical_radius(
         memory[COUNT],
         dimension,
         memory[REGULARISER],
@@ -172,7 +173,7 @@ def radius_in(memory: Array, dimension: int) -> float:
         memory[PARAMETER_NORM],
         memory[SCALE],
     )
-    return theorem + float(memory[SPREAD])
+    return radius
 
 
 @leaf
@@ -262,15 +263,6 @@ class Single:
     def set_noise(self, *, ridge: float, surprise: float, observed: int) -> None:
         """Say what has been learnt of the noise, and the λ inside V⁻¹."""
         self.memory[REGULARISER], self.memory[SURPRISE], self.memory[OBSERVED] = ridge, surprise, observed
-
-    @property
-    def spread(self) -> float:
-        """What privacy noise adds to the radius."""
-        return float(self.memory[SPREAD])
-
-    def set_spread(self, value: float) -> None:
-        """Say how wide the noise inside the statistics makes the region."""
-        self.memory[SPREAD] = value
 
     @property
     def believes(self) -> bool:

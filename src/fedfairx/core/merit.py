@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from fedfairx.core.pointer import Pointer
 from fedfairx.errors import InvalidInput, require
+from fedfairx.lanes.pointer import Pointer
 
 EXPONENTIAL, AFFINE, POWER, LOGISTIC, CUSTOM = range(5)
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.compile import leaf, stage
-from fedfairx.core.lanes import Lanes, lane_count
+from fedfairx.arrays import Array
 from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC, POWER, Custom, Merit
-from fedfairx.core.pointer import call_pointer
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import fma, load, store
+from fedfairx.lanes.block import Lanes, lane_count
+from fedfairx.lanes.compile import leaf, stage
+from fedfairx.lanes.pointer import call_pointer
+from fedfairx.lanes.vector import fma, load, store
 
 
 class MeritTable(NamedTuple):

@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
-from fedfairx.core.compile import allocating_stage, stage
-from fedfairx.core.eigen import jacobi
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
+from fedfairx.lanes.compile import allocating_stage, stage
+from fedfairx.lanes.eigen import jacobi
 
 OPTIMISM = 0.8  # share of the radius that shows in the policy
 WEIGHTS = 41  # steps in which a weight is sought
@@ -71,20 +71,6 @@ def add_to_diagonal(packed: Array, dimension: int, value: float) -> None:
 
 
 @allocating_stage
-def top_up(packed: Array, dimension: int, least: float) -> None:
-    """Add to the Gram diagonal what its smallest eigenvalue lacks to `least`, if anything; in place.
-
-    Wang 2018 (AdaSSP), with the noisy matrix's own spectrum, which is released anyway.
-    """
-    gram = gram_of(packed, dimension)
-    jacobi(gram, np.empty((dimension, dimension)))
-    smallest = math.inf
-    for k in range(dimension):
-        smallest = min(smallest, gram[k, k])
-    add_to_diagonal(packed, dimension, max(least - smallest, 0.0))
-
-
-@allocating_stage
 def lift(packed: Array, dimension: int, shift: float) -> None:
     """Add `shift` to the Gram diagonal, then raise negative eigenvalues to zero; in place."""
     add_to_diagonal(packed, dimension, shift)
@@ -95,19 +81,6 @@ def lift(packed: Array, dimension: int, shift: float) -> None:
     for k in range(dimension):
         values[k] = max(gram[k, k], 0.0)
     set_spectrum(packed, values, vectors)
-
-
-@stage
-def noise_spread(inverse: Array, noise_sd: float, parameter_norm: float) -> float:
-    """How far the noise of the statistics moves θ̂, in the norm of V: the root of its mean square.
-
-    The moment's noise and the Gram's times θ have covariance s²(1 + 2c²)I at most, hence s² (1 + 2c²) tr V⁻¹.
-    inverse (d, d, 1).
-    """
-    trace = 0.0
-    for j in range(inverse.shape[0]):
-        trace += inverse[j, j, 0]
-    return noise_sd * math.sqrt((1.0 + 2.0 * parameter_norm**2) * trace)
 
 
 @allocating_stage

@@ -16,16 +16,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.core.compile import glue, leaf, stage
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import LARGEST_SETTING, SMALLEST_SETTING
 from fedfairx.core.estimate import grow
-from fedfairx.core.lanes import Lanes
 from fedfairx.core.learner import Learner
-from fedfairx.core.linear import entry, inner, multiply
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.statistics import Array, add
-from fedfairx.core.vector import fma, item, larger, load, load_run, sqrt, store, store_run
+from fedfairx.core.statistics import add
 from fedfairx.errors import require
+from fedfairx.lanes.block import Lanes
+from fedfairx.lanes.compile import glue, leaf, stage
+from fedfairx.lanes.linear import entry, inner, multiply
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import fma, item, larger, load, load_run, sqrt, store, store_run
 
 #: Observations that the noise assumed beforehand counts as, where the noise is learnt.
 ASSUMED_WEIGHT = 2.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fedfairx.core.compile import leaf
-from fedfairx.core.lanes import Lanes
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import absolute, load, store
+from fedfairx.arrays import Array
+from fedfairx.lanes.block import Lanes
+from fedfairx.lanes.compile import leaf
+from fedfairx.lanes.vector import absolute, load, store
 
 
 @leaf

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfairx.core.compile import stage
+from fedfairx.arrays import Array
 from fedfairx.core.estimate import estimate
 from fedfairx.core.memory import (
     FLOOR,
@@ -19,8 +19,8 @@ from fedfairx.core.memory import (
     merit_in,
     radius_in,
 )
-from fedfairx.core.optimism import Solver, choose
-from fedfairx.core.problem import (
+from fedfairx.core.optimism.choose import Solver, choose
+from fedfairx.core.optimism.problem import (
     ARM_ROWS,
     LANE_ROWS,
     MODEL_ROWS,
@@ -31,8 +31,8 @@ from fedfairx.core.problem import (
     Scratch,
     spare_size,
 )
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import zeros
+from fedfairx.lanes.compile import stage
+from fedfairx.lanes.vector import zeros
 
 
 @stage

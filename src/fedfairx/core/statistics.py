@@ -12,11 +12,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.compile import leaf
-from fedfairx.core.lanes import Lanes
-from fedfairx.core.vector import load, store
-
-Array = NDArray[np.float64]
+from fedfairx.arrays import Array
+from fedfairx.lanes.block import Lanes
+from fedfairx.lanes.compile import leaf
+from fedfairx.lanes.vector import load, store
 
 
 def packed_size(dimension: int) -> int:

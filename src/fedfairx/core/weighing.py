@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.core.compile import leaf, stage
-from fedfairx.core.lanes import Lanes
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import fma, larger, load, sqrt, store
+from fedfairx.arrays import Array
+from fedfairx.lanes.block import Lanes
+from fedfairx.lanes.compile import leaf, stage
+from fedfairx.lanes.vector import fma, larger, load, sqrt, store
 
 
 @leaf

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.statistics import Array
 from fedfairx.experiments import paper
 from fedfairx.experiments.environment import CALIBRATION
 from fedfairx.experiments.experiment import FAIRNESS, PAPER_HORIZON

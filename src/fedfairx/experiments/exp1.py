@@ -11,7 +11,7 @@ from fedfairx.experiments import environment as env
 from fedfairx.experiments import paper
 from fedfairx.experiments.bounds import bound_table, trivial
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.figures import (
+from fedfairx.experiments.report.figures import (
     COLOURS,
     Line,
     canvas,
@@ -21,7 +21,7 @@ from fedfairx.experiments.figures import (
     plain_log,
     share_height,
 )
-from fedfairx.experiments.panels import paper_rounds
+from fedfairx.experiments.report.panels import paper_rounds
 from fedfairx.experiments.scores import Claim, Ratio, Scores, Table, below, estimate, judged, number, ratio
 
 PRINTED, FIGURE = "schedule as printed", "schedule as plotted"
@@ -122,7 +122,7 @@ def _notes(outcomes: Outcomes, size: Size) -> tuple[str, ...]:
         f"With the noise that the paper prints, Priv has a fairness regret of {number(loud)}, "
         f"{loud / alone:.1f} times B0's{where}. The paper's plotted Priv (2 129) can't have used that noise.",
         "The paper's plotted Fed curve of Figure 1(a) is identical to its appendix's reward regret curve; "
-        "its dashed line here is half of it, and the diamond is the value of Exp 3.",
+        "the diamond is its value of Exp 3, at 60 % of the curve's end.",
     )
 
 
@@ -137,7 +137,7 @@ def _fairness(outcomes: Outcomes, size: Size) -> Picture:
     figure, panels = canvas(size, panels=2)
     theirs = {
         "b0": paper.curve("exp1", FAIRNESS, "b0"),
-        "fed": paper.fed_curve(),
+        "fed": paper.curve("exp1", FAIRNESS, "fed-fairx-linucb"),
         "priv": paper.curve("exp1", FAIRNESS, "priv-fairx-linucb"),
     }
     ends = []
@@ -162,8 +162,8 @@ def _fairness(outcomes: Outcomes, size: Size) -> Picture:
     share_height(panels, ends)
     key(panels[0], paper=True, seeds=size.seeds)
     caption = (
-        "Exp 1, fairness regret of ten agents, mean over agents. Dashed: the paper's curves (Fed: half of "
-        "what it plots; the diamond is its value in Exp 3)."
+        "Exp 1, fairness regret of ten agents, mean over agents. Dashed: the paper's curves as plotted; "
+        "the diamond is its Fed of Exp 3, in the same setting."
     )
     return Picture("exp1-fairness", caption, figure)
 

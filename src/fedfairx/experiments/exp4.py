@@ -10,8 +10,8 @@ import numpy as np
 from fedfairx.experiments import environment as env
 from fedfairx.experiments import paper
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.figures import COLOURS, canvas
-from fedfairx.experiments.panels import Trend, draw_trends, paper_trends
+from fedfairx.experiments.report.figures import COLOURS, canvas
+from fedfairx.experiments.report.panels import Trend, draw_trends, paper_trends
 from fedfairx.experiments.scores import (
     Claim,
     Ratio,

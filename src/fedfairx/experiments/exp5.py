@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.figures import COLOURS, canvas, log_ticks, power
-from fedfairx.experiments.panels import Trend, draw_trends
+from fedfairx.experiments.report.figures import COLOURS, canvas, log_ticks, power
+from fedfairx.experiments.report.panels import Trend, draw_trends
 from fedfairx.experiments.scores import (
     Claim,
     Scores,
@@ -44,11 +43,6 @@ REFINEMENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "own-fresh": ("own fresh data too (the paper's narrower guarantee)", {"decide_from": "released+local"}),
     "nonnegative": ("x ≥ 0 and y in [0, 1] known: sensitivity √3", {"bounds": Bounds(nonnegative=True)}),
     "gram-half": ("half the noise variance on the Gram matrix", {"bounds": Bounds(gram_share=0.5)}),
-    "adaptive": ("a ridge only where the released spectrum lacks it (AdaSSP)", {"ridge": "adaptive"}),
-    "aware": (
-        "a radius that adds half of the noise's own spread",
-        {"confidence": replace(env.confidence(), noise_share=0.5)},
-    ),
     "shift-2": ("shift of 2 sd, not the default", {"shift": 2.0}),
     "gap-50": ("a release every 50 rounds", {"schedule": "gap-50"}),
 }

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.merit import Exponential
-from fedfairx.core.statistics import Array
 from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size
 from fedfairx.experiments.exploring import MERIT, PAPER, PERSISTENT, RULES, WORLDS, algorithm_of, least_seeds
-from fedfairx.experiments.figures import COLOURS, canvas, log_ticks, plain_log
+from fedfairx.experiments.report.figures import COLOURS, canvas, log_ticks, plain_log
 from fedfairx.experiments.scores import (
     Claim,
     Scores,

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.figures import COLOURS, canvas, end_labels, log_ticks, plain_log
+from fedfairx.experiments.report.figures import COLOURS, canvas, log_ticks
 from fedfairx.experiments.scores import Claim, Scores, Table, Verdict, estimate, half_width, judged, number
 from fedfairx.federation.schedules import SCHEDULES, Paper, Schedule
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 SAME_AS = {"determinant": "b1", "doubling": "b2"}  # Exp 2 has them under these names
-SAME_PLACE = 0.12  # decades below which two names would overlap
 KINDS = {"fed": "fed-fairx-linucb", "priv": "priv-fairx-linucb"}
+LABELS = {"fed": "Fed", "priv": "Priv, ε = 2, δ = 0.1"}
 
 
 def schedules(size: Size) -> dict[str, Schedule]:
@@ -81,66 +77,46 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
-    """Regret against releases; the schedules are named above the panels."""
-    figure, panels = canvas(size, panels=2, width=7.8, height=3.9)
+    """A row for each schedule, in the order of releases: Fed's regret and Priv's."""
+    ordered = sorted(schedules(size), key=lambda name: float(outcomes[f"fed, {name}"].syncs.mean()))
+    figure, (axes,) = canvas(size, width=6.4, height=0.3 * len(ordered) + 1.3)
+    for row, name in enumerate(ordered):
+        for kind, algorithm in KINDS.items():
+            values = outcomes[f"{kind}, {name}"].final(FAIRNESS)
+            leaky = name == "determinant" and kind == "priv"
+            axes.errorbar(
+                values.mean(),
+                row,
+                xerr=float(np.nan_to_num(half_width(values))),
+                marker="o",
+                ms=5.5,
+                capsize=2,
+                color=COLOURS[algorithm],
+                mfc="w" if leaky else COLOURS[algorithm],
+                label=LABELS[kind] if row == 0 else None,
+            )
+    alone = float(outcomes["never"].final().mean())
+    axes.axvline(alone, color=COLOURS["fairx-linucb"], lw=1.1, ls="--", label="B0: never")
+    axes.set_xscale("log")
     finals = [float(outcome.final().mean()) for outcome in outcomes.values()]
-    low, high = 0.6 * min(finals), 1.6 * max(finals)
-    titles = ("(a) Fed", "(b) Priv, ε = 2, δ = 0.1; open: leaks")
-    for axes, (kind, algorithm), title in zip(panels, KINDS.items(), titles, strict=True):
-        _draw(axes, {name: outcomes[f"{kind}, {name}"] for name in schedules(size)}, COLOURS[algorithm], kind)
-        alone = float(outcomes["never"].final().mean())
-        axes.axhline(alone, color=COLOURS["fairx-linucb"], lw=1.1, ls="--")
-        axes.set_ylim(low, high)
-        log_ticks(axes.yaxis, low, high)
-        axes.set_xlabel(f"releases of each agent\n{title}")
-        if kind == "priv":
-            end_labels(axes, [(alone, "never\n(B0)", COLOURS["fairx-linucb"])])
-    panels[0].set_ylabel("fairness regret at T")
+    axes.set_xlim(0.8 * min(finals), 1.25 * max(finals))
+    log_ticks(axes.xaxis, *axes.get_xlim())
+    axes.set_yticks(range(len(ordered)), [_row_label(outcomes, name) for name in ordered])
+    axes.set_ylim(len(ordered) - 0.5, -0.5)  # few releases above
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("fairness regret at T")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=3, handlelength=1.4)
     yield Picture(
         "exp7-communication",
-        "Exp 7, fairness regret at T against the number of releases, for every schedule; dashed: learning "
+        "Exp 7, fairness regret at T by schedule, with the releases that each agent makes; dashed: learning "
         "alone. The open mark is not private end to end, because its timing depends on the data.",
         figure,
     )
 
 
-def _draw(axes: Axes, outcomes: Outcomes, colour: str, kind: str) -> None:
-    ordered = sorted(outcomes, key=lambda name: float(outcomes[name].syncs.mean()))
-    places: dict[float, str] = {}
-    for name in ordered:
-        releases, values = float(outcomes[name].syncs.mean()), outcomes[name].final(FAIRNESS)
-        half = float(np.nan_to_num(half_width(values)))
-        leaky = name == "determinant" and kind == "priv"
-        axes.errorbar(
-            releases,
-            values.mean(),
-            yerr=half,
-            marker="o",
-            ms=5,
-            capsize=2,
-            color=colour,
-            mfc="w" if leaky else colour,
-        )
-        near = [place for place in places if abs(np.log10(releases / place)) < SAME_PLACE]
-        if near:
-            places[near[0]] += f", {name}"
-        else:
-            places[releases] = name
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    plain_log(axes.xaxis, [10.0**k for k in range(6)])
-    axes.margins(x=0.08)
-    names = axes.secondary_xaxis("top")
-    apart: list[tuple[float, str]] = []
-    for x, label in sorted(places.items()):  # names of places too near to be told apart share one label
-        if apart and x < 1.6 * apart[-1][0]:
-            apart[-1] = (apart[-1][0], f"{apart[-1][1]}, {label}")
-        else:
-            apart.append((x, label))
-    names.set_xticks([x for x, _ in apart], [label for _, label in apart], rotation=55, ha="left", fontsize=8)
-    names.minorticks_off()
-    names.spines["top"].set_visible(False)
-    names.tick_params(length=3)
+def _row_label(outcomes: Outcomes, name: str) -> str:
+    counts = (number(float(outcomes[f"{kind}, {name}"].syncs.mean())) for kind in KINDS)
+    return f"{name}: {' / '.join(dict.fromkeys(counts))} releases"
 
 
 EXPERIMENT = Experiment(

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.merit import Exponential
-from fedfairx.core.statistics import Array
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.figures import COLOURS, NAMES, canvas, thousands
-from fedfairx.experiments.panels import Trend, draw_trends
+from fedfairx.experiments.report.figures import COLOURS, NAMES, canvas, thousands
+from fedfairx.experiments.report.panels import Trend, draw_trends
 from fedfairx.experiments.scores import Claim, Scores, Table, below, estimate, half_width, judged, ratio
 
 STEEPNESSES = (3.0, 10.0, 30.0)

@@ -9,7 +9,7 @@ import numpy as np
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import Outcomes, Picture, Size
 from fedfairx.experiments.exploring import HOWS, MERIT, ONE_HOT, PAPER, RULES, WORLDS, key, rules_of
-from fedfairx.experiments.figures import band, canvas, end_labels, few_rounds, log_ticks, thousands
+from fedfairx.experiments.report.figures import band, canvas, end_labels, few_rounds, log_ticks, thousands
 from fedfairx.experiments.scores import half_width, number, ratio
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import require
 from fedfairx.experiments.identity import Provenance, describe, digest_of
 from fedfairx.federation.algorithms import Algorithm

@@ -22,7 +22,8 @@ import numpy as np
 from fedfairx.errors import InvalidInput
 
 SCHEMA = 2  # of a results file
-_COMPUTING = ("core", "privacy", "federation", "simulation")  # the folders that decide what a run computes
+#: The folders that decide what a run computes.
+_COMPUTING = ("lanes", "core", "core/optimism", "privacy", "federation", "simulation")
 _ELSEWHERE = ("engines.py",)  # decides where, not what
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import Outcome, Outcomes, Picture, Run, Size
 from fedfairx.experiments.exploring import least_seeds
-from fedfairx.experiments.figures import canvas, end_labels, plain_log, power
+from fedfairx.experiments.report.figures import canvas, end_labels, plain_log, power
 from fedfairx.experiments.scores import (
     Claim,
     Estimate,

@@ -8,13 +8,10 @@ from importlib.resources import files
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput
 
 Curve = tuple[Array, Array]
-# Figure 1(a)'s Fed curve is the appendix's "reward regret" curve, at twice Exp 3's scale; half of it is
-# the nearest to a fairness regret that the paper has.
-FED_SCALE = 0.5
 
 
 @cache
@@ -33,12 +30,6 @@ def curve(experiment: str, metric: str, series: str) -> Curve:
     if key not in _curves():
         raise InvalidInput(f"the paper has no curve {'/'.join(key)}")
     return _curves()[key]
-
-
-def fed_curve() -> Curve:
-    """The paper's Fed in Exp 1, fairness regret: half of what Figure 1(a) plots."""
-    x, y = curve("exp1", "fairness_regret", "fed-fairx-linucb")
-    return x, FED_SCALE * y
 
 
 def up_to(points: Curve, horizon: int) -> Curve:

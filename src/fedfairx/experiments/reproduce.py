@@ -20,15 +20,15 @@ from typing import Any
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Experiment, Outcome, Size
-from fedfairx.experiments.figures import save, styled
-from fedfairx.experiments.files import remove_stale, write_whole
 from fedfairx.experiments.identity import SCHEMA, Provenance, provenance
-from fedfairx.experiments.progress import Progress, Quiet
 from fedfairx.experiments.registry import experiments
-from fedfairx.experiments.report import Drawn, Section, write_report
-from fedfairx.experiments.results import Store
+from fedfairx.experiments.report.figures import save, styled
+from fedfairx.experiments.report.page import Drawn, Section, write_report
 from fedfairx.experiments.scores import Scores
-from fedfairx.experiments.sweep import Swept, plan, sweep
+from fedfairx.experiments.sweep.files import remove_stale, write_whole
+from fedfairx.experiments.sweep.jobs import Swept, plan, sweep
+from fedfairx.experiments.sweep.progress import Progress, Quiet
+from fedfairx.experiments.sweep.results import Store
 from fedfairx.showing import counted
 from fedfairx.simulation.engines import cores, engine
 

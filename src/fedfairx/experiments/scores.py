@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.showing import half_width as half_width  # what experiments show is made of these
 from fedfairx.showing import number as number
 

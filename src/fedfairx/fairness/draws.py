@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.fairness.log import Block, Codes
 from fedfairx.fairness.sequences import spending
 

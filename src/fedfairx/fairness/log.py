@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput, require
 
 Codes = NDArray[np.int64]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 
 _UNSEEN = 1e30  # stands for the width of a direction without data
 _ROUNDING = 1e-11  # of the largest eigenvalue: what is below can't be told from none

@@ -1,5 +1,7 @@
-"""The agent, as its owner makes, keeps and opens it. How it decides is `deciding`, what it knows `knowledge`, and
-what it sends and takes in `sharing`."""
+"""The agent, as its owner makes, keeps and opens it.
+
+How it decides is in `deciding`, what it knows in `knowledge`, what it sends and takes in in `sharing`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Merit
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import InvalidInput, StateError, require
@@ -43,7 +45,7 @@ class Agent(Deciding):
     privatizer: what stands between this agent's records and its messages, as `fedfairx.privacy.private`
         makes it; without one `release` gives exact sums, which are NOT private.
     solver: "fixed-point", "pgd" or a `Solver`, for "optimism".
-    shift, ridge: how private sums are made definite, for "optimism"; docs/privacy.md has them.
+    shift: what makes private sums definite, in sds of their noise, for "optimism"; docs/privacy.md has it.
     name: what others know its releases by, and must differ from theirs; by default it is random.
 
     >>> agent = Agent(2, seed=0)
@@ -72,7 +74,6 @@ class Agent(Deciding):
         privatizer: Privatizer | None = None,
         solver: str | Solver | None = None,
         shift: float = 4.0,
-        ridge: str = "fixed",
         name: str | None = None,
     ) -> None:
         check_parts(merit=merit, prior=prior, confidence=confidence, privatizer=privatizer, name=name)
@@ -88,7 +89,6 @@ class Agent(Deciding):
             privatizer=privatizer,
             solver=solver,
             shift=shift,
-            ridge=ridge,
         )
         owner: str | None = getattr(self.privatizer, "owner", None)
         fits = name is None or owner in (None, name)
@@ -124,7 +124,7 @@ class Agent(Deciding):
                 **state.describe_settings(self),
                 **state.describe_progress(self),
                 "next_number": self._numbers.next,
-                "origins": [{"first": first, "origin": origin} for first, origin in self._origins.given],
+                "origins": [{"first": n, "origin": o} for n, o in self._origins.used(self._numbers.next)],
                 "pending": pending,
                 "decide_from": self.decide_from,
                 "private": self.private,
@@ -204,7 +204,6 @@ class Agent(Deciding):
         budget: Budget | None = None,
         solver: str | Solver | None = None,
         shift: float | None = None,
-        ridge: str | None = None,
         name: str | None = None,
         window: float | None = None,
         default_reward: float | None = None,
@@ -212,8 +211,8 @@ class Agent(Deciding):
         """An agent that lives in a file (SQLite) or a `postgresql://` database; see docs/durable.md.
 
         The first opening makes it, and needs `dimension`; later ones need nothing but the place, and refuse a
-        setting that differs from what is kept. Every call is on disk before it returns, or has changed nothing.
-        One process at a time has it open: `close` it, or use it as a context manager.
+        setting that differs from what is kept. Every call is on disk before it returns, or has changed
+        nothing. One process at a time has it open: `close` it, or use it as a context manager.
 
         budget: makes it private (`privacy.Budget`); ledger and noise key are in the same database.
         window, default_reward: seconds after which `expire` gives up on a reward, and what it then was; these
@@ -229,7 +228,6 @@ class Agent(Deciding):
             "confidence": confidence,
             "solver": solver,
             "shift": shift,
-            "ridge": ridge,
             "name": name,
         }
         agent = open_agent(cls, place, {k: v for k, v in settings.items() if v is not None}, budget)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core import pooling, weighing
-from fedfairx.core.statistics import Array, dimension_of
+from fedfairx.core.statistics import dimension_of
 from fedfairx.errors import require
 
 
@@ -34,17 +35,6 @@ def lift(packed: Array, shift: float) -> Array:
     return lifted
 
 
-def top_up(packed: Array, least: float) -> Array:
-    """A copy whose Gram diagonal got what the smallest eigenvalue lacked to `least`."""
-    topped = packed.copy()
-    pooling.top_up(topped, dimension_of(packed), least)
-    return topped
-
-
-#: What makes a noisy sum safe to invert: a shift in any case, or only what its own spectrum lacks.
-RIDGES = {"fixed": lift, "adaptive": top_up}
-
-
 def weigh(packed: Array, *, noise_sd: float, size: float, variance: float) -> Array:
     """A copy, weighed direction by direction beside its noise: see `core.weighing`. `size` is E‖θ‖²."""
     d = dimension_of(packed)
@@ -61,11 +51,6 @@ def worth(
 ) -> float:
     """The weight of the others' noisy statistics beside an agent's own: see `core.pooling.worth`."""
     return float(pooling.worth(own, dimension_of(own), ratio, noise_sd, radius, regulariser, parameter_norm))
-
-
-def noise_spread(inverse: Array, noise_sd: float, parameter_norm: float) -> float:
-    """How far noise in the statistics moves θ̂, in the norm of V: see `core.pooling.noise_spread`."""
-    return float(pooling.noise_spread(inverse[:, :, None], noise_sd, parameter_norm))
 
 
 @dataclass(frozen=True)

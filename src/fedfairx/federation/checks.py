@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedfairx.arrays import Array, as_floats
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.memory import LARGEST
 from fedfairx.core.merit import Merit
-from fedfairx.core.numbers import as_floats
 from fedfairx.core.posterior import Prior
-from fedfairx.core.statistics import Array, packed_size, unpack
+from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.errors import InvalidInput, MessageRefused, require
 from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
 from fedfairx.privacy.continued import require_same_neighbours

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedfairx.arrays import Array
 from fedfairx.core.believing import decide_by_posterior, draw_parameter
 from fedfairx.core.memory import LARGEST
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.single import decide_one, room_for
-from fedfairx.core.statistics import Array
 from fedfairx.errors import AlreadyObserved, FedFairXError, InvalidInput, UnknownDecision, require
 from fedfairx.federation.checks import (
     as_contexts,
@@ -90,8 +90,9 @@ class Deciding(Sharing):
     ) -> Decision:
         """Draw an arm for a (K, d) array of contexts; K may change from call to call.
 
-        With `names`, one for each arm, `decision.name` is that of the drawn one. `note` is what a durable agent
-        keeps beside the decision; where it names a baseline's row, that is the action taken and learnt from.
+        With `names`, one for each arm, `decision.name` is that of the drawn one. `note` is what a durable
+        agent keeps beside the decision; where it names a baseline's row, that is the action taken and learnt
+        from.
         """
         rows = as_contexts(contexts, self.dimension)
         called = None if names is None else as_names(names, rows.shape[0])

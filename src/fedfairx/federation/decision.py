@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import FedFairXError, UnknownDecision
 
 
 class Decision:
     """The arm to show, and the policy that it was drawn from.
 
-    `id` is given once for ever, and the reward refers to it. `action` is a row of the contexts, and `name` that
-    row's, if `decide` was given names. `drawn` is another row where a baseline's action was taken instead.
+    `id` is given once for ever, and the reward refers to it. `action` is a row of the contexts, and `name`
+    that row's, if `decide` was given names. `drawn` is another row where a baseline's was taken instead.
     `number` and `origin` are what the id is made of (`storage.origins`).
     """
 
@@ -68,15 +68,15 @@ class Decision:
         return self._values[(self._arms + self._values.size) // 2 :]
 
     def __eq__(self, other: object) -> bool:
-        """The same decision of the same agent, to the bit, also after a save and a load."""
+        """The same number and content, to the bit: agents of one seed decide alike, under other ids."""
         return (
             isinstance(other, Decision)
-            and (self.id, self.action, self._arms) == (other.id, other.action, other._arms)
+            and (self.number, self.action, self._arms) == (other.number, other.action, other._arms)
             and self._values.tobytes() == other._values.tobytes()
         )
 
     def __hash__(self) -> int:
-        return hash((self.origin, self.number, self.action))
+        return hash((self.number, self.action))
 
     def __repr__(self) -> str:  # no context and no θ: a repr ends up in logs
         name = "" if self.name is None else f"name={self.name!r}, "

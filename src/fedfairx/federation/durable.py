@@ -1,9 +1,9 @@
 """An agent that can be closed and opened: made from what its log says, and kept in step with it.
 
-Opening takes the newest sound snapshot and does again what came after it. A decision is not computed again: the
-log has what was drawn, so that what was told is what happened, on any machine. Rewards, releases and what came
-from others are learnt again, which gives the same bits as the first time. A private agent's ledger needs nothing:
-its rows were written in the same transactions.
+Opening takes the newest sound snapshot and does again what came after it. A decision is not computed again:
+the log has what was drawn, so that what was told is what happened, on any machine. Rewards, releases and
+what came from others are learnt again, which gives the same bits as the first time. A private agent's
+ledger needs nothing: its rows were written in the same transactions.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class Keeper:
     ) -> None:
         """What the caller names must be what is kept."""
         if budget is not None and budget not in self._budgets[-1:]:
-            kept = self._budgets[-1] if self._budgets else None
-            raise InvalidInput(f"budget must be the one that is kept, {kept}, got budget={budget}")
+            last = self._budgets[-1] if self._budgets else None
+            raise InvalidInput(f"budget must be the one that is kept, {last}, got budget={budget}")
         asked = {name: value for name, value in given.items() if name != "seed"}
         if not asked:
             return

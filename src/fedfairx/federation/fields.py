@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import StateError
 
 LARGEST_INTEGER = 2**53  # above it a JSON number is not exact everywhere

@@ -17,16 +17,16 @@ import threading
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.memory import Single, learn_one
 from fedfairx.core.merit import Exponential, Merit
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior, next_refresh
 from fedfairx.core.rules import OPTIMISM, RULES
-from fedfairx.core.statistics import Array, packed_size, unpack
+from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.errors import require
-from fedfairx.federation.aggregate import RIDGES, noise_spread
 from fedfairx.federation.checks import check_definite, usable
 from fedfairx.federation.decision import Decision
 from fedfairx.federation.pool import Known, Pool, pool_for
@@ -51,7 +51,6 @@ class Knowledge:
         privatizer: Privatizer | None,
         solver: str | Solver | None,
         shift: float,
-        ridge: str,
     ) -> None:
         require(rule in RULES, "rule", f"must be one of {', '.join(RULES)}", rule)
         fits = confidence is None or rule == OPTIMISM
@@ -64,7 +63,6 @@ class Knowledge:
         merit = Exponential() if merit is None else merit
         require(isinstance(merit, Merit), "merit", "must be a merit function of fedfairx.merit", merit)
         require(math.isfinite(shift) and shift >= 0, "shift", "must be finite and >= 0", shift)
-        require(ridge in RIDGES, "ridge", f"must be one of {', '.join(RIDGES)}", ridge)
         self.dimension = int(dimension)
         self.merit: Merit = merit
         self.confidence = Confidence() if confidence is None else confidence
@@ -79,7 +77,6 @@ class Knowledge:
             solver is None or rule == OPTIMISM, "solver", "is for rule='optimism'", solver, "leave it out"
         )
         self.shift = shift  # in standard deviations of the aggregate's noise; private agents only
-        self.ridge = ridge  # whether that is added in any case, or what the spectrum is topped up to
         self.rule = rule
         self.prior = Prior() if prior is None else prior
         self.minimum_share = float(minimum_share)
@@ -209,9 +206,6 @@ class Knowledge:
         if changed:
             self._learner.statistics[:] = shared
             self._derive()
-            if self.confidence.noise_share > 0:
-                spread = noise_spread(self._learner.inverse, pooled.noise_sd, self.confidence.parameter_norm)
-                self._learner.set_spread(self.confidence.noise_share * spread)
 
     def _derive(self) -> None:
         self._learner.derive()
@@ -227,4 +221,4 @@ class Knowledge:
 
     def _new_pool(self) -> Pool:
         mechanism, region = self.privatizer.mechanism, self.confidence if self.rule == OPTIMISM else None
-        return pool_for(mechanism, private=self.private, region=region, shift=self.shift, ridge=self.ridge)
+        return pool_for(mechanism, private=self.private, region=region, shift=self.shift)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Merit
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import require
@@ -43,7 +43,7 @@ class Federation:
     algorithm: a name of `fedfairx.algorithms()`; it says the rule, what is shared, and whether privately.
     schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
     merit: one for all agents, or a sequence of one for each.
-    prior, minimum_share, confidence, solver, shift, ridge: as of `Agent`.
+    prior, minimum_share, confidence, solver, shift: as of `Agent`.
     epsilon, delta: the privacy of each agent's messages, all together; for private algorithms.
     mechanism: how noise is laid over releases: a name that `fedfairx list` shows.
     bounds, centring: what records are clipped to, and the public point that they are measured from.
@@ -83,7 +83,6 @@ class Federation:
         centring: Centring | None = None,
         decide_from: str | None = None,
         shift: float = 4.0,
-        ridge: str = "fixed",
         seed: int | None = None,
     ) -> None:
         self.algorithm = find_algorithm(algorithm)
@@ -130,7 +129,6 @@ class Federation:
                 privatizer=privatizers[i],
                 solver=self.algorithm.solver if self.algorithm.rule == OPTIMISM else None,
                 shift=shift,
-                ridge=ridge,
                 name=self._names[i],
             )
             for i, child in enumerate(self._seeds.spawn(agents))

@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.statistics import Array, dimension_of, packed_size
-from fedfairx.federation.aggregate import RIDGES, combine, weigh, worth
+from fedfairx.core.statistics import dimension_of, packed_size
+from fedfairx.federation.aggregate import combine, lift, weigh, worth
 from fedfairx.privacy import Release
 from fedfairx.privacy.mechanisms import Stated
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """Packed statistics, how many observations are in them, and the sd of an entry's noise."""
+    """Packed statistics, and how many observations are in them."""
 
     packed: Array
     count: float
-    noise_sd: float
 
 
 class Known(NamedTuple):
@@ -69,34 +69,32 @@ class PosteriorPool:
     def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
         total, count = _total(releases, packed_size(dimension))
         if not self.private or not releases:
-            return Pooled(total, count, 0.0)
+            return Pooled(total, count)
         noise_sd = sum_sd(self.mechanism, releases)
         weighed = weigh(total, noise_sd=noise_sd, size=known.size, variance=known.variance)
-        return Pooled(weighed, count, noise_sd)
+        return Pooled(weighed, count)
 
     def beside_own(self, own: Array, own_count: int, others: Sequence[Release], known: Known) -> Pooled:
         if not others:
-            return Pooled(own, float(own_count), 0.0)
+            return Pooled(own, float(own_count))
         theirs = self.all_alike(others, dimension_of(own), known)
-        return Pooled(own + theirs.packed, own_count + theirs.count, theirs.noise_sd)
+        return Pooled(own + theirs.packed, own_count + theirs.count)
 
 
 @dataclass(frozen=True)
 class OptimismPool:
-    """For optimism. `shift` is in sds of the sum's noise; `ridge` says how it is applied."""
+    """For optimism. `shift` is in sds of the sum's noise."""
 
     mechanism: Stated
     private: bool
     confidence: Confidence
     shift: float
-    ridge: str
 
     def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:  # noqa: ARG002
         total, count = _total(releases, packed_size(dimension))
         if not self.private:
-            return Pooled(total, count, 0.0)
-        noise_sd = sum_sd(self.mechanism, releases)
-        return Pooled(RIDGES[self.ridge](total, self.shift * noise_sd), count, noise_sd)
+            return Pooled(total, count)
+        return Pooled(lift(total, self.shift * sum_sd(self.mechanism, releases)), count)
 
     def beside_own(
         self,
@@ -106,7 +104,7 @@ class OptimismPool:
         known: Known,  # noqa: ARG002
     ) -> Pooled:
         """One weight for all directions."""
-        alone = Pooled(own, float(own_count), 0.0)
+        alone = Pooled(own, float(own_count))
         if not others:
             return alone
         total, count = _total(others, own.size)
@@ -121,14 +119,12 @@ class OptimismPool:
         )
         if weight == 0.0:
             return alone
-        theirs = RIDGES[self.ridge](total, self.shift * noise_sd)
-        return Pooled(own + weight * theirs, own_count + weight * count, weight * noise_sd)
+        theirs = lift(total, self.shift * noise_sd)
+        return Pooled(own + weight * theirs, own_count + weight * count)
 
 
-def pool_for(
-    mechanism: Stated, *, private: bool, region: Confidence | None, shift: float, ridge: str
-) -> Pool:
+def pool_for(mechanism: Stated, *, private: bool, region: Confidence | None, shift: float) -> Pool:
     """The pool of an agent: of optimism where it has a confidence region, else of a posterior."""
     if region is None:
         return PosteriorPool(mechanism, private)
-    return OptimismPool(mechanism, private, region, shift, ridge)
+    return OptimismPool(mechanism, private, region, shift)

@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import ScaleWarning
 
 LOOKS = 8  # calls that are looked at

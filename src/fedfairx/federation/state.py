@@ -1,6 +1,6 @@
 """What an agent is and what it has learnt, as plain values; and a file of them.
 
-    {"format": "fedfairx-agent", "schema": 3, "digest": SHA-256 of the agent part, "agent": {…}}
+    {"format": "fedfairx-agent", "schema": 4, "digest": SHA-256 of the agent part, "agent": {…}}
 
 Python writes a float so that reading gives the same bits back. The digest tells a damaged file from a sound
 one. A loaded agent goes on with the same decisions, bit for bit: the state holds the sums, V⁻¹ as the
@@ -32,7 +32,7 @@ from fedfairx.federation.knowledge import Knowledge
 from fedfairx.privacy import Release
 
 FORMAT = "fedfairx-agent"
-SCHEMA = 3
+SCHEMA = 4
 
 
 def write(body: dict[str, Any], path: str | os.PathLike[str]) -> None:
@@ -57,7 +57,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     schema = document.get("schema")
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise StateError("the file has no schema number")
-    if schema != SCHEMA:  # schemas 1 and 2 were never in a release
+    if schema != SCHEMA:  # no earlier one was in a release
         which = "update it" if schema > SCHEMA else "an earlier version wrote the file"
         raise StateError(f"the file has schema {schema}, and this fedfairx reads schema {SCHEMA}: {which}")
     body = document.get("agent")
@@ -90,7 +90,6 @@ def describe_settings(agent: Knowledge) -> dict[str, Any]:
         "confidence": parts.describe_confidence(agent.confidence),
         "solver": parts.describe_solver(agent.solver),
         "shift": float(agent.shift),
-        "ridge": agent.ridge,
     }
 
 
@@ -112,7 +111,6 @@ def settings_from(fields: Fields, merit: Merit | None) -> dict[str, Any]:
             "confidence": region if optimistic else None,
             "solver": solver if optimistic else None,
             "shift": fields.number("shift"),
-            "ridge": fields.text("ridge"),
             "name": fields.text("name"),
         }
     except InvalidInput as error:
@@ -131,7 +129,6 @@ def describe_knowledge(agent: Knowledge) -> dict[str, Any]:
             "fresh": learner.fresh.tolist(),
             "inverse": learner.inverse.ravel().tolist(),
             "count": learner.count,
-            "spread": learner.spread,
             "ridge": learner.ridge,
             "surprise": learner.surprise,
             "observed": learner.observed,
@@ -151,7 +148,6 @@ def restore_knowledge(agent: Knowledge, fields: Fields) -> None:
     dimension, size = agent.dimension, packed_size(agent.dimension)
     learner = fields.part("learner")
     agent._learner.statistics[:] = learner.numbers("statistics", size)
-    agent._learner.set_spread(learner.number("spread", 0.0))
     agent._learner.fresh[:] = learner.numbers("fresh", size)
     agent._learner.inverse[:] = learner.numbers("inverse", dimension**2).reshape(dimension, dimension)
     agent._learner.set_count(learner.number("count", 0.0))

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fedfairx.drawing import COLOURS, styled
 from fedfairx.errors import InvalidInput, require
 from fedfairx.privacy import exact
 from fedfairx.privacy.accounting import epsilon_for, mu_for
@@ -235,20 +238,33 @@ def _failed(
     return (*found, *(check.name for check in checks if not check.ok))
 
 
+#: The two that an attack must tell apart, in the house's colours.
+WORLDS = (("with the one record", COLOURS["fed-fairx-linucb"]), ("with the other", COLOURS["blt"]))
+
+
 def plot(report: AuditReport, path: str | Path) -> None:
     """Histograms of the best attack's scores in the two worlds, with its threshold."""
-    import matplotlib.pyplot as plt
-
     best = max(report.attacks, key=lambda a: a.mu)
-    figure, axes = plt.subplots(figsize=(7.0, 4.0), layout="constrained")
-    for scores, label in zip(best.scores, ("one record", "the other"), strict=True):
-        axes.hist(scores, bins=80, alpha=0.5, density=True, label=f"world with {label}")
-    axes.axvline(best.threshold, color="black", linewidth=1.0, label="threshold")
-    axes.set_xlabel(f"discriminant score, record in leaf {best.leaf} of {report.releases}")
-    axes.set_ylabel("density")
-    axes.set_title(
-        f"{report.mechanism}: claimed μ {report.claimed_mu:.3g}, found at least {report.found_mu:.3g}"
-    )
-    axes.legend()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    with styled():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.6, 3.4), layout="constrained")
+        axes = figure.subplots()
+        bins = np.histogram_bin_edges(np.concatenate(best.scores), bins=60).tolist()
+        worlds = zip(best.scores, WORLDS, strict=True)
+        for scores, (label, colour) in worlds:
+            axes.hist(scores, bins=bins, density=True, histtype="stepfilled", color=colour, alpha=0.25)
+            axes.hist(scores, bins=bins, density=True, histtype="step", color=colour, lw=1.4, label=label)
+        axes.axvline(
+            best.threshold, ymax=0.8, color="#333333", lw=1.0, ls="--", label="the attack's threshold"
+        )
+        axes.set_xlabel(f"the attack's score; the record is in leaf {best.leaf} of {report.releases}")
+        axes.set_ylabel("density")
+        axes.set_yticks([])
+        axes.grid(visible=False)
+        axes.set_title(
+            f"{report.mechanism}: claimed μ = {report.claimed_mu:.3g}, found at least {report.found_mu:.3g}"
+        )
+        axes.margins(y=0.28)  # room for the legend
+        axes.legend(loc="upper left", ncols=3, handlelength=1.4, columnspacing=1.2)
+        figure.savefig(path)

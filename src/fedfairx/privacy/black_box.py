@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.privacy.factors import Integers
 from fedfairx.privacy.mechanisms import Gaussian
 from fedfairx.privacy.subject import Record, Subject

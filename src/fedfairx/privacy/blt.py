@@ -20,9 +20,9 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from fedfairx.core.compile import allocating_stage
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import require
+from fedfairx.lanes.compile import allocating_stage
 from fedfairx.privacy.blt_table import TABLE
 from fedfairx.privacy.factors import Integers
 

@@ -14,7 +14,7 @@ import sys
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.privacy.blt import Blt
 
 __all__ = ["fit", "render"]

@@ -29,7 +29,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from fedfairx.core.statistics import Array, diagonal_entries, packed_size
+from fedfairx.arrays import Array
+from fedfairx.core.statistics import diagonal_entries, packed_size
 from fedfairx.errors import require
 
 __all__ = ["Adjacency", "Bounding", "Bounds", "Unbounded"]

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.core.statistics import Array, packed_size
+from fedfairx.arrays import Array
+from fedfairx.core.statistics import packed_size
 from fedfairx.errors import require
 from fedfairx.privacy.bounding import Adjacency, Bounds
 from fedfairx.privacy.guarantee import Guarantee

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.privacy.accounting import epsilon_for
 from fedfairx.privacy.factors import Integers

@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.privacy import noise
 from fedfairx.privacy.subject import Check, Record, Subject
 

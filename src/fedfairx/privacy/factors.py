@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 
 __all__ = ["Factor", "Memory", "Tree", "TreeMemory"]
 

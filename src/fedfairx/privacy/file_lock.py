@@ -3,8 +3,8 @@
 SQLite locks its file with POSIX record locks, and those are lost as soon as the process closes any
 descriptor of that file: after a backup read, say. So the ledger's lock is `flock` on a file that nobody has
 a reason to read. It belongs to the open file description: closing another descriptor doesn't drop it, and
-the kernel drops it when the process dies, however it dies. The file says who holds it, and keeps what the last
-holder left there.
+the kernel drops it when the process dies, however it dies. The file says who holds it, and keeps what the
+last holder left there.
 """
 
 from __future__ import annotations

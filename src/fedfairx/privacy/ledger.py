@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
 from fedfairx.privacy.unique import Unique
 

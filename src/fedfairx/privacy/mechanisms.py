@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import BudgetExhausted, StateError, require
 from fedfairx.privacy.accounting import mu_for
 from fedfairx.privacy.blt import blt_for

@@ -23,7 +23,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import require
 from fedfairx.privacy.unique import Unique
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import AlreadyObserved, InvalidInput, LedgerMismatch, StateError, require
 from fedfairx.privacy.continued import stream_of
 from fedfairx.privacy.file_lock import FileLock

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.core.statistics import Array, packed_size
+from fedfairx.arrays import Array
+from fedfairx.core.statistics import packed_size
 from fedfairx.errors import BudgetExhausted, PrivacyError, StateError, require
 from fedfairx.privacy.bounding import Bounding, Bounds
 from fedfairx.privacy.guarantee import DecideFrom, Guarantee, claim, require_decide_from

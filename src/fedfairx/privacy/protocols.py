@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.mechanisms import Stated
 from fedfairx.privacy.release import Release

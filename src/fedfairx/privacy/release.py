@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import MessageRefused
 
 __all__ = ["Release", "leaf_digest"]

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
 from fedfairx.privacy.file_lock import FileLock
 from fedfairx.privacy.ledger import (

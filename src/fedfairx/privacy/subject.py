@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.core.statistics import Array, packed_size
+from fedfairx.arrays import Array
+from fedfairx.core.statistics import packed_size
 from fedfairx.privacy.bounding import Bounds
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.ledger import MemoryLedger

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.privacy.factors import Integers
 
 __all__ = ["SqrtToeplitz", "SqrtToeplitzMemory", "inverse_root_coefficients", "root_coefficients"]

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.core.statistics import Array, diagonal_entries
+from fedfairx.arrays import Array
+from fedfairx.core.statistics import diagonal_entries
 from fedfairx.privacy.subject import Check, Overheard, Subject
 
 __all__ = ["Noise", "heard", "noise_path", "noise_tests"]

@@ -54,7 +54,9 @@ def understand(
         raise InvalidInput("baseline must be given: this service keeps it in some or all decisions (mode)")
     if not request.excluded:
         return Asked(contexts, range(count), count, ids, ids, groups, baseline, clipped)
-    return _without(request, Asked(contexts, range(count), count, ids, ids, groups, baseline, clipped), places)
+    return _without(
+        request, Asked(contexts, range(count), count, ids, ids, groups, baseline, clipped), places
+    )
 
 
 def _without(request: DecisionRequest, asked: Asked, places: dict[str, int]) -> Asked:

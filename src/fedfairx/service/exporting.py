@@ -80,7 +80,9 @@ def csv_lines(rows: Iterable[StoredDecision]) -> Iterator[bytes]:
     yield _csv(COLUMNS)
     for stored in rows:
         values = record(stored).values()
-        yield _csv([msgspec.json.encode(value).decode() if isinstance(value, list) else value for value in values])
+        yield _csv(
+            [msgspec.json.encode(value).decode() if isinstance(value, list) else value for value in values]
+        )
 
 
 def _csv(values: Iterable[object]) -> bytes:
@@ -112,4 +114,7 @@ def _schema(pa: Any) -> Any:
     return pa.schema(list(kinds.items()))
 
 
-LINES: dict[str, Callable[[Iterable[StoredDecision]], Iterator[bytes]]] = {"jsonl": json_lines, "csv": csv_lines}
+LINES: dict[str, Callable[[Iterable[StoredDecision]], Iterator[bytes]]] = {
+    "jsonl": json_lines,
+    "csv": csv_lines,
+}

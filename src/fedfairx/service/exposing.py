@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedfairx.core.statistics import Array, unpack
+from fedfairx.arrays import Array
+from fedfairx.core.statistics import unpack
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.storage.glances import for_exposure, last_of, number_at
 from fedfairx.storage.rows import floats

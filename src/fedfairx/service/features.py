@@ -40,7 +40,12 @@ class FeatureTable:
     def __init__(self, features: Sequence[Feature], *, dimension: int, intercept: bool = False) -> None:
         if features:
             given = dimension or len(features)
-            require(given == len(features), "dimension", f"must be that of the {len(features)} features", dimension)
+            require(
+                given == len(features),
+                "dimension",
+                f"must be that of the {len(features)} features",
+                dimension,
+            )
         self.names = tuple(feature.name for feature in features)
         self.given = len(features) or dimension  # numbers that a caller sends for an action
         self.dimension = self.given + intercept  # of the agent
@@ -53,13 +58,17 @@ class FeatureTable:
         if not isinstance(features, Mapping):
             return features
         if not self.names:
-            raise InvalidInput(f"{where} must be a list of {self.given} numbers: this service has no named features")
+            raise InvalidInput(
+                f"{where} must be a list of {self.given} numbers: this service has no named features"
+            )
         missing = [name for name in self.names if name not in features]
         if missing:
             raise InvalidInput(f"{where} must have every feature, got none named {', '.join(missing)}")
         if len(features) > len(self.names):
             known = ", ".join(self.names)
-            raise InvalidInput(f"{where} must have no other features than {known}, got {len(features)} of them")
+            raise InvalidInput(
+                f"{where} must have no other features than {known}, got {len(features)} of them"
+            )
         return [features[name] for name in self.names]
 
     def contexts(self, rows: Sequence[Sequence[float]], where: str) -> tuple[Array, int]:

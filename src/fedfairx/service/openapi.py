@@ -21,7 +21,9 @@ STORED = ("unavailable", "busy")
 
 def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     """The whole document."""
-    listed = [operation for operation in operations if operation.path.startswith(("/v1/", "/healthz", "/readyz"))]
+    listed = [
+        operation for operation in operations if operation.path.startswith(("/v1/", "/healthz", "/readyz"))
+    ]
     kinds = {kind for operation in listed for kind in (operation.takes, operation.gives) if kind is not None}
     ordered = sorted(kinds | {schemas.Problem}, key=lambda kind: kind.__name__)
     found, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")

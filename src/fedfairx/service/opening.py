@@ -13,17 +13,12 @@ from fedfairx.federation.agent import Agent
 from fedfairx.service.doors import Doors, is_loopback
 from fedfairx.service.features import FeatureTable
 from fedfairx.service.service import Service
-from fedfairx.service.settings import Settings
+from fedfairx.service.settings import Settings, place_of
+from fedfairx.storage.keys import ApiKeys
 
-__all__ = ["FILE", "open_service", "place_of"]
+__all__ = ["open_service"]
 
-FILE = "agent.sqlite"
 KEPT = ("rule", "minimum_share", "name", "window", "default_reward")  # in the agent's database
-
-
-def place_of(settings: Settings) -> str:
-    """Where the agent lives: a PostgreSQL address, or the file in the data folder."""
-    return settings.database or str(Path(settings.data) / FILE)
 
 
 def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:

@@ -61,7 +61,9 @@ async def body_of(request: Request, limit: int) -> bytes:
     kind = request.headers.get("content-type", JSON)
     if kind.partition(";")[0].strip().lower() != JSON:  # also keeps other sites' plain forms out
         raise Refused("media-type", "The Content-Type must be application/json.")
-    too_large = Refused("too-large", f"The body must be at most {limit} bytes (max_body).", {"connection": "close"})
+    too_large = Refused(
+        "too-large", f"The body must be at most {limit} bytes (max_body).", {"connection": "close"}
+    )
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > limit:
         raise too_large

@@ -32,18 +32,42 @@ LOG = logging.getLogger("fedfairx.service")
 KINDS: dict[str, tuple[int, str, str]] = {
     "malformed": (400, "The body is no JSON", "Send one JSON object as UTF-8; NaN and infinity are no JSON."),
     "unauthenticated": (401, "A key is needed", "Send the header Authorization: Bearer KEY."),
-    "forbidden": (403, "This key may not do that", "Use a key whose role allows it: fedfairx keys create --role …"),
-    "host": (403, "Only this machine may ask", "Create a key (fedfairx keys create) before others can reach it."),
+    "forbidden": (
+        403,
+        "This key may not do that",
+        "Use a key whose role allows it: fedfairx keys create --role …",
+    ),
+    "host": (
+        403,
+        "Only this machine may ask",
+        "Create a key (fedfairx keys create) before others can reach it.",
+    ),
     "not-found": (404, "There is nothing here", "GET /v1/openapi.json lists what there is."),
-    "unknown-decision": (404, "There is no such decision", "Use the decision_id that POST /v1/decisions answered."),
+    "unknown-decision": (
+        404,
+        "There is no such decision",
+        "Use the decision_id that POST /v1/decisions answered.",
+    ),
     "method": (405, "This address has no such method", "GET /v1/openapi.json lists what there is."),
-    "conflict": (409, "It is already otherwise", "Nothing was changed; look at what is there before trying again."),
-    "key-reused": (409, "The Idempotency-Key was used for another request", "Take a new key for a new request."),
+    "conflict": (
+        409,
+        "It is already otherwise",
+        "Nothing was changed; look at what is there before trying again.",
+    ),
+    "key-reused": (
+        409,
+        "The Idempotency-Key was used for another request",
+        "Take a new key for a new request.",
+    ),
     "budget": (409, "The privacy budget does not allow it", "GET /v1/privacy tells what is spent."),
     "too-large": (413, "That is too large", "Send less at once, or raise the limit in the settings."),
     "media-type": (415, "The body must be JSON", "Send the header Content-Type: application/json."),
     "invalid": (422, "A value breaks its rule", "Change what the detail names; nothing was changed here."),
-    "internal": (500, "A mistake of ours", "Nothing was acknowledged; the service's log has where it happened."),
+    "internal": (
+        500,
+        "A mistake of ours",
+        "Nothing was acknowledged; the service's log has where it happened.",
+    ),
     "unavailable": (503, "The storage can't be reached", "Try again later, with the same Idempotency-Key."),
     "busy": (503, "Too many requests wait", "Try again later, with the same Idempotency-Key."),
 }
@@ -107,16 +131,25 @@ def _unforeseen(error: Exception) -> Refused:
         LOG.warning("the storage is unavailable: %s", error)
         return Refused("unavailable", "It could not be written; nothing was changed.")
     frames = traceback.extract_tb(error.__traceback__)
-    where = " < ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in reversed(frames[-6:]))
+    where = " < ".join(
+        f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in reversed(frames[-6:])
+    )
     LOG.error("unforeseen %s at %s", type(error).__name__, where)  # its text might hold what was sent
     return Refused("internal", "Nothing was acknowledged.")
 
 
 def _about(text: str) -> str:
     """msgspec's text, which names types and places; a field's name is kept if it looks like one."""
-    return re.sub(
-        r"unknown field `(.*)`(?= - at|$)",
-        lambda found: f"unknown field `{found[1]}`" if re.fullmatch(r"[A-Za-z_]{1,40}", found[1]) else "an unknown field",
-        text,
-        flags=re.DOTALL,
-    ) + "."
+    return (
+        re.sub(
+            r"unknown field `(.*)`(?= - at|$)",
+            lambda found: (
+                f"unknown field `{found[1]}`"
+                if re.fullmatch(r"[A-Za-z_]{1,40}", found[1])
+                else "an unknown field"
+            ),
+            text,
+            flags=re.DOTALL,
+        )
+        + "."
+    )

@@ -36,7 +36,11 @@ def whole(low: int, high: int = 2**53) -> Reader:
     """A whole number within limits."""
 
     def read(name: str, value: object) -> int:
-        rule = f"must be a whole number from {low} to {high}" if high < 2**53 else f"must be a whole number >= {low}"
+        rule = (
+            f"must be a whole number from {low} to {high}"
+            if high < 2**53
+            else f"must be a whole number >= {low}"
+        )
         try:
             found = int(value) if isinstance(value, str) else value
         except ValueError:
@@ -110,7 +114,9 @@ def _pairs_of_table(name: str, value: object) -> list[tuple[str, float, float]]:
         raise InvalidInput(f"{name} must be a table of ranges, got {type(value).__name__}")
     found = []
     for key, ends in value.items():
-        fits = isinstance(ends, Sequence) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)
+        fits = (
+            isinstance(ends, Sequence) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)
+        )
         require(fits, f"{name}.{key}", "must be a range [low, high]", ends)
         found.append((str(key), float(ends[0]), float(ends[1])))
     return found

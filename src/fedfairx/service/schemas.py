@@ -19,7 +19,9 @@ class Body(Struct, forbid_unknown_fields=True):
 class Action(Body):
     """One of the actions to choose from."""
 
-    id: Annotated[str, Meta(min_length=1, max_length=200, description="Its name; different from the others'.")]
+    id: Annotated[
+        str, Meta(min_length=1, max_length=200, description="Its name; different from the others'.")
+    ]
     features: Annotated[
         dict[str, Number] | list[Number],
         Meta(description="Its numbers: by name where the service has named features, else in order."),
@@ -27,19 +29,21 @@ class Action(Body):
     group: Annotated[Name | None, Meta(description="What exposure is also counted by.")] = None
 
 
+Actions = Annotated[list[Action], Meta(min_length=1)]
+Rows = Annotated[list[Annotated[list[Number], Meta(min_length=1)]], Meta(min_length=1)]
+
+
 class DecisionRequest(Body):
     """Which action? Give `actions`, or `contexts` where they have no names."""
 
-    actions: Annotated[list[Action] | None, Meta(min_length=1, description="The actions, by name.")] = None
-    contexts: Annotated[
-        list[Annotated[list[Number], Meta(min_length=1)]] | None,
-        Meta(min_length=1, description="K rows of d numbers, one for each action."),
-    ] = None
+    actions: Annotated[Actions | None, Meta(description="The actions, by name.")] = None
+    contexts: Annotated[Rows | None, Meta(description="K rows of d numbers, one for each action.")] = None
     excluded: Annotated[
         list[Name | Place], Meta(description="Actions that can't be taken now: ids, or rows of `contexts`.")
     ] = []
     baseline: Annotated[
-        Name | Place | None, Meta(description="The action that you would take: an id, or a row of `contexts`.")
+        Name | Place | None,
+        Meta(description="The action that you would take: an id, or a row of `contexts`."),
     ] = None
 
 
@@ -50,7 +54,9 @@ class DecisionMade(Struct):
     action: Annotated[int, Meta(ge=0, description="The action's place in the request.")]
     action_id: Annotated[str | None, Meta(description="Its id; null where `contexts` were given.")]
     probability: Annotated[Share, Meta(description="With which this action was taken.")]
-    policy: Annotated[list[Share], Meta(description="Each action's share by the fair policy; excluded ones have 0.")]
+    policy: Annotated[
+        list[Share], Meta(description="Each action's share by the fair policy; excluded ones have 0.")
+    ]
     model_version: Annotated[int, Meta(ge=0, description="Grows whenever the model learns.")]
     mode: Annotated[str, Meta(description="live, shadow or control: what chose the action.")]
 
@@ -139,9 +145,9 @@ class Privacy(Struct):
     mechanism: str
     epsilon: Annotated[float | None, Meta(description="null where nothing is promised.")]
     delta: float | None
-    releases: int
+    releases: Annotated[int | None, Meta(description="That the budget allows; null where there is none.")]
     spent: int
-    clipped: int
+    clipped: Annotated[int, Meta(description="Records that the bounds moved.")]
 
 
 class Sync(Struct):

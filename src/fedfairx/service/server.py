@@ -41,7 +41,9 @@ class Server(uvicorn.Server):
 
 def serve(app: Starlette, settings: Settings) -> None:
     """Serve until told to stop: then nothing new is taken, what is under way is finished, and the agent is closed."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
     logging.captureWarnings(True)
     server = Server(config(app, settings))
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:

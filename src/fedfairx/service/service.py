@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from fedfairx.errors import AlreadyObserved, KeyTaken, UnknownDecision
 from fedfairx.federation.agent import Agent
-from fedfairx.service import schemas, steps
+from fedfairx.service import schemas, showing, steps
 from fedfairx.service.asking import Asked, understand
 from fedfairx.service.desk import Desk
 from fedfairx.service.doors import Doors
@@ -46,14 +46,12 @@ class Service:
 
     document = b""  # OpenAPI; `app` makes it
 
-    def __init__(self, settings: Settings, agent: Agent, doors: Doors) -> None:
+    def __init__(self, settings: Settings, agent: Agent, doors: Doors, features: FeatureTable) -> None:
         self.settings = settings
         self.agent = agent
         self.doors = doors
         self.meters = Meters()
-        self.features = FeatureTable(
-            settings.features, dimension=settings.dimension, intercept=settings.intercept
-        )
+        self.features = features
         self.desk = Desk(agent, self.meters, limit=settings.max_waiting)
         self.exposing = Exposing(self)
         self.taking = Taking(settings.mode, settings.control_share)
@@ -73,7 +71,9 @@ class Service:
 
     # --- deciding ------------------------------------------------------------------------------------
 
-    async def decide(self, requests: Sequence[schemas.DecisionRequest], wish: Wish | None) -> list[schemas.DecisionMade]:
+    async def decide(
+        self, requests: Sequence[schemas.DecisionRequest], wish: Wish | None
+    ) -> list[schemas.DecisionMade]:
         """A decision for each request, all of them or none; under a key that was used, those of then."""
         taking, features, most = self.taking, self.features, self.settings.max_actions
         needs = taking.needs_baseline
@@ -105,7 +105,11 @@ class Service:
                 for stored in done:
                     if stored.reward != left[stored.id].reward:
                         raise Refused("conflict", "The decision has another reward already.") from None
-                left = {identity: one for identity, one in left.items() if identity not in {one.id for one in done}}
+                left = {
+                    identity: one
+                    for identity, one in left.items()
+                    if identity not in {one.id for one in done}
+                }
             else:
                 self.meters.rewards += len(left)
                 return
@@ -140,18 +144,16 @@ class Service:
         """Refuse unless the storage can be written."""
         await self.desk.do(steps.probe)
 
-    async def gauges(self) -> list[Sample]:
+    def gauges(self) -> list[Sample]:
         """What is now, for `/metrics`."""
-        agent = self.agent
-        guarantee = agent.privatizer.guarantee
-        clipped = int(getattr(agent.privatizer, "clipped", 0))
+        agent, now = self.agent, showing.privacy(self.agent)
         return [
             ("fedfairx_pending", "gauge", "Decisions whose reward has not come.", agent.pending),
             ("fedfairx_observed", "gauge", "Rewards that the model has learnt from.", agent.observed),
-            ("fedfairx_records_clipped", "gauge", "Records that the privacy bounds moved.", clipped),
+            ("fedfairx_records_clipped", "gauge", "Records that the privacy bounds moved.", now.clipped),
             ("fedfairx_releases", "gauge", "Messages made.", agent.released),
-            ("fedfairx_budget_releases", "gauge", "Messages that the budget allows.", guarantee.releases),
-            ("fedfairx_budget_spent", "gauge", "Messages spent of it.", guarantee.spent),
+            ("fedfairx_budget_releases", "gauge", "Messages that the budget allows.", now.releases or 0),
+            ("fedfairx_budget_spent", "gauge", "Messages spent of it.", now.spent),
             ("fedfairx_ready", "gauge", "Whether the last write went well.", int(self.desk.available)),
         ]
 

@@ -18,10 +18,11 @@ from fedfairx.service import readers
 from fedfairx.service.features import Feature
 from fedfairx.service.readers import Reader
 
-__all__ = ["PREFIX", "Setting", "Settings", "load", "markdown", "table"]
+__all__ = ["PREFIX", "Setting", "Settings", "load", "markdown", "place_of", "table"]
 
 PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
+FILE = "agent.sqlite"
 RULES = ("expected-merit", "greedy", "thompson", "optimism")
 
 
@@ -33,29 +34,51 @@ def setting(default: Any, read: Reader, help: str) -> Any:
 class Settings:
     """What `fedfairx serve` can be told."""
 
-    data: str = setting("fedfairx-data", readers.text, "folder of the SQLite database; made if it is not there")
+    data: str = setting(
+        "fedfairx-data", readers.text, "folder of the SQLite database; made if it is not there"
+    )
     database: str = setting("", readers.text, "a PostgreSQL URL, instead of SQLite in the data folder")
-    dimension: int = setting(0, readers.whole(0, 10_000), "numbers that describe an action; not needed with features")
-    features: tuple[Feature, ...] = setting((), readers.features, "names and ranges, as price=0:10,rating=1:5")
-    intercept: bool = setting(False, readers.switch, "add a constant, so that rewards need not be 0 where features are")
+    dimension: int = setting(
+        0, readers.whole(0, 10_000), "numbers that describe an action; not needed with features"
+    )
+    features: tuple[Feature, ...] = setting(
+        (), readers.features, "names and ranges, as price=0:10,rating=1:5"
+    )
+    intercept: bool = setting(
+        False, readers.switch, "add a constant, so that rewards need not be 0 where features are"
+    )
     rule: str = setting("expected-merit", readers.choice(*RULES), "where shares come from")
     merit: str = setting("exponential", readers.text, "what a reward is worth, as exponential:steepness=10")
     minimum_share: float = setting(0.0, readers.number(0.0, 1.0), "that every action gets in any case")
     name: str = setting("", readers.text, "what others know this agent by; random if not given")
     window: float | None = setting(
-        None, readers.optional(readers.number(0.0, above=True)), "seconds after which a reward is no longer waited for"
+        None,
+        readers.optional(readers.number(0.0, above=True)),
+        "seconds after which a reward is no longer waited for",
     )
     default_reward: float | None = setting(
-        None, readers.optional(readers.number(-1e100, 1e100)), "learnt when the window is past; nothing if not given"
+        None,
+        readers.optional(readers.number(-1e100, 1e100)),
+        "learnt when the window is past; nothing if not given",
     )
-    mode: str = setting("live", readers.choice("live", "shadow"), "shadow: the caller's baseline is taken, ours noted")
-    control_share: float = setting(0.0, readers.number(0.0, 1.0), "share of live decisions that keep the baseline")
+    mode: str = setting(
+        "live", readers.choice("live", "shadow"), "shadow: the caller's baseline is taken, ours noted"
+    )
+    control_share: float = setting(
+        0.0, readers.number(0.0, 1.0), "share of live decisions that keep the baseline"
+    )
     noise_sd: float = setting(
-        0.5, readers.number(0.0, above=True), "of rewards, at most, for exposure: half of their range always is one"
+        0.5, readers.number(0.0, above=True), "of rewards, at most: half of their range always is; for exposure"
     )
-    tolerance: float = setting(0.2, readers.number(0.0, 0.99), "0.2: within is from 80 to 125 % of an entitlement")
-    exposure_decisions: int = setting(100_000, readers.whole(1), "the latest ones that exposure is computed from")
-    host: str = setting("127.0.0.1", readers.text, "address to listen on; other than loopback needs a key first")
+    tolerance: float = setting(
+        0.2, readers.number(0.0, 0.99), "what counts as within: with 0.2, from 80 to 125 % of an entitlement"
+    )
+    exposure_decisions: int = setting(
+        100_000, readers.whole(1), "the latest ones that a table of exposure is made from"
+    )
+    host: str = setting(
+        "127.0.0.1", readers.text, "address to listen on; other than loopback needs a key first"
+    )
     port: int = setting(8000, readers.whole(0, 65_535), "port to listen on; 0 takes any free one")
     tls_certificate: str = setting("", readers.text, "PEM file of the certificate chain")
     tls_key: str = setting("", readers.text, "PEM file of the certificate's private key")
@@ -64,8 +87,12 @@ class Settings:
     max_body: int = setting(1_048_576, readers.whole(1_024), "bytes of a request's body")
     max_actions: int = setting(1_000, readers.whole(1), "actions in a decision")
     max_batch: int = setting(1_000, readers.whole(1, 10_000), "decisions or rewards in a batch")
-    max_waiting: int = setting(10_000, readers.whole(1), "requests that wait to be written, before others get 503")
-    shutdown_seconds: int = setting(10, readers.whole(0, 3_600), "that requests in flight have when it is stopped")
+    max_waiting: int = setting(
+        10_000, readers.whole(1), "requests that wait to be written, before others get 503"
+    )
+    shutdown_seconds: int = setting(
+        10, readers.whole(0, 3_600), "that requests in flight have when it is stopped"
+    )
     log_level: str = setting("info", readers.choice("debug", "info", "warning", "error"), "what is logged")
     given: frozenset[str] = frozenset()  # the names of those that were not left at their default
 
@@ -86,6 +113,11 @@ class Setting:
     @property
     def variable(self) -> str:
         return f"{PREFIX}{self.name.upper()}"
+
+    @property
+    def metavar(self) -> str:
+        kind = type(self.default)
+        return "BOOL" if kind is bool else "N" if kind in (int, float, type(None)) else "TEXT"
 
     @property
     def shown(self) -> str:
@@ -146,6 +178,11 @@ def check(settings: Settings) -> Settings:
     if settings.database and not settings.database.startswith(("postgresql://", "postgres://")):
         raise InvalidInput("database must be a URL that begins with postgresql://")  # it may hold a password
     return settings
+
+
+def place_of(settings: Settings) -> str:
+    """Where the agent lives: a PostgreSQL address, or the file in the data folder."""
+    return settings.database or str(Path(settings.data) / FILE)
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def privacy(agent: Agent) -> schemas.Privacy:
         mechanism=guarantee.mechanism,
         epsilon=guarantee.epsilon if promised else None,
         delta=guarantee.delta if promised else None,
-        releases=guarantee.releases,
+        releases=guarantee.releases if promised else None,
         spent=guarantee.spent,
         clipped=int(getattr(agent.privatizer, "clipped", 0)),
     )

@@ -103,4 +103,4 @@ class Withdraw:
 
 def probe(agent: Agent) -> None:
     """Nothing; but that it could be written."""
-    agent.journal.status_of(-1)
+    agent.journal.log.write("SELECT 1")

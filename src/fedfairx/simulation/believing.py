@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.core.compile import glue, leaf, stage
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.expectation import expose_by_posterior
 from fedfairx.core.exposure import expose
-from fedfairx.core.lanes import BLOCK
 from fedfairx.core.learner import Learner
-from fedfairx.core.linear import scores
 from fedfairx.core.posterior import Assumed, noise_variance, posterior_mean, sample
-from fedfairx.core.registers import WIDTH
 from fedfairx.core.regret import regrets
 from fedfairx.core.rules import EXPECTED_MERIT, THOMPSON
-from fedfairx.core.vector import load, load_words, store
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.compile import glue, leaf, stage
+from fedfairx.lanes.linear import scores
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import load, load_words, store
 from fedfairx.simulation.contexts import draw_contexts
 from fedfairx.simulation.deriving import derive_adopted
 from fedfairx.simulation.draws import normal

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.core.compile import leaf, stage
-from fedfairx.core.lanes import BLOCK
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import load, load_words, store
+from fedfairx.arrays import Array
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.compile import leaf, stage
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import load, load_words, store
 from fedfairx.simulation.draws import fill_uniform, normalise_rows
 from fedfairx.simulation.state import PERSISTENT, RECORDED, UNIT_NORM, Counts, Room, World
 

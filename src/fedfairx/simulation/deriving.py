@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fedfairx.core.compile import leaf, stage
+from fedfairx.arrays import Array
 from fedfairx.core.estimate import derive
-from fedfairx.core.lanes import BLOCK
 from fedfairx.core.posterior import Assumed, noise_variance
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import load, store, where_above
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.compile import leaf, stage
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import load, store, where_above
 from fedfairx.simulation.state import Minds, Room
 
 

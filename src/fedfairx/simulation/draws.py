@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.arithmetic import cosine_of_turn, log
-from fedfairx.core.compile import leaf
-from fedfairx.core.lanes import Lanes
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import fma, from_bits, load, load_words, sqrt, store
+from fedfairx.arrays import Array
+from fedfairx.lanes.arithmetic import cosine_of_turn, log
+from fedfairx.lanes.block import Lanes
+from fedfairx.lanes.compile import leaf
+from fedfairx.lanes.vector import fma, from_bits, load, load_words, sqrt, store
 
 Keys = NDArray[np.uint64]
 

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.merit import Exponential, Merit
-from fedfairx.core.statistics import Array
 from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation.draws import generator

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedfairx.core.compile import stage
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
+from fedfairx.lanes.compile import stage
+from fedfairx.lanes.registers import WIDTH
 from fedfairx.simulation.state import ONE_HOT, PERSISTENT, Counts, Tally, World
 
 

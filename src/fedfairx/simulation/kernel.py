@@ -11,20 +11,28 @@ import math
 
 import numpy as np
 
-from fedfairx.core.compile import glue, leaf, stage
+from fedfairx.arrays import Array
 from fedfairx.core.estimate import REFRESH_EVERY, derive, estimate
 from fedfairx.core.exposure import draw_rows, expose
-from fedfairx.core.lanes import BLOCK
 from fedfairx.core.learner import Learner
-from fedfairx.core.linear import scores
 from fedfairx.core.merit_table import MeritTable
-from fedfairx.core.optimism import Solver, choose
+from fedfairx.core.optimism.choose import Solver, choose
+from fedfairx.core.optimism.problem import (
+    ARM_ROWS,
+    LANE_ROWS,
+    MODEL_ROWS,
+    POLICY,
+    SQUARE_ROWS,
+    Region,
+    Scratch,
+)
 from fedfairx.core.posterior import Assumed
-from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, POLICY, SQUARE_ROWS, Region, Scratch
-from fedfairx.core.registers import WIDTH
 from fedfairx.core.regret import regrets
-from fedfairx.core.statistics import Array
-from fedfairx.core.vector import absolute, fma, load, load_words, sqrt, store
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.compile import glue, leaf, stage
+from fedfairx.lanes.linear import scores
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import absolute, fma, load, load_words, sqrt, store
 from fedfairx.simulation.contexts import draw_contexts
 from fedfairx.simulation.draws import normal, uniform
 from fedfairx.simulation.exposure import count_exposure, note_exposure
@@ -53,7 +61,7 @@ def refresh_radius(minds: Minds, belief: Belief, block: int, dimension: int) -> 
         if count != known:
             known = count
             value = believed_radius(belief, count, dimension)
-        minds.radius[block, l] = value + minds.spread[block, l]
+        minds.radius[block, l] = value
 
 
 @leaf

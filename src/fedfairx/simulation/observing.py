@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from fedfairx.core.arithmetic import log
-from fedfairx.core.compile import glue, leaf
-from fedfairx.core.lanes import BLOCK
 from fedfairx.core.learner import Learner
 from fedfairx.core.posterior import Assumed, learn_with_surprise
-from fedfairx.core.registers import WIDTH
 from fedfairx.core.statistics import add
-from fedfairx.core.vector import any_above, fma, larger, load, smaller, sqrt, store, where_above
+from fedfairx.lanes.arithmetic import log
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.compile import glue, leaf
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import any_above, fma, larger, load, smaller, sqrt, store, where_above
 from fedfairx.simulation.deriving import derive_adopted, double_refresh
 from fedfairx.simulation.draws import uniform
 from fedfairx.simulation.state import RELEASED, Minds, Room, Sharing, World

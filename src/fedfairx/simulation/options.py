@@ -12,7 +12,6 @@ from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import require
-from fedfairx.federation.aggregate import RIDGES
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.schedules import Determinant, Schedule
 from fedfairx.privacy import Bounds, Centring, Gaussian, calibrate
@@ -50,7 +49,6 @@ class Options:
     centring: Centring | None
     decide_from: str
     shift: float
-    ridge: str
     exposure: bool
 
     def check(self, scenario: Scenario) -> None:
@@ -62,7 +60,6 @@ class Options:
             self.decide_from,
         )
         require(math.isfinite(self.shift) and self.shift >= 0, "shift", "must be finite and >= 0", self.shift)
-        require(self.ridge in RIDGES, "ridge", f"must be one of {', '.join(RIDGES)}", self.ridge)
         if not self.algorithm.private:
             text = f"is for private algorithms, and {self.algorithm.name} is not private"
             require(self.epsilon is None, "epsilon", text, self.epsilon, "leave it out")
@@ -113,5 +110,4 @@ class Options:
             "centring": repr(self.centring) if private else None,
             "decide_from": self.decide_from if private else "released+local",
             "shift": self.shift if private and optimism else None,
-            "ridge": self.ridge if private and optimism else None,
         }

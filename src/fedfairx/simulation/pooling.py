@@ -4,12 +4,12 @@ arrays.
 
 from __future__ import annotations
 
-from fedfairx.core.compile import leaf, stage
-from fedfairx.core.lanes import BLOCK
 from fedfairx.core.posterior import Assumed, noise_variance, posterior_mean
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.vector import absolute, any_above, larger, load, store, where_above
 from fedfairx.core.weighing import doubt, noise_floor, quieten, size_of_parameter, weigh
+from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.compile import leaf, stage
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import absolute, any_above, larger, load, store, where_above
 from fedfairx.simulation.deriving import derive_adopted
 from fedfairx.simulation.sharing import add_up, is_due
 from fedfairx.simulation.state import OWN_RELEASED, Counts, Exchange, Minds, Room, Sharing

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.simulation.recorded import Recorded
 
 if TYPE_CHECKING:

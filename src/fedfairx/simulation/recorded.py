@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.core.numbers import as_floats
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array, as_floats
 from fedfairx.errors import InvalidInput, require
 
 SCALES = (None, "unit-ball")

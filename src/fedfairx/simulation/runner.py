@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
-from fedfairx.core.statistics import Array
 from fedfairx.drawing import METRIC_NAMES, Curves, draw_curves
 from fedfairx.errors import FedFairXError, needs, require
 from fedfairx.federation.algorithms import Algorithm
@@ -149,7 +149,6 @@ def simulate(
     centring: Centring | Literal["scenario"] | None = "scenario",
     decide_from: str | None = None,
     shift: float = 4.0,
-    ridge: str = "fixed",
     workers: int = 1,
     points: int = 100,
     exposure: bool = False,
@@ -190,7 +189,6 @@ def simulate(
         centring=_centring(scenario, chosen, centring),
         decide_from=decide_from or chosen.decide_from,
         shift=shift,
-        ridge=ridge,
         exposure=exposure,
     )
     optimism = chosen.rule == OPTIMISM

@@ -7,17 +7,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.merit import EXPONENTIAL
 from fedfairx.core.merit_table import table
-from fedfairx.core.optimism import Solver
+from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.optimism.problem import (
+    ARM_ROWS,
+    LANE_ROWS,
+    MODEL_ROWS,
+    SPARE_CODES,
+    SQUARE_ROWS,
+    spare_size,
+)
 from fedfairx.core.posterior import Assumed, assumed
-from fedfairx.core.problem import ARM_ROWS, LANE_ROWS, MODEL_ROWS, SPARE_CODES, SQUARE_ROWS, spare_size
-from fedfairx.core.registers import WIDTH
 from fedfairx.core.rules import OPTIMISM
-from fedfairx.core.statistics import Array, packed_size
-from fedfairx.core.vector import zeros
+from fedfairx.core.statistics import packed_size
 from fedfairx.errors import require
 from fedfairx.federation.schedules import Determinant, Plan
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector import zeros
 from fedfairx.simulation.draws import generator, stream_key
 from fedfairx.simulation.environments import CONTEXTS, NOISES, Scenario
 from fedfairx.simulation.options import DECIDE_FROM, Options
@@ -75,7 +83,6 @@ def prepare(scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: 
             options.confidence.failure,
             options.confidence.parameter_norm,
             options.confidence.scale,
-            options.confidence.noise_share,
         ),
         _sharing(scenario, options, decide_from, seeds),
         _tally(len(seeds), scenario.arms if options.exposure else 0, grid, shape),
@@ -156,7 +163,6 @@ def _minds(scenario: Scenario, options: Options, decide_from: int, shape: tuple[
         zeros(blocks, q if shares else 0, lanes),
         zeros(blocks, q if shares and decide_from == OWN_RELEASED else 0, lanes),
         zeros(*shape),
-        zeros(*shape),
         ridge,
         zeros(*shape),
         refresh,
@@ -216,7 +222,6 @@ def _sharing(scenario: Scenario, options: Options, decide_from: int, seeds: tupl
         low if centring is None else centring.reward - centring.reward_radius,
         options.bounds.reward if centring is None else centring.reward + centring.reward_radius,
         noise,
-        options.ridge == "adaptive",
         options.shift * math.sqrt(summed) * sd,
         math.sqrt(summed) * sd,
     )

@@ -7,12 +7,12 @@ the sd.
 
 from __future__ import annotations
 
-from fedfairx.core.compile import glue, leaf, stage
+from fedfairx.arrays import Array
 from fedfairx.core.confidence import practical_radius
 from fedfairx.core.estimate import derive
-from fedfairx.core.pooling import lift, noise_spread, top_up, worth
-from fedfairx.core.registers import WIDTH
-from fedfairx.core.statistics import Array
+from fedfairx.core.pooling import lift, worth
+from fedfairx.lanes.compile import glue, leaf, stage
+from fedfairx.lanes.registers import WIDTH
 from fedfairx.simulation.state import OWN_RELEASED, Belief, Counts, Exchange, Minds, Sharing
 
 
@@ -55,10 +55,8 @@ def differs(statistics: Array, lane: int, packed: Array) -> bool:
 
 
 @leaf
-def adopt(
-    minds: Minds, belief: Belief, first: int, last: int, room: Exchange, count: float, noise_sd: float
-) -> None:
-    """Give the lanes `first` to `last` (exclusive) the statistics in the room, with noise of this sd in them.
+def adopt(minds: Minds, first: int, last: int, room: Exchange, count: float) -> None:
+    """Give the lanes `first` to `last` (exclusive) the statistics in the room.
 
     Where nothing is new, nothing is derived: a federation of one stays what a lone agent is, bit for bit.
     """
@@ -71,12 +69,9 @@ def adopt(
     if not new:
         return
     derive(None, packed, minds.ridge[first // WIDTH, first % WIDTH :], inverse)
-    spread = belief.noise_share * noise_spread(inverse, noise_sd, belief.parameter_norm)
     for block in range(first // WIDTH, (last - 1) // WIDTH + 1):
         low, high = max(first - block * WIDTH, 0), min(last - block * WIDTH, WIDTH)
         statistics, inverses = minds.statistics[block], minds.inverse[block]
-        for l in range(low, high):
-            minds.spread[block, l] = spread
         for k in range(packed.shape[0]):
             for l in range(low, high):
                 statistics[k, l] = packed[k, 0]
@@ -107,15 +102,6 @@ def add_up(minds: Minds, sharing: Sharing, seed: int, agents: int, release: int,
 
 
 @glue
-def regularise(sharing: Sharing, total: Array, dimension: int, release: int) -> None:
-    """Make a noisy sum safe to invert, in place."""
-    if sharing.adaptive:
-        top_up(total, dimension, sharing.shift[release])
-    else:
-        lift(total, dimension, sharing.shift[release])
-
-
-@glue
 def share(
     minds: Minds, sharing: Sharing, belief: Belief, syncs: Counts, room: Exchange, agents: int, t: int
 ) -> None:
@@ -129,13 +115,11 @@ def share(
             if sharing.decide_from == OWN_RELEASED:
                 share_with_own(minds, sharing, belief, room, count, seed * agents, agents, release)
             else:
-                noise_sd = 0.0
                 if sharing.private:
-                    noise_sd = sharing.sum_sd[release]
-                    regularise(sharing, room.total, minds.estimate.shape[1], release)
+                    lift(room.total, minds.estimate.shape[1], sharing.shift[release])
                 for k in range(room.total.shape[0]):
                     room.packed[k, 0] = room.total[k]
-                adopt(minds, belief, seed * agents, (seed + 1) * agents, room, count, noise_sd)
+                adopt(minds, seed * agents, (seed + 1) * agents, room, count)
             syncs[seed] += 1
             sharing.last[seed] = t + 1
 
@@ -171,15 +155,7 @@ def share_with_own(
             belief.parameter_norm,
         )
         if weight > 0.0:
-            regularise(sharing, others, dimension, release)
+            lift(others, dimension, sharing.shift[release])
             for k in range(q):
                 packed[k, 0] += weight * others[k]
-        adopt(
-            minds,
-            belief,
-            lane,
-            lane + 1,
-            room,
-            own + weight * (count - own),
-            weight * sharing.sum_sd[release],
-        )
+        adopt(minds, lane, lane + 1, room, own + weight * (count - own))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.simulation.draws import Keys
 
 Flags = NDArray[np.bool_]
@@ -58,7 +58,6 @@ class Minds(NamedTuple):
     observed: Array  # (B, n) observations made
     own: Array  # (B, q, n) everything observed, as released (clipped); q = 0 when nothing is shared
     exact: Array  # (B, q, n) everything observed, as it was; q = 0 unless decisions come from it
-    spread: Array  # (B, n) what the privacy noise adds to the radius
     growth: Array  # (B, n) log det V since the last synchronisation
     ridge: Array  # (B, n) λ inside V
     surprise: Array  # (B, n) what σ is learnt from: see `core.posterior`
@@ -73,7 +72,6 @@ class Belief(NamedTuple):
     failure: float
     parameter_norm: float
     scale: float
-    noise_share: float
 
 
 class Merits(NamedTuple):
@@ -153,6 +151,5 @@ class Sharing(NamedTuple):
     reward_low: float  # private: rewards are clipped to [low, high]
     reward_high: float
     noise: Array  # (seeds, τ, q) of the sum over agents, or (lanes, τ, q) of each agent; τ = 0 without
-    adaptive: bool  # the shift is what the smallest eigenvalue is topped up to, and not added in any case
     shift: Array  # (τ,) added to the Gram diagonal of the sum (own+released: of the others' sum)
     sum_sd: Array  # (τ,) sd of an entry of that sum

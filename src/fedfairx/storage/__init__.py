@@ -1,4 +1,4 @@
-"""Where a durable agent keeps everything: one database, one log, one writer. `docs/durable.md` tells of it."""
+"""Where a durable agent keeps everything: one database, one log, one writer. See `docs/durable.md`."""
 
 from fedfairx.storage.database import Database, open_database
 from fedfairx.storage.journal import Journal

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import KeyTaken, StateError
 from fedfairx.storage.database import Row, pages
 from fedfairx.storage.log import Log, event_body

@@ -1,7 +1,7 @@
 """The privacy ledger of one run, in the agent's own database: its rows are written in the agent's own steps.
 
-What `privacy.ledger` says of a ledger holds here too, and one thing more: a record, a leaf or a message is there
-exactly when the agent's step is. So a release is never left half made.
+What `privacy.ledger` says of a ledger holds here too, and one thing more: a record, a leaf or a message is
+there exactly when the agent's step is. So a release is never left half made.
 """
 
 from __future__ import annotations
@@ -62,9 +62,8 @@ class StoredLedger(Unique):
         refuse_other_parameters(json.loads(rows[0][0]), json.loads(json.dumps(dict(parameters))))
 
     def position(self) -> Position | None:
-        rows = self._rows(
-            f"SELECT frozen, total, total_count, leaf, leaf_count, clipped FROM ledger_positions WHERE {_HERE}"
-        )
+        columns = "frozen, total, total_count, leaf, leaf_count, clipped"
+        rows = self._rows(f"SELECT {columns} FROM ledger_positions WHERE {_HERE}")
         if not rows:
             return None
         frozen, total, total_count, leaf, leaf_count, clipped = rows[0]

@@ -1,8 +1,8 @@
 """The log of a database: steps, each whole or not at all, on disk before they are acknowledged.
 
-A step is buffered as rows and written when it ends, with whatever the privacy ledger wrote meanwhile, in one
-transaction; `together` makes one transaction of several steps. When one fails, the transaction is rolled back and
-whoever lives in memory is put back to what is on disk, by the same way as after a restart.
+A step is buffered as rows and written when it ends, with whatever the privacy ledger wrote meanwhile, in
+one transaction; `together` makes one transaction of several steps. When one fails, the transaction is
+rolled back and whoever lives in memory is put back to what is on disk, by the same way as after a restart.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -151,10 +152,8 @@ class Log:
             if failed:
                 self.database.rollback()
                 self._stale = True
-                try:
+                with suppress(StorageError):  # the next step tries again
                     self._restore()
-                except StorageError:
-                    pass  # the next step tries again
         if not failed:
             for after in self.committed:
                 after()

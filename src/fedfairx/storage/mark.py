@@ -1,9 +1,9 @@
 """Noticing that a database is older than it was: a mark left outside of it, beside the file.
 
-The mark says how far the log had come and in which life. It is written after what it tells of is on disk, so a
-crash never puts it ahead. A file put back from a backup without its mark is noticed when it is opened; one moved
-together with its mark, or to a new place, is not, and neither is a PostgreSQL database: there only peers can
-tell (`privacy.peers`).
+The mark says how far the log had come and in which life. It is written after what it tells of is on disk,
+so a crash never puts it ahead. A file put back from a backup without its mark is noticed when it is opened;
+one moved together with its mark, or to a new place, is not, and neither is a PostgreSQL database: there
+only peers can tell (`privacy.peers`).
 """
 
 from __future__ import annotations

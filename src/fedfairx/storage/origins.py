@@ -1,8 +1,8 @@
 """Ids that are never given twice: a random prefix for each life of an agent, and a number that goes on.
 
-An agent that is made, loaded or opened draws a prefix of 80 bits. So a second agent, and a backup that was put
-back, can't give an id that was given before, and an agent can tell its own ids from others': each of its prefixes
-holds for the numbers from a first one on.
+An agent that is made, loaded or opened draws a prefix of 80 bits. So a second agent, and a backup that was
+put back, can't give an id that was given before, and an agent can tell its own ids from others': each of its
+prefixes holds for the numbers from a first one on.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ class Origins:
         """A new prefix, for numbers from `first` on."""
         self.given.append((first, b32encode(secrets.token_bytes(10)).decode().lower()))
         return self.given[-1][1]
+
+    def used(self, following: int) -> list[tuple[int, str]]:
+        """Those under which numbers below `following` were given."""
+        last = dict(self.given)  # of several that begin at one number, only the last has given it
+        return [(first, origin) for first, origin in last.items() if first < following]
 
     def of(self, number: int) -> str | None:
         """The prefix that a number was given under."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import StateError
 
 #: What has become of a decision.
@@ -39,7 +39,7 @@ class DecisionNote:
 
 @dataclass(frozen=True, slots=True)
 class StoredDecision:
-    """A decision as the database has it. `time` and `reward_time` are seconds since 1970; repr tells no data."""
+    """A decision as the database has it. Times are in seconds since 1970. Its repr tells no data."""
 
     id: str
     seq: int

@@ -1,8 +1,9 @@
 """The tables, by versions that only go forward.
 
-`MIGRATIONS[v]` are the statements that make version v + 1 out of version v; they run in one transaction with the
-new number, so that a database is always of one version. A published migration is never edited: a change is
-another one at the end. `seq` numbers all steps of all agents in a database, whatever table they are in.
+`MIGRATIONS[v]` are the statements that make version v + 1 out of version v; they run in one transaction
+with the new number, so that a database is always of one version. A published migration is never edited: a
+change is another one at the end. `seq` numbers all steps of all agents in a database, whatever table they
+are in.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from fedfairx.errors import StateError
 from fedfairx.storage.database import Database
 
 _FIRST = """
-CREATE TABLE agents (agent INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL, secret BLOB);
+CREATE TABLE agents (
+    agent INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL, secret BLOB
+);
 CREATE TABLE incarnations (
     life INTEGER PRIMARY KEY, agent INTEGER NOT NULL, origin TEXT NOT NULL UNIQUE, first INTEGER NOT NULL,
     time INTEGER NOT NULL

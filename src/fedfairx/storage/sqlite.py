@@ -1,7 +1,7 @@
 """A SQLite file as a durable place: write-ahead log, every commit on disk, one process at a time.
 
-The lock is on a file beside it (`privacy/file_lock.py`), which also says who holds it and keeps the mark by which
-an older copy of the file is noticed.
+The lock is on a file beside it (`privacy/file_lock.py`), which also says who holds it and keeps the mark by
+which an older copy of the file is noticed.
 """
 
 from __future__ import annotations

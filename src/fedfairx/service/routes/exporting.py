@@ -43,7 +43,9 @@ async def export(service: Service, request: Request) -> Response:
     except BaseException:
         os.unlink(path)
         raise
-    return FileResponse(path, media_type=FORMATS["parquet"], headers=headers, background=BackgroundTask(os.unlink, path))
+    return FileResponse(
+        path, media_type=FORMATS["parquet"], headers=headers, background=BackgroundTask(os.unlink, path)
+    )
 
 
 OPERATIONS = (

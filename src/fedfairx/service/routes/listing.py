@@ -81,10 +81,20 @@ OPERATIONS = (
                 {"type": "string", "enum": ["pending", "rewarded", "withdrawn", "expired"]},
             ),
             Parameter(
-                "action", "query", "The place of the action.", {"type": "integer", "minimum": 0, "maximum": 2**31}
+                "action",
+                "query",
+                "The place of the action.",
+                {"type": "integer", "minimum": 0, "maximum": 2**31},
             ),
-            Parameter("after", "query", "`next` of the page before.", {"type": "integer", "minimum": 0, "maximum": 2**53}),
-            Parameter("limit", "query", "Decisions on a page.", {"type": "integer", "minimum": 1, "maximum": MOST}),
+            Parameter(
+                "after",
+                "query",
+                "`next` of the page before.",
+                {"type": "integer", "minimum": 0, "maximum": 2**53},
+            ),
+            Parameter(
+                "limit", "query", "Decisions on a page.", {"type": "integer", "minimum": 1, "maximum": MOST}
+            ),
         ),
     ),
     Operation(

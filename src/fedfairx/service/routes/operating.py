@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,7 +25,7 @@ async def readyz(service: Service, _request: Request) -> Response:
 
 
 async def metrics(service: Service, _request: Request) -> Response:
-    lines = [*service.meters.lines(), *text(await service.gauges())]
+    lines = [*service.meters.lines(), *text(await asyncio.to_thread(service.gauges))]
     return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

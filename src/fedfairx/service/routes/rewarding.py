@@ -13,7 +13,10 @@ __all__ = ["DECISION_ID", "OPERATIONS"]
 
 ONE, MANY = decoder(schemas.Reward), decoder(schemas.RewardBatch)
 DECISION_ID = Parameter(
-    "decision_id", "path", "As the decision was answered.", {"type": "string", "minLength": 1, "maxLength": 200}
+    "decision_id",
+    "path",
+    "As the decision was answered.",
+    {"type": "string", "minLength": 1, "maxLength": 200},
 )
 
 

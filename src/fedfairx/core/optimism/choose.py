@@ -1,0 +1,133 @@
+"""The optimistic parameter: argmax over the confidence region of the fair policy's reward (Alg. 1 line 6).
+
+One start, θ̂'s own gradient, climbs to a fixed point (`ascent`). Where that point is proved best of the
+region (`certificate`), which is the steady state, the work is done; elsewhere every arm's own optimistic
+direction is a further start (`restarts`).
+
+Differs from paper: projected gradient descent, which can stop at a poor local maximum, is an option.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from fedfairx.arrays import Array
+from fedfairx.core.merit_table import MeritTable
+from fedfairx.core.optimism.ascent import ascend, ascend_pgd
+from fedfairx.core.optimism.certificate import certify, coarse_half_widths, half_widths
+from fedfairx.core.optimism.problem import (
+    BEST,
+    HERE_PULL,
+    HERE_STEP,
+    MEANS,
+    OBJECTIVE,
+    POLICY,
+    PROVED,
+    PULL,
+    STEP,
+    THETA,
+    Region,
+    Scratch,
+    evaluate,
+)
+from fedfairx.core.optimism.restarts import restart
+from fedfairx.lanes.block import lane_count
+from fedfairx.lanes.compile import glue, leaf, stage
+from fedfairx.lanes.linear import inner, multiply, scores, take_arm
+from fedfairx.lanes.vector import fma, larger, load, sqrt, store, where_above
+
+FAIR, FAIR_PGD, WINNER = range(3)
+WHOLE_BALL = 2.0  # no two points of the unit ball are further apart
+PARTS_OF_BALL = (1.4, 1.0, 0.5)  # tried in turn, until every lane has one
+
+
+class Solver(NamedTuple):
+    """How the policy follows from the region."""
+
+    rule: int = FAIR
+    tolerance: float = 1e-5  # last step ‖Δu‖, in half-widths; the objective is then exact to 1e-10 or so
+    max_steps: int = 100
+    rate: float = 1.0  # of projected gradient ascent
+    floor: float = 0.0  # WINNER: every arm's least share, the rest goes to the largest upper bound
+
+
+@glue
+def optimise(contexts: Array, region: Region, merit: MeritTable, work: Scratch, solver: Solver) -> None:
+    """Alg. 1 line 6 for every lane: θ, its policy and its means are left in `work`.
+
+    One start where that is proved enough, many elsewhere; never below the objective at θ̂, where the
+    first start begins.
+    """
+    begin_at_estimate(work)
+    ascend(contexts, region, merit, work, solver.tolerance, solver.max_steps)
+    store(0.0, work.lanes, work.lane, PROVED)
+    coarse_half_widths(contexts, region, work)
+    if certify(contexts, region, merit, work, WHOLE_BALL, False):
+        return
+    half_widths(contexts, region, work)
+    if certify(contexts, region, merit, work, WHOLE_BALL, True):
+        return
+    for distance in PARTS_OF_BALL:
+        if certify(contexts, region, merit, work, distance, True):
+            break
+    better = False
+    for l in range(lane_count(work.lanes)):
+        if work.lane[PROVED, l] < WHOLE_BALL and restart(
+            contexts, region, merit, work, l, solver.tolerance, solver.max_steps
+        ):
+            better = True
+    if better:
+        evaluate(contexts, region, merit, work)
+
+
+@leaf
+def begin_at_estimate(work: Scratch) -> None:
+    """The present point of every lane ← u = 0, which is θ̂."""
+    for j in range(work.model.shape[1]):
+        store(0.0, work.lanes, work.model[HERE_PULL], j)
+        store(0.0, work.lanes, work.model[HERE_STEP], j)
+
+
+@stage
+def favour(contexts: Array, region: Region, work: Scratch, floor: float) -> None:
+    """Winner takes all but a `floor` for every arm: LinUCB (Li et al. 2010), or a minimum share.
+
+    The winner is the first arm of the largest upper bound; θ is that arm's own optimistic parameter. Among
+    more than 1/floor arms all shares are equal.
+    """
+    arms, lanes = contexts.shape[0], work.lanes
+    means, policy = work.arms[MEANS], work.arms[POLICY]
+    chosen, product, theta = work.model[PULL], work.model[STEP], work.model[THETA]
+    radius = load(lanes, region.radius)
+    floor = min(floor, 1.0 / arms)
+    scores(lanes, contexts, region.estimate, means)
+    store(-math.inf, lanes, work.lane, BEST)
+    store(0.0, lanes, work.lane, OBJECTIVE)
+    for a in range(arms):
+        take_arm(lanes, contexts, a, chosen)
+        multiply(lanes, region.inverse, chosen, product)
+        width = sqrt(larger(inner(lanes, chosen, product), 0.0))
+        bound, top = fma(radius, width, load(lanes, means, a)), load(lanes, work.lane, BEST)
+        scale = where_above(width, 0.0, radius / width, 0.0)
+        for j in range(theta.shape[0]):
+            own = fma(scale, load(lanes, product, j), load(lanes, region.estimate, j))
+            store(where_above(bound, top, own, load(lanes, theta, j)), lanes, theta, j)
+        winner = where_above(bound, top, float(a), load(lanes, work.lane, OBJECTIVE))
+        store(winner, lanes, work.lane, OBJECTIVE)
+        store(larger(bound, top), lanes, work.lane, BEST)
+        store(floor, lanes, policy, a)
+    for l in range(lane_count(lanes)):
+        policy[int(work.lane[OBJECTIVE, l]), l] += 1.0 - arms * floor
+
+
+@glue
+def choose(contexts: Array, region: Region, merit: MeritTable, work: Scratch, solver: Solver) -> None:
+    """The policy of every lane, by the solver's rule: left in `work`, with θ and the optimistic means."""
+    if solver.rule == FAIR:
+        optimise(contexts, region, merit, work, solver)
+    elif solver.rule == FAIR_PGD:
+        begin_at_estimate(work)
+        ascend_pgd(contexts, region, merit, work, solver.rate, solver.max_steps)
+    else:
+        favour(contexts, region, work, solver.floor)

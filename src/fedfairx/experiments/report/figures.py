@@ -1,0 +1,196 @@
+"""Figures of the experiments, in the house style: curves beside the paper's, points, axes, files."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedfairx.arrays import Array
+from fedfairx.drawing import (
+    COLOURS,
+    METRIC_NAMES,
+    NAMES,
+    End,
+    band,
+    end_labels,
+    few_rounds,
+    styled,
+    thousands,
+)
+from fedfairx.errors import ResultsError
+from fedfairx.experiments.experiment import FAIRNESS, Outcome, Size
+from fedfairx.experiments.sweep.files import remove_stale, write_whole
+from fedfairx.showing import half_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# With the house style, so that an experiment has all it draws with from here.
+__all__ = [
+    "COLOURS",
+    "METRIC_NAMES",
+    "NAMES",
+    "End",
+    "Line",
+    "band",
+    "canvas",
+    "draw_lines",
+    "draw_points",
+    "drawn",
+    "end_labels",
+    "few_rounds",
+    "key",
+    "log_ticks",
+    "plain_log",
+    "power",
+    "round_above",
+    "save",
+    "share_height",
+    "styled",
+    "thousands",
+]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve over rounds: ours, and the paper's where it has one."""
+
+    outcome: Outcome
+    label: str
+    colour: str
+    paper: tuple[Array, Array] | None = None
+    dotted: bool = False
+
+
+def canvas(
+    size: Size, *, panels: int = 1, width: float = 7.2, height: float = 3.3
+) -> tuple[Figure, list[Axes]]:
+    """A figure with the note of a reduced size on it; to be used inside `styled`."""
+    from matplotlib.figure import Figure as NewFigure
+
+    figure = NewFigure(figsize=(width, height), layout="constrained")
+    figure.get_layout_engine().set(wspace=0.05)  # type: ignore[union-attr,call-arg]
+    axes = list(np.atleast_1d(figure.subplots(1, panels)))
+    if size.note:
+        figure.suptitle(size.note, fontsize=8, color="#B22222", x=0.995, ha="right")
+    return figure, axes
+
+
+def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
+    """Write NAME.png and NAME.svg, each whole or not at all."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultsError(f"{folder} could not be made ({error.strerror})") from None
+    remove_stale(folder)
+    paths = folder / f"{name}.png", folder / f"{name}.svg"
+    write_whole(paths[0], drawn(figure, "png"))
+    figure.set_layout_engine("none")  # it has been laid out; doing it again would cost as much as drawing
+    write_whole(paths[1], drawn(figure, "svg", metadata={"Date": None}))
+    return paths
+
+
+def drawn(figure: Figure, kind: str, **more: Any) -> bytes:
+    """The bytes of a figure's file: drawn in memory, because drawing into a file may stop half way."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, **more)
+    return buffer.getvalue()
+
+
+def plain_log(axis: Any, ticks: Sequence[float]) -> None:
+    """A logarithmic axis with these ticks, written as plain numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axis.set_major_locator(FixedLocator(list(ticks)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace(",", " ")))
+
+
+def round_above(value: float) -> float:
+    """The next of …, 1, 3, 10, 30, …: an axis that ends there has a tick at its end."""
+    decade = 10.0 ** math.floor(math.log10(value))
+    return next(step * decade for step in (1, 3, 10) if step * decade >= value * (1 - 1e-9))
+
+
+def log_ticks(axis: Any, low: float, high: float) -> None:
+    """Enough round numbers between low and high on a logarithmic axis."""
+    for bases in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), range(1, 10)):
+        ticks = [b * 10.0**k for k in range(-4, 8) for b in bases if low <= b * 10.0**k <= high]
+        if len(ticks) >= 4:
+            break
+    plain_log(axis, ticks)
+
+
+def power(value: float) -> str:
+    """0.1 as it is, 1e-06 as 10⁻⁶."""
+    if value >= 1e-3:
+        return f"{value:g}"
+    digits = f"{value:.0e}".partition("e-")[2].lstrip("0")
+    return "10⁻" + digits.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def draw_lines(axes: Axes, lines: Iterable[Line], metric: str = FAIRNESS) -> list[End]:
+    """Cumulative regret over rounds: mean, 95 % band, the paper's dashed. Gives what `end_labels` takes."""
+    ends: list[End] = []
+    for line in lines:
+        values, rounds = line.outcome.regret(metric), line.outcome.rounds
+        mean = values.mean(axis=0)
+        axes.plot(rounds, mean, color=line.colour, ls=":" if line.dotted else "-")
+        band(axes, rounds, values, line.colour)
+        ends.append((float(mean[-1]), line.label, line.colour))
+        if line.paper is not None:
+            axes.plot(*line.paper, color=line.colour, ls=(0, (4, 2)), lw=1.1)
+    axes.set_xlabel("round t")
+    axes.set_ylabel(f"cumulative {METRIC_NAMES[metric]}")
+    thousands(axes.xaxis)
+    thousands(axes.yaxis)
+    axes.margins(x=0)
+    few_rounds(axes)
+    return ends
+
+
+def share_height(panels: Sequence[Axes], ends: Sequence[Sequence[End]]) -> None:
+    """The same height from zero for all panels, and a label of the axis on the first alone."""
+    top = max(axes.get_ylim()[1] for axes in panels)
+    for axes, labels in zip(panels, ends, strict=True):
+        axes.set_ylim(0, top)
+        end_labels(axes, labels)
+    for axes in panels[1:]:
+        axes.set_ylabel("")
+
+
+def draw_points(
+    axes: Axes,
+    x: Sequence[float],
+    values: Sequence[Array],
+    *,
+    colour: str,
+    label: str = "",
+    marker: str = "o",
+) -> None:
+    """Regret at the horizon against a parameter: means joined, 95 % intervals as bars."""
+    means = [float(v.mean()) for v in values]
+    halves = np.nan_to_num([float(half_width(v)) for v in values])
+    axes.errorbar(
+        list(x), means, yerr=halves, color=colour, label=label, marker=marker, ms=4.5, capsize=2.5, lw=1.4
+    )
+
+
+def key(axes: Axes, *, paper: bool, seeds: int, where: Any = "upper left") -> None:
+    """What the line styles mean."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = [Line2D([], [], color="#333333", label="ours, mean")]
+    if seeds > 1:
+        handles.append(Patch(color="#333333", alpha=0.2, lw=0, label=f"95 % band, {seeds} seeds"))
+    if paper:
+        handles.append(Line2D([], [], color="#333333", ls=(0, (4, 2)), lw=1.1, label="paper"))
+    axes.legend(handles=handles, loc=where, handlelength=2.2)

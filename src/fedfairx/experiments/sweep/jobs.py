@@ -1,0 +1,151 @@
+"""A sweep: the jobs that runs and seeds need, less what is stored; done on an engine, stored as they come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import CancelledError, Executor, Future, as_completed
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfairx.errors import ResultsError
+from fedfairx.experiments.experiment import Outcome, Run
+from fedfairx.experiments.identity import Provenance, provenance
+from fedfairx.experiments.sweep.progress import Progress
+from fedfairx.experiments.sweep.results import Store
+
+# Small enough that two workers end together and progress is seen, large enough to fill the kernel's lanes.
+JOB_COST = 5_000_000  # agent-rounds
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some seeds of one run."""
+
+    run: Run
+    seeds: tuple[int, ...]
+    origin: str  # the experiment that wants it first
+
+    @property
+    def cost(self) -> int:
+        return self.run.cost * len(self.seeds)
+
+    @property
+    def label(self) -> str:
+        count = len(self.seeds)
+        seeds = f"{count} seeds" if count > 1 else f"seed {self.seeds[0]}"
+        return f"{self.origin} {self.run.key}, {seeds}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A job that did not give a result."""
+
+    job: Job
+    reason: str
+
+
+@dataclass(frozen=True)
+class Swept:
+    """How a sweep went."""
+
+    jobs: int
+    reused: int  # (run, seed) pairs that were stored already
+    failures: tuple[Failure, ...]
+    seconds: float
+
+
+class SweepInterruptedError(ResultsError):
+    """The sweep was stopped; what had been computed is stored."""
+
+
+def plan(wanted: Iterable[tuple[str, Run]], seeds: int, store: Store) -> tuple[list[Job], int]:
+    """The jobs still to do, largest first, and how many (run, seed) pairs are stored already.
+
+    `wanted` are runs with the name of their experiment; the same run of two experiments is done once, for
+    the seeds of whichever wants more.
+    """
+    jobs: list[Job] = []
+    reused = 0
+    distinct: dict[str, tuple[str, Run]] = {}
+    needed: dict[str, range] = {}
+    for origin, run in wanted:
+        identity = run.identity(store.made_by)
+        distinct.setdefault(identity, (origin, run))
+        needed[identity] = max(needed.get(identity, range(0)), run.seeds(seeds), key=len)
+    for identity, (origin, run) in distinct.items():
+        stored = store.seeds(identity) & frozenset(needed[identity])
+        reused += len(stored)
+        missing = [seed for seed in needed[identity] if seed not in stored]
+        step = max(1, round(JOB_COST / run.cost))
+        jobs += [Job(run, tuple(missing[i : i + step]), origin) for i in range(0, len(missing), step)]
+    return sorted(jobs, key=lambda job: (-job.cost, job.label)), reused
+
+
+def perform(run: Run, seeds: Sequence[int], expected: Provenance) -> Outcome:
+    """Simulate: the function that an engine's worker calls."""
+    from fedfairx.simulation import simulate
+
+    if provenance() != expected:  # a cluster's worker with another installation
+        raise ResultsError(f"this worker has {provenance()}, and the sweep needs {expected}")
+    began = time.perf_counter()
+    result = simulate(run.scenario, algorithm=run.algorithm, seeds=tuple(seeds), **run.options)
+    return Outcome(
+        seeds=np.asarray(result.seeds, dtype=np.int64),
+        rounds=np.asarray(result.rounds, dtype=np.int64),
+        fairness_regret=np.asarray(result.fairness_regret),
+        reward_regret=np.asarray(result.reward_regret),
+        syncs=np.asarray(result.syncs, dtype=np.int64),
+        exposure=np.asarray(result.exposure),
+        weakest=result.weakest_share() if result.shown.shape[2] else np.empty((len(result.seeds), 0)),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def sweep(
+    jobs: Sequence[Job], *, executor: Executor, store: Store, progress: Progress, reused: int = 0
+) -> Swept:
+    """Do all jobs; one that fails is noted and the others go on. Each result is stored when it comes."""
+    began = time.perf_counter()
+    failures: list[Failure] = []
+    progress.start(len(jobs), sum(job.cost for job in jobs))
+    futures = {executor.submit(perform, job.run, job.seeds, store.made_by): job for job in jobs}
+    handled: set[Future[Outcome]] = set()
+    try:
+        for future in as_completed(futures):
+            failures += _take(future, futures[future], store, progress)
+            handled.add(future)  # not before: one that is interrupted while it is stored is stored again
+    except KeyboardInterrupt:
+        failures += _stop(futures, handled, store, progress)
+        stored = len(handled) - len(failures)
+        raise SweepInterruptedError(f"{stored} of {len(jobs)} jobs are stored in {store.folder}") from None
+    finally:
+        progress.close()
+    return Swept(len(jobs), reused, tuple(failures), time.perf_counter() - began)
+
+
+def _take(future: Future[Outcome], job: Job, store: Store, progress: Progress) -> list[Failure]:
+    try:
+        outcome = future.result()
+    except (Exception, CancelledError) as error:  # a worker may fail in any way; the other jobs must go on
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        progress.say(f"FAILED {job.label}: {reason}")
+        return [Failure(job, reason)]
+    store.write(job.run, outcome)
+    progress.done(job.label, job.cost, outcome.seconds)
+    return []
+
+
+def _stop(
+    futures: dict[Future[Outcome], Job], handled: set[Future[Outcome]], store: Store, progress: Progress
+) -> list[Failure]:
+    """Give up what has not begun, keep what is under way: a kernel can't be interrupted anyway."""
+    failures: list[Failure] = []
+    under_way = [future for future in futures if future not in handled and not future.cancel()]
+    if under_way:
+        progress.say(f"stopping after the {len(under_way)} jobs under way (Ctrl-C again leaves at once)")
+    for future in as_completed(under_way):
+        failures += _take(future, futures[future], store, progress)
+        handled.add(future)
+    return failures

@@ -1,0 +1,118 @@
+"""`stage`: how every function over lanes is compiled, and where its machine code is kept.
+
+Numba's own file cache looks at one source file at a time, so that a function whose callee changed in
+another file would be loaded stale. Here the cache folder's name is a digest of every compiled source of
+the package: a changed line means another folder, never old machine code.
+
+No `fastmath`: a lane's result must not depend on its place in the block or on the number of lanes, so
+that the same seed gives the same bytes whatever the number of workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+from fedfairx.announcing import announce
+
+config: Any = numba.config  # its attributes are made at run time
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+PACKAGE = Path(__file__).resolve().parent.parent
+COMPILED_SOURCES = ("lanes", "core", "privacy", "simulation")
+DAYS_KEPT = 30
+
+#: True when Numba compiles; False under NUMBA_DISABLE_JIT=1, where the same source runs as plain Python.
+COMPILING = not config.DISABLE_JIT
+
+
+@functools.cache
+def cache_folder() -> str | None:
+    """The folder for this very source's machine code; None when no folder can be written."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for folder in COMPILED_SOURCES:
+        for source in sorted((PACKAGE / folder).rglob("*.py")):
+            digest.update(str(source.relative_to(PACKAGE)).encode() + b"\0" + source.read_bytes())
+    base = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "fedfairx"
+    )
+    folder_path = os.path.join(base, f"fedfairx-{digest.hexdigest()[:16]}")
+    try:
+        new = not os.path.isdir(folder_path)
+        os.makedirs(folder_path, exist_ok=True)
+        os.utime(folder_path)  # says that it is used
+        if new:
+            remove_unused(base)
+    except OSError:
+        return None
+    return folder_path if os.access(folder_path, os.W_OK) else None
+
+
+@functools.cache
+def _listen() -> None:
+    """Let the first compilation be said aloud."""
+    announce(cache_folder())
+
+
+def remove_unused(base: str) -> None:
+    """Remove the machine code of sources that nobody has run for `DAYS_KEPT` days."""
+    for folder in Path(base).glob("fedfairx-*"):
+        with contextlib.suppress(OSError):  # another process may be at it too
+            if time.time() - folder.stat().st_mtime > DAYS_KEPT * 86_400:
+                shutil.rmtree(folder)
+
+
+def _compile(function: Function, **more: Any) -> Function:
+    if not COMPILING:  # machine code doesn't warn where a number overflows: it wraps around, or is infinite
+        quiet: Function = np.errstate(all="ignore")(function)
+        return quiet
+    _listen()
+    folder = cache_folder()
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": folder is not None, **more}
+    before = config.CACHE_DIR
+    if folder is not None:
+        config.CACHE_DIR = folder  # read once, while the decorator runs
+    try:
+        compiled: Function = numba.njit(**options)(function)
+    finally:
+        config.CACHE_DIR = before
+    return compiled
+
+
+def stage(function: Function) -> Function:
+    """Compile a pure function over lanes: no GIL, IEEE division, cached by the digest of the source.
+
+    It may neither make arrays nor return one. In return nothing counts references, which would cost more
+    than the arithmetic.
+    """
+    return _compile(function, _nrt=False)
+
+
+def leaf(function: Function) -> Function:
+    """A stage so small that calling it would cost more than it does: it becomes part of every caller."""
+    return _compile(function, _nrt=False, forceinline=True)
+
+
+def allocating_stage(function: Function) -> Function:
+    """A `stage` that makes or returns arrays, or calls one that makes them."""
+    return _compile(function, _nrt=True)  # said aloud, because a callee compiled on demand inherits options
+
+
+def glue(function: Function) -> Function:
+    """A stage that mostly calls others, from one place: it becomes part of its caller.
+
+    Numba optimises all code below a function anew for each level of calls; without levels that only name
+    things, the package compiles in less than half the time.
+    """
+    return _compile(function, inline="always")

@@ -1,0 +1,45 @@
+"""The style: colours for all, labels that don't touch, notes on reduced figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedfairx.experiments import FULL, QUICK, Size
+from fedfairx.experiments.report.figures import COLOURS, NAMES, canvas, end_labels, power, styled
+from fedfairx.federation.algorithms import algorithms
+from fedfairx.privacy import mechanisms
+
+
+def test_every_algorithm_and_mechanism_has_a_colour():
+    assert set(algorithms()) <= set(COLOURS)
+    assert set(algorithms()) <= set(NAMES)
+    assert set(mechanisms()) <= set(COLOURS)
+    shown = [COLOURS[name] for name in algorithms()]
+    assert len(set(shown)) == len(shown)
+
+
+@settings(deadline=None, max_examples=30)  # the first figure loads matplotlib
+@given(st.lists(st.floats(1, 100), min_size=1, max_size=6))
+def test_labels_never_overlap_and_keep_their_order(values):
+    with styled():
+        _, (axes,) = canvas(FULL)
+        axes.set_ylim(0, 100)
+        end_labels(axes, [(value, str(i), "k") for i, value in enumerate(values)])
+    places = {text.get_text(): text.get_position()[1] for text in axes.texts}
+    in_order = [places[str(i)] for i in np.argsort(values, kind="stable")]
+    assert (np.diff(in_order) > 0.05).all()
+
+
+def test_a_full_figure_carries_no_note():
+    assert FULL.note == ""
+    assert Size(horizon=100_000, seeds=6).note == ""
+    assert QUICK.note.startswith("reduced size: T = ")
+    assert "1 seed (" in Size(horizon=5, seeds=1).note
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.1, "0.1"), (1e-6, "10⁻⁶"), (1e-12, "10⁻¹²")])
+def test_powers(value, text):
+    assert power(value) == text

@@ -1,0 +1,137 @@
+"""Where machine code is kept, and that the same source runs uncompiled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedfairx.lanes import compile as compiling
+
+TESTS = Path(__file__).resolve().parent.parent
+fresh_folder = compiling.cache_folder.__wrapped__
+
+
+def test_a_changed_source_means_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "package"
+    for folder in compiling.COMPILED_SOURCES:
+        shutil.copytree(compiling.PACKAGE / folder, package / folder)
+    monkeypatch.setattr(compiling, "PACKAGE", package)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    first = fresh_folder()
+    assert first == fresh_folder()
+    assert Path(first).is_dir()
+    source = package / "lanes" / "linear.py"  # another file than the one whose function calls it
+    source.write_text(source.read_text() + "\n# a comment\n")
+    second = fresh_folder()
+    assert second != first
+    (package / "simulation" / "new.py").write_text("")
+    third = fresh_folder()
+    assert third not in (first, second)
+    source = package / "core" / "optimism" / "ascent.py"  # in a folder inside
+    source.write_text(source.read_text() + "\n# a comment\n")
+    assert fresh_folder() not in (first, second, third)
+
+
+def test_machine_code_that_nobody_runs_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    old, recent, foreign = (tmp_path / name for name in ("fedfairx-old", "fedfairx-recent", "other"))
+    for folder in (old, recent, foreign):
+        (folder / "sub").mkdir(parents=True)
+    long_ago = time.time() - 86_400 * (compiling.DAYS_KEPT + 1)
+    for folder in (old, foreign):
+        os.utime(folder, (long_ago, long_ago))
+    mine = Path(fresh_folder())
+    assert (mine.is_dir(), old.exists(), recent.exists(), foreign.exists()) == (True, False, True, True)
+    os.utime(mine, (long_ago, long_ago))
+    fresh_folder()
+    assert time.time() - mine.stat().st_mtime < 3600  # used again
+
+
+def test_without_a_folder_to_write_to_nothing_is_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "below"))
+    assert fresh_folder() is None
+    monkeypatch.setattr(compiling, "cache_folder", lambda: None)
+
+    @compiling.stage
+    def twice(x: float) -> float:
+        return 2.0 * x
+
+    assert twice(4.0) == 8.0
+
+
+def test_everything_runs_uncompiled_and_follows_the_oracle() -> None:
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "lockstep"],
+        cwd=TESTS,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "uncompiled: True"
+
+
+def test_the_simulator_runs_uncompiled_and_follows_the_oracle() -> None:
+    # A part of test_kernel.py: exact sums at public rounds, noisy ones when a determinant says so.
+    some = "fed-fairx-linucb or b1"
+    kernel = str(TESTS / "simulation" / "test_kernel.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", some, kernel],
+        cwd=TESTS.parent,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert " passed" in done.stdout
+
+
+FIRST = """
+import logging, sys
+if "silent" in sys.argv:
+    logging.getLogger("fedfairx").setLevel(logging.ERROR)
+from fedfairx.lanes import compile as compiling
+
+def square(x):
+    return x * x
+
+square.__module__ = "fedfairx.somewhere"
+twice = compiling.stage(square)
+print(twice(3.0), twice(3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "arguments", "said"),
+    [
+        ("cache", [], "compiling once, up to half a minute; the machine code is kept in "),
+        ("file/below", [], "no folder for machine code can be written; NUMBA_CACHE_DIR may name one"),
+        ("cache", ["silent"], None),
+    ],
+)
+def test_the_first_compilation_is_said_once(
+    tmp_path: Path, place: str, arguments: list[str], said: str | None
+) -> None:
+    (tmp_path / "file").write_text("")
+    script = tmp_path / "first.py"
+    script.write_text(FIRST)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / place), "NUMBA_DISABLE_JIT": "0"}
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["9.0", "9"]
+    lines = [line for line in done.stderr.splitlines() if line]
+    assert len(lines) == (0 if said is None else 1)
+    assert said is None or said in lines[0]
