@@ -1,4 +1,4 @@
-"""The floor that the service is held against: Starlette and msgspec, which parse the body and answer a constant."""
+"""What the service is held against: Starlette and msgspec parse the body, and answer a constant."""
 
 from __future__ import annotations
 

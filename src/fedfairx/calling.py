@@ -35,7 +35,7 @@ Contexts = Sequence[Sequence[float]]
 
 
 class ServiceError(FedFairXError):
-    """The service refused, or could not be reached: its `status` (0 for the latter), `kind`, `detail` and `remedy`."""
+    """The service refused (`status`, `kind`, `detail`, `remedy`), or could not be reached (`status` 0)."""
 
     def __init__(self, status: int, kind: str, detail: str, remedy: str = "") -> None:
         super().__init__(f"{detail} {remedy}".strip())
@@ -47,7 +47,7 @@ class ServiceError(FedFairXError):
 
 @dataclass(frozen=True)
 class RemoteDecision:
-    """The action to take: its place in the request (`action`), its `name`, and the policy it was drawn from."""
+    """The action to take: its place in the request, its `name`, and the policy it was drawn from."""
 
     id: str
     action: int
@@ -80,7 +80,7 @@ class Calls:
         self._retries = retries
 
     def _pauses(self) -> Iterator[float]:
-        """Seconds to wait before each repetition, with some chance so that callers don't come back together."""
+        """Seconds to wait before each repetition; by chance, so that callers don't come back together."""
         pause = PAUSE
         for _ in range(self._retries):
             yield pause * random.uniform(0.5, 1.5)

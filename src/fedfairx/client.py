@@ -1,7 +1,7 @@
 """A client of the service: `decide` and `observe` as an agent has them, over HTTP.
 
-Every call can be repeated safely, so a lost connection or a 503 is tried again: decisions under one Idempotency-Key,
-rewards because the same reward counts once.
+Every call can be repeated safely, so a lost connection or a 503 is tried again: decisions under one
+Idempotency-Key, rewards because the same reward counts once.
 """
 
 from __future__ import annotations

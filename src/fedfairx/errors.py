@@ -8,6 +8,7 @@
     ├── StorageError                    what is kept can't be used
     │   ├── StorageUnavailable          for now: disk full, locked, connection lost; nothing has changed
     │   └── StateError                  it can't be read: damaged, foreign, older or newer than it may be
+    │       └── OlderCopy               what was sent is ahead of it: a backup that was put back
     ├── MessageRefused                  a message that must not enter the shared statistics
     ├── PrivacyError                    going on would break the stated guarantee
     │   ├── BudgetExhausted             more releases than the mechanism was sized for
@@ -44,6 +45,7 @@ __all__ = [
     "LedgerMismatch",
     "MessageRefused",
     "MissingLibrary",
+    "OlderCopy",
     "PrivacyError",
     "ResultsError",
     "ScaleWarning",
@@ -97,6 +99,10 @@ class StateError(StorageError):
 
 class MessageRefused(FedFairXError):
     """A message from another agent must not enter the shared statistics."""
+
+
+class OlderCopy(StateError, MessageRefused):
+    """An agent is older than what it has sent: it was put back from a backup, or another has its name."""
 
 
 class PrivacyError(FedFairXError):

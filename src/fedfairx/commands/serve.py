@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from typing import Any
 
 from fedfairx.commands.common import add_verb, as_merit
@@ -14,8 +15,8 @@ def add(verbs: Any) -> None:
         "serve",
         run,
         summary="serve decisions over HTTP, each on disk before it is acknowledged",
-        details="Without a key it answers this machine alone. Every setting can also be given in the environment "
-        "(--port as FEDFAIRX_PORT) or in a TOML file (port = 8000).",
+        details="Without a key it answers this machine alone. Every setting can also be given in the "
+        "environment (--port as FEDFAIRX_PORT) or in a TOML file (port = 8000).",
         example="""
             fedfairx serve --data DIR --dimension 5 --port 8000
             fedfairx serve --data DIR --features price=0:10,rating=1:5 --intercept true
@@ -47,9 +48,7 @@ def run(args: argparse.Namespace) -> int:
         from fedfairx.service.opening import open_service
         from fedfairx.service.pages import pages
         from fedfairx.service.server import serve
-    try:
+    with suppress(KeyboardInterrupt):  # which is how one stops it
         service = open_service(settings, merit=merit)
         serve(make_app(service, mounts=pages(service)), settings)
-    except KeyboardInterrupt:  # which is how one stops it
-        pass
     return 0

@@ -256,6 +256,14 @@ class Agent(Deciding):
         with self._lock, self._step():
             yield
 
+    def verify(self) -> None:
+        """Do a durable agent's whole log again; `StateError` unless it ends in the same state, to the bit.
+
+        It takes about as long as the rewards took, and nothing else can be done meanwhile.
+        """
+        if self.journal:
+            self._keeper.verify()
+
     def close(self) -> None:
         """Let go of the database; an agent in memory has none."""
         if self._journal is not None:

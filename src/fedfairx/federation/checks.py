@@ -18,7 +18,7 @@ from fedfairx.core.memory import LARGEST
 from fedfairx.core.merit import Merit
 from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import packed_size, unpack
-from fedfairx.errors import InvalidInput, MessageRefused, require
+from fedfairx.errors import InvalidInput, MessageRefused, OlderCopy, require
 from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
 from fedfairx.privacy.continued import require_same_neighbours
 
@@ -217,6 +217,12 @@ def latest_of(
     for name, release in come.items():
         check_release(name, release, dimension=dimension, mechanism=mechanism)
         before = latest.get(name)
+        if name == own and release.number > (0 if before is None else before.number):
+            raise OlderCopy(
+                f"release of {name!r}, which is this agent's own name, has number {release.number}, and its "
+                f"own last is {0 if before is None else before.number}: this agent is older than what was "
+                "sent (a backup that was put back), or another has its name"
+            )
         if name == own and release != before:
             raise MessageRefused(
                 f"release of {name!r}, which is this agent's own name, must be its own latest; "

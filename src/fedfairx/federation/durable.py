@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
 
-from fedfairx.errors import InvalidInput, StateError, StorageError
+from fedfairx.errors import FedFairXError, InvalidInput, StateError, StorageError
 from fedfairx.federation import state
 from fedfairx.federation.checks import latest_of
 from fedfairx.federation.deciding import Deciding
@@ -40,6 +41,7 @@ from fedfairx.storage.rows import unpacked_log
 from fedfairx.storage.schema import bring_up
 
 SNAPSHOT_EVERY = 5000  # steps
+FEW = 20_000  # steps that are read at once
 
 AgentType = TypeVar("AgentType", bound=Deciding)
 
@@ -122,7 +124,7 @@ class Keeper:
         agent._numbers = self.log.numbers
         agent._origins = self.journal.origins
         agent._journal = self.journal
-        agent._new_run = self._new_run
+        agent._keeper = self
         self.restore()
         agent._origin = self.journal.begin_incarnation()
         self.log.restorers.append(self.restore)
@@ -152,22 +154,34 @@ class Keeper:
 
     def restore(self, *, whole: bool = False) -> None:
         """Put the agent where the log ends; `whole` does all of it again from the very beginning."""
-        self._read_budgets()
+        try:
+            self._read_budgets()
+            self._restore(whole)
+        except FedFairXError:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+            said = type(error).__name__  # the text might hold data
+            raise StateError(f"{self.journal.place} is damaged: it can't be read, {said}") from None
+
+    def _restore(self, whole: bool) -> None:
         agent, found = self._agent, list(self.journal.snapshots())
         if not found:
             raise StateError(f"{self.journal.place} is damaged: it has no sound snapshot")
         at, body = found[-1] if whole else found[0]
         fields = Fields(body, "snapshot")
         if self._budgets:
-            agent._go_on_with(self._privatizer(fields.integer("runs")))
+            privatizer = self._privatizer(fields.integer("runs"))
         else:
             stored = fields.part("privatizer").plain()
-            agent._go_on_with(NonPrivateSums.from_state(stored, dimension=agent.dimension))
+            privatizer = NonPrivateSums.from_state(stored, dimension=agent.dimension)
+        pending = {made.seq: self._decision(made) for made in self.journal.made(body["pending"])}
+        steps: Iterable[Made | Outcome | Event] = self.journal.steps(at)
+        if self.log.end - at <= FEW:
+            steps = list(steps)  # all is read before anything changes
+        agent._go_on_with(privatizer)
         state.restore_progress(agent, fields)
-        agent._pending.clear()
-        for made in self.journal.made(body["pending"]):
-            agent._pending[made.seq] = self._decision(made)
-        for step in self.journal.steps(at):
+        agent._pending = pending
+        for step in steps:
             self._again(step)
         self.journal.snapshot_at = at
 
@@ -243,7 +257,7 @@ class Keeper:
             persons=StoredPersons(self.log, number, run),
         )
 
-    def _new_run(self, budget: Budget) -> tuple[Privatizer, int]:
+    def new_run(self, budget: Budget) -> tuple[Privatizer, int]:
         """Inside a step: keep one more budget, and give its privatizer and its number."""
         self._budgets.append(budget)
         settings = self._settings | {"budgets": [each.to_dict() for each in self._budgets]}
@@ -254,7 +268,24 @@ class Keeper:
 
     # --- into the log --------------------------------------------------------------------------------
 
+    def verify(self) -> None:
+        """Do the whole log again from the very beginning; `StateError` unless it ends in the same state."""
+        with self.log.lock:
+            before = _snapshot(self._agent, runs=len(self._budgets))
+            try:
+                self.restore(whole=True)
+                same = _snapshot(self._agent, runs=len(self._budgets)) == before
+            finally:
+                self.restore()
+            if not same:
+                raise StateError(
+                    f"{self.journal.place} is damaged: done again, its log ends in another state"
+                )
+
     def _after_commit(self) -> None:
+        if self.log.mark_due:
+            self.log.mark_due = False
+            leave_mark(self.log)
         if self.log.numbers.next - self.journal.snapshot_at >= SNAPSHOT_EVERY:
             self._snapshot()
 
@@ -273,6 +304,7 @@ class Keeper:
 def _snapshot(agent: Deciding, *, runs: int) -> dict[str, Any]:
     return {
         **state.describe_progress(agent),
+        "marks": [],  # for releases that were interrupted, and here none is: each is one transaction
         "pending": list(agent._pending),
         "runs": runs,
         "privatizer": None if agent.private else agent.privatizer.state(),

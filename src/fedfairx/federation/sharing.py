@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.checks import check_next_run, latest_of
@@ -16,11 +16,23 @@ from fedfairx.privacy import Budget, ContinuedPrivatizer, NonPrivateSums, Privat
 from fedfairx.storage.journal import Journal
 
 
+class Keeping(Protocol):
+    """What holds a durable agent and its log together (`federation.durable`)."""
+
+    def new_run(self, budget: Budget) -> tuple[Privatizer, int]:
+        """Keep one more budget; its privatizer, and its number."""
+        ...
+
+    def verify(self) -> None:
+        """`StateError` unless the log, done again from the beginning, ends in the agent's state."""
+        ...
+
+
 class Sharing(Knowledge):
     """An agent as the others see it. `Agent` decides and observes beside it."""
 
     _journal: Journal | None = None  # where a durable agent keeps each step
-    _new_run: Callable[[Budget], tuple[Privatizer, int]]  # a durable agent's way to a new budget
+    _keeper: Keeping  # a durable agent's
     _watch: ClippingWatch
 
     def _step(self) -> AbstractContextManager[Any]:
@@ -66,7 +78,7 @@ class Sharing(Knowledge):
             if isinstance(privatizer, Budget):
                 if self._journal is None:
                     raise InvalidInput("privatizer must be a privatizer: a Budget is for a durable agent")
-                privatizer, run = self._new_run(privatizer)
+                privatizer, run = self._keeper.new_run(privatizer)
             elif self._journal is not None:
                 raise InvalidInput("privatizer must be a Budget: this agent's ledger is in its database")
             check_next_run(privatizer, before=old.guarantee, dimension=self.dimension, name=self.name)

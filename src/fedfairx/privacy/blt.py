@@ -23,10 +23,9 @@ import numpy as np
 from fedfairx.arrays import Array
 from fedfairx.errors import require
 from fedfairx.lanes.compile import allocating_stage
-from fedfairx.privacy.blt_table import TABLE
 from fedfairx.privacy.factors import Integers
 
-__all__ = ["Blt", "BltMemory", "blt_for"]
+__all__ = ["Blt", "BltMemory"]
 
 _BLOCK = 512
 
@@ -103,22 +102,6 @@ class Blt:
 def _row_norm_of(factor: Blt, number: int) -> float:
     """Each agent asks for the same one at each synchronisation."""
     return float(factor._row_norms(np.array([number]))[0])
-
-
-def blt_for(releases: int) -> Blt:
-    """The factor that `blt` uses for this many releases: the table's next entry, or a fresh fit beyond it.
-
-    Guarantees:
-    - The same parameters on every machine for τ up to the end of the table: they are read, not computed.
-    - For τ up to 1 000 000 the sd of every release is within 1 % of sqrt-toeplitz's at the same μ.
-    """
-    require(releases >= 1, "releases", "must be >= 1", releases)
-    for largest, omega, gap in TABLE:
-        if releases <= largest:
-            return Blt(releases, omega, gap)
-    from fedfairx.privacy.blt_fit import fit
-
-    return fit(releases)
 
 
 class BltMemory:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from fedfairx.core.statistics import Array
+import msgspec
+
+from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput, require
 from fedfairx.service.features import FeatureTable
 from fedfairx.service.schemas import DecisionRequest
@@ -13,8 +14,7 @@ from fedfairx.service.schemas import DecisionRequest
 __all__ = ["Asked", "understand"]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):  # a tenth of the time that a frozen dataclass takes to make
     """The eligible actions as the agent sees them; `rows` are their places in the request."""
 
     contexts: Array

@@ -1,12 +1,12 @@
 """The desk: the one place where the agent is touched, and where it is made durable.
 
-Requests put their steps on the desk. One thread takes all that wait, does them one after the other in one transaction
-and commits it; only then are they acknowledged. While it writes, the next ones gather, so that one flush of the disk
-serves all of them (group commit), and the event loop never waits for a disk.
+Requests put their steps on the desk. One thread takes all that wait, does them one after the other in one
+transaction and commits it; only then are they acknowledged. While it writes, the next ones gather, so that
+one flush of the disk serves all of them (group commit), and the event loop never waits for a disk.
 
-A step that is refused changes nothing and the others go on. When the commit fails, nothing of the group has happened,
-in memory or on disk, and all of it is refused; for a moment others are then refused at once, instead of each waiting
-for a storage that is gone.
+A step that is refused changes nothing and the others go on. When the commit fails, nothing of the group has
+happened, in memory or on disk, and all of it is refused; for a moment others are then refused at once,
+instead of each waiting for a storage that is gone.
 """
 
 from __future__ import annotations

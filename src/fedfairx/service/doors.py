@@ -1,7 +1,8 @@
 """Who may do what: API keys with roles; without any key this machine alone.
 
-Keys are kept as hashes and compared in constant time (`storage/keys.py`). Those that were let in are remembered for a
-moment, by another hash. Once a key was made, keys are needed for ever, also when the last one is revoked.
+Keys are kept as hashes and compared in constant time (`storage/keys.py`). Those that were let in are
+remembered for a moment, by another hash. Once a key was made, keys are needed for ever, also when the last
+one is revoked.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import base64
 import binascii
 import hashlib
 import ipaddress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedfairx.errors import StorageError
+from fedfairx.service.operations import header_of
 from fedfairx.service.problems import Refused
 from fedfairx.storage.keys import ApiKeys
 
@@ -26,6 +29,7 @@ ROLES = ("reader", "writer", "admin")  # each may what those before it may
 REMEMBERED = 2.0  # seconds for which a revoked key may still be let in
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether an address or name means this machine alone."""
     if host.lower() == "localhost":
@@ -52,7 +56,7 @@ class Doors:
     async def check(self, request: Request, role: str) -> None:
         """Refuse who may not."""
         if not self.keys_needed:
-            if not is_loopback(_without_port(request.headers.get("host", "localhost"))):
+            if not is_loopback(_without_port(header_of(request, b"host") or "localhost")):
                 # a page of another site, in a browser on this machine, by a name that leads here
                 raise Refused("host", "The Host must be localhost while there is no key.")
             return
@@ -89,7 +93,7 @@ class Doors:
 
 def _credentials(request: Request) -> str:
     """The key: as a bearer's, or for pages in a browser as Basic's password."""
-    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    scheme, _, value = (header_of(request, b"authorization") or "").partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
     if scheme.lower() == "basic" and request.method in (

@@ -43,7 +43,7 @@ CHUNK = 2_000  # rows of a Parquet group
 
 
 def record(stored: StoredDecision) -> dict[str, Any]:
-    """A row. `probability` is that with which the action was taken (its propensity), `policy` the fair shares."""
+    """A row. `probability` is with which the action was taken (its propensity), `policy` the fair shares."""
     remark, action = Remark.read(stored.extra), stored.action
     values = (
         stored.id,

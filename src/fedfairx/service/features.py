@@ -1,7 +1,7 @@
 """Named features with their ranges: what callers send becomes contexts that the agent wants.
 
-A value outside its range is moved to its end, and counted. Each feature is then scaled to [0, 1] and all by 1/√d, so
-that contexts lie in the unit ball. Without names contexts are taken as they come.
+A value outside its range is moved to its end, and counted. Each feature is then scaled to [0, 1] and all by
+1/√d, so that contexts lie in the unit ball. Without names contexts are taken as they come.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfairx.core.memory import LARGEST
-from fedfairx.core.statistics import Array
+from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput, require
 
 __all__ = ["Feature", "FeatureTable"]
@@ -72,14 +72,12 @@ class FeatureTable:
         return [features[name] for name in self.names]
 
     def contexts(self, rows: Sequence[Sequence[float]], where: str) -> tuple[Array, int]:
-        """The agent's (K, d) contexts, and how many numbers were moved into their range."""
+        """The agent's (K, d) contexts, and how many numbers were moved into their range; all are finite."""
         given = self.given
         for index, row in enumerate(rows):
             if len(row) != given:
                 raise InvalidInput(f"{where}[{index}] must be {given} numbers, got {len(row)} of them")
         made = np.array(rows, dtype=np.float64)
-        if not (np.abs(made) <= LARGEST).all():
-            raise InvalidInput(f"{where} must be at most {LARGEST:g} in size")
         clipped = 0
         if self.names:
             scaled = (made - self._low) / self._width

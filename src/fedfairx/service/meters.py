@@ -42,8 +42,8 @@ class Meters:
         yield from _head("fedfairx_request_seconds", "histogram", "Time from a request's head to its answer.")
         for operation, counts in sorted(self._latencies.items()):
             below = 0.0
-            for edge, count in zip((*map(str, EDGES), "+Inf"), counts[:-1], strict=True):
-                below += count
+            for edge, within in zip((*map(str, EDGES), "+Inf"), counts[:-1], strict=True):
+                below += within
                 yield f'fedfairx_request_seconds_bucket{{operation="{operation}",le="{edge}"}} {below:.0f}'
             yield f'fedfairx_request_seconds_sum{{operation="{operation}"}} {counts[-1]!r}'
             yield f'fedfairx_request_seconds_count{{operation="{operation}"}} {below:.0f}'

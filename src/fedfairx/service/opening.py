@@ -22,7 +22,7 @@ KEPT = ("rule", "minimum_share", "name", "window", "default_reward")  # in the a
 
 
 def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
-    """The service, ready to be asked. What is not given is as the database has it, or the default in a new one."""
+    """The service, ready to be asked. What is not given is as the database has it, or the default."""
     if not settings.database:
         Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
     agent = Agent.open(place_of(settings), **_kept(settings, merit))

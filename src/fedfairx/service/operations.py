@@ -1,4 +1,4 @@
-"""One address and method: who may use it, what it takes and gives. Routes and the OpenAPI document come from it."""
+"""One address and method: who may use it, what it takes and gives. Routes and OpenAPI come from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from fedfairx.service.problems import Refused
@@ -15,11 +15,12 @@ from fedfairx.service.problems import Refused
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
 
-__all__ = ["Handler", "Operation", "Parameter", "body_of", "decoder", "query_of", "reply"]
+__all__ = ["Handler", "Operation", "Parameter", "body_of", "decoder", "header_of", "query_of", "reply"]
 
 Handler = Callable[["Service", Request], Awaitable[Response]]
 Decoded = TypeVar("Decoded")
 JSON = "application/json"
+CLOSE = {"connection": "close"}  # what is left of the body would be taken for the next request
 
 
 @dataclass(frozen=True)
@@ -51,28 +52,45 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
 
 
-def decoder(kind: type[Decoded]) -> msgspec.json.Decoder[Decoded]:
-    """Made once for each body, since it compiles what it will check."""
-    return msgspec.json.Decoder(kind)
+def decoder(kind: type[Decoded]) -> Callable[[bytes], Decoded]:
+    """Reads a body; made once for each kind, since it compiles what it will check."""
+    read = msgspec.json.Decoder(kind).decode
+
+    def decode(body: bytes) -> Decoded:
+        try:
+            return read(body)
+        except RecursionError:
+            raise Refused("malformed", "The body is nested too deeply.") from None
+
+    return decode
+
+
+def header_of(request: Request, name: bytes) -> str | None:
+    """A header by its name in lower case; Starlette's own way decodes all that it passes."""
+    for key, value in request.scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return None
 
 
 async def body_of(request: Request, limit: int) -> bytes:
     """The whole body; what is longer than `limit` is not read to its end."""
-    kind = request.headers.get("content-type", JSON)
-    if kind.partition(";")[0].strip().lower() != JSON:  # also keeps other sites' plain forms out
-        raise Refused("media-type", "The Content-Type must be application/json.")
-    too_large = Refused(
-        "too-large", f"The body must be at most {limit} bytes (max_body).", {"connection": "close"}
-    )
-    length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > limit:
-        raise too_large
-    parts, size = [], 0
-    async for part in request.stream():
+    kind = header_of(request, b"content-type")
+    if kind != JSON and kind is not None and kind.partition(";")[0].strip().lower() != JSON:
+        raise Refused(
+            "media-type", "The Content-Type must be application/json."
+        )  # so no other site's form gets in
+    parts, size, more = [], 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
         size += len(part)
         if size > limit:
-            raise too_large
+            raise Refused("too-large", f"The body must be at most {limit} bytes (max_body).", CLOSE)
         parts.append(part)
+        more = message.get("more_body", False)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -86,8 +104,16 @@ def query_of(request: Request, kind: type[Decoded]) -> Decoded:
     return msgspec.convert(given, kind, strict=False)
 
 
+class Json(Response):
+    """JSON that is written already; its headers are made in a fifth of the time that Starlette's take."""
+
+    def __init__(self, body: bytes, status: int) -> None:
+        self.status_code = status
+        self.body = body
+        self.background = None
+        self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+
+
 def reply(value: object, status: int = 200) -> Response:
     """A value as JSON; nothing where there is none."""
-    if value is None:
-        return Response(status_code=204)
-    return Response(msgspec.json.encode(value), status_code=status, media_type=JSON)
+    return Response(status_code=204) if value is None else Json(msgspec.json.encode(value), status)

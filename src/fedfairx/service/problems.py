@@ -1,6 +1,7 @@
 """Errors as callers see them: problem+json with a type, a title, a detail and a remedy.
 
-The detail is ours: it names a field, a rule, a count. It never holds a context or a reward, nor another program's text.
+The detail is ours: it names a field, a rule, a count. It never holds a context or a reward, nor another
+program's text.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def problem_of(error: Exception) -> Refused:
         return Refused(kind, f"{error.detail}.", dict(error.headers or {}))
     if isinstance(error, msgspec.ValidationError):
         return Refused("invalid", _about(str(error)))
-    if isinstance(error, msgspec.DecodeError | RecursionError | UnicodeDecodeError):
+    if isinstance(error, msgspec.DecodeError):
         return Refused("malformed", "The body can't be read as JSON.")
     if isinstance(error, UnknownDecision):
         return Refused("unknown-decision", "This service made no such decision.")

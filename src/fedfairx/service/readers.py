@@ -46,7 +46,8 @@ def whole(low: int, high: int = 2**53) -> Reader:
         except ValueError:
             found = None
         require(type(found) is int and low <= found <= high, name, rule, value)
-        return int(found)  # type: ignore[arg-type]
+        assert isinstance(found, int)
+        return found
 
     return read
 
@@ -87,7 +88,7 @@ def switch(name: str, value: object) -> bool:
 
 
 def features(name: str, value: object) -> tuple[Feature, ...]:
-    """Named features with their ranges: "price=0:10, rating=1:5", in TOML also {price = [0, 10], rating = [1, 5]}."""
+    """Features with their ranges: "price=0:10, rating=1:5", in TOML {price = [0, 10], rating = [1, 5]}."""
     pairs = _pairs_of_text(name, value) if isinstance(value, str) else _pairs_of_table(name, value)
     made = tuple(Feature(key, low, high) for key, low, high in pairs)
     names = [feature.name for feature in made]

@@ -16,6 +16,7 @@ from fedfairx.service.settings import Settings
 
 __all__ = ["Server", "serve"]
 
+COLLECT = (50_000, 20, 50)  # decisions that wait for their reward are many, and in no cycles
 LOG = logging.getLogger("fedfairx.service")
 
 
@@ -27,6 +28,7 @@ class Server(uvicorn.Server):
         if self.started:
             gc.collect()
             gc.freeze()  # what was loaded stays; looking through it again and again would only delay answers
+            gc.set_threshold(*COLLECT)
             LOG.info("fedfairx serves on %s", ", ".join(self._addresses()))
 
     def _addresses(self) -> list[str]:
@@ -40,7 +42,7 @@ class Server(uvicorn.Server):
 
 
 def serve(app: Starlette, settings: Settings) -> None:
-    """Serve until told to stop: then nothing new is taken, what is under way is finished, and the agent is closed."""
+    """Serve until told to stop: then what is under way is finished, and the agent is closed."""
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )

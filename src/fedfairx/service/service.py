@@ -1,12 +1,13 @@
-"""The service itself: what can be asked of it, whatever the address. It hands steps to the desk and reads the journal."""
+"""What can be asked of the service, whatever the address: it puts steps on the desk and reads the journal."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from fedfairx.errors import AlreadyObserved, KeyTaken, UnknownDecision
 from fedfairx.federation.agent import Agent
@@ -29,8 +30,7 @@ Found = TypeVar("Found")
 TICK = 1.0  # seconds between looks for decisions whose window is past
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """A request's idempotency key, and the digest of its body."""
 
     key: str

@@ -1,7 +1,8 @@
 """Everything that can be set: one table, from which the command line's help and the documentation are made.
 
-A value comes from the command line, else from the environment (`FEDFAIRX_PORT`), else from a TOML file, else it is the
-default. What concerns the agent is kept in its database: later starts need not say it again, and may not contradict it.
+A value comes from the command line, else from the environment (`FEDFAIRX_PORT`), else from a TOML file,
+else it is the default. What concerns the agent is kept in its database: later starts need not say it again,
+and may not contradict it.
 """
 
 from __future__ import annotations

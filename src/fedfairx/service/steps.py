@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas
@@ -15,8 +16,7 @@ from fedfairx.storage.rows import DecisionNote, StoredDecision
 __all__ = ["Decide", "Reward", "Withdraw", "answer_of_stored", "probe"]
 
 
-@dataclass(frozen=True, slots=True)
-class Decide:
+class Decide(msgspec.Struct, frozen=True):
     """Decisions for one request; if the first one's key is taken, nothing has happened."""
 
     asked: Sequence[Asked]
@@ -71,8 +71,7 @@ def _answer(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Reward:
+class Reward(msgspec.Struct, frozen=True):
     """Rewards of one request: all of them, or none."""
 
     rewards: Sequence[schemas.RewardOf]
@@ -91,8 +90,7 @@ class Reward:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Withdraw:
+class Withdraw(msgspec.Struct, frozen=True):
     """A decision that was never shown."""
 
     identity: str

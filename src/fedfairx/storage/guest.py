@@ -1,4 +1,4 @@
-"""A guest's access to a database that another process may hold: for its callers' keys, never for an agent's steps."""
+"""A guest in a database that another process may hold: for its callers' keys, never for an agent's steps."""
 
 from __future__ import annotations
 
@@ -33,11 +33,16 @@ def open_keys(place: str | os.PathLike[str]) -> Iterator[ApiKeys]:
 
 
 def _guest(place: str) -> Database:
-    if place.startswith(("postgresql://", "postgres://")):
-        from fedfairx.storage.postgres import PostgresDatabase
+    if not place.startswith(("postgresql://", "postgres://")):
+        return SqliteGuest(place)
+    from fedfairx.storage.postgres import PostgresDatabase
 
-        return PostgresDatabase(place, hold=False)
-    return SqliteGuest(place)
+    class PostgresGuest(PostgresDatabase):
+        """Writes beside whoever has the lock."""
+
+        def _lock(self, connection: object) -> None: ...
+
+    return PostgresGuest(place)
 
 
 class _NoLock:

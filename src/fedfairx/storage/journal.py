@@ -138,6 +138,7 @@ class Journal(Queries):
         log.numbers.next = number + steps
         whole = event_body(body, steps)
         log.events.append((number, self.agent, log.now(), kind, whole, seal(number, kind, whole)))
+        log.mark_due |= kind == "release"
 
     # --- incarnations --------------------------------------------------------------------------------
 
@@ -159,7 +160,7 @@ class Journal(Queries):
         """Keep the state after all steps so far; of earlier ones the first stays, and the last but one."""
         content = json.dumps(body, separators=(",", ":")).encode()
         with self.log.step() as log:
-            seq = log.numbers.next
+            seq = self.snapshot_at = log.numbers.next
             log.write("DELETE FROM snapshots WHERE agent = ? AND seq = ?", (self.agent, seq))
             log.write("INSERT INTO snapshots VALUES (?, ?, ?, ?)", (self.agent, seq, content, seal(content)))
             log.write(
@@ -168,14 +169,13 @@ class Journal(Queries):
                 "(SELECT MAX(seq) FROM snapshots WHERE agent = ? AND seq < ?)",
                 (self.agent, seq, self.agent, self.agent, seq),
             )
-        self.snapshot_at = seq
 
     def snapshots(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """(next number, state), the newest first; those that are damaged are left out."""
         for seq, content, stored in self.log.database.execute(
             "SELECT seq, body, seal FROM snapshots WHERE agent = ? ORDER BY seq DESC", (self.agent,)
         ):
-            if seal(bytes(content)) == stored:
+            if not isinstance(content, str) and seal(bytes(content)) == stored:
                 yield seq, json.loads(bytes(content))
 
     # --- reading -------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ class Log:
         self.closing: list[Callable[[], None]] = []  # called before the database is closed
         self.clock: Callable[[], int] = time.time_ns
         self.clock_went_back = 0  # how often
+        self.mark_due = False  # a release is about to leave
         self._time = 0
         self._depth = 0
         self._begun = False
@@ -75,14 +76,16 @@ class Log:
         self.numbers.next, self._time = max(self.numbers.next, following), max(self._time, latest)
 
     def now(self) -> int:
-        """Microseconds since 1970; never less than the last time."""
+        """Microseconds since 1970; never less than the last time. All steps of a transaction have one."""
+        if self._depth:
+            return self._time
         now = self.clock() // 1000
         if now < self._time:
             if not self.clock_went_back:
                 warnings.warn(
                     "the clock went back: what is kept keeps its last time until the clock has caught up",
                     ClockWarning,
-                    stacklevel=4,
+                    stacklevel=5,
                 )
             self.clock_went_back += 1
             return self._time
@@ -114,8 +117,10 @@ class Log:
                 raise StorageUnavailable(f"{self.database.place} is closed")
             if self._failed:
                 raise StorageUnavailable("an earlier step of these failed, so none of them will be kept")
-            if self._stale and self._depth == 0:
-                self._restore()
+            if self._depth == 0:
+                if self._stale:
+                    self._restore()
+                self.now()  # the step's time; before anything changes, since the warning may be an error
         except BaseException:
             self.lock.release()
             raise
@@ -130,7 +135,10 @@ class Log:
             if error is not None and not (refused and self.size == written):
                 self._failed = True
             if self._depth == 0:
+                lost = self._failed and error is None  # somebody inside has caught it
                 self._end()
+                if lost:
+                    raise StorageUnavailable("one of these steps failed, so none of them has been kept")
         finally:
             self.lock.release()
 

@@ -8,7 +8,7 @@ only peers can tell (`privacy.peers`).
 
 from __future__ import annotations
 
-from fedfairx.errors import StateError
+from fedfairx.errors import OlderCopy
 from fedfairx.storage.log import Log
 
 
@@ -20,7 +20,7 @@ def leave_mark(log: Log) -> None:
 
 
 def check_mark(log: Log) -> None:
-    """`StateError` if the log is behind what was said outside, or went another way."""
+    """`OlderCopy` if the log is behind what was said outside, or went another way."""
     mark = log.database.mark
     life, end = mark.get("life"), mark.get("end")
     if not isinstance(life, str) or not isinstance(end, int):
@@ -28,7 +28,7 @@ def check_mark(log: Log) -> None:
     known = log.database.execute("SELECT 1 FROM incarnations WHERE origin = ?", (life,))
     if not known or end > log.end:
         place = log.database.place
-        raise StateError(
+        raise OlderCopy(
             f"{place} is an older copy: it ends at step {log.end}, and it was at step {end} when it was last "
             f"used here. A private agent must not go on from it, since its messages are out; for any other, "
             f"remove {place}.lock if this is meant"

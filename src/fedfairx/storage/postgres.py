@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -17,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from fedfairx.errors import StateError, StorageError, StorageUnavailable, needs
 from fedfairx.storage.database import Row
+from fedfairx.storage.forked import watch
 
 if TYPE_CHECKING:
     import psycopg
 
 _TYPES = {" BLOB": " BYTEA", " INTEGER": " BIGINT", " REAL": " DOUBLE PRECISION"}
+_WAITS = (0.05, 0.1, 0.2, 0.4)  # seconds
 _LOCK = "('fedfairx ' || current_schema())"
 _TRY_AGAIN = (
     "08",
@@ -51,13 +54,14 @@ class PostgresDatabase:
         self._reader: psycopg.Connection[Row] | None = None
         info = psycopg.conninfo.conninfo_to_dict(address)
         self.place = f"postgresql://{info.get('host', '')}/{info.get('dbname', '')}"
+        self._forked = False
         with self._translated():
             self._connected()
+        watch(self)
 
     def _connected(self) -> psycopg.Connection[Row]:
         """The connection that writes: the one there is, or a new one that has the lock."""
-        if os.getpid() != self._process:
-            raise StorageUnavailable(f"{self.place} is open in the process that this one was forked from")
+        self._check()
         if self._writer is not None and not self._writer.closed and not self._writer.broken:
             return self._writer
         connection = self._psycopg.connect(self._address, autocommit=True)
@@ -70,11 +74,19 @@ class PostgresDatabase:
         self._writer = connection
         return connection
 
+    def _check(self) -> None:
+        if self._forked:
+            raise StorageUnavailable(f"{self.place} is open in the process that this one was forked from")
+
     def _lock(self, connection: psycopg.Connection[Row]) -> None:
         connection.execute(
             "CREATE TABLE IF NOT EXISTS holder (id BIGINT PRIMARY KEY, process BIGINT, host TEXT, since TEXT)"
         )
-        row = connection.execute(f"SELECT pg_try_advisory_lock(hashtextextended({_LOCK}, 0))").fetchone()
+        for wait in (*_WAITS, None):  # the server notices the end of a process a little later
+            row = connection.execute(f"SELECT pg_try_advisory_lock(hashtextextended({_LOCK}, 0))").fetchone()
+            if wait is None or (row is not None and row[0]):
+                break
+            time.sleep(wait)
         if row is None or not row[0]:
             held = connection.execute("SELECT process, host, since FROM holder").fetchone()
             who = "" if held is None else f" by process {held[0]} on {held[1]} since {held[2]}"
@@ -101,7 +113,7 @@ class PostgresDatabase:
 
     def rollback(self) -> None:
         with suppress(self._psycopg.Error):
-            if self._writer is not None and not self._writer.closed:
+            if self._writer is not None and not self._writer.closed and not self._forked:
                 self._writer.execute("ROLLBACK")
 
     def _within(self) -> psycopg.Connection[Row]:
@@ -121,8 +133,13 @@ class PostgresDatabase:
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._translated(), self._guard:
-            if self._reader is None or self._reader.closed or self._reader.broken:
-                self._reader = self._psycopg.connect(self._address, autocommit=True)
+            self._check()
+            if self._reader is not None and not self._reader.closed:
+                with suppress(
+                    self._psycopg.OperationalError
+                ):  # lost meanwhile: a question can be asked twice
+                    return self._reader.execute(_marks(statement), values).fetchall()
+            self._reader = self._psycopg.connect(self._address, autocommit=True)
             return self._reader.execute(_marks(statement), values).fetchall()
 
     def tables(self) -> set[str]:
@@ -137,8 +154,15 @@ class PostgresDatabase:
     def close(self) -> None:
         with self._guard:
             for connection in (self._reader, self._writer):
-                if connection is not None and os.getpid() == self._process:
+                if connection is not None and not self._forked:
+                    with suppress(self._psycopg.Error):  # the server would let go of it, but later
+                        connection.execute("SELECT pg_advisory_unlock_all()")
                     connection.close()
+
+    def disown(self) -> list[Any]:
+        """In a forked child: the connections stay the parent's."""
+        self._forked = True
+        return [connection for connection in (self._writer, self._reader) if connection is not None]
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -63,7 +63,10 @@ class Queries:
         return self._one(" AND d.key = ?", key)
 
     def status_of(self, number: int) -> str | None:
-        """What has become of a decision; None where there is none of this number. For use inside a step."""
+        """What has become of a decision, also in an open step; None where there is none of this number."""
+        for row in self.log.outcomes:
+            if row[2] == number:
+                return str(row[4])
         execute = self.log.database.execute
         ended = execute("SELECT status FROM outcomes WHERE decision = ? AND agent = ?", (number, self.agent))
         if ended:

@@ -6,19 +6,18 @@ which an older copy of the file is noticed.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError, StateError, StorageError, StorageUnavailable
 from fedfairx.privacy.file_lock import FileLock
 from fedfairx.storage.database import Row
+from fedfairx.storage.forked import watch
 
 APPLICATION = 0x46465841  # "FFXA"
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH", "SQLITE_SCHEMA", "SQLITE_FORMAT")
@@ -47,7 +46,8 @@ class SqliteDatabase:
         except BaseException:
             self._lock.free()
             raise
-        _OPEN.add(self)
+        self._open = True
+        watch(self)
 
     def _connect(self, file: Path) -> sqlite3.Connection:
         if not file.exists():
@@ -93,11 +93,9 @@ class SqliteDatabase:
             self._writer.execute("COMMIT")
 
     def rollback(self) -> None:
-        try:
-            if self._writer.in_transaction:
+        with suppress(sqlite3.Error):  # the next `begin` tries again
+            if self._open and self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
-        except sqlite3.Error:
-            pass  # the next `begin` tries again
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._translated():
@@ -124,21 +122,18 @@ class SqliteDatabase:
 
     def close(self) -> None:
         with self._guard:
-            if self in _OPEN:
-                _OPEN.discard(self)
+            if self._open:
+                self._open = False
                 if self._reader is not None:
                     self._reader.close()
                 self._writer.close()
                 self._lock.free()
 
-    def _disown(self) -> None:
+    def disown(self) -> list[Any]:
         """In a forked child: the file stays the parent's."""
-        _OPEN.discard(self)
+        self._open = False
         self._lock.free()
-        # Closing them would end the parent's write-ahead log, so they are kept from ever being closed here.
-        for connection in (self._writer, self._reader):
-            if connection is not None:
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        return [connection for connection in (self._writer, self._reader) if connection is not None]
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -164,15 +159,3 @@ def _meaning(error: sqlite3.Error, place: str) -> StorageError:
     if isinstance(error, sqlite3.OperationalError) and not name.startswith("SQLITE_ERROR"):
         return StorageUnavailable(f"{place} can't be used for now: {error}; nothing has changed")
     return StateError(f"{place} can't be read: {error}")
-
-
-_OPEN: weakref.WeakSet[SqliteDatabase] = weakref.WeakSet()
-
-
-def _in_forked_child() -> None:
-    for database in list(_OPEN):
-        database._disown()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_forked_child)

@@ -1,4 +1,4 @@
-"""Which address means what. Routes only translate; each file has its own `OPERATIONS`, and all are listed here."""
+"""Which address means what. Routes only translate; each file has its `OPERATIONS`, and all are here."""
 
 from __future__ import annotations
 

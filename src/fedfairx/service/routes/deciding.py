@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service import schemas
-from fedfairx.service.operations import Operation, Parameter, body_of, decoder, reply
+from fedfairx.service.operations import Operation, Parameter, body_of, decoder, header_of, reply
 from fedfairx.service.problems import Refused
 from fedfairx.service.service import Service, Wish
 
@@ -20,7 +20,7 @@ KEY = r"[!-~]{1,200}"
 IDEMPOTENCY = Parameter(
     "Idempotency-Key",
     "header",
-    "Of your choice, such as a UUID: the same key answers the same decision, so that a request can be repeated.",
+    "Of your choice, such as a UUID: the same key answers the same decision, so you can ask again.",
     {"type": "string", "pattern": f"^{KEY}$"},
 )
 MATCHES = re.compile(KEY).fullmatch
@@ -28,20 +28,20 @@ MATCHES = re.compile(KEY).fullmatch
 
 async def decide(service: Service, request: Request) -> Response:
     body = await body_of(request, service.settings.max_body)
-    made = await service.decide([ONE.decode(body)], _wish(request, body))
+    made = await service.decide([ONE(body)], _wish(request, body))
     return reply(made[0], 201)
 
 
 async def decide_many(service: Service, request: Request) -> Response:
     body = await body_of(request, service.settings.max_body)
-    asked = MANY.decode(body).decisions
+    asked = MANY(body).decisions
     service.check_batch(len(asked))
     return reply(schemas.DecisionsMade(await service.decide(asked, _wish(request, body))), 201)
 
 
 def _wish(request: Request, body: bytes) -> Wish | None:
     """The key of a request and what it was for, where it has one."""
-    key = request.headers.get("idempotency-key")
+    key = header_of(request, b"idempotency-key")
     if key is None:
         return None
     if not MATCHES(key):

@@ -21,14 +21,14 @@ DECISION_ID = Parameter(
 
 
 async def reward(service: Service, request: Request) -> Response:
-    given = ONE.decode(await body_of(request, service.settings.max_body))
+    given = ONE(await body_of(request, service.settings.max_body))
     identity = request.path_params["decision_id"]
     await service.reward([schemas.RewardOf(identity, given.reward, given.person)])
     return reply(None)
 
 
 async def reward_many(service: Service, request: Request) -> Response:
-    rewards = MANY.decode(await body_of(request, service.settings.max_body)).rewards
+    rewards = MANY(await body_of(request, service.settings.max_body)).rewards
     service.check_batch(len(rewards))
     await service.reward(rewards)
     return reply(None)
