@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fedfairx.arrays import Array
 from fedfairx.fairness.log import Block, Codes
 from fedfairx.fairness.sequences import spending
+from fedfairx.showing import number
 
 #: Powers of the policy, and factors e^λ for one action.
 POWERS: Array = np.array([0.0, 0.5, 0.8, 0.9, 0.97, 1.03, 1.1, 1.25, 2.0, 8.0])
@@ -44,7 +45,7 @@ class Draws:
     def __str__(self) -> str:
         if self.as_the_policy_said:
             found = "nothing speaks against it" if self.p_value > 0.1 else "little speaks against it"
-            return f"Actions were drawn as the policy said, as far as {self.decisions:,} draws tell: {found}."
+            return f"Actions were drawn as the policy said, as far as {number(self.decisions)} draws tell: {found}."
         return (
             "Actions were NOT drawn as the policy said: an honest log would ever look like this with "
             f"probability {self.p_value:.2g} at most."

@@ -185,7 +185,7 @@ def percent(share: float) -> str:
 def _claims(table: Exposure) -> Iterator[str]:
     least = 1 - table.tolerance
     yield (
-        f"With probability at least {percent(1 - table.error)}, all intervals of all actions and groups "
+        f"With probability at least {100 * (1 - table.error):g} %, all intervals of all actions and groups "
         "hold, at all times at once: whoever looks every day and stops when it suits them is misled no more "
         "often."
     )
@@ -199,7 +199,7 @@ def _claims(table: Exposure) -> Iterator[str]:
         f"features and vary around that by noise of sd {table.noise_sd:g} at most."
     )
     yield (
-        f'"Within" means surely between {percent(least)} and {percent(1 / least)} of the entitlement; '
+        f'"Within" means surely between {100 * least:.0f} and {100 / least:.0f} % of the entitlement; '
         '"below" and "above" mean surely less and surely more than it; "too little data" means that nothing '
         "is sure."
     )

@@ -37,6 +37,7 @@ class Looked:
     when: float
     bounded: bool  # whether decisions of the window were left out because there are too many
     withdrawn: int
+    baseline: int  # decisions that took the caller's own action
 
 
 class Exposing:
@@ -73,7 +74,7 @@ class Exposing:
             tolerance=settings.tolerance,
             sums=_exact_sums(agent),
         )
-        return Looked(table, seen.first, seen.last, time.time(), bounded, seen.withdrawn)
+        return Looked(table, seen.first, seen.last, time.time(), bounded, seen.withdrawn, seen.baseline)
 
 
 class _Seen:
@@ -82,9 +83,10 @@ class _Seen:
     first: float | None = None
     last: float | None = None
     withdrawn = 0
+    baseline = 0
 
     def read(self, rows: Iterator[tuple[object, ...]]) -> Iterator[Logged]:
-        for _, made, policy, contexts, action, drawn, names, groups, status, reward in rows:
+        for _, made, policy, contexts, action, drawn, names, groups, status, reward, mode in rows:
             self.last = float(made) / 1e6  # type: ignore[arg-type]
             if self.first is None:
                 self.first = self.last
@@ -93,6 +95,8 @@ class _Seen:
             if status == "withdrawn":
                 self.withdrawn += 1
                 taken = None
+            elif mode != "live":
+                self.baseline += 1
             yield Logged(
                 shares,
                 taken,

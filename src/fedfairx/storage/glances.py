@@ -14,7 +14,7 @@ from fedfairx.storage.queries import Queries
 from fedfairx.storage.rows import StoredDecision
 
 _EXPOSURE = (
-    "SELECT d.seq, d.time, d.policy, d.contexts, d.action, d.drawn, d.names, d.groups, o.status, o.reward "
+    "SELECT d.seq, d.time, d.policy, d.contexts, d.action, d.drawn, d.names, d.groups, o.status, o.reward, d.mode "
     "FROM decisions d LEFT JOIN outcomes o ON o.decision = d.seq "
     "WHERE d.agent = ? AND d.seq >= ? AND d.seq < ? ORDER BY d.seq LIMIT ?"
 )
@@ -60,7 +60,7 @@ def number_at(journal: Queries, time: float | None) -> int:
 
 
 def for_exposure(journal: Queries, *, first: int, end: int) -> Iterator[Row]:
-    """(seq, time, policy, contexts, action, drawn, names, groups, status, reward) as they are stored."""
+    """(seq, time, policy, contexts, action, drawn, names, groups, status, reward, mode) as they are stored."""
     while True:
         rows = journal.log.database.read(_EXPOSURE, (journal.agent, first, end, PAGE))
         yield from rows

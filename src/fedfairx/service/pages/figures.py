@@ -32,7 +32,7 @@ def ticks(scale: float) -> list[float]:
 
 
 def _step(length: float) -> float:
-    return next((tick for tick in _TICKS if length / tick <= 5.01), 0.5)
+    return next((tick for tick in _TICKS if length / tick <= 4.01), 0.5)
 
 
 def axis(scale: float) -> Markup:
@@ -64,9 +64,13 @@ def intervals(row: Row, scale: float) -> Markup:
         f'<line class="shown" x1="{_x(shown.low, scale)}" x2="{_x(min(shown.high, scale), scale)}" y1="18" y2="18"/>'
     )
     dot = f'<circle class="shown" cx="{_x(min(shown.value, scale), scale)}" cy="18" r="4.5"/>'
+    ends = (
+        '<text class="ends" x="0" y="48">0 %</text>'
+        f'<text class="ends" x="100%" y="48" text-anchor="end">{_percent(scale)}</text>'
+    )
     words = f"shown {_percent(shown.value, 1)}, entitled {_percent(entitled.low, 1)} to {_percent(entitled.high, 1)}"
     return Markup(
-        f'<svg class="intervals" height="36" role="img" aria-label="{words}">{grid}{band}{middle}{whisker}{dot}</svg>'
+        f'<svg class="intervals" height="36" role="img" aria-label="{words}">{grid}{band}{middle}{whisker}{dot}{ends}</svg>'
     )
 
 

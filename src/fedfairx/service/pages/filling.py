@@ -72,6 +72,8 @@ def _series(service: Service) -> Series | None:
         return None
     since, width, many, name = stretches(first, time.time())
     made, rewarded = by_time(service.journal, since=since, width=width, count=many)
+    if many > 3:  # the last one is not over, and would look like a fall
+        many, made, rewarded = many - 1, made[:-1], rewarded[:-1]
     return Series([int(since + width * k) for k in range(many)], made, rewarded, name)
 
 

@@ -59,6 +59,7 @@ class ExposureTable(Struct):
     draws: Drawn
     decisions: int
     withdrawn: Annotated[int, Meta(ge=0, description="Drawn and never shown; not counted.")]
+    baseline: Annotated[int, Meta(ge=0, description="That took the caller's own action; counted as shown.")]
     first: Annotated[float | None, Meta(description="When the first of them was made, in seconds since 1970.")]
     last: float | None
     bounded: Annotated[bool, Meta(description="Whether earlier ones of the window were left out, being too many.")]
@@ -87,6 +88,7 @@ def _written(looked: Looked) -> ExposureTable:
         Drawn(found.draws.verdict, found.draws.p_value, found.draws.decisions),
         found.decisions,
         looked.withdrawn,
+        looked.baseline,
         looked.first,
         looked.last,
         looked.bounded,
