@@ -34,7 +34,8 @@ MAY_IMPORT = {
     "storage": BASE | {"core", "privacy", "storage"},
     "federation": BASE | {"core", "theory", "privacy", "showing", "storage", "federation"},
     "simulation": BASE | SHOW | {"lanes", "core", "privacy", "federation", "simulation"},
-    "service": BASE | {"core", "fairness", "theory", "features", "privacy", "showing", "storage", "federation", "service"},
+    "service": BASE
+    | {"core", "fairness", "theory", "features", "privacy", "showing", "storage", "federation", "service"},
     "experiments": BASE | SHOW | {"core", "theory", "privacy", "federation", "simulation", "experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.

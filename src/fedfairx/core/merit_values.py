@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.lanes.compile import stage
+from fedfairx.arrays import Array
 from fedfairx.core.merit import Merit
 from fedfairx.core.merit_table import MeritTable, merit_value, table
-from fedfairx.arrays import Array
+from fedfairx.lanes.compile import stage
 
 
 @stage

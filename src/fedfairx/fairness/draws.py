@@ -45,7 +45,8 @@ class Draws:
     def __str__(self) -> str:
         if self.as_the_policy_said:
             found = "nothing speaks against it" if self.p_value > 0.1 else "little speaks against it"
-            return f"Actions were drawn as the policy said, as far as {number(self.decisions)} draws tell: {found}."
+            draws = number(self.decisions)
+            return f"Actions were drawn as the policy said, as far as {draws} draws tell: {found}."
         return (
             "Actions were NOT drawn as the policy said: an honest log would ever look like this with "
             f"probability {self.p_value:.2g} at most."

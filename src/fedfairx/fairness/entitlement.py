@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedfairx.arrays import Array
 from fedfairx.core.merit import Custom, Exponential, Merit
 from fedfairx.core.merit_values import merit_values
-from fedfairx.arrays import Array
 from fedfairx.fairness.region import Region
 
 _BEND = 9.0 / 64.0  # max of q (1 - q)(1/4 + |1 - 2q|)

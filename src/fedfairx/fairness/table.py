@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedfairx.core.merit import Exponential, Merit
 from fedfairx.arrays import Array
+from fedfairx.core.merit import Exponential, Merit
 from fedfairx.errors import InvalidInput, require
 from fedfairx.fairness.draws import Draws, DrawsSoFar
 from fedfairx.fairness.log import Block, Blocks, Labels, Logged, gather, records

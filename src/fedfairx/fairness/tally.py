@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.merit import Merit
 from fedfairx.arrays import Array
+from fedfairx.core.merit import Merit
 from fedfairx.fairness.entitlement import entitled, of_sets
 from fedfairx.fairness.log import Block, Codes
 from fedfairx.fairness.region import Region

@@ -1,5 +1,8 @@
-"""The table of exposure over a window of the log: read in a thread, one at a time, of a bounded number of decisions, and
-kept for a while, so that whoever looks at it, and however often, decisions go on being made."""
+"""The table of exposure over a window of the log.
+
+It is read in a thread, one at a time, from a bounded number of decisions, and kept for a while: whoever looks at
+it, and however often, decisions go on being made.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING
 from fedfairx.arrays import Array
 from fedfairx.core.statistics import unpack
 from fedfairx.fairness import Exposure, Logged, exposure
+from fedfairx.storage.database import Row
 from fedfairx.storage.glances import for_exposure, last_of, number_at
 from fedfairx.storage.rows import floats
 
@@ -85,26 +89,24 @@ class _Seen:
     withdrawn = 0
     baseline = 0
 
-    def read(self, rows: Iterator[tuple[object, ...]]) -> Iterator[Logged]:
+    def read(self, rows: Iterator[Row]) -> Iterator[Logged]:
         for _, made, policy, contexts, action, drawn, names, groups, status, reward, mode in rows:
-            self.last = float(made) / 1e6  # type: ignore[arg-type]
+            self.last = made / 1e6
             if self.first is None:
                 self.first = self.last
-            shares = floats(bytes(policy))  # type: ignore[call-overload]
-            taken: int | None = int(action)  # type: ignore[call-overload]
+            shares = floats(bytes(policy))
             if status == "withdrawn":
                 self.withdrawn += 1
-                taken = None
             elif mode != "live":
                 self.baseline += 1
             yield Logged(
                 shares,
-                taken,
-                floats(bytes(contexts)).reshape(shares.size, -1),  # type: ignore[call-overload]
-                _labels(names),  # type: ignore[arg-type]
-                _labels(groups),  # type: ignore[arg-type]
-                int(drawn),  # type: ignore[call-overload]
-                reward,  # type: ignore[arg-type]
+                None if status == "withdrawn" else action,
+                floats(bytes(contexts)).reshape(shares.size, -1),
+                _labels(names),
+                _labels(groups),
+                drawn,
+                reward,
             )
 
 
@@ -114,7 +116,7 @@ def _labels(text: str | None) -> tuple[str, ...] | None:
 
 
 def _exact_sums(agent: Agent) -> tuple[Array, Array] | None:
-    """Sums of all rewards that the agent knows of; a private one's have noise, and the log's own are taken."""
+    """Sums over all rewards that the agent knows of; of a private one, whose sums have noise, none."""
     if agent.private:
         return None
     with agent._lock:

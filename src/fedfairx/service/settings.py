@@ -69,7 +69,9 @@ class Settings:
         0.0, readers.number(0.0, 1.0), "share of live decisions that keep the baseline"
     )
     noise_sd: float = setting(
-        0.5, readers.number(0.0, above=True), "of rewards, at most: half of their range always is; for exposure"
+        0.5,
+        readers.number(0.0, above=True),
+        "of rewards, at most: half of their range always is; for exposure",
     )
     tolerance: float = setting(
         0.2, readers.number(0.0, 0.99), "what counts as within: with 0.2, from 80 to 125 % of an entitlement"

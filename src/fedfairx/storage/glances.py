@@ -1,5 +1,5 @@
-"""What pages ask of the decisions that are kept: the newest ones, how many in each stretch of time, and what a
-table of exposure is made of. Each question looks at a bounded part of the log.
+"""What pages ask of the decisions that are kept: the newest ones, how many in each stretch of time, and what
+a table of exposure is made of. Each question looks at a bounded part of the log.
 
 Times never go back along the log, so that a time is found by halving, without an index of times.
 """
@@ -14,7 +14,8 @@ from fedfairx.storage.queries import Queries
 from fedfairx.storage.rows import StoredDecision
 
 _EXPOSURE = (
-    "SELECT d.seq, d.time, d.policy, d.contexts, d.action, d.drawn, d.names, d.groups, o.status, o.reward, d.mode "
+    "SELECT d.seq, d.time, d.policy, d.contexts, d.action, d.drawn, d.names, d.groups, "
+    "o.status, o.reward, d.mode "
     "FROM decisions d LEFT JOIN outcomes o ON o.decision = d.seq "
     "WHERE d.agent = ? AND d.seq >= ? AND d.seq < ? ORDER BY d.seq LIMIT ?"
 )
@@ -35,14 +36,15 @@ def latest(journal: Queries, *, limit: int, before: int | None = None) -> list[S
 def last_of(journal: Queries, count: int, *, first: int, end: int) -> int:
     """The number from which on at most `count` decisions are there, at `first` or later and before `end`."""
     rows = journal.log.database.read(
-        "SELECT seq FROM decisions WHERE agent = ? AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
+        "SELECT seq FROM decisions WHERE agent = ? AND seq >= ? AND seq < ? "
+        "ORDER BY seq DESC LIMIT 1 OFFSET ?",
         (journal.agent, first, end, count - 1),
     )
     return int(rows[0][0]) if rows else first
 
 
 def number_at(journal: Queries, time: float | None) -> int:
-    """The number of the first decision that was made at this time or later; without a time, one past the last."""
+    """The number of the first decision made at this time or later; without a time, one past the last."""
     low, high = 0, _after_all(journal)
     if time is None:
         return high
@@ -60,7 +62,7 @@ def number_at(journal: Queries, time: float | None) -> int:
 
 
 def for_exposure(journal: Queries, *, first: int, end: int) -> Iterator[Row]:
-    """(seq, time, policy, contexts, action, drawn, names, groups, status, reward, mode) as they are stored."""
+    """(seq, time, policy, contexts, action, drawn, names, groups, status, reward, mode), as stored."""
     while True:
         rows = journal.log.database.read(_EXPOSURE, (journal.agent, first, end, PAGE))
         yield from rows
@@ -73,7 +75,8 @@ def by_time(journal: Queries, *, since: float, width: float, count: int) -> tupl
     """Decisions made, and rewards come, in each of `count` stretches of `width` seconds from `since` on."""
     found = []
     for question in (
-        "SELECT (time - ?) / ?, COUNT(*) FROM decisions WHERE agent = ? AND seq >= ? AND time >= ? GROUP BY 1",
+        "SELECT (time - ?) / ?, COUNT(*) FROM decisions WHERE agent = ? AND seq >= ? AND time >= ? "
+        "GROUP BY 1",
         "SELECT (time - ?) / ?, COUNT(*) FROM outcomes WHERE agent = ? AND seq >= ? AND time >= ? "
         "AND status = 'rewarded' GROUP BY 1",
     ):

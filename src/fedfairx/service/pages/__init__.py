@@ -1,7 +1,7 @@
 """The pages: what a service did, for people. Rendered here, read-only, with nothing from any other host.
 
-`views` says what each page shows, `filling` takes it from the service, `rendering` draws it from `templates/`, and
-`entering` lets in who may.
+`views` says what each page shows, `filling` takes it from the service, `rendering` draws it from
+`templates/`, and `entering` lets in who may.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def pages(service: Service) -> list[BaseRoute]:
 
     async def sign_in(request: Request) -> Response:
         try:
-            return await entering.take(service, request) if request.method == "POST" else _offered(service, request)
+            if request.method == "POST":
+                return await entering.take(service, request)
+            return entering.offer(service, root=_root(request), status=200)
         except Exception as error:
             return _failed(service, request, error)
 
@@ -92,8 +94,9 @@ def pages(service: Service) -> list[BaseRoute]:
     ]
 
 
-def _offered(service: Service, request: Request) -> Response:
-    return entering.offer(service, root=request.scope.get("root_path", ""))
+def _root(request: Request) -> str:
+    """The path under which a proxy shows the service."""
+    return str(request.scope.get("root_path", ""))
 
 
 def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Awaitable[Response]]:
@@ -102,7 +105,7 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
             await entering.check(service, request)
             view = await show(service, request)
             frame = filling.frame(service, signed_in=entering.signed_in(request))
-            return page(name, view=view, frame=frame, root=request.scope.get("root_path", ""))
+            return page(name, view=view, frame=frame, root=_root(request))
         except Exception as error:  # whatever it is, its text must not reach a page
             return _failed(service, request, error)
 
@@ -112,9 +115,9 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
 def _failed(service: Service, request: Request, error: Exception) -> Response:
     """A page that says what a problem says; who lacks a key is asked for one."""
     problem = problem_of(error)
-    root = request.scope.get("root_path", "")
+    root = _root(request)
     if problem.status == 401:
-        return _offered(service, request)
+        return entering.offer(service, root=root)
     _, title, remedy = KINDS[problem.kind]
     return page(
         "problem",

@@ -1,7 +1,7 @@
 """Who may look at pages: whoever has a key of any role, in a cookie that only pages read and no script can.
 
-The cookie holds the key itself, so that a revoked key opens nothing any more. It is sent to this site alone (SameSite)
-and never opens the API, where a key is asked for in each request.
+The cookie holds the key itself, so that a revoked key opens nothing any more. It is sent to this site
+alone (SameSite) and never opens the API, where a key is asked for in each request.
 """
 
 from __future__ import annotations
@@ -38,22 +38,26 @@ async def check(service: Service, request: Request) -> None:
         await service.doors.check(request, "reader")
 
 
-def offer(service: Service, *, root: str, wrong: bool = False) -> Response:
+def offer(service: Service, *, root: str, status: int = 401, wrong: bool = False) -> Response:
     """The page that asks for a key."""
-    return page("sign-in", status=401, wrong=wrong, frame=None, agent=service.agent.name, root=root)
+    return page("sign-in", status=status, wrong=wrong, frame=None, agent=service.agent.name, root=root)
 
 
 async def take(service: Service, request: Request) -> Response:
     """A key from the form, kept in the cookie if it opens."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Refused("host", "The form must be this site's own.")
-    body = await request.body() if int(request.headers.get("content-length") or LONGEST + 1) <= LONGEST else b""
+    body = (
+        await request.body() if int(request.headers.get("content-length") or LONGEST + 1) <= LONGEST else b""
+    )
     key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
     try:
         await service.doors.check(_with(request, key), "reader")
     except Refused:
         return offer(service, root=request.scope.get("root_path", ""), wrong=True)
     response = _to(request, "/")
+    if not service.doors.keys_needed:  # nothing was checked, and nothing need be kept
+        return response
     response.set_cookie(
         COOKIE,
         key,

@@ -1,6 +1,7 @@
 """Small figures as inline SVG: places are percentages, so that they fit any width without being distorted.
 
-Colours come from the style sheet by class, in light and in dark; what a colour says, a shape or a word says too.
+Colours come from the style sheet by class, in light and in dark; what a colour says, a shape or a word
+says too.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ def scale_of(rows: Sequence[Row]) -> float:
     if not rows:
         return 1.0
     furthest = max(max(row.shown.high, min(row.entitled.high, 2.5 * row.shown.high + 0.02)) for row in rows)
-    step = _step(furthest)
-    return min(1.0, math.ceil(furthest / step) * step)
+    step = _step(max(furthest, _TICKS[0]))
+    return min(1.0, max(1, math.ceil(furthest / step - 1e-9)) * step)
 
 
 def ticks(scale: float) -> list[float]:
@@ -49,28 +50,27 @@ def intervals(row: Row, scale: float) -> Markup:
     """Entitled as a band with its middle, shown as a dot with its interval, on one line."""
     shown, entitled = row.shown, row.entitled
     grid = "".join(
-        f'<line class="grid" x1="{_x(tick, scale)}" x2="{_x(tick, scale)}" y1="0" y2="36"/>' for tick in ticks(scale)
+        f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="36"/>'
+        for x in (_x(tick, scale) for tick in ticks(scale))
     )
     low, high = min(entitled.low, scale), min(entitled.high, scale)
-    band = (
-        f'<rect class="entitled" x="{_x(low, scale)}" y="7" width="{100 * (high - low) / scale:.3f}%" height="22" '
-        'rx="3"/>'
-    )
+    width = f"{100 * (high - low) / scale:.3f}%"
+    band = f'<rect class="entitled" x="{_x(low, scale)}" y="7" width="{width}" height="22" rx="3"/>'
     middle = ""
     if not math.isnan(entitled.value) and entitled.value <= scale:
         x = _x(entitled.value, scale)
         middle = f'<line class="middle" x1="{x}" x2="{x}" y1="7" y2="29"/>'
-    whisker = (
-        f'<line class="shown" x1="{_x(shown.low, scale)}" x2="{_x(min(shown.high, scale), scale)}" y1="18" y2="18"/>'
-    )
-    dot = f'<circle class="shown" cx="{_x(min(shown.value, scale), scale)}" cy="18" r="4.5"/>'
+    left, right = _x(shown.low, scale), _x(shown.high, scale)
+    whisker = f'<line class="shown" x1="{left}" x2="{right}" y1="18" y2="18"/>'
+    dot = f'<circle class="shown" cx="{_x(shown.value, scale)}" cy="18" r="4.5"/>'
     ends = (
         '<text class="ends" x="0" y="48">0 %</text>'
         f'<text class="ends" x="100%" y="48" text-anchor="end">{_percent(scale)}</text>'
     )
-    words = f"shown {_percent(shown.value, 1)}, entitled {_percent(entitled.low, 1)} to {_percent(entitled.high, 1)}"
+    share, least, most = (_percent(each, 1) for each in (shown.value, entitled.low, entitled.high))
     return Markup(
-        f'<svg class="intervals" height="36" role="img" aria-label="{words}">{grid}{band}{middle}{whisker}{dot}{ends}</svg>'
+        f'<svg class="intervals" height="36" role="img" aria-label="shown {share}, entitled {least} to {most}">'
+        f"{grid}{band}{middle}{whisker}{dot}{ends}</svg>"
     )
 
 
@@ -79,7 +79,8 @@ def policy(options: Sequence[Option]) -> Markup:
     parts, at = [], 0.0
     for option in options:
         kind = "taken" if option.taken else "left"
-        parts.append(f'<rect class="{kind}" x="{100 * at:.3f}%" y="1" width="{100 * option.share:.3f}%" height="14"/>')
+        place, width = f"{100 * at:.3f}%", f"{100 * option.share:.3f}%"
+        parts.append(f'<rect class="{kind}" x="{place}" y="1" width="{width}" height="14"/>')
         at += option.share
     return Markup(f'<svg class="policy" height="16" aria-hidden="true">{"".join(parts)}</svg>')
 

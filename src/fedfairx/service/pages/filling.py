@@ -89,7 +89,9 @@ def _attention(service: Service, looked: Looked, oldest: float | None) -> list[A
             if names:
                 title = f"{len(names)} {kind}{'' if len(names) == 1 else 's'} {words}"
                 shown = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
-                found.append(Attention(level, title, f"Shown surely {what} than entitled to: {shown}.", "exposure"))
+                found.append(
+                    Attention(level, title, f"Shown surely {what} than entitled to: {shown}.", "exposure")
+                )
     if oldest is not None and settings.window is None and time.time() - oldest > 86_400:
         age = duration(time.time() - oldest)
         detail = f"The oldest decision has waited {age} for its reward, and no window ends it."
@@ -103,7 +105,9 @@ def _privacy_attention(service: Service) -> list[Attention]:
         left = now.releases - now.spent
         if left <= LITTLE_LEFT * now.releases:
             detail = f"{count(left)} of {count(now.releases)} releases are left."
-            found.append(Attention("bad" if left == 0 else "warn", "The privacy budget ends", detail, "privacy"))
+            found.append(
+                Attention("bad" if left == 0 else "warn", "The privacy budget ends", detail, "privacy")
+            )
     if now.private and now.records and now.clipped > MANY_CLIPPED * now.records:
         detail = f"{count(now.clipped)} of {count(now.records)} records were moved by the privacy bounds."
         found.append(Attention("warn", "Many records are clipped", detail, "privacy"))

@@ -1,5 +1,8 @@
-"""Which stretch of time a page looks at. Windows start at fixed times, since intervals hold for a start that was fixed
-beforehand: the first of a month or of a year, and not "the last 30 days", which starts anew with every look."""
+"""Which stretch of time a page looks at.
+
+Windows start at fixed times, since intervals hold for a start that was fixed beforehand: the first of a
+month or of a year, and not "the last 30 days", which starts anew with every look.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def periods(chosen: Window) -> list[Period]:
 
 
 def stretches(first: float, now: float) -> tuple[float, float, int, str]:
-    """(since, width, count, name) of a chart from the first decision until now, and of its last year at most."""
+    """(since, width, count, name) of a chart from the first decision until now, a year at most."""
     since = max(first, now - 365 * 86_400)
     width, name = next((each for each in _LENGTHS if (now - since) / each[0] < _MOST), _LENGTHS[-1])
     start = since - since % width

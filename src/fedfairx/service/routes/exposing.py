@@ -46,7 +46,8 @@ class Drawn(Struct):
 
     verdict: str
     p_value: Annotated[
-        float, Meta(ge=0, le=1, description="How probable it is, at most, that an honest log ever looks like this.")
+        float,
+        Meta(ge=0, le=1, description="How probable it is, at most, that an honest log ever looks like this."),
     ]
     decisions: int
 
@@ -60,9 +61,13 @@ class ExposureTable(Struct):
     decisions: int
     withdrawn: Annotated[int, Meta(ge=0, description="Drawn and never shown; not counted.")]
     baseline: Annotated[int, Meta(ge=0, description="That took the caller's own action; counted as shown.")]
-    first: Annotated[float | None, Meta(description="When the first of them was made, in seconds since 1970.")]
+    first: Annotated[
+        float | None, Meta(description="When the first of them was made, in seconds since 1970.")
+    ]
     last: float | None
-    bounded: Annotated[bool, Meta(description="Whether earlier ones of the window were left out, being too many.")]
+    bounded: Annotated[
+        bool, Meta(description="Whether earlier ones of the window were left out, being too many.")
+    ]
     error: float
     tolerance: float
     claims: list[str]
