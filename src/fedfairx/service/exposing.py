@@ -1,7 +1,7 @@
 """The table of exposure over a window of the log.
 
-It is read in a thread, one at a time, from a bounded number of decisions, and kept for a while: whoever looks at
-it, and however often, decisions go on being made.
+It is read in a thread, one at a time, from a bounded number of decisions, and kept for a while: whoever
+looks at it, and however often, decisions go on being made.
 """
 
 from __future__ import annotations

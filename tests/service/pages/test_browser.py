@@ -122,7 +122,7 @@ def test_it_fits_a_telephone(browser: Any, site: Site, path: str) -> None:
     small = page.evaluate(
         """[...document.querySelectorAll("main *")].filter(each => each.childNodes.length
             && [...each.childNodes].some(node => node.nodeType === 3 && node.textContent.trim())
-            && getComputedStyle(each).display !== "none" && 
+            && getComputedStyle(each).display !== "none"
             && parseFloat(getComputedStyle(each).fontSize) < 10.9)
             .map(each => each.outerHTML.slice(0, 100))"""
     )

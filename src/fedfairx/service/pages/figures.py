@@ -69,7 +69,8 @@ def intervals(row: Row, scale: float) -> Markup:
     )
     share, least, most = (_percent(each, 1) for each in (shown.value, entitled.low, entitled.high))
     return Markup(
-        f'<svg class="intervals" height="36" role="img" aria-label="shown {share}, entitled {least} to {most}">'
+        '<svg class="intervals" height="36" role="img" '
+        f'aria-label="shown {share}, entitled {least} to {most}">'
         f"{grid}{band}{middle}{whisker}{dot}{ends}</svg>"
     )
 
@@ -89,7 +90,8 @@ def meter(value: float, most: float) -> Markup:
     """How much of something is used."""
     share = min(1.0, value / most) if most else 0.0
     return Markup(
-        '<svg class="meter" height="10" aria-hidden="true"><rect class="whole" width="100%" height="10" rx="5"/>'
+        '<svg class="meter" height="10" aria-hidden="true">'
+        '<rect class="whole" width="100%" height="10" rx="5"/>'
         f'<rect class="used" width="{100 * share:.3f}%" height="10" rx="5"/></svg>'
     )
 
