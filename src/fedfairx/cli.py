@@ -19,6 +19,7 @@ VERBS = (
     "audit",
     "serve",
     "keys",
+    "demo",
     "warm",
     "bench",
 )

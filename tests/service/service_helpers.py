@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-from starlette.testclient import TestClient
+with warnings.catch_warnings():  # Starlette would rather have httpx's successor
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
 
 from fedfairx.service.app import make_app
 from fedfairx.service.opening import open_service
@@ -55,39 +58,60 @@ def decide(client: Any, **more: Any) -> dict[str, Any]:
 
 
 class Running:
-    """`fedfairx serve` in a process of its own."""
+    """`fedfairx serve` in a process of its own, which can be killed and started again."""
 
     def __init__(self, place: str, *flags: str) -> None:
         where = ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
-        self._command = [sys.executable, "-m", "fedfairx", "serve", "--port", "0", *where, *flags]
+        self._arguments = ["serve", "--port", "0", *where, *flags]
+        self._nursery = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("nursery.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.said = ""
         self.start()
 
     def start(self) -> None:
         """Start it, and wait until it listens."""
-        self.process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
+        nursery = self._nursery
+        assert nursery.stdin is not None and nursery.stdout is not None and nursery.stderr is not None
+        print(json.dumps(self._arguments), file=nursery.stdin, flush=True)
+        self._process = int(nursery.stdout.readline() or 0)
+        for line in nursery.stderr:
             self.said += line
             found = re.search(r"serves on (http://\S+)", line)
             if found:
                 self.url = found[1]
                 return
+            if "fedfairx: " in line:  # it was refused
+                break
+        self.close()
         raise AssertionError(f"it did not start: {self.said}")
 
     def kill(self) -> None:
         """As the power going off would, for the process."""
         self._end(signal.SIGKILL)
 
-    def stop(self) -> int:
-        """As its owner would."""
-        return self._end(signal.SIGTERM)
+    def stop(self) -> None:
+        """As its owner would, and for good."""
+        self._end(signal.SIGTERM)
+        self.close()
 
-    def _end(self, how: int) -> int:
-        self.process.send_signal(how)
-        assert self.process.stderr is not None
-        self.said += self.process.stderr.read()
-        return self.process.wait(timeout=30)
+    def close(self) -> None:
+        self.said += self._nursery.communicate()[1]
+
+    def _end(self, how: int) -> None:
+        os.kill(self._process, how)
+        until(self._gone, seconds=30)
+
+    def _gone(self) -> bool:
+        try:
+            os.kill(self._process, 0)
+        except ProcessLookupError:
+            return True
+        return False
 
 
 def until(true: Any, *, seconds: float = 10.0) -> None:
@@ -96,10 +120,3 @@ def until(true: Any, *, seconds: float = 10.0) -> None:
     while not true():
         assert time.monotonic() < end, "it did not come about"
         time.sleep(0.02)
-
-
-def reached(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/readyz").status_code == 200
-    except httpx.TransportError:
-        return False

@@ -7,6 +7,7 @@ import gc
 import logging
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -23,15 +24,26 @@ LOG = logging.getLogger("fedfairx.service")
 class Server(uvicorn.Server):
     """uvicorn's, which says where it listens once it does."""
 
+    def __init__(self, config: uvicorn.Config, begun: Callable[[Server], None] | None = None) -> None:
+        super().__init__(config)
+        self._begun = begun
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.started:
             gc.collect()
             gc.freeze()  # what was loaded stays; looking through it again and again would only delay answers
             gc.set_threshold(*COLLECT)
-            LOG.info("fedfairx serves on %s", ", ".join(self._addresses()))
+            LOG.info("fedfairx serves on %s", ", ".join(self.addresses()))
+            if self._begun is not None:
+                self._begun(self)
 
-    def _addresses(self) -> list[str]:
+    def stop(self) -> None:
+        """From any thread: end in order, as a signal would."""
+        self.should_exit = True
+
+    def addresses(self) -> list[str]:
+        """Where it listens."""
         scheme = "https" if self.config.is_ssl else "http"
         found = []
         for server in self.servers:
@@ -41,13 +53,16 @@ class Server(uvicorn.Server):
         return found
 
 
-def serve(app: Starlette, settings: Settings) -> None:
-    """Serve until told to stop: then what is under way is finished, and the agent is closed."""
+def serve(app: Starlette, settings: Settings, *, begun: Callable[[Server], None] | None = None) -> None:
+    """Serve until told to stop: then what is under way is finished, and the agent is closed.
+
+    `begun` is called once it listens.
+    """
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     logging.captureWarnings(True)
-    server = Server(config(app, settings))
+    server = Server(config(app, settings), begun)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve())
 

@@ -87,7 +87,7 @@ class Settings:
     tls_key: str = setting("", readers.text, "PEM file of the certificate's private key")
     trusted_proxies: str = setting("", readers.text, "addresses whose X-Forwarded-* headers are believed")
     root_path: str = setting("", readers.text, "path under which a proxy shows the service")
-    max_body: int = setting(1_048_576, readers.whole(1_024), "bytes of a request's body")
+    max_body: int = setting(4_194_304, readers.whole(1_024), "bytes of a request's body")
     max_actions: int = setting(1_000, readers.whole(1), "actions in a decision")
     max_batch: int = setting(1_000, readers.whole(1, 10_000), "decisions or rewards in a batch")
     max_waiting: int = setting(
