@@ -46,9 +46,7 @@ def run(args: argparse.Namespace) -> int:
     with needs("service"):
         from fedfairx.service.app import make_app
         from fedfairx.service.opening import open_service
-        from fedfairx.service.pages import pages
         from fedfairx.service.server import serve
     with suppress(KeyboardInterrupt):  # which is how one stops it
-        service = open_service(settings, merit=merit)
-        serve(make_app(service, mounts=pages(service)), settings)
+        serve(make_app(open_service(settings, merit=merit)), settings)
     return 0

@@ -11,11 +11,12 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from fedfairx.service.gate import Gate
 from fedfairx.service.openapi import document
 from fedfairx.service.operations import Operation
+from fedfairx.service.pages import pages
 from fedfairx.service.problems import answer, problem_of
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.service import Service
@@ -23,11 +24,11 @@ from fedfairx.service.service import Service
 __all__ = ["make_app"]
 
 
-def make_app(service: Service, *, mounts: Iterable[BaseRoute] = ()) -> Starlette:
-    """The application of a service; `mounts` are what else is shown, such as pages."""
+def make_app(service: Service) -> Starlette:
+    """The application of a service: what can be asked of it, and its pages."""
     service.document = msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
     app = Starlette(
-        routes=[*routes(service, OPERATIONS), *mounts],
+        routes=[*routes(service, OPERATIONS), *pages(service)],
         exception_handlers={Exception: _problem, 404: _problem, 405: _problem},
         lifespan=_life,
     )

@@ -13,8 +13,6 @@ from starlette.testclient import TestClient
 import fedfairx as ffx
 from fedfairx.service.app import make_app
 from fedfairx.service.opening import open_service
-from fedfairx.service.pages import pages
-from fedfairx.service.service import Service
 from fedfairx.service.settings import load
 from fedfairx.storage.rows import DecisionNote
 
@@ -49,10 +47,6 @@ def fill(place: str, decisions: int, *, seed: int = 0, favourite: float = 0.0, *
 def looking(place: str, **given: Any) -> Iterator[TestClient]:
     """A client of a service with its pages, in this process."""
     service = open_service(load({"data": str(Path(place).parent), **given}, environment={}))
-    with TestClient(app_of(service), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+    with TestClient(make_app(service), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         client.app_service = service  # type: ignore[attr-defined]
         yield client
-
-
-def app_of(service: Service) -> Any:
-    return make_app(service, mounts=pages(service))

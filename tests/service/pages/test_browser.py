@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 import uvicorn
-from market import app_of, fill
+from market import fill
 
+from fedfairx.service.app import make_app
 from fedfairx.service.opening import open_service
 from fedfairx.service.pages import PAGES
 from fedfairx.service.settings import load
@@ -34,7 +35,7 @@ class Site:
 
     def __init__(self, place: Path, **given: Any) -> None:
         self.service = open_service(load({"data": str(place.parent), **given}, environment={}))
-        config = uvicorn.Config(app_of(self.service), port=0, log_level="error", lifespan="on")
+        config = uvicorn.Config(make_app(self.service), port=0, log_level="error", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()

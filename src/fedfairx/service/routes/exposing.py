@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -76,13 +76,14 @@ class ExposureTable(Struct):
 class Query(Struct, forbid_unknown_fields=True):
     """Over which window."""
 
-    since: Annotated[float, Meta(ge=0, le=LAST)] | None = None
-    until: Annotated[float, Meta(ge=0, le=LAST)] | None = None
+    since: Annotated[float, Meta(ge=0, le=LAST)] | UnsetType = UNSET  # None would be what "null" is read as
+    until: Annotated[float, Meta(ge=0, le=LAST)] | UnsetType = UNSET
 
 
 async def table(service: Service, request: Request) -> Response:
     query = query_of(request, Query)
-    return reply(_written(await service.exposing.look(since=query.since, until=query.until)))
+    since, until = (None if each is UNSET else each for each in (query.since, query.until))
+    return reply(_written(await service.exposing.look(since=since, until=until)))
 
 
 def _written(looked: Looked) -> ExposureTable:
