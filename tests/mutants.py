@@ -52,6 +52,11 @@ ROSTER = ("tests/federation/test_roster.py",)
 MEMBER = ("tests/federation/test_member.py",)
 PLAUSIBLE = ("tests/federation/test_plausible.py",)
 SQLITE = ("tests/federation/transport/test_contract.py", "-k", "sqlite")
+SEQUENCES = ("tests/fairness/test_sequences.py",)
+REGION = ("tests/fairness/test_region.py",)
+ENTITLED = ("tests/fairness/test_entitlement.py",)
+DRAWN = ("tests/fairness/test_drawn.py",)
+TABLE = ("tests/fairness/test_table.py",)
 
 MUTANTS = (
     # Messages between organisations.
@@ -141,6 +146,77 @@ MUTANTS = (
         "if held != replacing:",
         "if False:",
         SQLITE,
+    ),
+    # What is said of fairness.
+    Mutant(
+        "an interval for a fixed number of rounds",
+        "fairness/sequences.py",
+        "(shown, rounds, -np.log(error))",
+        "(shown, rounds, -np.log(error) - np.log(TILTS.size))",
+        SEQUENCES,
+    ),
+    Mutant(
+        "every action has the whole error",
+        "fairness/sequences.py",
+        "return 1.0 / ((batch + 1.0) * (batch + 2.0) * size)",
+        "return 1.0 + 0.0 * size",
+        SEQUENCES,
+    ),
+    Mutant(
+        "the region forgets that its centre is not the prior's",
+        "fairness/region.py",
+        "math.sqrt(spread + bias)",
+        "math.sqrt(spread)",
+        REGION,
+    ),
+    Mutant(
+        "a direction that nobody looked into is known exactly",
+        "fairness/region.py",
+        "1.0 / np.sqrt(g), _UNSEEN)",
+        "1.0 / np.sqrt(g), 0.0)",
+        REGION,
+    ),
+    Mutant(
+        "the linear bound without what it leaves out",
+        "fairness/tally.py",
+        "np.sqrt(np.square(self.gradient).sum(axis=1)) + self.bend",
+        "np.sqrt(np.square(self.gradient).sum(axis=1))",
+        ENTITLED,
+    ),
+    Mutant(
+        "least merit against least merit",
+        "fairness/entitlement.py",
+        "low = own_small / np.maximum(own_small + others_large, tiny)",
+        "low = own_small / np.maximum(own_small + others_small, tiny)",
+        ENTITLED,
+    ),
+    Mutant(
+        "what a baseline took is tested instead of what was drawn",
+        "fairness/draws.py",
+        "chances = block.policy[rows, block.drawn]",
+        "chances = block.policy[rows, block.taken]",
+        DRAWN,
+    ),
+    Mutant(
+        "a sharpened policy that does not sum to 1",
+        "fairness/draws.py",
+        "((power - 1.0) * logs - np.log(tilted)).sum()",
+        "((power - 1.0) * logs).sum()",
+        DRAWN,
+    ),
+    Mutant(
+        "overlapping intervals are called within",
+        "fairness/verdict.py",
+        "if shown.low >= least * entitled.high and least * shown.high <= entitled.low:",
+        "if shown.low <= entitled.high and shown.high >= entitled.low:",
+        TABLE,
+    ),
+    Mutant(
+        "shares of all rounds, whoever was there",
+        "fairness/tally.py",
+        "self.rounds += np.bincount(once, minlength=size)",
+        "self.rounds += len(codes)",
+        TABLE,
     ),
     # The simulator's private runs.
     Mutant(

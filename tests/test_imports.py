@@ -30,10 +30,12 @@ MAY_IMPORT = {
     "privacy": BASE | {"lanes", "core", "privacy", "drawing"},
     "showing": {"arrays"},
     "drawing": BASE | {"showing"},
+    "fairness": BASE | {"core", "showing", "fairness"},
     "storage": BASE | {"core", "privacy", "storage"},
     "federation": BASE | {"core", "theory", "privacy", "showing", "storage", "federation"},
     "simulation": BASE | SHOW | {"lanes", "core", "privacy", "federation", "simulation"},
-    "service": BASE | {"core", "theory", "features", "privacy", "storage", "federation", "service"},
+    "service": BASE
+    | {"core", "fairness", "theory", "features", "privacy", "showing", "storage", "federation", "service"},
     "calling": BASE,
     "client": BASE | {"calling"},
     "experiments": BASE
@@ -49,6 +51,7 @@ ONLY_IN = {
     "starlette": "service",
     "uvicorn": "service",
     "msgspec": "service",
+    "jinja2": "service/pages",
     "psycopg": "storage/postgres.py",
 }
 #: Outside the package, the core imports this and nothing else: no files, no network, no clock, no randomness.

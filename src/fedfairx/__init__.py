@@ -5,6 +5,7 @@ from fedfairx.client import AsyncClient, Client
 from fedfairx.core import merit
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
+from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import algorithms
 from fedfairx.federation.decision import Decision
@@ -22,7 +23,9 @@ __all__ = [
     "Comparison",
     "Confidence",
     "Decision",
+    "Exposure",
     "Federation",
+    "Logged",
     "Options",
     "Prior",
     "Recorded",
@@ -30,6 +33,7 @@ __all__ = [
     "Scenario",
     "algorithms",
     "compare",
+    "exposure",
     "features",
     "merit",
     "simulate",

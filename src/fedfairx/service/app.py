@@ -11,12 +11,13 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fedfairx.service.gate import Gate
 from fedfairx.service.openapi import document
 from fedfairx.service.operations import Operation
+from fedfairx.service.pages import pages
 from fedfairx.service.problems import answer, problem_of
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.service import Service
@@ -25,7 +26,7 @@ __all__ = ["make_app"]
 
 
 class Front:
-    """Finds plain addresses in a table, so that a decision need not pay for Starlette's search and wrapping."""
+    """Finds plain addresses in a table, so that a decision need not pay for Starlette's search."""
 
     def __init__(self, app: Starlette, plain: dict[str, Gate]) -> None:
         self._app = app
@@ -38,12 +39,12 @@ class Front:
         await (found or self._app)(scope, receive, send)
 
 
-def make_app(service: Service, *, mounts: Iterable[BaseRoute] = ()) -> ASGIApp:
-    """The application of a service; `mounts` are what else is shown, such as pages."""
+def make_app(service: Service) -> ASGIApp:
+    """The application of a service: what can be asked of it, and its pages."""
     service.document = msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
     gates = gates_of(service, OPERATIONS)
     app = Starlette(
-        routes=[*(Route(path, gate) for path, gate in gates.items()), *mounts],
+        routes=[*(Route(path, gate) for path, gate in gates.items()), *pages(service)],
         exception_handlers={Exception: _problem, 404: _problem, 405: _problem},
         lifespan=_life,
     )

@@ -15,6 +15,7 @@ from fedfairx.service import schemas, showing, steps
 from fedfairx.service.asking import Asked, understand
 from fedfairx.service.desk import Desk
 from fedfairx.service.doors import Doors
+from fedfairx.service.exposing import Exposing
 from fedfairx.service.features import FeatureTable
 from fedfairx.service.meters import Meters, Sample
 from fedfairx.service.modes import Taking
@@ -52,6 +53,7 @@ class Service:
         self.meters = Meters()
         self.features = features
         self.desk = Desk(agent, self.meters, limit=settings.max_waiting)
+        self.exposing = Exposing(self)
         self.taking = Taking(settings.mode, settings.control_share)
 
     @property

@@ -78,6 +78,17 @@ class Settings:
     control_share: float = setting(
         0.0, readers.number(0.0, 1.0), "share of live decisions that keep the baseline"
     )
+    noise_sd: float = setting(
+        0.5,
+        readers.number(0.0, above=True),
+        "of rewards, at most: half of their range always is; for exposure",
+    )
+    tolerance: float = setting(
+        0.2, readers.number(0.0, 0.99), "what counts as within: with 0.2, from 80 to 125 % of an entitlement"
+    )
+    exposure_decisions: int = setting(
+        100_000, readers.whole(1), "the latest ones that a table of exposure is made from"
+    )
     host: str = setting(
         "127.0.0.1", readers.text, "address to listen on; other than loopback needs a key first"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedfairx.service.operations import Operation
-from fedfairx.service.routes import deciding, describing, exporting, listing, operating, rewarding
+from fedfairx.service.routes import deciding, describing, exporting, exposing, listing, operating, rewarding
 
 __all__ = ["OPERATIONS"]
 
@@ -13,6 +13,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *rewarding.OPERATIONS,
     *listing.OPERATIONS,
     *describing.OPERATIONS,
+    *exposing.OPERATIONS,
     *exporting.OPERATIONS,
     *operating.OPERATIONS,
 )
