@@ -15,7 +15,9 @@ function draw(figure) {
   const moment = (seconds, step) => {
     const at = new Date(seconds * 1e3), day = `${two(at.getUTCMonth() + 1)}-${two(at.getUTCDate())}`;
     const midnight = at.getUTCHours() + at.getUTCMinutes() === 0;
-    return step >= 86400 || midnight ? day : `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}`;
+    const minute = `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}`;
+    if (step < 60) return `${minute}:${two(at.getUTCSeconds())}`;
+    return step >= 86400 || midnight ? day : minute;
   };
   place.replaceChildren();
   const plot = new uPlot({
