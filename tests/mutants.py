@@ -45,6 +45,9 @@ DURABLE = ("tests/federation/test_durable.py", "-k", "sqlite or tmp or copy or o
 NEW_RUN = ("tests/federation/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
 RESULTS = ("tests/experiments/sweep/test_results.py",)
+SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
+DESK = ("tests/service/test_desk.py",)
+DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
 ENVELOPE = ("tests/federation/test_envelope.py",)
@@ -526,6 +529,49 @@ MUTANTS = (
         "share = chance * (chi + c * phi * gap)",
         "share = chance * chi",
         CERTIFICATE,
+    ),
+    # The service.
+    Mutant(
+        "a second reward is taken for the first one again, whatever it is",
+        "service/service.py",
+        "if stored.reward != left[stored.id].reward:",
+        "if False:",
+        SERVICE,
+    ),
+    Mutant(
+        "a key answers its decision to another request",
+        "service/service.py",
+        "if stored is None or stored.digest != wish.digest:",
+        "if stored is None:",
+        SERVICE,
+    ),
+    Mutant(
+        "the baseline's share is left out of the propensity",
+        "service/modes.py",
+        "kept = remark.control_share if remark.baseline == action else 0.0",
+        "kept = 0.0",
+        SERVICE,
+    ),
+    Mutant(
+        "a failed commit is acknowledged",
+        "service/desk.py",
+        "            return error\n        return outcomes",
+        "            return outcomes\n        return outcomes",
+        DESK,
+    ),
+    Mutant(
+        "any site may ask a service without keys",
+        "service/doors.py",
+        'raise Refused("host", "The Host must be localhost while there is no key.")',
+        "pass",
+        DOORS,
+    ),
+    Mutant(
+        "the last key revoked opens the door",
+        "service/doors.py",
+        "self.any_key = self.any_key or bool(found)",
+        "self.any_key = any(key.revoked is None for key in found)",
+        DOORS,
     ),
 )
 
