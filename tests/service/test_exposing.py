@@ -11,6 +11,7 @@ from service_helpers import ACTIONS, asking, decide
 
 import fedfairx as ffx
 from fedfairx.service import exposing
+from fedfairx.service.counting import Counting
 from fedfairx.storage.glances import by_time, first_time, last_of, latest, number_at
 
 
@@ -63,6 +64,7 @@ def test_it_is_the_table_of_the_library(place: str) -> None:
 
 def test_a_window_counts_what_was_made_in_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposing, "FRESH", 0.0)
+    monkeypatch.setattr(exposing, "COST", 0.0)
     with asking(place) as client:
         rewarded(client, 3)
         time.sleep(0.05)
@@ -136,3 +138,18 @@ def test_glances(place: str) -> None:
         assert last_of(journal, 100, first=0, end=end) == 0
         made, rewards = by_time(journal, since=before, width=3_600.0, count=2)
         assert (sum(made), sum(rewards)) == (13, 12)
+
+
+def test_counts_are_brought_up_to_date(place: str) -> None:
+    with asking(place) as client:
+        journal, counting, since = client.app.state.service.journal, Counting(), time.time() - 10
+        for _ in range(3):
+            rewarded(client, 4)
+            gone = decide(client)
+            client.delete(f"/v1/decisions/{gone['decision_id']}")
+            decide(client)
+            assert counting.by_status(journal) == journal.counts()
+            for count in (40, 50):
+                made, rewards = counting.by_time(journal, since=since, width=1.0, count=count)
+                assert (made, rewards) == by_time(journal, since=since, width=1.0, count=count)
+        assert counting.by_status(journal) == {"pending": 3, "rewarded": 12, "withdrawn": 3, "expired": 0}
