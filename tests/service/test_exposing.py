@@ -148,8 +148,11 @@ def test_counts_are_brought_up_to_date(place: str) -> None:
             gone = decide(client)
             client.delete(f"/v1/decisions/{gone['decision_id']}")
             decide(client)
+            rewarded(client, 1)
             assert counting.by_status(journal) == journal.counts()
-            for count in (40, 50):
-                made, rewards = counting.by_time(journal, since=since, width=1.0, count=count)
-                assert (made, rewards) == by_time(journal, since=since, width=1.0, count=count)
-        assert counting.by_status(journal) == {"pending": 3, "rewarded": 12, "withdrawn": 3, "expired": 0}
+            time.sleep(0.1)
+            for width in (0.1, 5.0):
+                count = int((time.time() - since) / width) + 1
+                now = counting.by_time(journal, since=since, width=width, count=count)
+                assert now == by_time(journal, since=since, width=width, count=count)
+        assert counting.by_status(journal) == {"pending": 3, "rewarded": 15, "withdrawn": 3, "expired": 0}

@@ -153,10 +153,10 @@ def range_names(arms: int) -> tuple[str, ...]:
 def _block(rows: list[_Row]) -> Block:
     places, policies, taken, drawn, names, groups, given, rewards = zip(*rows, strict=True)
     policy = np.array(policies)
-    odd = ~((policy >= 0).all(axis=1) & (np.abs(policy.sum(axis=1) - 1.0) <= _SUM))
+    odd = np.any(policy < 0, axis=1) | ~(np.abs(policy.sum(axis=1) - 1.0) <= _SUM)
     _refuse(odd, places, "policy must be (K,) probabilities that sum to 1")
     codes = np.array(names)
-    _refuse((codes < 0).any(axis=1), places, "names must not be empty")
+    _refuse(np.any(codes < 0, axis=1), places, "names must not be empty")
     contexts = None
     if given[0] is not None:
         same = np.array([each is not None and each.shape == given[0].shape for each in given])

@@ -37,7 +37,7 @@ class Counting:
     def by_time(
         self, journal: Queries, *, since: float, width: float, count: int
     ) -> tuple[list[int], list[int]]:
-        """Decisions and rewards in each of `count` stretches; those that are over are not counted again."""
+        """Decisions and rewards in each of `count` stretches until now; what is over is not counted again."""
         with self._lock:
             if self._stretches != (since, width):
                 self._stretches, self._made, self._rewarded = (since, width), [], []
