@@ -1,7 +1,8 @@
-"""Decisions per second over HTTP, durably, against a bare Starlette + msgspec endpoint that answers a constant.
+"""Decisions per second over HTTP, durably, against a bare endpoint that answers a constant.
 
-`wrk` asks both from a process of its own, on loopback, in turns of one run: the same body, the same connections. The
-bare endpoint parses the body and keeps nothing; the service decides, and has each decision on disk before it answers.
+`wrk` asks both from a process of its own, on loopback, in turns of one run: the same body, the same
+connections. The bare endpoint (Starlette + msgspec) parses the body and keeps nothing; the service decides,
+and has each decision on disk before it answers.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from measure import Report, main
 
 ARMS, DIMENSION, CONNECTIONS = 10, 5, 256
@@ -90,7 +92,16 @@ def ask(port: int, process: int, seconds: float, script: str) -> Held:
     """Let wrk ask for some seconds."""
     before = cpu_of(process)
     done = subprocess.run(
-        ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "--latency", "-s", script, f"http://127.0.0.1:{port}"],
+        [
+            "wrk",
+            "-t1",
+            f"-c{CONNECTIONS}",
+            f"-d{seconds:g}s",
+            "--latency",
+            "-s",
+            script,
+            f"http://127.0.0.1:{port}",
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -120,7 +131,16 @@ def run(report: Report) -> None:
         bare_port, port = free_port(), free_port()
         bare_command = [sys.executable, str(Path(__file__).with_name("bare_service.py")), str(bare_port)]
         bare = stack.enter_context(started(bare_command, bare_port, "/"))
-        command = [sys.executable, "-m", "fedfairx", "serve", "--data", str(folder / "data"), "--port", str(port)]
+        command = [
+            sys.executable,
+            "-m",
+            "fedfairx",
+            "serve",
+            "--data",
+            str(folder / "data"),
+            "--port",
+            str(port),
+        ]
         service = stack.enter_context(started([*command, "--dimension", str(DIMENSION)], port, "/healthz"))
         decisions = script(folder, rewards=False)
         report.heading(f"Decisions over HTTP, K={ARMS}, d={DIMENSION}, {CONNECTIONS} connections, by turns")

@@ -41,6 +41,7 @@ KERNEL = ("tests/simulation/test_kernel.py", "-k", "bounded or heteroscedastic o
 OBSERVING = ("tests/simulation/test_observing.py",)
 HALVES = ("tests/simulation/test_sharing.py", "-k", "halves")
 POOL = ("tests/federation/test_pool.py",)
+DURABLE = ("tests/federation/test_durable.py", "-k", "sqlite or tmp or copy or older")
 NEW_RUN = ("tests/federation/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
 RESULTS = ("tests/experiments/sweep/test_results.py",)
@@ -241,7 +242,7 @@ MUTANTS = (
     ),
     Mutant(
         "asking for a policy works in the agent's own memory",
-        "federation/agent.py",
+        "federation/answering.py",
         "self._answer(rows, self._learner.memory.copy(), values)",
         "self._answer(rows, self._learner.memory, values)",
         ("tests/federation/test_learn.py", "-k", "policy"),
@@ -252,6 +253,49 @@ MUTANTS = (
         "again = set() if smaller else",
         "again =",
         ("tests/experiments/test_smoke.py", "-k", "silently"),
+    ),
+    # What is kept.
+    Mutant(
+        "a snapshot is said to hold numbers of steps that failed",
+        "storage/journal.py",
+        "seq = self.snapshot_at = log.end",
+        "seq = self.snapshot_at = log.numbers.next",
+        DURABLE,
+    ),
+    Mutant(
+        "after a failure the agent keeps what is not on disk",
+        "storage/log.py",
+        "            for restore in self.restorers:\n                restore()",
+        "            pass",
+        DURABLE,
+    ),
+    Mutant(
+        "a number of a step that failed is given again",
+        "storage/log.py",
+        "self.numbers.next, self.time = max(self.numbers.next, following)",
+        "self.numbers.next, self.time = following",
+        DURABLE,
+    ),
+    Mutant(
+        "an opening goes on with the ids of the one before",
+        "federation/durable.py",
+        "agent._origin = self.journal.begin_incarnation()",
+        "agent._origin = (self.journal.origins.given or [(0, self.journal.begin_incarnation())])[-1][1]",
+        DURABLE,
+    ),
+    Mutant(
+        "a loaded agent has forgotten what an interrupted release holds",
+        "federation/state.py",
+        'each.numbers("sums", size) for each in fields.parts("marks")}',
+        'each.numbers("sums", size) for each in ()}',
+        ("tests/federation/test_agent_private.py", "-k", "interrupted"),
+    ),
+    Mutant(
+        "an older copy is taken for the latest",
+        "storage/mark.py",
+        "if not known or end > log.end:",
+        "if False:",
+        DURABLE,
     ),
     # Results and verdicts.
     Mutant(

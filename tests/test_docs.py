@@ -13,11 +13,11 @@ import pytest
 from fedfairx.cli import parser
 from fedfairx.experiments.registry import BUILT_IN
 from fedfairx.federation.algorithms import ALGORITHMS, ALIASES
+from fedfairx.federation.options import DECIDE_FROM
 from fedfairx.federation.schedules import SCHEDULES, Plan, schedule
 from fedfairx.federation.solvers import SOLVERS
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for
 from fedfairx.privacy.statement import found_at_most
-from fedfairx.simulation.options import DECIDE_FROM
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

@@ -36,6 +36,8 @@ MAY_IMPORT = {
     "simulation": BASE | SHOW | {"lanes", "core", "privacy", "federation", "simulation"},
     "service": BASE
     | {"core", "fairness", "theory", "features", "privacy", "showing", "storage", "federation", "service"},
+    "calling": BASE,
+    "client": BASE | {"calling"},
     "experiments": BASE | SHOW | {"core", "theory", "privacy", "federation", "simulation", "experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
@@ -44,10 +46,10 @@ ONLY_IN = {
     "flwr": "federation/transport",
     "dask": "simulation/engines.py",
     "distributed": "simulation/engines.py",
-    "fastapi": "service",
     "starlette": "service",
     "uvicorn": "service",
     "jinja2": "service/pages",
+    "msgspec": "service",
     "psycopg": "storage/postgres.py",
 }
 #: Outside the package, the core imports this and nothing else: no files, no network, no clock, no randomness.
@@ -131,7 +133,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         "scipy.optimize",
         "dask",
         "distributed",
-        "fastapi",
+        "starlette",
+        "msgspec",
+        "httpx",
         "pyarrow",
     )
     program = f"import sys, fedfairx; print([name for name in {heavy!r} if name in sys.modules])"

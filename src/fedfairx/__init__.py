@@ -10,6 +10,7 @@ from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import algorithms
 from fedfairx.federation.decision import Decision
 from fedfairx.federation.local import Federation
+from fedfairx.federation.options import Options
 from fedfairx.privacy.budget import Budget
 from fedfairx.simulation import Comparison, Recorded, Result, Scenario, compare, simulate
 
@@ -25,6 +26,7 @@ __all__ = [
     "Exposure",
     "Federation",
     "Logged",
+    "Options",
     "Prior",
     "Recorded",
     "Result",

@@ -19,13 +19,14 @@ from fedfairx.errors import (
     ClockWarning,
     InvalidInput,
     KeyTaken,
+    LedgerMismatch,
     OlderCopy,
     StateError,
     StorageUnavailable,
     UnknownDecision,
 )
 from fedfairx.federation import durable, state
-from fedfairx.privacy import Bounds, Centring, Release
+from fedfairx.privacy import Bounds, Centring, Release, refuse_old_copy
 from fedfairx.storage import DecisionNote
 
 BUDGET = ffx.Budget(epsilon=4.0, delta=0.1, releases=10)
@@ -249,6 +250,7 @@ def test_a_baseline_is_what_is_learnt_from(place: str) -> None:
 # --- expiry and time --------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ClockWarning")  # this test is ahead of the clock
 @pytest.mark.parametrize("default", [None, 0.25])
 def test_pending_decisions_expire(place: str, default: float | None) -> None:
     x = contexts(np.random.default_rng(0))
@@ -298,6 +300,7 @@ def test_times_never_go_back(place: str) -> None:
         assert agent.decide(x).time == first.time
 
 
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ClockWarning")
 def test_a_clock_warning_made_an_error_changes_nothing(place: str) -> None:
     x = contexts(np.random.default_rng(0))
     with ffx.Agent.open(place, dimension=D) as agent:
@@ -429,3 +432,27 @@ def test_a_copy_gives_other_ids(tmp_path: Path) -> None:
         assert ours.id != theirs.id
         with pytest.raises(UnknownDecision):
             one.observe(theirs.id, reward=0.5)
+
+
+def test_a_snapshot_after_a_failure_hides_no_later_step(place: str) -> None:
+    """A step that failed has had numbers that the next opening gives anew."""
+    with ffx.Agent.open(place, dimension=D, seed=0) as agent, pytest.raises(KeyError), agent.together():
+        agent.decide_many([np.eye(D)] * 5)
+        raise KeyError
+    with ffx.Agent.open(place) as agent:
+        made = agent.decide(np.eye(D))
+        agent.observe(made, reward=1.0)
+        agent.journal.log.closing.clear()
+    with ffx.Agent.open(place) as agent:
+        assert (agent.observed, agent.pending) == (1, 0)
+        agent.verify()
+
+
+def test_peers_are_asked_on_opening(place: str) -> None:
+    with ffx.Agent.open(place, dimension=D, budget=BUDGET, name="a") as agent:
+        sent = agent.release()
+    ffx.Agent.open(place, confirm=refuse_old_copy([sent])).close()
+    ahead = Release(2, sent.packed.copy(), sent.count, sent.mechanism)
+    with pytest.raises(LedgerMismatch, match="ends at release 1, and peers hold release 2"):
+        ffx.Agent.open(place, confirm=refuse_old_copy([ahead]))
+    ffx.Agent.open(place).close()  # it was let go of

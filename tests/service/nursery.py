@@ -11,7 +11,7 @@ import signal
 import sys
 
 import fedfairx.service.app
-import fedfairx.service.server  # noqa: F401
+import fedfairx.service.server
 from fedfairx.cli import main
 
 if __name__ == "__main__":

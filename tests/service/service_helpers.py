@@ -61,7 +61,9 @@ class Running:
     """`fedfairx serve` in a process of its own, which can be killed and started again."""
 
     def __init__(self, place: str, *flags: str) -> None:
-        where = ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
+        where = (
+            ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
+        )
         self._arguments = ["serve", "--port", "0", *where, *flags]
         self._nursery = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("nursery.py"))],
@@ -76,12 +78,14 @@ class Running:
     def start(self) -> None:
         """Start it, and wait until it listens."""
         nursery = self._nursery
-        assert nursery.stdin is not None and nursery.stdout is not None and nursery.stderr is not None
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        assert nursery.stderr is not None
         print(json.dumps(self._arguments), file=nursery.stdin, flush=True)
         self._process = int(nursery.stdout.readline() or 0)
         for line in nursery.stderr:
             self.said += line
-            found = re.search(r"serves on (http://\S+)", line)
+            found = re.search(r"serves on (https?://\S+)", line)
             if found:
                 self.url = found[1]
                 return

@@ -23,12 +23,15 @@ def test_a_decision_and_its_reward(place: str) -> None:
         assert set(made) == {
             "decision_id", "action", "action_id", "probability", "policy", "model_version", "mode",
         }  # fmt: skip
-        assert made["probability"] == made["policy"][made["action"]] and made["action_id"] is None
-        assert sum(made["policy"]) == pytest.approx(1.0) and made["mode"] == "live"
+        assert made["probability"] == made["policy"][made["action"]]
+        assert made["action_id"] is None
+        assert sum(made["policy"]) == pytest.approx(1.0)
+        assert made["mode"] == "live"
         assert put(client, made["decision_id"], 0.5).status_code == 204
         assert put(client, made["decision_id"], 0.5).status_code == 204  # the same again
         other = put(client, made["decision_id"], 0.25)
-        assert other.status_code == 409 and other.headers["content-type"] == "application/problem+json"
+        assert other.status_code == 409
+        assert other.headers["content-type"] == "application/problem+json"
         assert put(client, "nobody-7", 0.5).status_code == 404
         model = client.get("/v1/model").json()
         assert (model["observed"], model["pending"], model["model_version"]) == (1, 0, 1)
@@ -41,7 +44,8 @@ def test_the_same_key_answers_the_same_decision(place: str) -> None:
         other = client.post(
             "/v1/decisions", json={"contexts": CONTEXTS[:2]}, headers={"idempotency-key": "k-1"}
         )
-        assert other.status_code == 409 and other.json()["type"].endswith(":key-reused")
+        assert other.status_code == 409
+        assert other.json()["type"].endswith(":key-reused")
         assert client.get("/v1/model").json()["pending"] == 1
     with asking(place) as client:  # and after a restart
         assert decide(client, key="k-1") == first
@@ -58,19 +62,23 @@ def test_a_key_that_is_no_key(place: str) -> None:
 def test_names_groups_and_exclusions(place: str) -> None:
     with asking(place) as client:
         made = decide(client, actions=ACTIONS, excluded=["ann"])
-        assert made["policy"][0] == 0.0 and made["action_id"] in ("ben", "cat")
+        assert made["policy"][0] == 0.0
+        assert made["action_id"] in ("ben", "cat")
         assert ACTIONS[made["action"]]["id"] == made["action_id"]
         seen = client.get(f"/v1/decisions/{made['decision_id']}").json()
-        assert seen["action_ids"] == ["ben", "cat"] and seen["action_id"] == made["action_id"]
+        assert seen["action_ids"] == ["ben", "cat"]
+        assert seen["action_id"] == made["action_id"]
         assert seen["group"] == {"ben": "large", "cat": None}[made["action_id"]]
         unnamed = decide(client, excluded=[0, 1])
-        assert unnamed["action"] == 2 and unnamed["policy"] == [0.0, 0.0, 1.0]
+        assert unnamed["action"] == 2
+        assert unnamed["policy"] == [0.0, 0.0, 1.0]
         assert client.get(f"/v1/decisions/{unnamed['decision_id']}").json()["action_ids"] == ["2"]
         for bad in (["nobody"], [7], ["ann", "ben", "cat"]):
             answer = client.post("/v1/decisions", json={"actions": ACTIONS, "excluded": bad})
             assert answer.status_code == 422
         twice = client.post("/v1/decisions", json={"actions": [ACTIONS[0], ACTIONS[0]]})
-        assert twice.status_code == 422 and "different ids" in twice.json()["detail"]
+        assert twice.status_code == 422
+        assert "different ids" in twice.json()["detail"]
 
 
 def test_batches_are_whole(place: str) -> None:
@@ -79,8 +87,12 @@ def test_batches_are_whole(place: str) -> None:
         answer = client.post("/v1/decisions/batch", json=body, headers={"idempotency-key": "b"})
         made = answer.json()["decisions"]
         again = client.post("/v1/decisions/batch", json=body, headers={"idempotency-key": "b"})
-        assert again.json()["decisions"] == made and len({one["decision_id"] for one in made}) == 3
-        assert client.post("/v1/decisions/batch", json={"decisions": [{"contexts": CONTEXTS}] * 4}).status_code == 413
+        assert again.json()["decisions"] == made
+        assert len({one["decision_id"] for one in made}) == 3
+        assert (
+            client.post("/v1/decisions/batch", json={"decisions": [{"contexts": CONTEXTS}] * 4}).status_code
+            == 413
+        )
         bad = {"decisions": [{"contexts": CONTEXTS}, {"contexts": [[1.0]]}]}
         assert client.post("/v1/decisions/batch", json=bad).status_code == 422
         assert client.get("/v1/model").json()["pending"] == 3
@@ -117,10 +129,13 @@ def test_shadow_takes_the_baseline_and_learns_from_it(place: str) -> None:
         assert (made["action_id"], made["mode"], made["probability"]) == ("cat", "shadow", 1.0)
         put(client, made["decision_id"], 1.0)
         (row,) = map(json.loads, client.get("/v1/export").text.splitlines())
-        assert row["drawn"] in (0, 1, 2) and row["baseline"] == row["action"] == 2
+        assert row["drawn"] in (0, 1, 2)
+        assert row["baseline"] == row["action"] == 2
         assert client.post("/v1/decisions", json={"contexts": CONTEXTS}).status_code == 422
         estimate = client.get("/v1/model").json()["estimate"]
-        assert estimate[0] == pytest.approx(estimate[1]) == pytest.approx(estimate[2])  # cat's context is even
+        assert (
+            estimate[0] == pytest.approx(estimate[1]) == pytest.approx(estimate[2])
+        )  # cat's context is even
 
 
 def test_a_control_share_keeps_the_baseline(place: str) -> None:
@@ -129,7 +144,8 @@ def test_a_control_share_keeps_the_baseline(place: str) -> None:
         body = {"decisions": [{"contexts": CONTEXTS, "baseline": 0}] * 200}
         made = client.post("/v1/decisions/batch", json=body).json()["decisions"]
         control = [one for one in made if one["mode"] == "control"]
-        assert 64 <= len(control) <= 136 and all(one["action"] == 0 for one in control)
+        assert 64 <= len(control) <= 136
+        assert all(one["action"] == 0 for one in control)
         for one in made:
             expected = 0.5 * one["policy"][one["action"]] + 0.5 * (one["action"] == 0)
             assert one["probability"] == pytest.approx(expected)
@@ -149,9 +165,13 @@ def test_named_features_are_clipped_and_counted(place: str) -> None:
             pytest.approx([0.0, 1 / root, 1 / root]),
         ]
         assert "\nfedfairx_features_clipped_total 2\n" in client.get("/metrics").text
-        for features, word in (({"price": 1.0}, "rating"), ({"price": 1.0, "rating": 1.0, "x": 1.0}, "no other")):
+        for features, word in (
+            ({"price": 1.0}, "rating"),
+            ({"price": 1.0, "rating": 1.0, "x": 1.0}, "no other"),
+        ):
             answer = client.post("/v1/decisions", json={"actions": [{"id": "a", "features": features}]})
-            assert answer.status_code == 422 and word in answer.json()["detail"]
+            assert answer.status_code == 422
+            assert word in answer.json()["detail"]
 
 
 def test_pages_of_decisions(place: str) -> None:
@@ -165,8 +185,9 @@ def test_pages_of_decisions(place: str) -> None:
         rewarded = client.get("/v1/decisions", params={"status": "rewarded"}).json()["decisions"]
         assert [one["decision_id"] for one in rewarded] == [made[1]]
         text = client.get("/v1/decisions").text
-        assert "contexts" not in text and "reward\"" not in text  # those are the admin's
-        for bad in ({"limit": 0}, {"status": "odd"}, {"wrong": 1}, {"since": "NaN"}):
+        assert "contexts" not in text
+        assert 'reward"' not in text
+        for bad in ({"limit": 0}, {"status": "odd"}, {"wrong": 1}, {"since": "NaN"}, {"until": "null"}):
             assert client.get("/v1/decisions", params=bad).status_code == 422
 
 
@@ -208,8 +229,25 @@ def test_a_window_passes(place: str) -> None:
 def test_what_is_said_of_privacy_and_sync(place: str) -> None:
     with asking(place, name="here") as client:
         privacy, sync = client.get("/v1/privacy").json(), client.get("/v1/sync").json()
-        assert privacy["private"] is False and privacy["statement"].startswith("NOT PRIVATE")
+        assert privacy["private"] is False
+        assert privacy["statement"].startswith("NOT PRIVATE")
         assert sync == {"name": "here", "released": 0, "peers": {}}
+
+
+def test_a_private_service_says_what_it_promises(place: str) -> None:
+    with asking(place, epsilon=2.0, releases=10, person_records=1, name="here") as client:
+        identity = decide(client)["decision_id"]
+        body = {"reward": 7.0, "person": "p\u00e9"}
+        assert client.put(f"/v1/decisions/{identity}/reward", json={"reward": 7.0}).status_code == 422
+        assert (
+            client.put(f"/v1/decisions/{identity}/reward", json=body | {"person": "\x00"}).status_code == 422
+        )
+        assert client.put(f"/v1/decisions/{identity}/reward", json=body).status_code == 204
+        privacy = client.get("/v1/privacy").json()
+        assert (privacy["private"], privacy["releases"], privacy["spent"]) == (True, 10, 0)
+        assert privacy["epsilon"] == pytest.approx(2.0)
+        assert privacy["clipped"] == 1
+        assert "\nfedfairx_budget_releases 10\n" in client.get("/metrics").text
 
 
 def test_metrics_count(place: str) -> None:

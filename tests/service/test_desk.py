@@ -126,7 +126,8 @@ def test_too_many_that_wait() -> None:
     async def work(desk: Desk, watched: Watched) -> None:
         outcomes = await asyncio.gather(*[desk.do(decide) for _ in range(9)], return_exceptions=True)
         busy = [one for one in outcomes if isinstance(one, Refused)]
-        assert len(busy) == 5 and all(one.kind == "busy" for one in busy)
+        assert len(busy) == 5
+        assert all(one.kind == "busy" for one in busy)
 
     run(work, limit=4)
 

@@ -82,8 +82,33 @@ def test_nothing_acknowledged_is_lost(place: str) -> None:
     replayed(place)
 
 
+def test_stopped_in_order_it_finishes_what_it_has_begun(place: str) -> None:
+    told = [Told() for _ in range(CLIENTS)]
+    running = Running(place, "--dimension", "3")
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=load, args=(running.url, one, stop, i), daemon=True)
+        for i, one in enumerate(told)
+    ]
+    for thread in threads:
+        thread.start()
+    until(lambda: sum(len(one.rewards) for one in told) > 8)
+    running.stop()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not [text for one in told for text in one.wrong]
+    assert "Traceback" not in running.said
+    with ffx.Agent.open(place_of(settings_for(place))) as agent:
+        rewards = {identity: reward for one in told for identity, reward in one.rewards.items()}
+        kept = {row.id: row.reward for row in agent.journal.decisions(status="rewarded")}
+        assert rewards.items() <= kept.items()
+        made = {one["decision_id"] for each in told for one in each.decisions.values()}
+        assert made <= {row.id for row in agent.journal.decisions()}
+
+
 def check(running: Running, told: list[Told]) -> None:
-    """Each acknowledged decision and reward is there once, as it was acknowledged; asked again, it is the same."""
+    """Each acknowledged decision and reward is there once, as it was told; asked again, it is the same."""
     with httpx.Client(base_url=running.url) as http:
         rows = [json.loads(line) for line in http.get("/v1/export").text.splitlines()]
         kept = {row["decision_id"]: row for row in rows}
@@ -114,5 +139,6 @@ def replayed(place: str) -> None:
         rows = [made[number] for (number,) in order]
         other = ffx.Agent(3)
         other.learn([row.contexts[row.action] for row in rows], [row.reward for row in rows])
-        assert agent.estimate.tobytes() == other.estimate.tobytes() and agent.observed == other.observed
+        assert agent.estimate.tobytes() == other.estimate.tobytes()
+        assert agent.observed == other.observed
         assert agent.pending == agent.journal.counts()["pending"]

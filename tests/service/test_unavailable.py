@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from service_helpers import CONTEXTS, asking, decide, until
-from servers import Postgres
 
 from fedfairx.service import desk
+from servers import Postgres
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,8 @@ def check_unavailable(client: Any, identity: str) -> None:
         client.put(f"/v1/decisions/{identity}/reward", json={"reward": 1.0}),
         client.get("/readyz"),
     ):
-        assert answer.status_code == 503 and answer.headers["retry-after"] == "1"
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "1"
         assert answer.json()["type"].endswith(":unavailable")
     assert client.get("/healthz").status_code == 200  # the process is well
     assert "\nfedfairx_ready 0\n" in client.get("/metrics").text

@@ -7,32 +7,23 @@ from typing import Any
 import numpy as np
 
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.posterior import Prior
+from fedfairx.core.rules import OPTIMISM
 from fedfairx.federation.algorithms import algorithm
+from fedfairx.federation.options import Options
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.privacy import Bounds
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel import run
-from fedfairx.simulation.options import Options
 from fedfairx.simulation.setup import Setting, prepare
 
 
 def options_for(name: str, **changes: Any) -> Options:
+    """At (2, 0.1) where it is private, clipped to 1 around zero, and with the theorem's radius."""
     chosen = algorithm(name)
-    values: dict[str, Any] = {
-        "algorithm": chosen,
-        "schedule": chosen.schedule,
-        "confidence": Confidence(),
-        "prior": Prior(),
-        "epsilon": 2.0 if chosen.private else None,
-        "delta": 0.1,
-        "mechanism": "blt",
-        "bounds": Bounds(),
-        "centring": None,
-        "decide_from": chosen.decide_from,
-        "shift": 4.0,
-        "exposure": False,
-    }
+    values: dict[str, Any] = {"algorithm": chosen, "delta": 0.1}
+    if chosen.private:
+        values["epsilon"] = 2.0
+    if chosen.rule == OPTIMISM:
+        values["confidence"] = Confidence()
     return Options(**{**values, **changes})
 
 

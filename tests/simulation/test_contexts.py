@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedfairx.core.confidence import Confidence
-from fedfairx.core.posterior import Prior
-from fedfairx.federation.algorithms import algorithm
+from fedfairx.federation.options import Options
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.privacy import Bounds, Centring
+from fedfairx.privacy import Centring
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.contexts import draw_contexts
-from fedfairx.simulation.options import Options
 from fedfairx.simulation.setup import prepare
 
 ARMS, LANES = 4, 6
@@ -29,9 +26,7 @@ TABLES = pytest.mark.parametrize(
 
 def rounds(scenario: Scenario, places: int) -> tuple[np.ndarray, np.ndarray]:
     """Contexts (T, places, d, n) of a block with two seeds, and the arms (T, places, n) that they are of."""
-    chosen = algorithm("fed-fairx-linucb")
-    given = (chosen, chosen.schedule, Confidence(), Prior(), None, 0.1, "blt", Bounds(), None)
-    setting = prepare(scenario, Options(*given, "released", 4.0, False), (0, 1), np.array([1]))
+    setting = prepare(scenario, Options(algorithm="fed-fairx-linucb"), (0, 1), np.array([1]))
     block, present = np.zeros((places, scenario.dimension, WIDTH)), setting.room.present
     drawn = []
     for t in range(scenario.horizon):

@@ -50,7 +50,7 @@ def weights_beside_agents(
     run(*setting, 0, rounds)
     minds, sharing = setting.minds, setting.sharing
     assert setting.tally.syncs.tolist() == [2, 2]
-    mechanism = options.calibrate(sharing.most)
+    mechanism = options.calibrated(sharing.most)
     pool = OptimismPool(mechanism, True, confidence, 4.0)
     weights: list[float] = []
     for seed in range(2):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import heapq
 import random
 import tempfile
 import threading
 import time
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,7 @@ class Traffic:
         self._end = None if seconds is None else time.monotonic() + seconds
         self._server = server
         self._random = random.Random()
-        self._waiting: deque[tuple[float, str, float]] = deque()  # due, decision, reward
+        self._waiting: list[tuple[float, str, float]] = []  # a heap: due, decision, reward
 
     def run(self) -> None:
         from fedfairx.client import ServiceError
@@ -88,7 +88,7 @@ class Traffic:
             with suppress(ServiceError):  # it may be about to end
                 self._order()
                 while self._waiting and self._waiting[0][0] < time.monotonic():
-                    _, identity, reward = self._waiting.popleft()
+                    _, identity, reward = heapq.heappop(self._waiting)
                     self._client.observe(identity, reward=reward)
             if self._end is not None and time.monotonic() > self._end:
                 self._server.stop()
@@ -105,7 +105,7 @@ class Traffic:
         )
         if self._random.random() < ANSWERED:
             due = time.monotonic() + self._random.uniform(0.0, 3.0)
-            self._waiting.append((due, decision.id, self._reward(*offers[str(decision.name)])))
+            heapq.heappush(self._waiting, (due, decision.id, self._reward(*offers[str(decision.name)])))
 
     def _offer(self, means: tuple[float, float, float]) -> list[float]:
         price, quality, days = (self._random.gauss(mean, 0.2 * mean) for mean in means)

@@ -27,6 +27,7 @@ from fedfairx.federation.durable import open_agent
 from fedfairx.federation.fields import Fields
 from fedfairx.federation.parts import decision_from, privatizer_from
 from fedfairx.privacy import Budget, Privatizer
+from fedfairx.privacy.peers import Confirm, message_digest
 from fedfairx.storage.journal import Journal
 
 
@@ -207,6 +208,7 @@ class Agent(Deciding):
         name: str | None = None,
         window: float | None = None,
         default_reward: float | None = None,
+        confirm: Confirm | None = None,
     ) -> Self:
         """An agent that lives in a file (SQLite) or a `postgresql://` database; see docs/durable.md.
 
@@ -217,6 +219,7 @@ class Agent(Deciding):
         budget: makes it private (`privacy.Budget`); ledger and noise key are in the same database.
         window, default_reward: seconds after which `expire` gives up on a reward, and what it then was; these
             are of the opening and may differ from one to the next.
+        confirm: asks the peers whether this is the latest copy, before anything is sent (`privacy.peers`).
         """
         settings = {
             "dimension": dimension,
@@ -231,7 +234,14 @@ class Agent(Deciding):
             "name": name,
         }
         agent = open_agent(cls, place, {k: v for k, v in settings.items() if v is not None}, budget)
-        agent.set_window(window, default_reward)
+        try:
+            agent.set_window(window, default_reward)
+            if confirm is not None:
+                last = agent._latest.get(agent.name)
+                confirm(agent.released, message_digest(None if last is None else last.to_bytes()))
+        except BaseException:
+            agent.close()
+            raise
         return agent
 
     @property

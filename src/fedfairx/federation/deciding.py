@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedfairx.arrays import Array
-from fedfairx.core.believing import decide_by_posterior, draw_parameter
 from fedfairx.core.memory import LARGEST
 from fedfairx.core.rules import OPTIMISM
-from fedfairx.core.single import decide_one, room_for
 from fedfairx.errors import AlreadyObserved, FedFairXError, InvalidInput, UnknownDecision, require
+from fedfairx.federation.answering import Answering
 from fedfairx.federation.checks import (
     as_contexts,
     as_names,
@@ -23,33 +22,24 @@ from fedfairx.federation.checks import (
     as_rewards,
     as_row,
     as_sound_contexts,
-    not_finite,
 )
 from fedfairx.federation.clipping import ClippingWatch
 from fedfairx.federation.decision import Decision, known, shown
 from fedfairx.federation.scale import LOOKS, ScaleWatch
-from fedfairx.federation.sharing import Sharing
 from fedfairx.privacy.continued import takes_persons
 from fedfairx.storage.log import Numbers
 from fedfairx.storage.origins import Origins
 from fedfairx.storage.rows import DecisionNote, packed_log
 
-DRAWN_AHEAD = 64  # uniforms at a time
 
-
-class Deciding(Sharing):
+class Deciding(Answering):
     """`Agent` without its keeping."""
 
     window: float | None = None  # seconds after which a durable agent's decision may expire
     default_reward: float | None = None  # that it has then earned
 
     def __init__(self, dimension: int, *, seed: int | np.random.SeedSequence | None, **knowing: Any) -> None:
-        super().__init__(dimension, **knowing)
-        self._generator = np.random.Generator(np.random.PCG64(seed))
-        self._uniforms: list[float] = []  # drawn ahead; the last is the next: a refused call takes none
-        self._uniforms_each = 1 + self.dimension if self.rule == "thompson" else 1  # that a decision takes
-        self._draw_ahead()
-        self._rooms: dict[int, Array] = {}
+        super().__init__(dimension, seed=seed, **knowing)
         self._pending: dict[int, Decision] = {}  # by number, in order
         self._numbers = Numbers()
         self._origins = Origins()
@@ -131,18 +121,6 @@ class Deciding(Sharing):
     def _look(self, rows: Array) -> None:
         self._scale.look(rows)
         self._looks -= 1
-
-    def policy(self, contexts: ArrayLike) -> Array:
-        """(K,) the probability of every arm if `decide` were called now; nothing is drawn or changed.
-
-        By Thompson's rule it is the policy of the parameter that the next decision will draw.
-        """
-        rows = as_contexts(contexts, self.dimension)
-        arms, dimension = rows.shape
-        values = np.empty(arms + 2 * dimension)
-        with self._lock:
-            self._answer(rows, self._learner.memory.copy(), values)
-        return values[:arms]
 
     def decide_many(self, contexts: Sequence[ArrayLike] | Array) -> list[Decision]:
         """Independent decisions from one state of knowledge: a (B, K, d) array, or B arrays (K_b, d).
@@ -290,41 +268,5 @@ class Deciding(Sharing):
                     self._take(made, self.default_reward, status="expired")
             return len(due)
 
-    # --- inside --------------------------------------------------------------------------------------
-
-    def _answer(self, rows: Array, memory: Array, values: Array) -> int:
-        """The action for the next uniforms, which stay; `values` gets what a `Decision` holds."""
-        arms, dimension = rows.shape
-        uniform = self._uniforms[-1]
-        if self.rule == OPTIMISM:
-            action: int = decide_one(rows, memory, self._room(arms), values, uniform)
-        else:
-            if self._uniforms_each > 1:
-                draw_parameter(memory, self._normals(), np.empty(dimension * dimension + 1))
-            action = decide_by_posterior(rows, memory, values, uniform)
-        if action < 0:
-            raise not_finite(rows)
-        return action
-
-    def _room(self, arms: int) -> Array:
-        room = self._rooms.get(arms)
-        if room is None:
-            if len(self._rooms) > 64:  # a caller whose K never repeats must not fill the memory
-                self._rooms.clear()
-            room = self._rooms[arms] = room_for(arms, self.dimension)
-        return room
-
     def _reward(self, reward: float) -> float:
         return as_reward(reward, clipped=self.private)
-
-    def _draw_ahead(self) -> None:  # one call costs as much as all
-        self._uniforms = self._generator.random(DRAWN_AHEAD * self._uniforms_each)[::-1].tolist()
-
-    def _normals(self) -> Array:
-        """Standard normals (d, 1) for Thompson's draw, from the uniforms after the one that draws the
-        action.
-        """
-        from scipy.special import ndtri
-
-        ahead = self._uniforms[-self._uniforms_each : -1][::-1]
-        return np.asarray(ndtri(np.array(ahead)))[:, None]

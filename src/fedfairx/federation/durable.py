@@ -32,13 +32,12 @@ from fedfairx.privacy import (
     Release,
     new_key,
 )
-from fedfairx.storage.database import open_database
 from fedfairx.storage.journal import Event, Journal, Made, Outcome
 from fedfairx.storage.ledger import StoredLedger, StoredPersons
 from fedfairx.storage.log import Log
-from fedfairx.storage.mark import check_mark, leave_mark
+from fedfairx.storage.mark import leave_mark
+from fedfairx.storage.opening import open_log
 from fedfairx.storage.rows import unpacked_log
-from fedfairx.storage.schema import bring_up
 
 SNAPSHOT_EVERY = 5000  # steps
 FEW = 20_000  # steps that are read at once
@@ -67,19 +66,6 @@ def open_agent(
     return agent
 
 
-def open_log(place: str | os.PathLike[str]) -> Log:
-    """The log in a database, whose tables are made or brought up to date."""
-    database = open_database(place)
-    try:
-        bring_up(database)
-        log = Log(database)
-        check_mark(log)
-    except BaseException:
-        database.close()
-        raise
-    return log
-
-
 def make_agent(cls: type[AgentType], log: Log, given: dict[str, Any], budget: Budget | None) -> None:
     """Keep a new agent: its settings, its key, and the state it begins with."""
     if "dimension" not in given:
@@ -88,9 +74,8 @@ def make_agent(cls: type[AgentType], log: Log, given: dict[str, Any], budget: Bu
     budgets, secret, trial = [], None, None
     if budget is not None:
         budgets, secret = [budget.to_dict()], new_key()
-        noise = KeyedNoise(
-            secret, agent=given["name"], run="trial"
-        )  # of another run, and never asked for any
+        # To see that all fits before anything is kept; of a run of its own, and never asked for noise.
+        noise = KeyedNoise(secret, agent=given["name"], run="trial")
         trial = budget.privatizer(given["dimension"], noise=noise, ledger=MemoryLedger())
     agent = cls(**given, privatizer=trial)
     described = state.describe_settings(agent) | {"budgets": budgets}
@@ -286,7 +271,7 @@ class Keeper:
         if self.log.mark_due:
             self.log.mark_due = False
             leave_mark(self.log)
-        if self.log.numbers.next - self.journal.snapshot_at >= SNAPSHOT_EVERY:
+        if self.log.end - self.journal.snapshot_at >= SNAPSHOT_EVERY:
             self._snapshot()
 
     def _before_close(self) -> None:
@@ -298,7 +283,7 @@ class Keeper:
         try:
             self.journal.write_snapshot(_snapshot(self._agent, runs=len(self._budgets)))
         except StorageError:
-            self.journal.snapshot_at = self.log.numbers.next  # not before as many steps more
+            self.journal.snapshot_at = self.log.end  # not before as many steps more
 
 
 def _snapshot(agent: Deciding, *, runs: int) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class Budget:
     centring: Centring | None = None
     decide_from: DecideFrom = "released"
     person_records: int | None = None
+    public_schedule: bool = True
 
     def __post_init__(self) -> None:
         require(self.releases >= 1, "releases", "must be >= 1", self.releases)
@@ -57,6 +58,7 @@ class Budget:
             centring=self.centring,
             decide_from=self.decide_from,
             ledger=ledger,
+            public_schedule=self.public_schedule,
         )
         if self.person_records is None:
             return made
@@ -73,6 +75,7 @@ class Budget:
             "centring": None if self.centring is None else self.centring.to_dict(),
             "decide_from": self.decide_from,
             "person_records": self.person_records,
+            "public_schedule": self.public_schedule,
         }
 
     @classmethod

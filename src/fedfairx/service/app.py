@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fedfairx.service.gate import Gate
 from fedfairx.service.openapi import document
@@ -24,24 +25,40 @@ from fedfairx.service.service import Service
 __all__ = ["make_app"]
 
 
-def make_app(service: Service) -> Starlette:
+class Front:
+    """Finds plain addresses in a table, so that a decision need not pay for Starlette's search and wrapping."""
+
+    def __init__(self, app: Starlette, plain: dict[str, Gate]) -> None:
+        self._app = app
+        self._plain = plain
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = None
+        if scope["type"] == "http" and not scope.get("root_path"):
+            found = self._plain.get(scope["path"])
+        await (found or self._app)(scope, receive, send)
+
+
+def make_app(service: Service) -> ASGIApp:
     """The application of a service: what can be asked of it, and its pages."""
     service.document = msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
+    gates = gates_of(service, OPERATIONS)
     app = Starlette(
-        routes=[*routes(service, OPERATIONS), *pages(service)],
+        routes=[*(Route(path, gate) for path, gate in gates.items()), *pages(service)],
         exception_handlers={Exception: _problem, 404: _problem, 405: _problem},
         lifespan=_life,
     )
+    app.router.redirect_slashes = False  # it would answer with whatever host it was asked by
     app.state.service = service
-    return app
+    return Front(app, {path: gate for path, gate in gates.items() if "{" not in path})
 
 
-def routes(service: Service, operations: Iterable[Operation]) -> list[Route]:
-    """One route for each address, in the order of the operations."""
+def gates_of(service: Service, operations: Iterable[Operation]) -> dict[str, Gate]:
+    """One gate for each address, in the order of the operations."""
     by_path: dict[str, list[Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, []).append(operation)
-    return [Route(path, Gate(service, found)) for path, found in by_path.items()]
+    return {path: Gate(service, found) for path, found in by_path.items()}
 
 
 async def _problem(_request: Request, error: Exception) -> Response:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.core.memory import LARGEST
 from fedfairx.arrays import Array
+from fedfairx.core.memory import LARGEST
 from fedfairx.errors import InvalidInput, require
 
 __all__ = ["Feature", "FeatureTable"]
@@ -28,10 +28,10 @@ class Feature:
     high: float
 
     def __post_init__(self) -> None:
-        require(bool(self.name.strip()), "feature", "must have a name", self.name)
+        require(bool(self.name.strip()), "features", "must have names", self.name)
         ends = (self.low, self.high)
         fits = all(math.isfinite(end) and abs(end) <= LARGEST for end in ends) and self.low < self.high
-        require(fits, f"range of {self.name}", "must be two finite numbers, low < high", ends)
+        require(fits, f"features.{self.name}", "must be two finite numbers, low < high", ends)
 
 
 class FeatureTable:

@@ -44,4 +44,7 @@ class Gate:
             response = answer(problem_of(error))
         name = "unknown" if operation is None else operation.name
         self._service.meters.request(name, response.status_code, time.perf_counter() - began)
-        await response(scope, receive, send)
+        try:
+            await response(scope, receive, send)
+        except Exception as error:  # half way through a long answer: it is logged, and the connection cut
+            problem_of(error)

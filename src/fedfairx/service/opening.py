@@ -10,6 +10,7 @@ import numpy as np
 from fedfairx.core.merit import Merit
 from fedfairx.errors import InvalidInput, require
 from fedfairx.federation.agent import Agent
+from fedfairx.privacy import Budget
 from fedfairx.service.doors import Doors, is_loopback
 from fedfairx.service.features import FeatureTable
 from fedfairx.service.service import Service
@@ -52,6 +53,14 @@ def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
         given["dimension"] = dimension + settings.intercept
     if merit is not None and "merit" in settings.given:
         given["merit"] = merit
+    if settings.epsilon is not None:
+        given["budget"] = Budget(
+            epsilon=settings.epsilon,
+            delta=settings.delta,
+            releases=settings.releases,
+            decide_from=settings.decide_from,  # type: ignore[arg-type]
+            person_records=settings.person_records,
+        )
     return given
 
 

@@ -98,8 +98,8 @@ def query_of(request: Request, kind: type[Decoded]) -> Decoded:
     """The query, as a Struct: numbers are read from their text, unknown and repeated names are refused."""
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
-        if name in given:
-            raise Refused("invalid", "A name occurs twice in the query.")
+        if name in given or value.lower() == "null":  # which would be read as nothing
+            raise Refused("invalid", "A name occurs twice in the query, or has no value.")
         given[name] = value
     return msgspec.convert(given, kind, strict=False)
 

@@ -7,6 +7,9 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Person = Annotated[
+    str, Meta(min_length=1, max_length=200, pattern=r"^[^\u0000]*$")
+]  # as PostgreSQL can keep it
 Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
 Place = Annotated[int, Meta(ge=0, le=2**31)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -78,7 +81,7 @@ class Reward(Body):
 
     reward: Annotated[Number, Meta(description="The greater, the better.")]
     person: Annotated[
-        Name | None, Meta(description="Whose record it is, where a person's records are bounded.")
+        Person | None, Meta(description="Whose record it is, where a person's records are bounded.")
     ] = None
 
 
@@ -87,7 +90,7 @@ class RewardOf(Body):
 
     decision_id: Name
     reward: Number
-    person: Name | None = None
+    person: Person | None = None
 
 
 class RewardBatch(Body):

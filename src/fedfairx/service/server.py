@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from fedfairx.service.settings import Settings
 
@@ -53,7 +53,7 @@ class Server(uvicorn.Server):
         return found
 
 
-def serve(app: Starlette, settings: Settings, *, begun: Callable[[Server], None] | None = None) -> None:
+def serve(app: ASGIApp, settings: Settings, *, begun: Callable[[Server], None] | None = None) -> None:
     """Serve until told to stop: then what is under way is finished, and the agent is closed.
 
     `begun` is called once it listens.
@@ -67,7 +67,7 @@ def serve(app: Starlette, settings: Settings, *, begun: Callable[[Server], None]
         runner.run(server.serve())
 
 
-def config(app: Starlette, settings: Settings) -> uvicorn.Config:
+def config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     """uvicorn's configuration; bodies are in no log, and addresses with ids in none by default either."""
     options: dict[str, Any] = {}
     if settings.tls_certificate:

@@ -24,6 +24,7 @@ __all__ = ["PREFIX", "Setting", "Settings", "load", "markdown", "place_of", "tab
 PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
 FILE = "agent.sqlite"
+DECIDE_FROM = ("released", "released+local", "own+released")
 RULES = ("expected-merit", "greedy", "thompson", "optimism")
 
 
@@ -52,6 +53,15 @@ class Settings:
     merit: str = setting("exponential", readers.text, "what a reward is worth, as exponential:steepness=10")
     minimum_share: float = setting(0.0, readers.number(0.0, 1.0), "that every action gets in any case")
     name: str = setting("", readers.text, "what others know this agent by; random if not given")
+    epsilon: float | None = setting(
+        None, readers.optional(readers.number(0.0, above=True)), "makes its messages private; docs/privacy.md"
+    )
+    delta: float = setting(1e-6, readers.number(0.0, 1.0, above=True), "beside epsilon")
+    releases: int = setting(100, readers.whole(1), "messages that epsilon and delta are for")
+    decide_from: str = setting("released", readers.choice(*DECIDE_FROM), "what a private agent decides from")
+    person_records: int | None = setting(
+        None, readers.optional(readers.whole(1)), "of one person that enter, where a person is to be private"
+    )
     window: float | None = setting(
         None,
         readers.optional(readers.number(0.0, above=True)),
@@ -178,6 +188,9 @@ def check(settings: Settings) -> Settings:
         raise InvalidInput("control_share must be 0 in mode shadow, where the baseline is always taken")
     if settings.default_reward is not None and settings.window is None:
         raise InvalidInput("default_reward must come with a window, after which it is learnt")
+    private = {"delta", "releases", "decide_from", "person_records"} & settings.given
+    if private and settings.epsilon is None:
+        raise InvalidInput(f"epsilon must be given with {', '.join(sorted(private))}")
     if settings.database and not settings.database.startswith(("postgresql://", "postgres://")):
         raise InvalidInput("database must be a URL that begins with postgresql://")  # it may hold a password
     return settings

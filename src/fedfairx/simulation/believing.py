@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.expectation import expose_by_posterior
-from fedfairx.core.exposure import expose
+from fedfairx.core.exposure import at_least, expose
 from fedfairx.core.learner import Learner
 from fedfairx.core.posterior import Assumed, noise_variance, posterior_mean, sample
 from fedfairx.core.regret import regrets
@@ -76,6 +76,9 @@ def play(
     )
     scores(BLOCK, contexts, world.parameter[block], truth[0])
     expose(BLOCK, merit, truth[0], truth[1], truth[2])
+    if merits.least_share > 0.0:
+        for l in range(WIDTH):
+            at_least(policy, l, merits.least_share)
     regrets(BLOCK, truth[1], policy, truth[0], tally.fairness_now[block], tally.reward_now[block])
     act(world, mind, contexts, policy, truth[0], block, t)
     if tally.exposure.shape[1] > 0:

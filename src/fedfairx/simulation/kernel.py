@@ -13,7 +13,7 @@ import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.core.estimate import REFRESH_EVERY, derive, estimate
-from fedfairx.core.exposure import draw_rows, expose
+from fedfairx.core.exposure import at_least, draw_rows, expose
 from fedfairx.core.learner import Learner
 from fedfairx.core.merit_table import MeritTable
 from fedfairx.core.optimism.choose import Solver, choose
@@ -167,6 +167,9 @@ def play(
     scores(BLOCK, contexts, world.parameter[block], truth[0])
     expose(BLOCK, merit, truth[0], truth[1], truth[2])
     policy = work.arms[POLICY]
+    if merits.least_share > 0.0:
+        for l in range(WIDTH):
+            at_least(policy, l, merits.least_share)
     regrets(BLOCK, truth[1], policy, truth[0], tally.fairness_now[block], tally.reward_now[block])
     act(world, mind, contexts, policy, truth[0], block, t)
     if tally.exposure.shape[1] > 0:

@@ -19,16 +19,16 @@ from fedfairx.core.optimism.problem import (
     SQUARE_ROWS,
     spare_size,
 )
-from fedfairx.core.posterior import Assumed, assumed
-from fedfairx.core.rules import OPTIMISM
+from fedfairx.core.posterior import Assumed, Prior, assumed
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import require
-from fedfairx.federation.schedules import Determinant, Plan
+from fedfairx.federation.options import DECIDE_FROM, Options
+from fedfairx.federation.schedules import Plan, timetable
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.vector import zeros
+from fedfairx.privacy import Bounds
 from fedfairx.simulation.draws import generator, stream_key
 from fedfairx.simulation.environments import CONTEXTS, NOISES, Scenario
-from fedfairx.simulation.options import DECIDE_FROM, Options
 from fedfairx.simulation.recorded import Recorded
 from fedfairx.simulation.state import (
     OWN_RELEASED,
@@ -46,6 +46,8 @@ from fedfairx.simulation.state import (
     World,
 )
 
+CODES = dict(zip(DECIDE_FROM, (RELEASED, RELEASED_LOCAL, OWN_RELEASED), strict=True))
+
 
 class Setting(NamedTuple):
     """What a run is made of; optimism's kernel takes all of it, the posterior's all but solver and belief."""
@@ -61,7 +63,9 @@ class Setting(NamedTuple):
     room: Room
 
 
-def prepare(scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts) -> Setting:
+def prepare(
+    scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts, *, exposure: bool = False
+) -> Setting:
     """Arrays for all agents of these seeds: lane = seed · agents + agent."""
     used = len(seeds) * scenario.agents
     blocks, lanes = math.ceil(used / WIDTH), WIDTH
@@ -69,23 +73,23 @@ def prepare(scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: 
         np.arange(blocks * lanes) // scenario.agents, len(seeds) - 1
     )  # padding joins the last
     agent_of = np.arange(blocks * lanes) % scenario.agents
-    shape = (blocks, lanes)
-    decide_from = DECIDE_FROM[options.decide_from] if options.algorithm.private else RELEASED_LOCAL
+    shape, region = (blocks, lanes), options.region
+    decide_from = CODES[options.composed.decide_from] if options.private else RELEASED_LOCAL
     return Setting(
         _world(scenario, seeds, seed_of, agent_of, shape),
         _minds(scenario, options, decide_from, shape),
-        _merits(scenario, agent_of, shape),
-        options.algorithm.solver,
+        _merits(scenario, options, agent_of, shape),
+        options.composed.solver,
         _prior(scenario, options, decide_from),
         Belief(
-            options.confidence.regulariser,
-            options.confidence.noise_sd,
-            options.confidence.failure,
-            options.confidence.parameter_norm,
-            options.confidence.scale,
+            region.regulariser,
+            region.noise_sd,
+            region.failure,
+            region.parameter_norm,
+            region.scale,
         ),
         _sharing(scenario, options, decide_from, seeds),
-        _tally(len(seeds), scenario.arms if options.exposure else 0, grid, shape),
+        _tally(len(seeds), scenario.arms if exposure else 0, grid, shape),
         _room(scenario, shape, len(seeds)),
     )
 
@@ -141,14 +145,13 @@ def _table(scenario: Scenario, seeds: tuple[int, ...]) -> Array:
 def _minds(scenario: Scenario, options: Options, decide_from: int, shape: tuple[int, int]) -> Minds:
     blocks, lanes = shape
     d, q = scenario.dimension, packed_size(scenario.dimension)
-    optimism = options.algorithm.rule == OPTIMISM
     ridge = zeros(*shape)
-    ridge[:] = options.confidence.regulariser if optimism else options.prior.ridge
+    ridge[:] = options.region.regulariser if options.optimistic else (options.prior or Prior()).ridge
     inverse = zeros(blocks, d, d, lanes)
     inverse[:, range(d), range(d)] = 1.0 / ridge[:, None]
     refresh = zeros(*shape)
     refresh[:] = 1.0
-    shares = options.schedule.max_releases(_plan(scenario)) > 0
+    shares = options.composed.schedule.max_releases(_plan(scenario)) > 0
     return Minds(
         zeros(blocks, q, lanes),
         inverse,
@@ -173,11 +176,11 @@ def _prior(scenario: Scenario, options: Options, decide_from: int) -> Assumed:
     """What all agents believe beforehand. Un-noised rewards must drive nothing where decisions are
     private.
     """
-    learning = decide_from != RELEASED and options.algorithm.rule != OPTIMISM
-    return assumed(options.prior, scenario.dimension, learning=learning)
+    learning = decide_from != RELEASED and not options.optimistic
+    return assumed(options.prior or Prior(), scenario.dimension, learning=learning)
 
 
-def _merits(scenario: Scenario, agent_of: Counts, shape: tuple[int, int]) -> Merits:
+def _merits(scenario: Scenario, options: Options, agent_of: Counts, shape: tuple[int, int]) -> Merits:
     merits = scenario.merits
     rows = table([merits[agent] for agent in agent_of])
     kind = rows.kind.reshape(shape)
@@ -190,6 +193,7 @@ def _merits(scenario: Scenario, agent_of: Counts, shape: tuple[int, int]) -> Mer
         rows.low.reshape(shape),
         rows.high.reshape(shape),
         rows.address.reshape(shape),
+        options.minimum_share,
     )
 
 
@@ -198,29 +202,27 @@ def _plan(scenario: Scenario) -> Plan:
 
 
 def _sharing(scenario: Scenario, options: Options, decide_from: int, seeds: tuple[int, ...]) -> Sharing:
-    plan, schedule = _plan(scenario), options.schedule
+    when = timetable(options.composed.schedule, _plan(scenario))
     due = np.zeros(scenario.horizon, dtype=np.bool_)
-    due[schedule.rounds(plan) - 1] = True
-    most = schedule.max_releases(plan)
-    private = options.algorithm.private and most > 0
+    due[when.rounds - 1] = True
+    private = options.private and when.most > 0
     noise, sd = np.zeros((0, 0, 0)), np.zeros(0)
     if private:
-        noise, sd = _noise(scenario, options, decide_from, seeds, most)
-    centring = options.centring
-    low = 0.0 if options.bounds.nonnegative else -options.bounds.reward
+        noise, sd = _noise(scenario, options, decide_from, seeds, when.most)
+    centring, bounds = options.centring, options.bounds or Bounds()
+    low = 0.0 if bounds.nonnegative else -bounds.reward
     summed = scenario.agents if decide_from != OWN_RELEASED else max(scenario.agents - 1, 1)
-    threshold = schedule.threshold if isinstance(schedule, Determinant) else 0.0
     return Sharing(
         due,
-        threshold,
-        most,
+        when.threshold,
+        when.most,
         np.zeros(len(seeds), dtype=np.int64),
         decide_from,
         private,
         np.zeros(scenario.dimension) if centring is None else np.array(centring.context),
-        options.bounds.context_norm if centring is None else centring.context_radius,
+        bounds.context_norm if centring is None else centring.context_radius,
         low if centring is None else centring.reward - centring.reward_radius,
-        options.bounds.reward if centring is None else centring.reward + centring.reward_radius,
+        bounds.reward if centring is None else centring.reward + centring.reward_radius,
         noise,
         options.shift * math.sqrt(summed) * sd,
         math.sqrt(summed) * sd,
@@ -234,7 +236,7 @@ def _noise(
     q = packed_size(scenario.dimension)
     each = decide_from == OWN_RELEASED
     bounds = options.inner_bounds
-    mechanism = options.calibrate(releases)
+    mechanism = options.calibrated(releases)
     streams = scenario.agents if each else 1
     size = len(seeds) * streams * releases * q
     require(size <= 2**28, "horizon", "must leave the noise of all releases below 2 GiB", scenario.horizon)

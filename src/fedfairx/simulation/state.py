@@ -85,6 +85,7 @@ class Merits(NamedTuple):
     low: Array
     high: Array
     address: Counts
+    least_share: float  # that every arm gets in any case
 
 
 class Tally(NamedTuple):

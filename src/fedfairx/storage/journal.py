@@ -13,7 +13,7 @@ from fedfairx.errors import KeyTaken, StateError
 from fedfairx.storage.database import Row, pages
 from fedfairx.storage.log import Log, event_body
 from fedfairx.storage.queries import COLUMNS, Queries
-from fedfairx.storage.rows import DecisionNote, as_json, check_seal, floats, seal
+from fedfairx.storage.rows import DecisionNote, as_json, floats, seal, seal_decision, seal_outcome
 
 PLAIN = DecisionNote()
 
@@ -71,13 +71,14 @@ class Journal(Queries):
         note: DecisionNote | None,
     ) -> int:
         """Keep a decision; `values` are policy (K), θ (d) and chosen context (d). Gives its time."""
-        note = note or PLAIN
         log, (arms, dimension) = self.log, rows.shape
-        when = log.now()
-        if note.key is not None:
+        if note is None:
+            note = PLAIN
+        elif note.key is not None:
             log.keys[self.agent, note.key] = number
-        contexts, policy = rows.tobytes(), values[:arms].tobytes()
-        theta = values[arms : arms + dimension].tobytes()
+        contexts, shares = rows.tobytes(), values.tobytes()
+        policy, theta = shares[: 8 * arms], shares[8 * arms : 8 * (arms + dimension)]
+        when = log.time
         log.decisions.append(
             (
                 number,
@@ -90,14 +91,15 @@ class Journal(Queries):
                 drawn,
                 float(values[action]),
                 note.mode,
-                as_json(names),
-                as_json(note.groups),
+                None if names is None else as_json(names),
+                None if note.groups is None else as_json(note.groups),
                 note.key,
                 note.digest,
                 note.extra,
-                seal(contexts, policy, theta, (number, action, drawn)),
+                seal_decision(number, action, drawn, contexts, policy, theta),
             )
         )
+        log.written += 1
         return when
 
     def require_new(self, key: str) -> None:
@@ -117,19 +119,20 @@ class Journal(Queries):
         log = self.log
         number = log.numbers.next
         log.numbers.next = number + 1
-        kept = None if reward is None or reward != reward else float(reward)
+        kept = None if reward is None or reward != reward else reward
         log.outcomes.append(
             (
                 number,
                 self.agent,
                 decision,
-                log.now(),
+                log.time,
                 status,
                 kept,
                 None if person is None else str(person),
-                seal((number, decision, status, kept)),
+                seal_outcome(number, decision, status, kept),
             )
         )
+        log.written += 1
 
     def happened(self, kind: str, body: bytes = b"", steps: int = 1) -> None:
         """Keep another step; it takes `steps` numbers, from the next on."""
@@ -137,7 +140,8 @@ class Journal(Queries):
         number = log.numbers.next
         log.numbers.next = number + steps
         whole = event_body(body, steps)
-        log.events.append((number, self.agent, log.now(), kind, whole, seal(number, kind, whole)))
+        log.events.append((number, self.agent, log.time, kind, whole, seal(number, kind, whole)))
+        log.written += 1
         log.mark_due |= kind == "release"
 
     # --- incarnations --------------------------------------------------------------------------------
@@ -160,7 +164,7 @@ class Journal(Queries):
         """Keep the state after all steps so far; of earlier ones the first stays, and the last but one."""
         content = json.dumps(body, separators=(",", ":")).encode()
         with self.log.step() as log:
-            seq = self.snapshot_at = log.numbers.next
+            seq = self.snapshot_at = log.end  # not the next number: one that failed may be given anew later
             log.write("DELETE FROM snapshots WHERE agent = ? AND seq = ?", (self.agent, seq))
             log.write("INSERT INTO snapshots VALUES (?, ?, ?, ?)", (self.agent, seq, content, seal(content)))
             log.write(
@@ -213,9 +217,8 @@ class Journal(Queries):
 
     def _made(self, row: Row) -> Made:
         seq, when, contexts, policy, theta, action, drawn, stored, names = row
-        check_seal(
-            self.place, seq, stored, bytes(contexts), bytes(policy), bytes(theta), (seq, action, drawn)
-        )
+        sealed = seal_decision(seq, action, drawn, bytes(contexts), bytes(policy), bytes(theta))
+        self._check(seq, sealed == stored)
         shares, parameter = floats(policy), floats(theta)
         rows = floats(contexts).reshape(shares.size, parameter.size)
         called = None if names is None else json.loads(names)
@@ -223,11 +226,17 @@ class Journal(Queries):
 
     def _outcome(self, row: Row) -> Outcome:
         seq, decision, status, reward, stored = row
-        check_seal(self.place, seq, stored, (seq, decision, status, reward))
+        self._check(seq, seal_outcome(seq, decision, status, reward) == stored)
         learnt = float("nan") if reward is None and status == "rewarded" else reward
         return Outcome(seq, decision, status, learnt)
 
     def _event(self, row: Row) -> Event:
         seq, kind, body, stored = row
-        check_seal(self.place, seq, stored, seq, kind, bytes(body))
+        self._check(seq, seal(seq, kind, bytes(body)) == stored)
         return Event(seq, kind, bytes(body)[8:])
+
+    def _check(self, seq: int, sound: bool) -> None:
+        if not sound:
+            raise StateError(
+                f"{self.place} is damaged: step {seq} is not as it was written; restore a backup"
+            )

@@ -62,8 +62,13 @@ class StoredLedger(Unique):
         refuse_other_parameters(json.loads(rows[0][0]), json.loads(json.dumps(dict(parameters))))
 
     def position(self) -> Position | None:
+        waiting = self._log.latest.get(("position", *self._key))
         columns = "frozen, total, total_count, leaf, leaf_count, clipped"
-        rows = self._rows(f"SELECT {columns} FROM ledger_positions WHERE {_HERE}")
+        rows = (
+            [waiting[1][2:]]
+            if waiting
+            else self._rows(f"SELECT {columns} FROM ledger_positions WHERE {_HERE}")
+        )
         if not rows:
             return None
         frozen, total, total_count, leaf, leaf_count, clipped = rows[0]
@@ -135,14 +140,15 @@ class StoredLedger(Unique):
         return int(self._rows(question)[0][0] or 0)
 
     def _save(self, position: Position) -> None:
-        self._log.write(
+        self._log.write_last(
+            ("position", *self._key),
             _SAVE,
             (
                 *self._key,
                 position.frozen,
-                position.total.astype("<f8").tobytes(),
+                position.total.tobytes(),
                 position.total_count,
-                position.leaf.astype("<f8").tobytes(),
+                position.leaf.tobytes(),
                 position.leaf_count,
                 position.clipped,
             ),

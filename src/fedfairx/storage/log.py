@@ -10,12 +10,18 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from fedfairx.errors import ClockWarning, FedFairXError, StorageError, StorageUnavailable
+from fedfairx.errors import (
+    ClockWarning,
+    FedFairXError,
+    MessageRefused,
+    StorageError,
+    StorageUnavailable,
+)
 from fedfairx.storage.database import Database, Row
 
 _DECISION = "INSERT INTO decisions VALUES (" + ", ".join("?" * 16) + ")"
@@ -40,20 +46,21 @@ class Log:
         self.lock = threading.RLock()
         self.numbers = Numbers()
         self.end = 0  # the number after the last step on disk
-        self.decisions: list[Row] = []  # of the open transaction, as the other two
+        self.decisions: list[Row] = []  # of the open transaction, as what follows
         self.outcomes: list[Row] = []
         self.events: list[Row] = []
         self.keys: dict[tuple[int, str], int] = {}
+        self.latest: dict[Hashable, tuple[str, Row]] = {}  # statements of which only the last is done
+        self.written = 0  # grows whenever a step writes anything
         self.restorers: list[Callable[[], None]] = []  # put what is in memory back to what is on disk
         self.committed: list[Callable[[], None]] = []  # called after each commit
         self.closing: list[Callable[[], None]] = []  # called before the database is closed
         self.clock: Callable[[], int] = time.time_ns
         self.clock_went_back = 0  # how often
         self.mark_due = False  # a release is about to leave
-        self._time = 0
+        self.time = 0
         self._depth = 0
         self._begun = False
-        self._written = 0  # statements of the open transaction that are no buffered rows
         self._failed = False
         self._stale = False
         self._closed = False
@@ -73,14 +80,14 @@ class Log:
             following = max(following, first or 0)
         self.end = following
         # A number that a failed step has had is not given again: somebody may have seen it.
-        self.numbers.next, self._time = max(self.numbers.next, following), max(self._time, latest)
+        self.numbers.next, self.time = max(self.numbers.next, following), max(self.time, latest)
 
     def now(self) -> int:
         """Microseconds since 1970; never less than the last time. All steps of a transaction have one."""
         if self._depth:
-            return self._time
+            return self.time
         now = self.clock() // 1000
-        if now < self._time:
+        if now < self.time:
             if not self.clock_went_back:
                 warnings.warn(
                     "the clock went back: what is kept keeps its last time until the clock has caught up",
@@ -88,8 +95,8 @@ class Log:
                     stacklevel=5,
                 )
             self.clock_went_back += 1
-            return self._time
-        self._time = now
+            return self.time
+        self.time = now
         return now
 
     # --- steps ---------------------------------------------------------------------------------------
@@ -98,20 +105,24 @@ class Log:
         """A context: one step, which is on disk when it ends, unless an outer one holds it."""
         return Step(self)
 
+    def write_last(self, key: Hashable, statement: str, values: Row) -> None:
+        """Inside a step: do this when the transaction ends, unless another of the same key comes after it."""
+        self.latest[key] = statement, values
+        self.written += 1
+
     def write(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         """Inside a step: straight into its transaction."""
         if not self._begun:
             self.database.begin()
             self._begun = True
-        self._written += 1
+        self.written += 1
         return self.database.execute(statement, values)
-
-    @property
-    def in_step(self) -> bool:
-        return self._depth > 0
 
     def enter(self) -> None:
         self.lock.acquire()
+        if self._depth and not self._failed:  # the rule, in a group
+            self._depth += 1
+            return
         try:
             if self._closed:
                 raise StorageUnavailable(f"{self.database.place} is closed")
@@ -127,12 +138,14 @@ class Log:
         self._depth += 1
 
     def leave(self, error: BaseException | None, written: int) -> None:
-        """`written` is `size` at the start of the step."""
+        """`written` is what it was at the start of the step."""
         self._depth -= 1
+        if error is None and self._depth:
+            self.lock.release()
+            return
         try:
             # A step that was refused has changed nothing, and does no harm to those before it.
-            refused = isinstance(error, FedFairXError | Warning) and not isinstance(error, StorageError)
-            if error is not None and not (refused and self.size == written):
+            if error is not None and not (_refusal(error) and self.written == written):
                 self._failed = True
             if self._depth == 0:
                 lost = self._failed and error is None  # somebody inside has caught it
@@ -142,15 +155,10 @@ class Log:
         finally:
             self.lock.release()
 
-    @property
-    def size(self) -> int:
-        """Grows whenever a step writes something."""
-        return len(self.decisions) + len(self.outcomes) + len(self.events) + self._written
-
     def _end(self) -> None:
         failed, self._failed = self._failed, False
         try:
-            if not failed and self.size:
+            if not failed and self.written:
                 self._flush()
         except BaseException:
             failed = True
@@ -176,6 +184,8 @@ class Log:
         ):
             if rows:
                 self.database.execute_many(statement, rows)
+        for statement, values in self.latest.values():
+            self.database.execute(statement, values)
         self.database.commit()
         if self.decisions or self.outcomes or self.events:
             self.end = self.numbers.next
@@ -185,7 +195,8 @@ class Log:
         self.outcomes.clear()
         self.events.clear()
         self.keys.clear()
-        self._begun, self._written = False, 0
+        self.latest.clear()
+        self._begun, self.written = False, 0
 
     def _restore(self) -> None:
         self._stale = False
@@ -219,13 +230,20 @@ class Step:
 
     def __enter__(self) -> Log:
         self._log.enter()
-        self._written = self._log.size
+        self._written = self._log.written
         return self._log
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._log.leave(error, self._written)
+
+
+def _refusal(error: BaseException) -> bool:
+    """Whether a step was refused for what was asked of it, and not because the storage failed."""
+    if isinstance(error, StorageError):
+        return isinstance(error, MessageRefused)
+    return isinstance(error, FedFairXError | Warning)
 
 
 def event_body(body: bytes, steps: int = 1) -> bytes:

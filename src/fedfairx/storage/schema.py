@@ -15,6 +15,7 @@ _FIRST = """
 CREATE TABLE agents (
     agent INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL, secret BLOB
 );
+CREATE TABLE federations (id INTEGER PRIMARY KEY, settings TEXT NOT NULL, progress TEXT NOT NULL);
 CREATE TABLE incarnations (
     life INTEGER PRIMARY KEY, agent INTEGER NOT NULL, origin TEXT NOT NULL UNIQUE, first INTEGER NOT NULL,
     time INTEGER NOT NULL

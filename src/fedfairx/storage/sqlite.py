@@ -26,6 +26,9 @@ _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH", "SQLITE_SCHEMA
 class SqliteDatabase:
     """As `Database`, on a file that only its owner may read: it holds contexts, rewards and keys."""
 
+    _open = False
+    _forked = False
+
     def __init__(self, path: str, *, create: bool = True) -> None:
         self.place = path
         file = Path(path).resolve()  # however it is called, it is one file
@@ -94,13 +97,17 @@ class SqliteDatabase:
 
     def rollback(self) -> None:
         with suppress(sqlite3.Error):  # the next `begin` tries again
-            if self._open and self._writer.in_transaction:
+            if not self._forked and self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        with self._translated():
-            self._lock.check()
+        if not self._writer.in_transaction:  # `begin` has looked
+            with self._translated():
+                self._lock.check()
+        try:
             return self._writer.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise _meaning(error, self.place) from error
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
         with self._translated():
@@ -131,7 +138,7 @@ class SqliteDatabase:
 
     def disown(self) -> list[Any]:
         """In a forked child: the file stays the parent's."""
-        self._open = False
+        self._open, self._forked = False, True
         self._lock.free()
         return [connection for connection in (self._writer, self._reader) if connection is not None]
 
