@@ -15,6 +15,8 @@ from fedfairx.service.problems import Refused
 __all__ = ["Window", "periods", "stretches", "window_of"]
 
 _LENGTHS = (
+    (1, "second"),
+    (10, "10 seconds"),
     (60, "minute"),
     (600, "10 minutes"),
     (3_600, "hour"),
@@ -22,7 +24,7 @@ _LENGTHS = (
     (86_400, "day"),
     (604_800, "week"),
 )
-_MOST = 60  # stretches in a chart
+_LEAST, _MOST = 12, 60  # stretches in a chart
 
 
 @dataclass(frozen=True)
@@ -67,5 +69,6 @@ def stretches(first: float, now: float) -> tuple[float, float, int, str]:
     """(since, width, count, name) of a chart from the first decision until now, a year at most."""
     since = max(first, now - 365 * 86_400)
     width, name = next((each for each in _LENGTHS if (now - since) / each[0] < _MOST), _LENGTHS[-1])
+    since = min(since, now - (_LEAST - 1) * width)
     start = since - since % width
     return start, float(width), int((now - start) // width) + 1, name
