@@ -47,6 +47,11 @@ SCORES = ("tests/experiments/test_scores.py",)
 RESULTS = ("tests/experiments/sweep/test_results.py",)
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
+ENVELOPE = ("tests/federation/test_envelope.py",)
+ROSTER = ("tests/federation/test_roster.py",)
+MEMBER = ("tests/federation/test_member.py",)
+PLAUSIBLE = ("tests/federation/test_plausible.py",)
+SQLITE = ("tests/federation/transport/test_contract.py", "-k", "sqlite")
 SEQUENCES = ("tests/fairness/test_sequences.py",)
 REGION = ("tests/fairness/test_region.py",)
 ENTITLED = ("tests/fairness/test_entitlement.py",)
@@ -54,6 +59,94 @@ DRAWN = ("tests/fairness/test_drawn.py",)
 TABLE = ("tests/fairness/test_table.py",)
 
 MUTANTS = (
+    # Messages between organisations.
+    Mutant(
+        "any signature will do",
+        "federation/envelope.py",
+        "if not signed_by(public, _LABEL + envelope.body, envelope.signature):",
+        "if False:",
+        ENVELOPE,
+    ),
+    Mutant(
+        "a message under another's name",
+        "federation/envelope.py",
+        "if envelope.agent != name:",
+        "if False:",
+        ENVELOPE,
+    ),
+    Mutant(
+        "other terms", "federation/envelope.py", "if envelope.terms != terms.digest:", "if False:", ENVELOPE
+    ),
+    Mutant(
+        "statistics are not looked at",
+        "federation/envelope.py",
+        "terms.limits.check(name, release, held)",
+        "pass",
+        ENVELOPE,
+    ),
+    Mutant(
+        "an old roster brings back a key",
+        "federation/roster.py",
+        "self.version < before.version",
+        "False",
+        ROSTER,
+    ),
+    Mutant(
+        "a roster that anybody signed",
+        "federation/roster.py",
+        "if self.federation != federation_id(self.convener, self.nonce):",
+        "if False:",
+        ROSTER,
+    ),
+    Mutant(
+        "a large moment beside a small Gram",
+        "federation/plausible.py",
+        "if seen > (",
+        "if seen > 1e6 * (",
+        PLAUSIBLE,
+    ),
+    Mutant(
+        "honest noise refused",
+        "federation/plausible.py",
+        "FALSE_REFUSAL = 1e-9",
+        "FALSE_REFUSAL = 0.999",
+        PLAUSIBLE,
+    ),
+    Mutant(
+        "the bound forgets the noise of the public point",
+        "federation/plausible.py",
+        "matrix *= 1.0 + 2.0 * far",
+        "matrix *= 1.0",
+        PLAUSIBLE,
+    ),
+    Mutant(
+        "a replayed release takes the place of a later one",
+        "federation/member.py",
+        "elif release.number < held.number:\n            self.ignored += 1",
+        "elif release.number < held.number:\n            come[name] = release",
+        MEMBER,
+    ),
+    Mutant(
+        "an old copy goes on sending",
+        "federation/member.py",
+        "if theirs.number > ours or (",
+        "if False and (",
+        MEMBER,
+    ),
+    Mutant(
+        "what the transport lost is not sent again",
+        "federation/member.py",
+        "        self._there = None\n        with",
+        "        with",
+        MEMBER,
+    ),
+    Mutant(
+        "two writers overwrite each other",
+        "federation/transport/sqlite.py",
+        "if held != replacing:",
+        "if False:",
+        SQLITE,
+    ),
     # What is said of fairness.
     Mutant(
         "an interval for a fixed number of rounds",
@@ -157,15 +250,15 @@ MUTANTS = (
     Mutant(
         "own+released counts the others in full (simulator)",
         "simulation/sharing.py",
-        "own + weight * (count - own),",
-        "count if weight > 0.0 else own,",
+        "own + weight * (count - own))",
+        "count if weight > 0.0 else own)",
         HALVES,
     ),
     Mutant(
         "own+released counts the others in full (agent)",
         "federation/pool.py",
-        "own_count + weight * count,",
-        "own_count + count,",
+        "own_count + weight * count)",
+        "own_count + count)",
         POOL,
     ),
     Mutant(

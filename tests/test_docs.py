@@ -27,7 +27,8 @@ IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 RUNNABLE = [
     page
     for page in PAGES
-    if page.name in ("README.md", "algorithm.md", "fairness.md", "privacy.md", "reproduction.md")
+    if page.name
+    in ("README.md", "algorithm.md", "fairness.md", "federation.md", "privacy.md", "reproduction.md")
 ]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -38,18 +38,20 @@ MAY_IMPORT = {
     | {"core", "fairness", "theory", "features", "privacy", "showing", "storage", "federation", "service"},
     "calling": BASE,
     "client": BASE | {"calling"},
-    "experiments": BASE | SHOW | {"core", "theory", "privacy", "federation", "simulation", "experiments"},
+    "experiments": BASE
+    | SHOW
+    | {"lanes", "core", "theory", "privacy", "federation", "simulation", "experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
 ONLY_IN = {
-    "nats": "federation/transport",
+    "nats": "federation/transport/nats.py",
     "flwr": "federation/transport",
     "dask": "simulation/engines.py",
     "distributed": "simulation/engines.py",
     "starlette": "service",
     "uvicorn": "service",
-    "jinja2": "service/pages",
     "msgspec": "service",
+    "jinja2": "service/pages",
     "psycopg": "storage/postgres.py",
 }
 #: Outside the package, the core imports this and nothing else: no files, no network, no clock, no randomness.

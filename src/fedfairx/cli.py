@@ -20,6 +20,7 @@ VERBS = (
     "serve",
     "keys",
     "demo",
+    "federate",
     "warm",
     "bench",
 )

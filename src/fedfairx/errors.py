@@ -10,6 +10,9 @@
     │   └── StateError                  it can't be read: damaged, foreign, older or newer than it may be
     │       └── OlderCopy               what was sent is ahead of it: a backup that was put back
     ├── MessageRefused                  a message that must not enter the shared statistics
+    ├── TransportError                  the way to the other agents
+    │   ├── TransportUnavailable        it is away; what was to be sent waits, and is sent when it is back
+    │   └── TransportRefused            it will not have us, or is not what it should be
     ├── PrivacyError                    going on would break the stated guarantee
     │   ├── BudgetExhausted             more releases than the mechanism was sized for
     │   └── LedgerMismatch              the record of releases and the configuration disagree
@@ -52,6 +55,9 @@ __all__ = [
     "StateError",
     "StorageError",
     "StorageUnavailable",
+    "TransportError",
+    "TransportRefused",
+    "TransportUnavailable",
     "UnknownDecision",
     "needs",
     "require",
@@ -98,7 +104,23 @@ class StateError(StorageError):
 
 
 class MessageRefused(FedFairXError):
-    """A message from another agent must not enter the shared statistics."""
+    """A message from another agent must not enter the shared statistics; `reason` is for counting."""
+
+    def __init__(self, text: str = "", *, reason: str = "malformed") -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class TransportError(FedFairXError):
+    """Something is wrong with the way to the other agents; deciding goes on."""
+
+
+class TransportUnavailable(TransportError):
+    """The transport can't be reached now; trying again later is right."""
+
+
+class TransportRefused(TransportError):
+    """The transport refuses this agent, or is not set up as it must be; somebody has to see to it."""
 
 
 class OlderCopy(StateError, MessageRefused):

@@ -189,20 +189,26 @@ def check_release(name: str, release: Release, *, dimension: int, mechanism: str
     size = packed_size(dimension)
     if release.packed.shape != (size,):
         raise MessageRefused(
-            f"release of {name!r} must have {size} numbers (dimension {dimension}), got {release.packed.size}"
+            f"release of {name!r} must have {size} numbers (dimension {dimension}), "
+            f"got {release.packed.size}",
+            reason="dimension",
         )
-    if not (np.abs(release.packed) <= LARGEST**2).all():
+    if not release.largest <= LARGEST**2:  # NaN is not either
         raise MessageRefused(
             f"release of {name!r} must be finite and at most {LARGEST**2:g} in size, "
-            "got NaN, infinity or more"
+            "got NaN, infinity or more",
+            reason="not finite",
         )
     if release.number < 1 or release.count < 0:
         raise MessageRefused(
             f"release of {name!r} must have number >= 1 and count >= 0, "
-            f"got number={release.number}, count={release.count}"
+            f"got number={release.number}, count={release.count}",
+            reason="absurd",
         )
     if release.mechanism != mechanism:
-        raise MessageRefused(f"release of {name!r} was made by another mechanism than this agent's")
+        raise MessageRefused(
+            f"release of {name!r} was made by another mechanism than this agent's", reason="mechanism"
+        )
 
 
 def latest_of(
@@ -226,12 +232,16 @@ def latest_of(
         if name == own and release != before:
             raise MessageRefused(
                 f"release of {name!r}, which is this agent's own name, must be its own latest; "
-                "give every agent a name of its own"
+                "give every agent a name of its own",
+                reason="own name",
             )
         if before is None or release.number > before.number:
             latest[name] = release
         elif release.number == before.number and release != before:
-            raise MessageRefused(f"release {release.number} of {name!r} was seen before with other content")
+            raise MessageRefused(
+                f"release {release.number} of {name!r} was seen before with other content",
+                reason="repeated number",
+            )
     return latest
 
 
@@ -242,5 +252,5 @@ def check_definite(packed: Array, regulariser: float) -> None:
         np.linalg.cholesky(gram + regulariser * np.eye(moment.size))
     except np.linalg.LinAlgError:
         raise MessageRefused(
-            "the releases together must make a positive definite V, and these do not"
+            "the releases together must make a positive definite V, and these do not", reason="indefinite"
         ) from None

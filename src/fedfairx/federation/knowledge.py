@@ -142,6 +142,12 @@ class Knowledge:
         """log(det V / det V at the last absorb): what the baseline B1 watches."""
         return self._growth
 
+    @property
+    def held(self) -> dict[str, Release]:
+        """The latest release of every agent that it has one of, its own too, by name."""
+        with self._lock:
+            return dict(self._latest)
+
     # --- how it comes to be known --------------------------------------------------------------------
 
     def _learn(self, made: Decision, value: float) -> None:

@@ -16,11 +16,15 @@ from fedfairx.core.merit import Merit
 from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import require
+from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.describe import line_of_federation, table_of_federation
 from fedfairx.federation.durable_local import Kept, budget_of, refuse_others, settings_from
+from fedfairx.federation.member import Member
 from fedfairx.federation.options import Calibrate, Options
 from fedfairx.federation.schedules import Plan, Schedule, timetable
+from fedfairx.federation.sealing import Unsealed
+from fedfairx.federation.transport import MemoryTransport
 from fedfairx.privacy import (
     Bounds,
     Budget,
@@ -132,6 +136,8 @@ class Federation:
             self.options.agent(dimension, merit=merits[i], seed=child, privatizer=made, name=name)
             for i, (child, made, name) in enumerate(zip(children, privatizers, self._names, strict=True))
         ]
+        self._seal = Unsealed()
+        self._renew_transport()
 
     def __repr__(self) -> str:
         return line_of_federation(self)
@@ -231,11 +237,25 @@ class Federation:
         """
         with self._step():
             number = self.syncs + 1
-            releases = {agent.name: agent.release(max(number, agent.released)) for agent in self.agents}
-            for agent in self.agents:
-                agent.absorb(releases)
+            members = [self._member(agent) for agent in self.agents]
+            for member in members:
+                member.send(member.agent.release(max(number, member.agent.released)))
+            for member in members:
+                member.receive(strict=True)
             self.syncs = number
             self._last_sync = self.round
+
+    def _member(self, agent: Agent) -> Member:
+        """An agent's end of the transport; a saved copy may have taken an agent's place in `agents`."""
+        member = self._members.get(agent.name)
+        if member is None or member.agent is not agent:
+            member = self._members[agent.name] = Member(agent, self._transport, self._seal)
+        return member
+
+    def _renew_transport(self) -> None:
+        """Nothing has been sent: what was, before a step that failed, must not be met again."""
+        self._transport = MemoryTransport()
+        self._members: dict[str, Member] = {}
 
     # --- durable -------------------------------------------------------------------------------------
 
@@ -265,6 +285,7 @@ class Federation:
             else:
                 fed._resume(progress)
             kept.log.restorers.append(lambda: fed._resume(kept.progress()))
+            kept.log.restorers.append(fed._renew_transport)
         except BaseException:
             kept.log.close()
             raise

@@ -24,7 +24,8 @@ _LENGTHS = (
     (86_400, "day"),
     (604_800, "week"),
 )
-_LEAST, _MOST = 12, 60  # stretches in a chart
+_MOST = 60  # stretches in a chart
+_LEAST = 10
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,6 @@ def stretches(first: float, now: float) -> tuple[float, float, int, str]:
     """(since, width, count, name) of a chart from the first decision until now, a year at most."""
     since = max(first, now - 365 * 86_400)
     width, name = next((each for each in _LENGTHS if (now - since) / each[0] < _MOST), _LENGTHS[-1])
-    since = min(since, now - (_LEAST - 1) * width)
+    since = min(since, now - (_LEAST - 1) * width)  # one stretch alone would be a dot on an axis of years
     start = since - since % width
     return start, float(width), int((now - start) // width) + 1, name

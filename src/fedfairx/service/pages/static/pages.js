@@ -14,9 +14,10 @@ function draw(figure) {
   const two = number => String(number).padStart(2, "0");
   const moment = (seconds, step) => {
     const at = new Date(seconds * 1e3), day = `${two(at.getUTCMonth() + 1)}-${two(at.getUTCDate())}`;
-    const midnight = seconds % 86400 === 0;
+    const midnight = at.getUTCHours() + at.getUTCMinutes() === 0;
     const minute = `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}`;
-    return step >= 86400 || midnight ? day : step < 60 ? `${minute}:${two(at.getUTCSeconds())}` : minute;
+    if (step < 60) return `${minute}:${two(at.getUTCSeconds())}`;
+    return step >= 86400 || midnight ? day : minute;
   };
   place.replaceChildren();
   const plot = new uPlot({
