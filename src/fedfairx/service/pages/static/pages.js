@@ -24,7 +24,7 @@ function draw(figure) {
     ...size(),
     tzDate: seconds => uPlot.tzDate(new Date(seconds * 1e3), "Etc/UTC"),
     legend: { show: false },
-    padding: [10, 14, 0, 0],
+    padding: [10, 30, 0, 0],
     cursor: { drag: { x: false, y: false }, points: { size: 7 } },
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.08] } },
     series: [{}, line("decisions", "--shown"), line("rewards", "--entitled")],
