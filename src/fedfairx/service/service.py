@@ -13,6 +13,7 @@ from fedfairx.errors import AlreadyObserved, KeyTaken, UnknownDecision
 from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas, showing, steps
 from fedfairx.service.asking import Asked, understand
+from fedfairx.service.counting import Counting
 from fedfairx.service.desk import Desk
 from fedfairx.service.doors import Doors
 from fedfairx.service.exposing import Exposing
@@ -54,6 +55,7 @@ class Service:
         self.features = features
         self.desk = Desk(agent, self.meters, limit=settings.max_waiting)
         self.exposing = Exposing(self)
+        self.counting = Counting()
         self.taking = Taking(settings.mode, settings.control_share)
 
     @property
