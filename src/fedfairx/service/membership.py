@@ -92,14 +92,14 @@ class Membership:
         """Why nothing will be released any more; None while something will."""
         if self.agent.released >= self.releases:
             return (
-                f"all of this agent's {self.releases} releases are made, and its privacy budget is spent: what "
-                "comes now is in no release; found a new federation to go on together"
+                f"all of this agent's {self.releases} releases are made, and its privacy budget is spent: "
+                "what comes now is in no release; found a new federation to go on together"
             )
         last = self._rounds[-1] if self._rounds else 0
         if self.agent.observed - self.agent.unreleased >= last:
             return (
-                f"the last release of the federation's {self.horizon} rounds was due after {last} rewards: what "
-                "comes now is in no release; found a new federation to go on together"
+                f"the last release of the federation's {self.horizon} rounds was due after {last} rewards: "
+                "what comes now is in no release; found a new federation to go on together"
             )
         return None
 
