@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "privacy": BASE | {"lanes", "core", "privacy", "drawing"},
     "showing": {"arrays"},
     "drawing": BASE | {"showing"},
-    "federation": BASE | {"core", "theory", "privacy", "showing", "federation"},
+    "federation": BASE | {"lanes", "core", "theory", "privacy", "showing", "federation"},
     "simulation": BASE | SHOW | {"lanes", "core", "privacy", "federation", "simulation"},
     "service": BASE | {"core", "theory", "features", "privacy", "federation", "service"},
     "experiments": BASE | SHOW | {"core", "theory", "privacy", "federation", "simulation", "experiments"},
@@ -56,6 +56,7 @@ CORE_IMPORTS = {
     "operator",
     "numba",
     "numpy",
+    "types",
     "typing",
 }
 #: Where machine code is kept, nothing else.
