@@ -239,29 +239,29 @@ MUTANTS = (
     Mutant(
         "rewards are not clipped from below",
         "simulation/observing.py",
-        "smaller(larger(load(BLOCK, mind.reward), sharing.reward_low), sharing.reward_high)",
-        "smaller(load(BLOCK, mind.reward), sharing.reward_high)",
+        "smaller(larger(state.numbers[REWARD], privacy.reward_low), privacy.reward_high)",
+        "smaller(state.numbers[REWARD], privacy.reward_high)",
         OBSERVING,
     ),
     Mutant(
         "contexts are clipped by their norm, not by their distance from the point",
         "simulation/observing.py",
-        "offset = x - centre[j]",
-        "offset = x",
+        "offset = chosen[j] - centre[j]",
+        "offset = chosen[j]",
         OBSERVING,
     ),
     Mutant(
         "own+released counts the others in full (simulator)",
         "simulation/sharing.py",
-        "own + weight * (count - own))",
-        "count if weight > 0.0 else own)",
+        "numbers[COUNT, l] = made + weight * (count - made)",
+        "numbers[COUNT, l] = count if weight > 0.0 else made",
         HALVES,
     ),
     Mutant(
         "own+released counts the others in full (agent)",
-        "federation/pool.py",
-        "own_count + weight * count)",
-        "own_count + count)",
+        "federation/aggregate.py",
+        "own_count + weight * others_count",
+        "own_count + others_count",
         POOL,
     ),
     Mutant(
@@ -310,7 +310,7 @@ MUTANTS = (
     Mutant(
         "unit-norm contexts are not normalised",
         "simulation/contexts.py",
-        "        normalise_rows(BLOCK, contexts)\n",
+        "        normalise_rows(contexts)\n",
         "        pass\n",
         KERNEL,
     ),
@@ -432,7 +432,7 @@ MUTANTS = (
     ),
     Mutant(
         "an error counts in full, however little was known of the arm",
-        "core/posterior.py",
+        "core/learner.py",
         "error * error / larger(growth, 1.0)",
         "error * error",
         ("tests/federation/test_posterior_rules.py", "-k", "oracle and bayes"),
@@ -440,8 +440,8 @@ MUTANTS = (
     Mutant(
         "who decides from releases alone learns the noise from rewards",
         "simulation/setup.py",
-        "learning = decide_from != RELEASED and",
-        "learning = decide_from != -1 and",
+        "learning=decide_from != RELEASED",
+        "learning=decide_from != -1",
         ("tests/simulation/test_believing.py", "-k", "same_noise"),
     ),
     Mutant(
@@ -453,16 +453,16 @@ MUTANTS = (
     ),
     Mutant(
         "own exact statistics are forgotten beside the others'",
-        "simulation/pooling.py",
-        "new = new + load(BLOCK, minds.exact, block, k)",
-        "new = new + 0.0",
+        "simulation/sharing.py",
+        "shared[k] = shared[k] + exact[k]",
+        "shared[k] = shared[k] + 0.0",
         ("tests/simulation/test_believing.py", "-k", "same_noise"),
     ),
     Mutant(
         "λ never follows the noise",
         "simulation/deriving.py",
-        "ridge = noise_variance(prior, surprise, observed) / prior.variance",
-        "ridge = load(BLOCK, minds.ridge, block)",
+        "variance_of(mind.learner) / variance, numbers[RIDGE])",
+        "numbers[RIDGE], numbers[RIDGE])",
         ("tests/simulation/test_believing.py", "-k", "without_privacy"),
     ),
     # One private run after another.
@@ -519,8 +519,8 @@ MUTANTS = (
     Mutant(
         "the limit doubled",
         "core/optimism/certificate.py",
-        "limit = 0.5 * load(lanes, region.radius)",
-        "limit = 1.0 * load(lanes, region.radius)",
+        "limit = 0.5 * region.radius[0]",
+        "limit = 1.0 * region.radius[0]",
         CERTIFICATE,
     ),
     Mutant(

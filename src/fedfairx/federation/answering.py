@@ -54,7 +54,7 @@ class Answering(Sharing):
         else:
             if self._uniforms_each > 1:
                 draw_parameter(memory, self._normals(), np.empty(dimension * dimension + 1))
-            action = decide_by_posterior(rows, memory, values, uniform)
+            action = decide_by_posterior(rows, memory, values, uniform, self._learner.quadrature)
         if action < 0:
             raise not_finite(rows)
         return action
