@@ -190,7 +190,7 @@ def solve(
     used = np.zeros(dimension)  # θ̂ as that code sees it: at condition 1e8 not to the last digit
     estimate(floats(learner.inverse), floats(learner.statistics), floats(used))
     out = np.zeros(arms + 2 * dimension)
-    action = decide_one(x, learner.memory, room_for(arms, dimension), out, uniform)
+    action = decide_one(x, learner.memory, room_for(arms, dimension), out, uniform, *learner.variant)
     theta = out[arms : arms + dimension].copy()
     away = theta - used
     return Answer(

@@ -27,7 +27,7 @@ def start(regulariser: float = 1.0) -> Single:
 def decide(single: Single, contexts: np.ndarray, uniform: float = 0.5) -> tuple[int, np.ndarray]:
     arms = contexts.shape[0]
     out = np.full(arms + 2 * D, np.nan)
-    return decide_one(contexts, single.memory, room_for(arms, D), out, uniform), out
+    return decide_one(contexts, single.memory, room_for(arms, D), out, uniform, *single.variant), out
 
 
 @pytest.mark.parametrize("regulariser", [0.2, 1.0, 9.0])

@@ -27,7 +27,7 @@ from fedfairx.core.merit_table import (
     merit_value,
 )
 from fedfairx.core.posterior import squared_width
-from fedfairx.lanes.compile import compiled, glue
+from fedfairx.lanes.compile import apart, glue
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import fma, sqrt
 
@@ -58,7 +58,7 @@ def _part(merit: Rows, lane: int, mean: float, sd: float, low: float, high: floa
     return total * half / sd
 
 
-@compiled
+@apart
 def log_expected_merit(merit: Rows, lane: int, mean: float, sd: float) -> float:
     """ln E f(μ), μ ~ N(mean, sd²), of one lane's merit."""
     if merit[KIND, lane] == EXPONENTIAL:

@@ -33,7 +33,7 @@ from fedfairx.core.learner import (
 )
 from fedfairx.core.merit import Merit
 from fedfairx.core.merit_table import quadrature_for, table
-from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.optimism.choose import Solver, Variant
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.core.statistics import add
@@ -153,6 +153,7 @@ class Single:
     inverse: Array  # (d, d)
     dimension: int
     quadrature: bool | None  # None where the merit is exponential: see `expectation`
+    variant: Variant  # of optimism's solver
     _state: Learner
 
     @classmethod
@@ -185,7 +186,7 @@ class Single:
         settings[SOLVER_RULE], settings[TOLERANCE] = solver.rule, solver.tolerance
         settings[MAX_STEPS], settings[RATE], settings[FLOOR] = solver.max_steps, solver.rate, solver.floor
         views = state.statistics.array, mind.fresh.array, state.inverse.array
-        return cls(memory, *views, dimension, quadrature_for([merit]), state)
+        return cls(memory, *views, dimension, quadrature_for([merit]), solver.variant, state)
 
     @property
     def count(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC, POWER, Custom, Merit
-from fedfairx.lanes.compile import compiled, glue, stage
+from fedfairx.lanes.compile import apart, glue, stage
 from fedfairx.lanes.pointer import call_pointer
 from fedfairx.lanes.rows import Rows, by_lane, one_lane
 from fedfairx.lanes.vector import any_above, bits, fma
@@ -45,7 +45,7 @@ def lane_of(merit: Rows, lane: int) -> int:
     return 0 if one_lane(merit) else lane
 
 
-@compiled
+@apart
 def log_merit(merit: Rows, lane: int, mean: float) -> tuple[float, float]:
     """log f(μ) and its slope f'(μ)/f(μ), for the merit of one lane. merit (MERIT_ROWS, n) `by_lane`."""
     kind = merit[KIND, lane]

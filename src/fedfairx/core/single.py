@@ -23,10 +23,19 @@ from fedfairx.lanes.rows import by_lane, floats, zeros
 
 
 @compiled
-def decide_one(contexts: Array, memory: Array, room: Array, out: Array, uniform: float) -> int:
+def decide_one(
+    contexts: Array,
+    memory: Array,
+    room: Array,
+    out: Array,
+    uniform: float,
+    pgd: bool | None,
+    winner: bool | None,
+) -> int:
     """Alg. 1 lines 5 to 8: the drawn action, or -1 when a context is not finite or beyond `LARGEST`.
 
-    `out` gets the policy (K numbers), θ (d) and the chosen context (d).
+    `out` gets the policy (K numbers), θ (d) and the chosen context (d). `pgd` and `winner` are the solver's
+    `variant`.
     """
     x = floats(contexts)
     if not all_sound(x):
@@ -44,7 +53,8 @@ def decide_one(contexts: Array, memory: Array, room: Array, out: Array, uniform:
     work = scratch(floats(room), arms, dimension)
     estimate(state.inverse, state.statistics, state.estimate)
     state.radius[0] = radius_of(by_lane(state.numbers), 0, state.numbers[COUNT], dimension)
-    choose(x, Region(state.estimate, state.inverse, state.radius), state.merit, work, solver)
+    region = Region(state.estimate, state.inverse, state.radius)
+    choose(x, region, state.merit, work, solver, pgd, winner)
     return answer(x, work.arms[POLICY], work.model[THETA], settings[LEAST_SHARE], floats(out), uniform)
 
 

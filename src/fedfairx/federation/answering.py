@@ -50,7 +50,7 @@ class Answering(Sharing):
         arms, dimension = rows.shape
         uniform = self._uniforms[-1]
         if self.rule == OPTIMISM:
-            action: int = decide_one(rows, memory, self._room(arms), values, uniform)
+            action: int = decide_one(rows, memory, self._room(arms), values, uniform, *self._learner.variant)
         else:
             if self._uniforms_each > 1:
                 draw_parameter(memory, self._normals(), np.empty(dimension * dimension + 1))

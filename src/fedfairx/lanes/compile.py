@@ -115,13 +115,22 @@ def _typeof_part(value: _Part, context: Any) -> Any:
 def stage(function: Function) -> Function:
     """A piece of mathematics over lanes, so small that calling it would cost more than it does: the compiler
     puts it into every caller.
+    """
+    return _for_compiled_code(function, forceinline=True)
 
-    Without what Python would need to call it, which would take as long to compile; where Python does, as in
-    tests, a copy is compiled that has it.
+
+def apart(function: Function) -> Function:
+    """A part with machine code of its own: what is too large, or too rarely run, to be in every caller."""
+    return _for_compiled_code(function)
+
+
+def _for_compiled_code(function: Function, **more: Any) -> Function:
+    """Without what Python would need to call it, which would take as long to compile; where Python does, as
+    in tests, a copy is compiled that has it.
     """
     if not COMPILING:
         return _compile(function)
-    more = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    more |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     twin = FunctionType(
         function.__code__, function.__globals__, closure=function.__closure__, name=function.__name__
     )
@@ -141,8 +150,7 @@ def glue(function: Function) -> Function:
 
 
 def compiled(function: Function) -> Function:
-    """A function with machine code of its own: what Python calls, and what is too large, or too rarely run,
-    to be a part of every caller.
+    """A function that Python calls.
 
     No GIL, IEEE division, cached by the digest of the source. It may neither make arrays nor return one. In
     return nothing counts references, which would cost more than the arithmetic.

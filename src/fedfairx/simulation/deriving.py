@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedfairx.core.estimate import derive
 from fedfairx.core.learner import OBSERVED, PRIOR_VARIANCE, RIDGE, variance_of
-from fedfairx.lanes.compile import compiled, glue
+from fedfairx.lanes.compile import apart, glue
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import where_above
 from fedfairx.simulation.state import MARKED, REFRESH, Mind
@@ -32,7 +32,7 @@ def follow_noise(mind: Mind) -> None:
             notes[REFRESH, l] *= 2.0
 
 
-@compiled
+@apart
 def derive_marked(mind: Mind, fresh: Rows) -> None:
     """V⁻¹ of the marked lanes from their sums, with λ as the noise learnt until now makes it.
 

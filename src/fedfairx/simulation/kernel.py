@@ -22,7 +22,7 @@ from fedfairx.core.posterior import posterior_mean, sample
 from fedfairx.core.regret import regrets
 from fedfairx.core.rules import EXPECTED_MERIT
 from fedfairx.core.rules import THOMPSON as BY_THOMPSON
-from fedfairx.lanes.compile import compiled, glue
+from fedfairx.lanes.compile import apart, compiled, glue
 from fedfairx.lanes.linear import scores
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, by_lane, vectors
@@ -66,7 +66,7 @@ def refresh_radius(state: Learner) -> None:
         radius[0, l] = value
 
 
-@compiled
+@apart
 def act(world: World, state: Learner, contexts: Rows, policy: Rows, means: Rows, block: int, t: int) -> None:
     """Draw every lane's action and its reward (Alg. 1 line 8); the observation is left at hand."""
     keys = vectors(world.keys)
@@ -82,7 +82,7 @@ def act(world: World, state: Learner, contexts: Rows, policy: Rows, means: Rows,
     state.numbers[REWARD] = mean + noise
 
 
-@compiled
+@apart
 def drift_parameter(drift: float, parameter: Rows, key: np.uint64, t: int) -> None:
     """One step of θ*'s random walk on the sphere; the agents of a seed share the key, hence the walk."""
     dimension = parameter.shape[0]
@@ -97,7 +97,7 @@ def drift_parameter(drift: float, parameter: Rows, key: np.uint64, t: int) -> No
         parameter[j] = scale * parameter[j]
 
 
-@compiled
+@apart
 def draw_parameters(
     state: Learner, variance: float, key: np.uint64, position: np.uint64, work: Scratch
 ) -> None:
@@ -108,7 +108,7 @@ def draw_parameters(
     sample(state.inverse, variance, normals, work.square[0], state.estimate)
 
 
-@compiled
+@apart
 def believe(
     world: World,
     state: Learner,
@@ -145,6 +145,8 @@ def play(
     rule: int,
     quadrature: bool | None,
     solver: Solver | None,
+    pgd: bool | None,
+    winner: bool | None,
     least_share: float,
     sharing: Sharing | None,
     privacy: Privacy | None,
@@ -170,7 +172,8 @@ def play(
     else:
         estimate(state.inverse, state.statistics, state.estimate)
         refresh_radius(state)
-        choose(contexts, Region(state.estimate, state.inverse, state.radius), state.merit, table.work, solver)
+        region = Region(state.estimate, state.inverse, state.radius)
+        choose(contexts, region, state.merit, table.work, solver, pgd, winner)
     if least_share > 0.0:
         at_least(policy, least_share)
     scores(contexts, parameter, means)
@@ -206,6 +209,8 @@ def run(
     rule: int,
     quadrature: bool | None,
     solver: Solver | None,
+    pgd: bool | None,
+    winner: bool | None,
     least_share: float,
     sharing: Sharing | None,
     privacy: Privacy | None,
@@ -218,8 +223,8 @@ def run(
 ) -> None:
     """Rounds `begin` to `end` (exclusive, from 0); call it again to go on.
 
-    minds (B, size, n). `solver` is for optimism; without it, `rule` is one of the posterior's. What is
-    None is not compiled either.
+    minds (B, size, n). `solver` is for optimism, with its `variant`; without it, `rule` is one of the
+    posterior's. What is None is not compiled either.
     """
     blocks, point, dimension = minds.shape[0], 0, world.parameter.shape[1]
     while point < tally.points.shape[0] and tally.points[point] < begin + 1:
@@ -232,6 +237,8 @@ def run(
                 rule,
                 quadrature,
                 solver,
+                pgd,
+                winner,
                 least_share,
                 sharing,
                 privacy,

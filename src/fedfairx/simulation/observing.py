@@ -9,7 +9,7 @@ import numpy as np
 from fedfairx.core.learner import COUNT, GROWTH, LEARNING, OBSERVED, REWARD, Learner, learn
 from fedfairx.core.statistics import add
 from fedfairx.lanes.arithmetic import log
-from fedfairx.lanes.compile import compiled, glue
+from fedfairx.lanes.compile import apart, glue
 from fedfairx.lanes.rows import Rows, by_lane, floats, vectors
 from fedfairx.lanes.vector import any_above, fma, larger, smaller, sqrt, where_above
 from fedfairx.simulation.deriving import derive_marked, mark_doubled
@@ -73,7 +73,7 @@ def learns_own(privacy: Privacy | None) -> bool:
     return own
 
 
-@compiled
+@apart
 def deliver(
     world: World,
     mind: Mind,

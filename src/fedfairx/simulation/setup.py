@@ -54,6 +54,8 @@ class Setting(NamedTuple):
     rule: int
     quadrature: bool | None
     solver: Solver | None
+    pgd: bool | None
+    winner: bool | None
     least_share: float
     sharing: Sharing | None
     privacy: Privacy | None
@@ -81,6 +83,7 @@ def prepare(
         RULES.index(algorithm.rule),
         quadrature_for(scenario.merits),
         algorithm.solver if options.optimistic else None,
+        *algorithm.solver.variant,
         options.minimum_share,
         _sharing(scenario, options, len(seeds), shape) if shares else None,
         _privacy(scenario, options, decide_from, seeds, shape) if options.private else None,

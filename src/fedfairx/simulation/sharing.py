@@ -13,7 +13,7 @@ from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.pooling import add_by_worth, lift
 from fedfairx.core.posterior import posterior_mean
 from fedfairx.core.weighing import believe, size_of_parameter
-from fedfairx.lanes.compile import compiled, glue
+from fedfairx.lanes.compile import apart, glue
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, by_lane, cut, floats, vectors
 from fedfairx.lanes.vector import absolute, any_above, larger, where_above
@@ -101,7 +101,7 @@ def gather(
             shared[k, l] = value
 
 
-@compiled
+@apart
 def weigh(
     mind: Mind, sharing: Sharing, privacy: Privacy, desk: Desk, agents: int, syncs: Counts, block: int
 ) -> None:
@@ -121,7 +121,7 @@ def weigh(
             shared[k] = shared[k] + exact[k]
 
 
-@compiled
+@apart
 def weigh_lanes(
     mind: Mind, sharing: Sharing, privacy: Privacy, spare: Rows, agents: int, syncs: Counts, block: int
 ) -> None:
@@ -172,7 +172,7 @@ def adopt(mind: Mind, shared: Rows) -> None:
     notes[MARKED] = where_above(news, 0.0, 1.0, 0.0)
 
 
-@compiled
+@apart
 def share(
     minds: Array,
     solver: Solver | None,

@@ -199,6 +199,6 @@ def test_what_the_room_held_before_changes_no_bit(left_behind: float, merit: kin
         assert (work.lane[PROVED] < 2.0).any()  # or no further starts were taken
         room, out = room_for(arms, dimension), np.zeros(arms + 2 * dimension)
         room.fill(held)
-        decide_one(contexts[:, :, 0].copy(), alone.memory, room, out, 0.5)
+        decide_one(contexts[:, :, 0].copy(), alone.memory, room, out, 0.5, *alone.variant)
         results.append((work.model.array[THETA].tobytes(), work.arms.array[POLICY].tobytes(), out.tobytes()))
     assert results[0] == results[1]

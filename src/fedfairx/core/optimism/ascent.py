@@ -32,8 +32,9 @@ from fedfairx.core.optimism.problem import (
     Region,
     Scratch,
     evaluate,
+    evaluate_again,
 )
-from fedfairx.lanes.compile import compiled, glue, stage
+from fedfairx.lanes.compile import apart, glue, stage
 from fedfairx.lanes.linear import blend, inner
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import absolute, all_above, any_above, fma, larger, smaller, sqrt, where_above
@@ -59,7 +60,7 @@ def image(contexts: Rows, region: Region, work: Scratch) -> None:
         _slow_down(work)
 
 
-@compiled
+@apart
 def _slow_down(work: Scratch) -> None:
     """Draw the image towards u in the lanes that have inertia: rare."""
     lane, pull, step = by_lane(work.lane), by_lane(work.model[PULL]), by_lane(work.model[STEP])
@@ -87,7 +88,7 @@ def note_progress(work: Scratch) -> None:
     work.lane[BEFORE] = objective
 
 
-@compiled
+@apart
 def _note_fall(work: Scratch) -> None:
     """`note_progress` of the lanes that fell: rare.
 
@@ -199,7 +200,7 @@ def unfinished(work: Scratch) -> bool:
     return not all_above(work.lane[DONE], 0.0)
 
 
-@compiled
+@apart
 def ascend(
     contexts: Rows, region: Region, merit: Rows, work: Scratch, tolerance: float, max_steps: int
 ) -> None:
@@ -219,11 +220,11 @@ def ascend(
     settle(contexts, region, merit, work)
 
 
-@compiled
+@glue
 def settle(contexts: Rows, region: Region, merit: Rows, work: Scratch) -> None:
     """Move the lanes that are below the best that they saw to that point, and evaluate there."""
     if unfinished(work):
-        evaluate(contexts, region, merit, work)  # the last advance of these lanes has not been seen yet
+        evaluate_again(contexts, region, merit, work)  # the last advance of these lanes has not been seen yet
     note_last(work)
     best, objective = work.lane[BEST], work.lane[OBJECTIVE]
     # Near its maximum g is flat to rounding while u is not yet exact, so a last digit is no fall.
@@ -234,10 +235,10 @@ def settle(contexts: Rows, region: Region, merit: Rows, work: Scratch) -> None:
                 lane[DONE, l] = 0.0
                 for j in range(model.shape[1]):
                     model[HERE_STEP, j, l] = model[BEST_STEP, j, l]
-        evaluate(contexts, region, merit, work)
+        evaluate_again(contexts, region, merit, work)
 
 
-@compiled
+@apart
 def ascend_pgd(contexts: Rows, region: Region, merit: Rows, work: Scratch, rate: float, steps: int) -> None:
     """The paper's solver: `steps` of gradient ascent in u at `rate`, each projected onto the unit ball.
 

@@ -27,10 +27,10 @@ from fedfairx.core.optimism.problem import (
     THETA,
     Region,
     Scratch,
-    evaluate,
+    evaluate_again,
 )
 from fedfairx.core.optimism.restarts import restart
-from fedfairx.lanes.compile import compiled, glue
+from fedfairx.lanes.compile import apart, glue
 from fedfairx.lanes.linear import blend, inner, scores
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import fma, larger, sqrt, where_above
@@ -48,6 +48,14 @@ class Solver(NamedTuple):
     max_steps: int = 100
     rate: float = 1.0  # of projected gradient ascent
     floor: float = 0.0  # WINNER: every arm's least share, the rest goes to the largest upper bound
+
+    @property
+    def variant(self) -> Variant:
+        """Which rule `choose` is to have."""
+        return True if self.rule == FAIR_PGD else None, True if self.rule == WINNER else None
+
+
+Variant = tuple[bool | None, bool | None]  # `pgd` and `winner` of `choose`
 
 
 @glue
@@ -77,7 +85,7 @@ def optimise(contexts: Rows, region: Region, merit: Rows, work: Scratch, solver:
         ):
             better = True
     if better:
-        evaluate(contexts, region, merit, work)
+        evaluate_again(contexts, region, merit, work)
 
 
 @glue
@@ -88,7 +96,7 @@ def begin_at_estimate(work: Scratch) -> None:
         work.model[HERE_STEP, j] = 0.0
 
 
-@compiled
+@apart
 def favour(contexts: Rows, region: Region, work: Scratch, floor: float) -> None:
     """Winner takes all but a `floor` for every arm: LinUCB (Li et al. 2010), or a minimum share.
 
@@ -123,12 +131,23 @@ def favour(contexts: Rows, region: Region, work: Scratch, floor: float) -> None:
 
 
 @glue
-def choose(contexts: Rows, region: Region, merit: Rows, work: Scratch, solver: Solver) -> None:
-    """The policy of every lane, by the solver's rule: left in `work`, with θ and the optimistic means."""
-    if solver.rule == FAIR:
-        optimise(contexts, region, merit, work, solver)
-    elif solver.rule == FAIR_PGD:
+def choose(
+    contexts: Rows,
+    region: Region,
+    merit: Rows,
+    work: Scratch,
+    solver: Solver,
+    pgd: bool | None,
+    winner: bool | None,
+) -> None:
+    """The policy of every lane, by the solver's rule: left in `work`, with θ and the optimistic means.
+
+    `pgd` and `winner` are the solver's `variant`: only the rule that is asked for is compiled.
+    """
+    if winner is not None:
+        favour(contexts, region, work, solver.floor)
+    elif pgd is not None:
         begin_at_estimate(work)
         ascend_pgd(contexts, region, merit, work, solver.rate, solver.max_steps)
     else:
-        favour(contexts, region, work, solver.floor)
+        optimise(contexts, region, merit, work, solver)

@@ -30,11 +30,11 @@ from fedfairx.core.optimism.problem import (
     Region,
     Scratch,
     Starts,
-    evaluate,
+    evaluate_again,
     scratch,
     starts_in,
 )
-from fedfairx.lanes.compile import compiled, glue, layout
+from fedfairx.lanes.compile import apart, glue, layout
 from fedfairx.lanes.linear import blend, inner, take_lane
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, blocks, by_lane, one_lane
@@ -153,7 +153,7 @@ def climb(starts: Starts, count: int, best: float, distance: float, tolerance: f
     """`ascend` for a block of `count` starts, of which those without hope are given up."""
     contexts, region, merit, work = starts.contexts, starts.region, starts.merit, starts.work
     for _ in range(max_steps):
-        evaluate(contexts, region, merit, work)
+        evaluate_again(contexts, region, merit, work)
         note_progress(work)
         image(contexts, region, work)
         if measure(work, tolerance):
@@ -163,11 +163,11 @@ def climb(starts: Starts, count: int, best: float, distance: float, tolerance: f
             break
         advance(work)
     if unfinished(work):
-        evaluate(contexts, region, merit, work)  # the last advance has not been seen yet
+        evaluate_again(contexts, region, merit, work)  # the last advance has not been seen yet
     note_last(work)
 
 
-@compiled
+@apart
 def restart(
     contexts: Rows,
     region: Region,
