@@ -23,7 +23,7 @@ def packed(contexts: np.ndarray, rewards: np.ndarray) -> np.ndarray:
 
 
 def room(dimension: int) -> tuple[np.ndarray, ...]:
-    return tuple(np.empty((dimension, dimension)) for _ in range(3)) + (np.empty((partners.ROWS, dimension)),)
+    return (*np.empty((3, dimension, dimension)), np.empty((partners.ROWS, dimension)))
 
 
 def found(own: np.ndarray, others: np.ndarray, sd: float, noise: float, mean: np.ndarray) -> float:
@@ -49,7 +49,7 @@ def posterior_by_conditioning(
     noise: float,
     mean: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Mean and covariance of one's own θ given all rewards, and ln p(own rewards | others'): dense, literal."""
+    """Mean and covariance of one's own θ given all rewards, and ln p(own | others' rewards): dense."""
     d, r = mean.size, np.sqrt(1 - difference**2)
     prior = sd**2 * np.block([[np.eye(d), r * np.eye(d)], [r * np.eye(d), np.eye(d)]])
     design = np.block(

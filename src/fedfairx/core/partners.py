@@ -1,9 +1,9 @@
 """Partners who may differ: how far others' statistics speak of one's own θ, learnt from one's own rewards.
 
-The others' θ and one's own are taken to have the correlation r = √(1 - q²): each is N(mean, sd²I) beforehand,
-and given the others' θ one's own is N(mean + r(θ_others - mean), q²sd²I). q = 0 is one θ for all, as the paper
-assumes; q = 1 says that the others know nothing. With Ṽ = λI + Gram of the others, what they say of one's own
-θ is N(m, σ²A⁻¹),
+The others' θ and one's own are taken to have the correlation r = √(1 - q²): each is N(mean, sd²I)
+beforehand, and given the others' θ one's own is N(mean + r(θ_others - mean), q²sd²I). q = 0 is one θ for all,
+as the paper assumes; q = 1 says that the others know nothing. With Ṽ = λI + Gram of the others, what they say
+of one's own θ is N(m, σ²A⁻¹),
 
     A = Ṽ(r²I + (q²/λ)Ṽ)⁻¹,   m = mean + r(Ṽ⁻¹(b + λ·mean) - mean),
 
@@ -13,7 +13,8 @@ own rewards are likeliest, `SAME` being the weight of q = 0 beforehand:
 
     ln p = ½ ln|A| - ½ ln|A + G| - (mᵀAm - hᵀ(A + G)⁻¹h)/2σ²,   h = Am + b_own
 
-(up to what does not depend on q). One's own statistics are exact and stay where they are, so it costs no privacy.
+(up to what does not depend on q). One's own statistics are exact and stay where they are, so it costs no
+privacy.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def _precision(value: float, difference: float, ridge: float) -> float:
 def _log_evidence(
     difference: float, ridge: float, variance: float, gram: Array, factor: Array, lines: Array
 ) -> float:
-    """ln p of one's own rewards, all in the eigenbasis; b_own less G·mean in lines[2]; factor (d, d) is room."""
+    """ln p of one's own rewards, all in the eigenbasis; lines[2] is b_own less G·mean; factor is room."""
     dimension = gram.shape[0]
     keep = math.sqrt(max(1.0 - difference * difference, 0.0))
     told, square = 0.0, 0.0
