@@ -10,7 +10,18 @@ from pathlib import Path
 
 from measure import parser
 
-BENCHMARKS = ("decide", "scaling", "startup", "simulate", "memory", "solver", "release")
+BENCHMARKS = (
+    "decide",
+    "scaling",
+    "startup",
+    "durable",
+    "simulate",
+    "memory",
+    "solver",
+    "release",
+    "service",
+    "federation",
+)
 ONE_CORE = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 

@@ -41,12 +41,186 @@ KERNEL = ("tests/simulation/test_kernel.py", "-k", "bounded or heteroscedastic o
 OBSERVING = ("tests/simulation/test_observing.py",)
 HALVES = ("tests/simulation/test_sharing.py", "-k", "halves")
 POOL = ("tests/federation/test_pool.py",)
+DURABLE = ("tests/federation/test_durable.py", "-k", "sqlite or tmp or copy or older")
 NEW_RUN = ("tests/federation/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
 RESULTS = ("tests/experiments/sweep/test_results.py",)
+SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
+DESK = ("tests/service/test_desk.py",)
+DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
+ENVELOPE = ("tests/federation/test_envelope.py",)
+ROSTER = ("tests/federation/test_roster.py",)
+MEMBER = ("tests/federation/test_member.py",)
+PLAUSIBLE = ("tests/federation/test_plausible.py",)
+SQLITE = ("tests/federation/transport/test_contract.py", "-k", "sqlite")
+SEQUENCES = ("tests/fairness/test_sequences.py",)
+REGION = ("tests/fairness/test_region.py",)
+ENTITLED = ("tests/fairness/test_entitlement.py",)
+DRAWN = ("tests/fairness/test_drawn.py",)
+TABLE = ("tests/fairness/test_table.py",)
+
 MUTANTS = (
+    # Messages between organisations.
+    Mutant(
+        "any signature will do",
+        "federation/envelope.py",
+        "if not signed_by(public, _LABEL + envelope.body, envelope.signature):",
+        "if False:",
+        ENVELOPE,
+    ),
+    Mutant(
+        "a message under another's name",
+        "federation/envelope.py",
+        "if envelope.agent != name:",
+        "if False:",
+        ENVELOPE,
+    ),
+    Mutant(
+        "other terms", "federation/envelope.py", "if envelope.terms != terms.digest:", "if False:", ENVELOPE
+    ),
+    Mutant(
+        "statistics are not looked at",
+        "federation/envelope.py",
+        "terms.limits.check(name, release, held)",
+        "pass",
+        ENVELOPE,
+    ),
+    Mutant(
+        "an old roster brings back a key",
+        "federation/roster.py",
+        "self.version < before.version",
+        "False",
+        ROSTER,
+    ),
+    Mutant(
+        "a roster that anybody signed",
+        "federation/roster.py",
+        "if self.federation != federation_id(self.convener, self.nonce):",
+        "if False:",
+        ROSTER,
+    ),
+    Mutant(
+        "a large moment beside a small Gram",
+        "federation/plausible.py",
+        "if seen > (",
+        "if seen > 1e6 * (",
+        PLAUSIBLE,
+    ),
+    Mutant(
+        "honest noise refused",
+        "federation/plausible.py",
+        "FALSE_REFUSAL = 1e-9",
+        "FALSE_REFUSAL = 0.999",
+        PLAUSIBLE,
+    ),
+    Mutant(
+        "the bound forgets the noise of the public point",
+        "federation/plausible.py",
+        "matrix *= 1.0 + 2.0 * far",
+        "matrix *= 1.0",
+        PLAUSIBLE,
+    ),
+    Mutant(
+        "a replayed release takes the place of a later one",
+        "federation/member.py",
+        "elif release.number < held.number:\n            self.ignored += 1",
+        "elif release.number < held.number:\n            come[name] = release",
+        MEMBER,
+    ),
+    Mutant(
+        "an old copy goes on sending",
+        "federation/member.py",
+        "if theirs.number > ours or (",
+        "if False and (",
+        MEMBER,
+    ),
+    Mutant(
+        "what the transport lost is not sent again",
+        "federation/member.py",
+        "        self._there = None\n        with",
+        "        with",
+        MEMBER,
+    ),
+    Mutant(
+        "two writers overwrite each other",
+        "federation/transport/sqlite.py",
+        "if held != replacing:",
+        "if False:",
+        SQLITE,
+    ),
+    # What is said of fairness.
+    Mutant(
+        "an interval for a fixed number of rounds",
+        "fairness/sequences.py",
+        "(shown, rounds, -np.log(error))",
+        "(shown, rounds, -np.log(error) - np.log(TILTS.size))",
+        SEQUENCES,
+    ),
+    Mutant(
+        "every action has the whole error",
+        "fairness/sequences.py",
+        "return 1.0 / ((batch + 1.0) * (batch + 2.0) * size)",
+        "return 1.0 + 0.0 * size",
+        SEQUENCES,
+    ),
+    Mutant(
+        "the region forgets that its centre is not the prior's",
+        "fairness/region.py",
+        "math.sqrt(spread + bias)",
+        "math.sqrt(spread)",
+        REGION,
+    ),
+    Mutant(
+        "a direction that nobody looked into is known exactly",
+        "fairness/region.py",
+        "1.0 / np.sqrt(g), _UNSEEN)",
+        "1.0 / np.sqrt(g), 0.0)",
+        REGION,
+    ),
+    Mutant(
+        "the linear bound without what it leaves out",
+        "fairness/tally.py",
+        "np.sqrt(np.square(self.gradient).sum(axis=1)) + self.bend",
+        "np.sqrt(np.square(self.gradient).sum(axis=1))",
+        ENTITLED,
+    ),
+    Mutant(
+        "least merit against least merit",
+        "fairness/entitlement.py",
+        "low = own_small / np.maximum(own_small + others_large, tiny)",
+        "low = own_small / np.maximum(own_small + others_small, tiny)",
+        ENTITLED,
+    ),
+    Mutant(
+        "what a baseline took is tested instead of what was drawn",
+        "fairness/draws.py",
+        "chances = block.policy[rows, block.drawn]",
+        "chances = block.policy[rows, block.taken]",
+        DRAWN,
+    ),
+    Mutant(
+        "a sharpened policy that does not sum to 1",
+        "fairness/draws.py",
+        "((power - 1.0) * logs - np.log(tilted)).sum()",
+        "((power - 1.0) * logs).sum()",
+        DRAWN,
+    ),
+    Mutant(
+        "overlapping intervals are called within",
+        "fairness/verdict.py",
+        "if shown.low >= least * entitled.high and least * shown.high <= entitled.low:",
+        "if shown.low <= entitled.high and shown.high >= entitled.low:",
+        TABLE,
+    ),
+    Mutant(
+        "shares of all rounds, whoever was there",
+        "fairness/tally.py",
+        "self.rounds += np.bincount(once, minlength=size)",
+        "self.rounds += len(codes)",
+        TABLE,
+    ),
     # The simulator's private runs.
     Mutant(
         "the noise of one agent for the sum of all",
@@ -65,29 +239,29 @@ MUTANTS = (
     Mutant(
         "rewards are not clipped from below",
         "simulation/observing.py",
-        "smaller(larger(load(BLOCK, mind.reward), sharing.reward_low), sharing.reward_high)",
-        "smaller(load(BLOCK, mind.reward), sharing.reward_high)",
+        "smaller(larger(state.numbers[REWARD], privacy.reward_low), privacy.reward_high)",
+        "smaller(state.numbers[REWARD], privacy.reward_high)",
         OBSERVING,
     ),
     Mutant(
         "contexts are clipped by their norm, not by their distance from the point",
         "simulation/observing.py",
-        "offset = x - centre[j]",
-        "offset = x",
+        "offset = chosen[j] - centre[j]",
+        "offset = chosen[j]",
         OBSERVING,
     ),
     Mutant(
         "own+released counts the others in full (simulator)",
         "simulation/sharing.py",
-        "own + weight * (count - own),",
-        "count if weight > 0.0 else own,",
+        "numbers[COUNT, l] = made + weight * (count - made)",
+        "numbers[COUNT, l] = count if weight > 0.0 else made",
         HALVES,
     ),
     Mutant(
         "own+released counts the others in full (agent)",
-        "federation/pool.py",
-        "own_count + weight * count,",
-        "own_count + count,",
+        "federation/aggregate.py",
+        "own_count + weight * others_count",
+        "own_count + others_count",
         POOL,
     ),
     Mutant(
@@ -136,7 +310,7 @@ MUTANTS = (
     Mutant(
         "unit-norm contexts are not normalised",
         "simulation/contexts.py",
-        "        normalise_rows(BLOCK, contexts)\n",
+        "        normalise_rows(contexts)\n",
         "        pass\n",
         KERNEL,
     ),
@@ -164,7 +338,7 @@ MUTANTS = (
     ),
     Mutant(
         "asking for a policy works in the agent's own memory",
-        "federation/agent.py",
+        "federation/answering.py",
         "self._answer(rows, self._learner.memory.copy(), values)",
         "self._answer(rows, self._learner.memory, values)",
         ("tests/federation/test_learn.py", "-k", "policy"),
@@ -175,6 +349,49 @@ MUTANTS = (
         "again = set() if smaller else",
         "again =",
         ("tests/experiments/test_smoke.py", "-k", "silently"),
+    ),
+    # What is kept.
+    Mutant(
+        "a snapshot is said to hold numbers of steps that failed",
+        "storage/journal.py",
+        "seq = self.snapshot_at = log.end",
+        "seq = self.snapshot_at = log.numbers.next",
+        DURABLE,
+    ),
+    Mutant(
+        "after a failure the agent keeps what is not on disk",
+        "storage/log.py",
+        "            for restore in self.restorers:\n                restore()",
+        "            pass",
+        DURABLE,
+    ),
+    Mutant(
+        "a number of a step that failed is given again",
+        "storage/log.py",
+        "self.numbers.next, self.time = max(self.numbers.next, following)",
+        "self.numbers.next, self.time = following",
+        DURABLE,
+    ),
+    Mutant(
+        "an opening goes on with the ids of the one before",
+        "federation/durable.py",
+        "agent._origin = self.journal.begin_incarnation()",
+        "agent._origin = (self.journal.origins.given or [(0, self.journal.begin_incarnation())])[-1][1]",
+        DURABLE,
+    ),
+    Mutant(
+        "a loaded agent has forgotten what an interrupted release holds",
+        "federation/state.py",
+        'each.numbers("sums", size) for each in fields.parts("marks")}',
+        'each.numbers("sums", size) for each in ()}',
+        ("tests/federation/test_agent_private.py", "-k", "interrupted"),
+    ),
+    Mutant(
+        "an older copy is taken for the latest",
+        "storage/mark.py",
+        "if not known or end > log.end:",
+        "if False:",
+        DURABLE,
     ),
     # Results and verdicts.
     Mutant(
@@ -215,7 +432,7 @@ MUTANTS = (
     ),
     Mutant(
         "an error counts in full, however little was known of the arm",
-        "core/posterior.py",
+        "core/learner.py",
         "error * error / larger(growth, 1.0)",
         "error * error",
         ("tests/federation/test_posterior_rules.py", "-k", "oracle and bayes"),
@@ -223,8 +440,8 @@ MUTANTS = (
     Mutant(
         "who decides from releases alone learns the noise from rewards",
         "simulation/setup.py",
-        "learning = decide_from != RELEASED and",
-        "learning = decide_from != -1 and",
+        "learning=decide_from != RELEASED",
+        "learning=decide_from != -1",
         ("tests/simulation/test_believing.py", "-k", "same_noise"),
     ),
     Mutant(
@@ -236,16 +453,16 @@ MUTANTS = (
     ),
     Mutant(
         "own exact statistics are forgotten beside the others'",
-        "simulation/pooling.py",
-        "new = new + load(BLOCK, minds.exact, block, k)",
-        "new = new + 0.0",
+        "simulation/sharing.py",
+        "shared[k] = shared[k] + exact[k]",
+        "shared[k] = shared[k] + 0.0",
         ("tests/simulation/test_believing.py", "-k", "same_noise"),
     ),
     Mutant(
         "λ never follows the noise",
         "simulation/deriving.py",
-        "ridge = noise_variance(prior, surprise, observed) / prior.variance",
-        "ridge = load(BLOCK, minds.ridge, block)",
+        "variance_of(mind.learner) / variance, numbers[RIDGE])",
+        "numbers[RIDGE], numbers[RIDGE])",
         ("tests/simulation/test_believing.py", "-k", "without_privacy"),
     ),
     # One private run after another.
@@ -302,8 +519,8 @@ MUTANTS = (
     Mutant(
         "the limit doubled",
         "core/optimism/certificate.py",
-        "limit = 0.5 * load(lanes, region.radius)",
-        "limit = 1.0 * load(lanes, region.radius)",
+        "limit = 0.5 * region.radius[0]",
+        "limit = 1.0 * region.radius[0]",
         CERTIFICATE,
     ),
     Mutant(
@@ -312,6 +529,49 @@ MUTANTS = (
         "share = chance * (chi + c * phi * gap)",
         "share = chance * chi",
         CERTIFICATE,
+    ),
+    # The service.
+    Mutant(
+        "a second reward is taken for the first one again, whatever it is",
+        "service/service.py",
+        "if stored.reward != left[stored.id].reward:",
+        "if False:",
+        SERVICE,
+    ),
+    Mutant(
+        "a key answers its decision to another request",
+        "service/service.py",
+        "if stored is None or stored.digest != wish.digest:",
+        "if stored is None:",
+        SERVICE,
+    ),
+    Mutant(
+        "the baseline's share is left out of the propensity",
+        "service/modes.py",
+        "kept = remark.control_share if remark.baseline == action else 0.0",
+        "kept = 0.0",
+        SERVICE,
+    ),
+    Mutant(
+        "a failed commit is acknowledged",
+        "service/desk.py",
+        "            return error\n        return outcomes",
+        "            return outcomes\n        return outcomes",
+        DESK,
+    ),
+    Mutant(
+        "any site may ask a service without keys",
+        "service/doors.py",
+        'raise Refused("host", "The Host must be localhost while there is no key.")',
+        "pass",
+        DOORS,
+    ),
+    Mutant(
+        "the last key revoked opens the door",
+        "service/doors.py",
+        "self.any_key = self.any_key or bool(found)",
+        "self.any_key = any(key.revoked is None for key in found)",
+        DOORS,
     ),
 )
 

@@ -16,7 +16,7 @@ import pytest
 
 from fedfairx.cli import main
 
-VERBS = ("list", "simulate", "reproduce", "plot", "calibrate", "privacy", "audit", "bench")
+VERBS = ("list", "simulate", "reproduce", "plot", "calibrate", "privacy", "audit", "warm", "bench")
 SMALL = ("--agents", "2", "--arms", "3", "--dimension", "2", "--horizon", "40", "--seeds", "2")
 
 
@@ -455,3 +455,5 @@ def test_warm_says_how_long_each_took(capsys: pytest.CaptureFixture[str]):
         "a decision by expected-merit",
         "a simulation of fed-fairx-bayes",
     ]
+    assert main(["warm", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == [line.partition(":")[0] for line in lines]

@@ -13,11 +13,11 @@ import pytest
 from fedfairx.cli import parser
 from fedfairx.experiments.registry import BUILT_IN
 from fedfairx.federation.algorithms import ALGORITHMS, ALIASES
+from fedfairx.federation.options import DECIDE_FROM
 from fedfairx.federation.schedules import SCHEDULES, Plan, schedule
 from fedfairx.federation.solvers import SOLVERS
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for
 from fedfairx.privacy.statement import found_at_most
-from fedfairx.simulation.options import DECIDE_FROM
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -25,7 +25,10 @@ TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 #: Pages whose Python blocks are whole programs; that of extending.md is a plug-in, with a test of its own.
 RUNNABLE = [
-    page for page in PAGES if page.name in ("README.md", "algorithm.md", "privacy.md", "reproduction.md")
+    page
+    for page in PAGES
+    if page.name
+    in ("README.md", "algorithm.md", "fairness.md", "federation.md", "privacy.md", "reproduction.md")
 ]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

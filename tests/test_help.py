@@ -17,6 +17,7 @@ MODULES = (
     "features",
     "federation.agent",
     "federation.local",
+    "federation.options",
     "simulation.compare",
 )
 
@@ -28,12 +29,11 @@ def test_examples_of_docstrings(name: str) -> None:
     assert done.failed == 0
 
 
-@pytest.mark.parametrize("kind", [ffx.Agent, ffx.Federation, ffx.Confidence, ffx.Prior, ffx.Scenario])
+@pytest.mark.parametrize(
+    "kind", [ffx.Agent, ffx.Federation, ffx.Confidence, ffx.Options, ffx.Prior, ffx.Scenario]
+)
 def test_every_parameter_is_explained(kind: type) -> None:
     text = inspect.getdoc(kind) or ""
     given = {name for line in re.findall(r"^([\w, ]+): ", text, re.MULTILINE) for name in line.split(", ")}
     wanted = set(inspect.signature(kind).parameters)
-    if kind is ffx.Scenario:  # one paragraph; agents, arms, dimension, horizon and merit are Agent's words
-        wanted = {"contexts", "theta", "noise", "presence", "delay", "drift"}
-        given = set(re.findall(r"\b(\w+): ", text))
     assert wanted <= given, wanted - given

@@ -30,20 +30,29 @@ MAY_IMPORT = {
     "privacy": BASE | {"lanes", "core", "privacy", "drawing"},
     "showing": {"arrays"},
     "drawing": BASE | {"showing"},
-    "federation": BASE | {"core", "theory", "privacy", "showing", "federation"},
+    "fairness": BASE | {"core", "showing", "fairness"},
+    "storage": BASE | {"core", "privacy", "storage"},
+    "federation": BASE | {"lanes", "core", "theory", "privacy", "showing", "storage", "federation"},
     "simulation": BASE | SHOW | {"lanes", "core", "privacy", "federation", "simulation"},
-    "service": BASE | {"core", "theory", "features", "privacy", "federation", "service"},
-    "experiments": BASE | SHOW | {"core", "theory", "privacy", "federation", "simulation", "experiments"},
+    "service": BASE
+    | {"core", "fairness", "theory", "features", "privacy", "showing", "storage", "federation", "service"},
+    "calling": BASE,
+    "client": BASE | {"calling"},
+    "experiments": BASE
+    | SHOW
+    | {"lanes", "core", "theory", "privacy", "federation", "simulation", "experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
 ONLY_IN = {
-    "nats": "federation/transport",
+    "nats": "federation/transport/nats.py",
     "flwr": "federation/transport",
     "dask": "simulation/engines.py",
     "distributed": "simulation/engines.py",
-    "fastapi": "service",
     "starlette": "service",
     "uvicorn": "service",
+    "msgspec": "service",
+    "jinja2": "service/pages",
+    "psycopg": "storage/postgres.py",
 }
 #: Outside the package, the core imports this and nothing else: no files, no network, no clock, no randomness.
 CORE_IMPORTS = {
@@ -56,6 +65,7 @@ CORE_IMPORTS = {
     "operator",
     "numba",
     "numpy",
+    "types",
     "typing",
 }
 #: Where machine code is kept, nothing else.
@@ -126,7 +136,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         "scipy.optimize",
         "dask",
         "distributed",
-        "fastapi",
+        "starlette",
+        "msgspec",
+        "httpx",
         "pyarrow",
     )
     program = f"import sys, fedfairx; print([name for name in {heavy!r} if name in sys.modules])"

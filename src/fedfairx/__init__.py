@@ -1,28 +1,39 @@
 """fedfairx: fair, private, federated contextual bandits."""
 
 from fedfairx import features
+from fedfairx.client import AsyncClient, Client
 from fedfairx.core import merit
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
+from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import algorithms
 from fedfairx.federation.decision import Decision
 from fedfairx.federation.local import Federation
+from fedfairx.federation.options import Options
+from fedfairx.privacy.budget import Budget
 from fedfairx.simulation import Comparison, Recorded, Result, Scenario, compare, simulate
 
 __version__ = "0.1.0"
 __all__ = [
     "Agent",
+    "AsyncClient",
+    "Budget",
+    "Client",
     "Comparison",
     "Confidence",
     "Decision",
+    "Exposure",
     "Federation",
+    "Logged",
+    "Options",
     "Prior",
     "Recorded",
     "Result",
     "Scenario",
     "algorithms",
     "compare",
+    "exposure",
     "features",
     "merit",
     "simulate",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import fedfairx as ffx
@@ -29,3 +31,14 @@ def private_agent(decide_from: str = "released", name: str = "agent", seed: int 
         D, mechanism=mechanism, bounds=bounds, noise=SimulatedNoise(seed), decide_from=decide_from
     )
     return ffx.Agent(D, rule="optimism", privatizer=privatizer, seed=seed, name=name)
+
+
+def bare(agent: Any) -> dict[str, Any]:
+    """An agent's state but for the prefixes of its ids, which no two lives share."""
+    body = agent.state()
+    del body["origins"]
+    for each in body["pending"]:
+        del each["origin"]
+    ledger = body["privatizer"].get("ledger", {"records": {}})
+    ledger["records"] = {key.rpartition("-")[2]: leaf for key, leaf in ledger["records"].items()}
+    return body

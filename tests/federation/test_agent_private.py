@@ -259,3 +259,29 @@ def test_releases_that_are_refused_leave_nothing_behind() -> None:
         with pytest.raises(BudgetExhausted):
             agent.release()
     assert len(agent._marks) == 1
+
+
+def test_a_release_that_was_interrupted_is_counted_once_after_a_load_too(tmp_path: Path) -> None:
+    def stop(step: str) -> None:
+        if step == "frozen" and stopping:
+            raise KeyboardInterrupt
+
+    settings = {"dimension": D, "mechanism": keyed("a").mechanism, "bounds": Bounds()}
+    settings |= {"noise": KeyedNoise(bytes(32), agent="a", run="r"), "decide_from": "released+local"}
+    stopping = True
+    agent = ffx.Agent(D, privatizer=StreamPrivatizer(**settings, checkpoint=stop), seed=0)
+    taught(agent, 4)
+    with pytest.raises(KeyboardInterrupt):
+        agent.release()
+    taught(agent, 3)
+    stopping = False
+    agent.save(tmp_path / "agent")
+    again = ffx.Agent.load(
+        tmp_path / "agent", privatizer=lambda state: StreamPrivatizer.from_state(state, **settings)
+    )
+    for each in (agent, again):
+        released = each.release(1)
+        assert released.count == 4
+        each.absorb({"a": released})
+        assert (each._released_count, each._local_count) == (4, 3)
+    assert again.gram.tobytes() == agent.gram.tobytes()

@@ -181,7 +181,7 @@ REWARDS: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("bad", "text"), REWARDS)
 def test_rewards(bad: Any, text: str) -> None:
     disturbed = agent()
-    waiting = next(iter(disturbed._pending))
+    waiting = next(iter(disturbed._pending.values())).id
     with pytest.raises(InvalidInput) as refused:
         disturbed.observe(waiting, reward=bad)
     assert str(refused.value).startswith(text)

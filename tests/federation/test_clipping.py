@@ -66,5 +66,4 @@ def test_records_of_an_earlier_life_are_not_counted() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         later = ffx.Agent(D, privatizer=privatizer, seed=0)
-        later._next_id = 90  # ids name records, and each enters a privatizer once
         rewarded(later, [0.5] * 200)

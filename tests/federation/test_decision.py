@@ -10,12 +10,12 @@ from fedfairx.federation.decision import Decision
 
 
 def decision() -> Decision:
-    return Decision(7, 1, np.array([0.2, 0.5, 0.3, 1.0, 2.0, 0.25, 0.75]), 3)
+    return Decision(7, 1, np.array([0.2, 0.5, 0.3, 1.0, 2.0, 0.25, 0.75]), 3, origin="abc")
 
 
 def test_its_parts() -> None:
     d = decision()
-    assert (d.id, d.action, d.probability) == (7, 1, 0.5)
+    assert (d.id, d.action, d.probability) == ("abc-7", 1, 0.5)
     assert d.policy.tolist() == [0.2, 0.5, 0.3]
     assert d.theta.tolist() == [1.0, 2.0]
     assert d.context.tolist() == [0.25, 0.75]
@@ -42,7 +42,7 @@ def test_equal_is_equal_to_the_bit() -> None:
 def test_its_repr_shows_no_context_and_no_theta() -> None:
     agent = ffx.Agent(2, seed=0)
     text = repr(agent.decide([[0.123456789, 0.25], [0.5, 0.5]]))
-    assert text.startswith("Decision(id=0, action=")
+    assert text.startswith(f"Decision(id='{agent.incarnation}-0', action=")
     assert "0.1234" not in text
     assert "theta" not in text
 
@@ -60,4 +60,4 @@ def test_a_name_is_saved_with_its_decision(tmp_path) -> None:
     named, nameless = agent.decide(np.eye(3), names=["ant", "bee", "cat"]), agent.decide(np.eye(3))
     agent.save(tmp_path / "agent.json")
     again = ffx.Agent.load(tmp_path / "agent.json")
-    assert [again._pending[made.id].name for made in (named, nameless)] == [named.name, None]
+    assert [again._pending[made.number].name for made in (named, nameless)] == [named.name, None]

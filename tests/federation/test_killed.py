@@ -58,7 +58,6 @@ def _live(folder: Path, outbox: Path, life: int, mechanism: str, centred: bool) 
     rng = np.random.default_rng(life)
     with SqliteLedger(folder / "ledger", create=True) as ledger:
         agent = ffx.Agent(D, privatizer=_privatizer(ledger, mechanism, centred), seed=life)
-        agent._next_id = 1_000_000 * life  # it begins without memory, and ids must not come again
 
         def send(number: int) -> None:
             message, position = ledger.message(number), ledger.position()
@@ -127,8 +126,7 @@ def _copy(source: Path, target: Path) -> None:
 def _check_ledger(folder: Path, mechanism: str, centred: bool) -> int:
     """The ledger's messages are, bit for bit, those of its records and places; returns how many there are."""
     given = {
-        int(line[0]): np.array([float.fromhex(word) for word in line[1:]])
-        for line in _lines(folder / "given")
+        line[0]: np.array([float.fromhex(word) for word in line[1:]]) for line in _lines(folder / "given")
     }
     with SqliteLedger(folder / "ledger") as ledger:
 
@@ -138,7 +136,7 @@ def _check_ledger(folder: Path, mechanism: str, centred: bool) -> int:
 
         _privatizer(ledger, mechanism, centred)  # finishes what was frozen
         leaves = {identity: ledger.leaf_of(identity) for identity in given}
-        assert all(leaves[int(line[0])] is not None for line in _lines(folder / "taken")), "a record was lost"
+        assert all(leaves[line[0]] is not None for line in _lines(folder / "taken")), "a record was lost"
         fresh = _privatizer(Following(), mechanism, centred)
         for number in range(1, ledger.spent() + 1):
             for identity, values in given.items():

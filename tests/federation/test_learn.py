@@ -9,7 +9,6 @@ from federation_helpers import D, contexts, private_agent, taught
 import fedfairx as ffx
 from fedfairx.core.rules import RULES
 from fedfairx.errors import ClippingWarning, InvalidInput
-from fedfairx.federation.state import describe
 from fedfairx.privacy import PersonBound, SimulatedNoise, private
 
 # --- learn -------------------------------------------------------------------------------------------
@@ -64,7 +63,7 @@ def test_persons_are_bounded() -> None:
     assert agent.observed == 5
     with pytest.raises(InvalidInput, match="person must be given"):
         agent.learn(*log(5))
-    assert (agent.observed, agent.pending, agent.decide(log(2)[0]).id) == (5, 0, 5)
+    assert (agent.observed, agent.pending, agent.decide(log(2)[0]).number) == (5, 0, 5)
 
 
 def test_it_goes_on_from_there() -> None:
@@ -72,7 +71,7 @@ def test_it_goes_on_from_there() -> None:
     agent.learn(*log())
     made = agent.decide(log(4)[0])
     agent.observe(made, reward=0.5)
-    assert made.id == 30
+    assert made.number == 30
 
 
 # --- policy ------------------------------------------------------------------------------------------
@@ -82,9 +81,9 @@ def test_it_goes_on_from_there() -> None:
 def test_the_policy_is_that_of_the_next_decision_and_nothing_changes(rule: str) -> None:
     agent = taught(ffx.Agent(D, rule=rule, seed=0), 20)
     rows = log(5)[0]
-    before, memory = describe(agent), agent._learner.memory.copy()
+    before, memory = agent.state(), agent._learner.memory.copy()
     policy = agent.policy(rows)
-    assert describe(agent) == before
+    assert agent.state() == before
     assert agent._learner.memory.tobytes() == memory.tobytes()
     assert agent.pending == 0
     assert policy.tobytes() == agent.decide(rows).policy.tobytes()

@@ -124,7 +124,7 @@ def test_agents_may_skip_rounds_and_rewards_may_cross_a_synchronisation() -> Non
     gained = federation.agents[3].gram - before
     assert gained == pytest.approx(np.outer(waiting.context, waiting.context), abs=1e-12)
     counts = [agent._released_count for agent in federation.agents]
-    assert federation.agents[1].radius == pytest.approx(ffx.Confidence().radius(sum(counts), D))
+    assert federation.agents[1].radius == pytest.approx(ffx.Confidence(scale=0.5).radius(sum(counts), D))
 
 
 @pytest.mark.filterwarnings("ignore:the horizon")
@@ -229,7 +229,8 @@ def test_lemma_3_holds_whenever_the_truth_is_in_the_region(algorithm: str, steep
     T, m, K = 300, 3, 5
     x, noise, _, theta_star = ref.random_problem(T, m, K, D, seed=8)
     merit = ffx.merit.Exponential(steepness)
-    federation = ffx.Federation(agents=m, dimension=D, horizon=T, algorithm=algorithm, merit=merit, seed=8)
+    options = {"algorithm": algorithm, "merit": merit, "confidence": ffx.Confidence()}  # the theorem's
+    federation = ffx.Federation(agents=m, dimension=D, horizon=T, seed=8, **options)
     inside = 0
     for t in range(T):
         for i, agent in enumerate(federation.agents):
@@ -314,11 +315,11 @@ def test_a_new_run_that_is_refused_changes_nothing(wrong: dict[str, float]) -> N
         agents=2, dimension=D, horizon=5, algorithm="priv-fairx-bayes", schedule="every-round", epsilon=2.0
     )
     play(federation, 3)
-    before = federation.plan, federation._due, federation._budget, federation.privacy
+    before = federation.plan, federation._timetable, federation.options, federation.privacy
     given: dict[str, Any] = {"horizon": 4} | wrong
     with pytest.raises(InvalidInput):
         federation.new_run(**given)
-    assert (federation.plan, federation._due, federation._budget, federation.privacy) == before
+    assert (federation.plan, federation._timetable, federation.options, federation.privacy) == before
 
 
 @pytest.mark.parametrize("given", [{"epsilon": 1.0}, {"delta": 1e-6}])

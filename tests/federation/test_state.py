@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from federation_helpers import bare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfairx as ffx
 from fedfairx.core.optimism.choose import WINNER, Solver
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, StateError, UnknownDecision
-from fedfairx.federation import state
 from fedfairx.privacy import Bounds, KeyedNoise, SqliteLedger, StreamPrivatizer, calibrate
 from instances import CUSTOM, merits
 
@@ -69,7 +69,7 @@ def live(agent: ffx.Agent, rounds: int, seed: int, keep_every: int = 5) -> None:
 def same_future(one: ffx.Agent, other: ffx.Agent, seed: int = 5) -> None:
     """The same decisions and releases, to the bit, whatever comes."""
     rng = np.random.default_rng(seed)
-    assert state.describe(one) == state.describe(other)
+    assert bare(one) == bare(other)
     for each in (one, other):  # the same salts for the noise to come, which there are not otherwise
         if isinstance(each.privatizer, StreamPrivatizer):
             each.privatizer.ledger._random = bytes
@@ -84,10 +84,10 @@ def same_future(one: ffx.Agent, other: ffx.Agent, seed: int = 5) -> None:
             assert released == other.release()
             one.absorb({one.name: released})
             other.absorb({one.name: released})
-    for identity in list(one._pending):
-        one.observe(identity, reward=0.5)
-        other.observe(identity, reward=0.5)
-    assert state.describe(one) == state.describe(other)
+    for number in list(one._pending):
+        one.observe(one._pending[number].id, reward=0.5)
+        other.observe(other._pending[number].id, reward=0.5)
+    assert bare(one) == bare(other)
 
 
 def saved(agent: ffx.Agent, folder: Path) -> Path:
@@ -164,7 +164,7 @@ def test_decisions_that_wait_for_their_reward_still_wait(tmp_path: Path) -> None
     with pytest.raises(AlreadyObserved):
         again.observe(first, reward=0.5)
     with pytest.raises(UnknownDecision):
-        again.observe(3, reward=0.5)
+        again.observe(f"{agent.incarnation}-3", reward=0.5)
     again.observe(third, reward=0.1)  # the object of before the save, or its id
     again.observe(second.id, reward=0.2)
     agent.observe(third, reward=0.1)
@@ -215,7 +215,7 @@ def test_the_file_is_json_with_a_schema_for_its_owner_alone(tmp_path: Path) -> N
     live(agent, 10, 0)
     path = saved(agent, tmp_path)
     document = json.loads(path.read_text())
-    assert (document["format"], document["schema"]) == ("fedfairx-agent", 3)
+    assert (document["format"], document["schema"]) == ("fedfairx-agent", 4)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["agent.json"]
     assert KEY.hex() not in path.read_text()
@@ -272,8 +272,7 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 def sound() -> dict[str, Any]:
     agent = ffx.Agent(D, seed=0)
     live(agent, 12, 0)
-    body = state.describe(agent)
-    return json.loads(json.dumps(body))
+    return json.loads(json.dumps(agent.state()))
 
 
 def written(path: Path, body: Any, **envelope: Any) -> Path:
@@ -281,7 +280,7 @@ def written(path: Path, body: Any, **envelope: Any) -> Path:
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     path.write_text(
-        json.dumps({"format": "fedfairx-agent", "schema": 3, "digest": digest, "agent": body} | envelope)
+        json.dumps({"format": "fedfairx-agent", "schema": 4, "digest": digest, "agent": body} | envelope)
     )
     return path
 
@@ -301,15 +300,15 @@ def test_the_helper_writes_what_can_be_read(tmp_path: Path) -> None:
         (b'{"format": "fedfairx-agent"}', "the file has no schema number"),
         (b'{"format": "fedfairx-agent", "schema": true}', "the file has no schema number"),
         (
-            b'{"format": "fedfairx-agent", "schema": 4}',
-            "the file has schema 4, and this fedfairx reads schema 3: update it",
+            b'{"format": "fedfairx-agent", "schema": 5}',
+            "the file has schema 5, and this fedfairx reads schema 4: update it",
         ),
         (
             b'{"format": "fedfairx-agent", "schema": 2}',
-            "the file has schema 2, and this fedfairx reads schema 3: an earlier version wrote the file",
+            "the file has schema 2, and this fedfairx reads schema 4: an earlier version wrote the file",
         ),
-        (b'{"format": "fedfairx-agent", "schema": 3}', "the file is damaged or was changed by hand"),
-        (b'{"format": "fedfairx-agent", "schema": 3, "agent": {"x": NaN}}', "the file is damaged"),
+        (b'{"format": "fedfairx-agent", "schema": 4}', "the file is damaged or was changed by hand"),
+        (b'{"format": "fedfairx-agent", "schema": 4, "agent": {"x": NaN}}', "the file is damaged"),
     ],
 )
 def test_foreign_files(tmp_path: Path, content: bytes, text: str) -> None:
@@ -373,7 +372,7 @@ def changed(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
         (changed("learner", "updates", value=10**30), "agent.learner.updates must be an integer from 0"),
         (changed("learner", "inverse", 0, value=10**400), "agent.learner.inverse must be 9 finite numbers"),
         (changed("solver", "max_steps", value=10**30), "agent.solver.max_steps must be an integer from 1"),
-        (changed("next_id", value=10**400), "agent.next_id must be an integer from 0"),
+        (changed("next_number", value=10**400), "agent.next_number must be an integer from 0"),
         (
             changed("privatizer", "total", 0, value=10**400),
             "no privatizer could be made from the stored state: OverflowError",
@@ -410,7 +409,10 @@ def changed(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
             "the file's settings don't make an agent: steepness must be",
         ),
         (changed("pending", value={}), "agent.pending must be a list, got dict"),
-        (changed("pending", 0, "id", value=10**6), "agent.pending[0].id must be an integer from 0 to"),
+        (
+            changed("pending", 0, "number", value=10**6),
+            "agent.pending[0].number must be an integer from 0 to",
+        ),
         (changed("pending", 0, "action", value=77), "agent.pending[0].action must be an integer from 0 to"),
         (changed("pending", 0, "values", value=[]), "agent.pending[0].values must be"),
         (changed("latest", "agent", value="00ff"), "agent.latest holds something else than releases"),

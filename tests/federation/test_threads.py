@@ -55,7 +55,7 @@ def test_threads_share_an_agent(decide_from: str | None) -> None:
         assert (decision.context == x[decision.action]).all()
         merits = np.exp(merit.steepness * (x @ decision.theta))
         assert decision.policy == pytest.approx(merits / merits.sum(), abs=1e-9)
-    assert sorted(decision.id for _, decision in made) == list(range(4 * rounds))
+    assert sorted(decision.number for _, decision in made) == list(range(4 * rounds))
     assert agent.pending == 0
     chosen = np.array([decision.context for _, decision in made])
     release = agent.release()
@@ -102,5 +102,5 @@ def test_an_agent_saved_while_others_use_it_is_whole(tmp_path) -> None:
     in_threads(work)
     for path in tmp_path.iterdir():
         again = ffx.Agent.load(path)
-        assert again._local_count + again.pending == again._next_id
+        assert again._local_count + again.pending == again._numbers.next
         assert np.abs(again.gram @ again._learner.inverse - np.eye(D)).max() <= 1e-9

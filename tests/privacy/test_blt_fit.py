@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedfairx.errors import InvalidInput
-from fedfairx.privacy.blt import Blt, blt_for
-from fedfairx.privacy.blt_fit import GRID, fit, render
+from fedfairx.privacy.blt import Blt
+from fedfairx.privacy.blt_fit import GRID, blt_for, fit, render
 from fedfairx.privacy.blt_table import TABLE
 from fedfairx.privacy.toeplitz import root_coefficients
 
@@ -63,7 +63,7 @@ def test_the_table_is_what_the_command_writes(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_beyond_the_table_it_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedfairx.privacy.blt.TABLE", TABLE[:1])
+    monkeypatch.setattr("fedfairx.privacy.blt_fit.TABLE", TABLE[:1])
     factor = blt_for(300)
     assert factor.column_norm * factor.row_norm(np.array([300]))[0] <= 1.002 * SUMS[299]
     assert len(factor.omega) == 4

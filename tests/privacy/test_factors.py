@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfairx.privacy.blt import Blt, blt_for
+from fedfairx.privacy.blt import Blt
+from fedfairx.privacy.blt_fit import blt_for
 from fedfairx.privacy.factors import Factor, Tree
 from fedfairx.privacy.toeplitz import SqrtToeplitz
 

@@ -7,37 +7,36 @@ from typing import Any
 import numpy as np
 
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.posterior import Prior
+from fedfairx.core.learner import REWARD
+from fedfairx.core.rules import OPTIMISM
 from fedfairx.federation.algorithms import algorithm
+from fedfairx.federation.options import Options
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.privacy import Bounds
+from fedfairx.lanes.rows import vectors
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel import run
-from fedfairx.simulation.options import Options
 from fedfairx.simulation.setup import Setting, prepare
+from fedfairx.simulation.state import Mind, mind_in
 
 
 def options_for(name: str, **changes: Any) -> Options:
+    """At (2, 0.1) where it is private, clipped to 1 around zero, and with the theorem's radius."""
     chosen = algorithm(name)
-    values: dict[str, Any] = {
-        "algorithm": chosen,
-        "schedule": chosen.schedule,
-        "confidence": Confidence(),
-        "prior": Prior(),
-        "epsilon": 2.0 if chosen.private else None,
-        "delta": 0.1,
-        "mechanism": "blt",
-        "bounds": Bounds(),
-        "centring": None,
-        "decide_from": chosen.decide_from,
-        "shift": 4.0,
-        "exposure": False,
-    }
+    values: dict[str, Any] = {"algorithm": chosen, "delta": 0.1}
+    if chosen.private:
+        values["epsilon"] = 2.0
+    if chosen.rule == OPTIMISM:
+        values["confidence"] = Confidence()
     return Options(**{**values, **changes})
 
 
 def setting_for(scenario: Scenario, options: Options, seeds: tuple[int, ...] = (0,)) -> Setting:
     return prepare(scenario, options, seeds, np.array([scenario.horizon]))
+
+
+def mind(setting: Setting, block: int = 0) -> Mind:
+    """What the lanes of a block know."""
+    return mind_in(vectors(setting.minds[block]), setting.world.parameter.shape[1])
 
 
 def records(setting: Setting, rounds: int) -> tuple[np.ndarray, np.ndarray]:
@@ -47,6 +46,7 @@ def records(setting: Setting, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     contexts, rewards = [], []
     for t in range(rounds):
         run(*setting, t, t + 1)
-        contexts.append(setting.minds.chosen[0].T[:agents].copy())
-        rewards.append(setting.minds.reward[0][:agents].copy())
+        state = mind(setting).learner
+        contexts.append(state.chosen.array.T[:agents].copy())
+        rewards.append(state.numbers[REWARD][:agents])
     return np.array(contexts), np.array(rewards)

@@ -11,13 +11,9 @@ from simulation_helpers import options_for, records, setting_for
 import reference
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential, Logistic
-from fedfairx.core.posterior import Prior
-from fedfairx.federation.algorithms import algorithm
 from fedfairx.federation.schedules import Determinant, Doubling, Paper, Plan
-from fedfairx.privacy import Bounds
 from fedfairx.simulation import Recorded, Scenario
 from fedfairx.simulation.draws import normal, stream_key, uniform
-from fedfairx.simulation.options import Options
 from fedfairx.simulation.setup import prepare
 from simulated import held_against_reference
 
@@ -92,23 +88,11 @@ def test_private_algorithms_with_the_same_noise(name: str, schedule, decide_from
         "confidence": confidence,
         "centring": None,
     }
-    chosen = algorithm(name)
-    options = Options(
-        chosen,
-        schedule,
-        confidence,
-        Prior(),
-        20.0,
-        0.1,
-        "blt",
-        Bounds(),
-        None,
-        decide_from,
-        0.0,
-        False,
+    options = options_for(
+        name, schedule=schedule, confidence=confidence, epsilon=20.0, decide_from=decide_from, shift=0.0
     )
-    sharing = prepare(scenario, options, (5,), np.array([200])).sharing
-    drawn = sharing.noise[0]  # of the sum of the agents
+    privacy = prepare(scenario, options, (5,), np.array([200])).privacy
+    drawn = privacy.noise[0]  # of the sum of the agents
     release_noise = np.zeros((drawn.shape[0], AGENTS, drawn.shape[1]))
     release_noise[:, 0] = drawn
     theirs = {

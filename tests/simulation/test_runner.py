@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from simulation_helpers import options_for
 
-from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Custom, Exponential
-from fedfairx.core.posterior import Prior
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.algorithms import algorithm, algorithms
+from fedfairx.federation.algorithms import algorithms
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.privacy import Bounds
 from fedfairx.simulation import Recorded, Scenario, simulate
-from fedfairx.simulation.options import Options
 from fedfairx.simulation.setup import prepare
 
 SMALL = Scenario(agents=3, arms=4, dimension=2, horizon=60)
@@ -162,21 +159,7 @@ def test_bad_options_are_named(options: dict, message: str) -> None:
 def test_lanes_that_fill_up_a_block_cost_no_restarts() -> None:
     # They see zero contexts, which are proved at once; the others see all of theirs.
     scenario = Scenario(agents=3, arms=2, dimension=2, horizon=5)
-    chosen = algorithm("fed-fairx-linucb")
-    options = Options(
-        chosen,
-        chosen.schedule,
-        Confidence(),
-        Prior(),
-        None,
-        0.1,
-        "blt",
-        Bounds(),
-        None,
-        "released",
-        4.0,
-        False,
-    )
+    options = options_for("fed-fairx-linucb")
     scale = prepare(scenario, options, (0, 1), np.array([5])).world.context_scale.ravel()
     assert (scale[:6] == 1.0 / np.sqrt(2.0)).all()
     assert (scale[6:] == 0.0).all()

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulation_helpers import options_for, setting_for
+from simulation_helpers import mind, options_for, setting_for
 
 from fedfairx.core.confidence import Confidence
+from fedfairx.core.learner import COUNT
 from fedfairx.federation.pool import Known, OptimismPool
 from fedfairx.federation.schedules import Doubling
 from fedfairx.lanes.registers import WIDTH
@@ -48,15 +49,16 @@ def weights_beside_agents(
     )
     setting = setting_for(scenario, options, (0, 1))
     run(*setting, 0, rounds)
-    minds, sharing = setting.minds, setting.sharing
+    sharing, privacy = setting.sharing, setting.privacy
+    minds = [mind(setting, block).learner for block in range(setting.minds.shape[0])]
     assert setting.tally.syncs.tolist() == [2, 2]
-    mechanism = options.calibrate(sharing.most)
+    mechanism = options.calibrated(sharing.most)
     pool = OptimismPool(mechanism, True, confidence, 4.0)
     weights: list[float] = []
     for seed in range(2):
         lanes = range(seed * AGENTS, (seed + 1) * AGENTS)
-        noise = sharing.noise[:, 1]
-        own = {lane: minds.own[lane // WIDTH, :, lane % WIDTH] for lane in lanes}
+        noise = privacy.noise[:, 1]
+        own = {lane: sharing.own[lane // WIDTH, :, lane % WIDTH] for lane in lanes}
         if decide_from == "released":  # one noise for the sum; here it is the first agent's
             sent = {lane: own[lane] + (noise[seed] if lane == lanes[0] else 0.0) for lane in lanes}
         else:
@@ -67,10 +69,10 @@ def weights_beside_agents(
             if decide_from == "released":
                 held = pool.all_alike(list(releases.values()), DIMENSION, Known(1.0, 1.0))
             else:
-                exact = np.ascontiguousarray(minds.exact[block, :, l])
+                exact = np.ascontiguousarray(privacy.exact[block, :, l])
                 others = [each for k, each in releases.items() if k != lane]
                 held = pool.beside_own(exact, rounds, others, Known(1.0, 1.0))
                 weights.append((held.count - rounds) / (rounds * (AGENTS - 1)))
-            assert minds.statistics[block, :, l] == pytest.approx(held.packed, rel=1e-9, abs=1e-9)
-            assert minds.inside[block, l] == pytest.approx(held.count)
+            assert minds[block].statistics.array[:, l] == pytest.approx(held.packed, rel=1e-9, abs=1e-9)
+            assert minds[block].numbers[COUNT][l] == pytest.approx(held.count)
     return weights

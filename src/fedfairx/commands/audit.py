@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.commands.common import add_json, add_verb, as_schedule, print_json
-from fedfairx.commands.privacy import add_mechanism, bounds_of, releases_of
+from fedfairx.commands.mechanism import add_mechanism, bounds_of, releases_of
 
 
 def add(verbs: Any) -> None:
@@ -24,10 +24,17 @@ def add(verbs: Any) -> None:
             fedfairx audit --releases 20 --plot audit.png""",
     )
     add_mechanism(parser)
-    parser.add_argument("--releases", type=int, help="number of releases, instead of the schedule's")
+    parser.add_argument(
+        "--releases", type=int, help="how many there are (default: as many as the schedule makes)"
+    )
     parser.add_argument("--runs", type=int, default=8_000, help="runs of each world (default: 8000)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the scores of the two worlds")
+    parser.add_argument("--seed", type=int, default=0, help="of the runs (default: 0)")
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="draw the scores of the two worlds: .png, .svg or .pdf (default: no figure)",
+    )
     add_json(parser)
 
 

@@ -19,10 +19,12 @@ def add(verbs: Any) -> None:
         details="The stored result is the world of every experiment.",
         example="fedfairx calibrate --out calibration.json\nfedfairx calibrate --install",
     )
-    parser.add_argument("--out", type=Path, help="write the calibration to this file")
+    parser.add_argument("--out", type=Path, help="write the calibration to this file (default: none)")
     parser.add_argument("--install", action="store_true", help="store it in the package, for the experiments")
-    parser.add_argument("--arms", type=int, nargs="+", help="values of K to try")
-    parser.add_argument("--noise-sd", type=float, nargs="+", help="values of σ to try")
+    parser.add_argument("--arms", type=int, nargs="+", help="values of K to try (default: 5 10 20)")
+    parser.add_argument(
+        "--noise-sd", type=float, nargs="+", help="values of σ to try (default: 0.05 0.1 0.2)"
+    )
     parser.add_argument("--horizon", type=int, help="rounds of the curve to fit (default: 100000)")
     parser.add_argument("--workers", type=int, help="threads (default: one per processor)")
     add_json(parser)

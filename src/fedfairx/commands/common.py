@@ -20,6 +20,13 @@ Thing = TypeVar("Thing")
 Run = Callable[[argparse.Namespace], int]
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Examples as they are written, and no name broken at a hyphen."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 def add_verb(
     verbs: Any, name: str, run: Run, *, summary: str, example: str, details: str = ""
 ) -> argparse.ArgumentParser:
@@ -28,9 +35,9 @@ def add_verb(
     parser: argparse.ArgumentParser = verbs.add_parser(
         name,
         help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}. {details}".strip(),
+        description=textwrap.fill(f"{summary[0].upper()}{summary[1:]}. {details}".strip(), 100),
         epilog=f"example:\n{shown}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     parser.set_defaults(run=run)
     return parser

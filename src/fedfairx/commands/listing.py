@@ -20,10 +20,14 @@ def add(verbs: Any) -> None:
         "kind",
         nargs="?",
         choices=("algorithms", "mechanisms", "schedules", "merits", "experiments"),
-        help="one kind only",
+        help="one kind only (default: all)",
     )
     parser.add_argument(
-        "--plugin", action="append", default=[], metavar="FILE", help="a Python file with experiments"
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a Python file with experiments (default: none)",
     )
     add_json(parser)
 

@@ -7,11 +7,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.commands.common import add_json, add_verb, as_schedule, print_json, print_table
+from fedfairx.commands.mechanism import add_mechanism, bounds_of, releases_of
+from fedfairx.federation.options import DECIDE_FROM, Options
 
 if TYPE_CHECKING:
     from fedfairx.privacy import Bounds, Guarantee
 
-PRACTICAL_SHIFT = 4.0  # an agent's default, in sd of the aggregate
+PRACTICAL_SHIFT = Options.shift  # an agent's default, in sd of the aggregate
 
 
 def add(verbs: Any) -> None:
@@ -32,12 +34,17 @@ def add(verbs: Any) -> None:
         action="store_true",
         help="print what is promised, as one page for whoever signs for it",
     )
-    parser.add_argument("--decide-from", default="released", help="for the statement (default: released)")
+    parser.add_argument(
+        "--decide-from",
+        default="released",
+        help=f"for the statement: what decisions may use; choices: {', '.join(DECIDE_FROM)} "
+        "(default: released)",
+    )
     parser.add_argument(
         "--person-records",
         type=int,
         metavar="K",
-        help="for the statement: at most K records of a person enter",
+        help="for the statement: at most K records of a person enter (default: no bound, no claim)",
     )
     parser.add_argument("--noise-sd", type=float, default=0.1, help="sd of the rewards' noise (default: 0.1)")
     parser.add_argument(
@@ -49,58 +56,6 @@ def add(verbs: Any) -> None:
         help="of E[x xᵀ], for when the Gram is mostly signal (default: uniform x/√d, 1/(12 d))",
     )
     add_json(parser)
-
-
-def add_mechanism(parser: argparse.ArgumentParser) -> None:
-    """What a mechanism and its number of releases follow from."""
-    parser.add_argument("--mechanism", default="blt", help="see `fedfairx list mechanisms` (default: blt)")
-    parser.add_argument("--epsilon", type=float, default=2.0, help="default: 2")
-    parser.add_argument("--delta", type=float, default=1e-6, help="default: 1e-6")
-    parser.add_argument("--agents", type=int, default=10, help="m (default: 10)")
-    parser.add_argument("--dimension", type=int, default=5, help="d (default: 5)")
-    parser.add_argument("--horizon", type=int, default=100_000, help="T (default: 100000)")
-    parser.add_argument(
-        "--schedule", default="paper", help='such as "paper", "paper:gap=50" (default: paper)'
-    )
-    parser.add_argument(
-        "--context-norm", type=float, default=1.0, help="L: contexts are clipped to it (default: 1)"
-    )
-    parser.add_argument("--reward", type=float, default=1.0, help="B: rewards are clipped to ±B (default: 1)")
-    parser.add_argument("--adjacency", default="replace", help="replace or add-remove (default: replace)")
-    parser.add_argument(
-        "--nonnegative", action="store_true", help="contexts and rewards are known to be >= 0"
-    )
-    parser.add_argument(
-        "--centred",
-        action="store_true",
-        help="records are centred at the middle of a public box: contexts in [0, 1]^d/√d, rewards in [0, 1]",
-    )
-
-
-def bounds_of(args: argparse.Namespace) -> Bounds:
-    from fedfairx.errors import require
-    from fedfairx.privacy import Bounds, Centring
-
-    if args.centred:
-        text = "must be left out with --centred, whose box states the bounds"
-        require(args.context_norm == 1.0, "--context-norm", text, args.context_norm)
-        require(args.reward == 1.0, "--reward", text, args.reward)
-        require(not args.nonnegative, "--nonnegative", text, args.nonnegative)
-        return Centring.unit_box(args.dimension).inner_bounds(adjacency=args.adjacency)
-    return Bounds(
-        context_norm=args.context_norm,
-        reward=args.reward,
-        adjacency=args.adjacency,
-        nonnegative=args.nonnegative,
-    )
-
-
-def releases_of(args: argparse.Namespace) -> int:
-    """How many releases the schedule makes at most; at least one, for a mechanism to be sized by."""
-    from fedfairx.federation.schedules import Plan
-
-    plan = Plan(args.horizon, args.agents, args.dimension)
-    return max(1, as_schedule(args.schedule).max_releases(plan))
 
 
 def calculate(args: argparse.Namespace) -> dict[str, Any]:

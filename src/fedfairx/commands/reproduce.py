@@ -29,7 +29,9 @@ def add(verbs: Any) -> None:
     parser.add_argument("--quick", action="store_true", help="every figure at a reduced size, in about 20 s")
     parser.add_argument("--seeds", type=int, help="runs of each setting (default: 5, as in the paper)")
     parser.add_argument("--horizon", type=int, help="rounds T (default: 100000, as in the paper)")
-    parser.add_argument("--engine", default="local", metavar="local|dask://HOST:PORT", help="where jobs run")
+    parser.add_argument(
+        "--engine", default="local", metavar="local|dask://HOST:PORT", help="where jobs run (default: local)"
+    )
     parser.add_argument(
         "--workers", type=int, help="threads of the local engine (default: one per processor)"
     )
@@ -57,15 +59,22 @@ def _names(parser: argparse.ArgumentParser) -> None:
         "experiments", nargs="*", metavar="EXPERIMENT", help="exp1 … exp9, or all (default: all)"
     )
     parser.add_argument(
-        "--plugin", action="append", default=[], metavar="FILE", help="a Python file with experiments"
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a Python file with experiments (default: none)",
     )
 
 
 def _folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--out", type=Path, default=Path(DEFAULT_OUT), help=f"folder (default: {DEFAULT_OUT})"
+        "--out",
+        type=Path,
+        default=Path(DEFAULT_OUT),
+        help=f"folder of all that is made (default: {DEFAULT_OUT})",
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--quiet", action="store_true", help="say nothing of the progress")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from fedfairx.core.memory import LARGEST
 from fedfairx.core.merit import Merit
 from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import packed_size, unpack
-from fedfairx.errors import InvalidInput, MessageRefused, require
+from fedfairx.errors import InvalidInput, MessageRefused, OlderCopy, require
 from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
 from fedfairx.privacy.continued import require_same_neighbours
 
@@ -68,6 +68,15 @@ def as_names(names: Sequence[str], arms: int) -> list[str]:
     text = all(isinstance(name, str) for name in given)
     require(text and len(given) == arms, "names", f"must be {arms} strings, one for each arm", len(given))
     return given
+
+
+def as_row(row: int | None, arms: int) -> int | None:
+    """The row of a baseline's arm, if there is one."""
+    fits = row is None or (
+        isinstance(row, int | np.integer) and not isinstance(row, bool) and 0 <= row < arms
+    )
+    require(fits, "baseline", f"must be a row of the contexts, 0 to {arms - 1}", row)
+    return None if row is None else int(row)
 
 
 def _first_odd_row(contexts: Any) -> str:
@@ -180,20 +189,26 @@ def check_release(name: str, release: Release, *, dimension: int, mechanism: str
     size = packed_size(dimension)
     if release.packed.shape != (size,):
         raise MessageRefused(
-            f"release of {name!r} must have {size} numbers (dimension {dimension}), got {release.packed.size}"
+            f"release of {name!r} must have {size} numbers (dimension {dimension}), "
+            f"got {release.packed.size}",
+            reason="dimension",
         )
-    if not (np.abs(release.packed) <= LARGEST**2).all():
+    if not release.largest <= LARGEST**2:  # NaN is not either
         raise MessageRefused(
             f"release of {name!r} must be finite and at most {LARGEST**2:g} in size, "
-            "got NaN, infinity or more"
+            "got NaN, infinity or more",
+            reason="not finite",
         )
     if release.number < 1 or release.count < 0:
         raise MessageRefused(
             f"release of {name!r} must have number >= 1 and count >= 0, "
-            f"got number={release.number}, count={release.count}"
+            f"got number={release.number}, count={release.count}",
+            reason="absurd",
         )
     if release.mechanism != mechanism:
-        raise MessageRefused(f"release of {name!r} was made by another mechanism than this agent's")
+        raise MessageRefused(
+            f"release of {name!r} was made by another mechanism than this agent's", reason="mechanism"
+        )
 
 
 def latest_of(
@@ -208,15 +223,25 @@ def latest_of(
     for name, release in come.items():
         check_release(name, release, dimension=dimension, mechanism=mechanism)
         before = latest.get(name)
+        if name == own and release.number > (0 if before is None else before.number):
+            raise OlderCopy(
+                f"release of {name!r}, which is this agent's own name, has number {release.number}, and its "
+                f"own last is {0 if before is None else before.number}: this agent is older than what was "
+                "sent (a backup that was put back), or another has its name"
+            )
         if name == own and release != before:
             raise MessageRefused(
                 f"release of {name!r}, which is this agent's own name, must be its own latest; "
-                "give every agent a name of its own"
+                "give every agent a name of its own",
+                reason="own name",
             )
         if before is None or release.number > before.number:
             latest[name] = release
         elif release.number == before.number and release != before:
-            raise MessageRefused(f"release {release.number} of {name!r} was seen before with other content")
+            raise MessageRefused(
+                f"release {release.number} of {name!r} was seen before with other content",
+                reason="repeated number",
+            )
     return latest
 
 
@@ -227,5 +252,5 @@ def check_definite(packed: Array, regulariser: float) -> None:
         np.linalg.cholesky(gram + regulariser * np.eye(moment.size))
     except np.linalg.LinAlgError:
         raise MessageRefused(
-            "the releases together must make a positive definite V, and these do not"
+            "the releases together must make a positive definite V, and these do not", reason="indefinite"
         ) from None

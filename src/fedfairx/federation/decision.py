@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from fedfairx.arrays import Array
-from fedfairx.errors import AlreadyObserved, UnknownDecision
+from fedfairx.errors import FedFairXError, UnknownDecision
 
 
 class Decision:
     """The arm to show, and the policy that it was drawn from.
 
-    `id` is unique within its agent, and the reward refers to it. `action` is a row of the contexts, and
-    `name` that row's, if `decide` was given names.
+    `id` is given once for ever, and the reward refers to it. `action` is a row of the contexts, and `name`
+    that row's, if `decide` was given names. `drawn` is another row where a baseline's was taken instead.
+    `number` and `origin` are what the id is made of (`storage.origins`).
     """
 
-    __slots__ = ("_arms", "_values", "action", "id", "name")
+    __slots__ = ("_arms", "_values", "action", "drawn", "name", "number", "origin", "time")
 
-    def __init__(self, identity: int, action: int, values: Array, arms: int, name: str | None = None) -> None:
-        self.id = identity
-        self.action = action
+    def __init__(
+        self,
+        number: int,
+        action: int,
+        values: Array,
+        arms: int,
+        name: str | None = None,
+        origin: str = "",
+        time: int = 0,
+    ) -> None:
+        self.number = number
+        self.origin = origin
+        self.action = self.drawn = action
         self.name = name
+        self.time = time  # microseconds since 1970, of a durable agent's decision
         self._values = values  # policy (K), θ (d), chosen context (d): one array, made once
         self._arms = arms
+
+    @property
+    def id(self) -> str:
+        """A text that no other decision has, of this agent or of any other."""
+        return f"{self.origin}-{self.number}"
 
     @property
     def policy(self) -> Array:
@@ -33,7 +50,7 @@ class Decision:
 
     @property
     def probability(self) -> float:
-        """The probability with which `action` was drawn."""
+        """The probability of `action` under the policy."""
         return float(self._values[self.action])
 
     @property
@@ -51,42 +68,43 @@ class Decision:
         return self._values[(self._arms + self._values.size) // 2 :]
 
     def __eq__(self, other: object) -> bool:
-        """The same decision of the same agent, to the bit, also after a save and a load."""
+        """The same number and content, to the bit: agents of one seed decide alike, under other ids."""
         return (
             isinstance(other, Decision)
-            and (self.id, self.action, self._arms) == (other.id, other.action, other._arms)
+            and (self.number, self.action, self._arms) == (other.number, other.action, other._arms)
             and self._values.tobytes() == other._values.tobytes()
         )
 
     def __hash__(self) -> int:
-        return hash((self.id, self.action))
+        return hash((self.number, self.action))
 
     def __repr__(self) -> str:  # no context and no θ: a repr ends up in logs
         name = "" if self.name is None else f"name={self.name!r}, "
-        return f"Decision(id={self.id}, action={self.action}, {name}probability={self.probability:.6g})"
+        return f"Decision(id={self.id!r}, action={self.action}, {name}probability={self.probability:.6g})"
 
 
-def shown(identity: int, context: Array) -> Decision:
+def shown(number: int, context: Array, origin: str = "") -> Decision:
     """An arm that was shown by somebody else: a decision of one arm, for its reward to be learnt."""
-    return Decision(identity, 0, np.concatenate([[1.0], np.zeros(context.size), context]), 1)
+    values = np.concatenate([[1.0], np.zeros(context.size), context])
+    return Decision(number, 0, values, 1, None, origin)
 
 
-def known(decision: Decision | int, pending: Mapping[int, Decision], made: int) -> int:
-    """The id of a decision that waits for its reward, among the first `made` of an agent."""
-    if isinstance(decision, Decision) and pending.get(decision.id) is decision:
-        return decision.id
+def known(
+    decision: Decision | str, pending: Mapping[int, Decision], gone: Callable[[str], FedFairXError]
+) -> int:
+    """The number of a decision that waits for its reward; `gone` makes the error for an id that doesn't."""
+    if isinstance(decision, Decision) and pending.get(decision.number) is decision:
+        return decision.number
     identity = decision.id if isinstance(decision, Decision) else decision
-    if not isinstance(identity, int | np.integer) or isinstance(identity, bool):
+    if not isinstance(identity, str):
         raise UnknownDecision(
             f"decision must be a Decision or its id, got decision of type {type(identity).__name__}"
         )
-    held = pending.get(int(identity))
-    if held is None and 0 <= identity < made:
-        raise AlreadyObserved(f"decision {identity} has its reward already (or was forgotten)")
-    foreign = isinstance(decision, Decision) and decision != held
-    if held is None or foreign:  # ids start at 0 in every agent
-        raise UnknownDecision(f"decision must be one that this agent made, got decision={identity}")
-    return int(identity)
+    digits = identity.rpartition("-")[2]
+    held = pending.get(int(digits)) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
+    if held is None or held.id != identity:
+        raise gone(identity)
+    return held.number
 
 
 def _read_only(view: Array) -> Array:

@@ -142,6 +142,12 @@ class Knowledge:
         """log(det V / det V at the last absorb): what the baseline B1 watches."""
         return self._growth
 
+    @property
+    def held(self) -> dict[str, Release]:
+        """The latest release of every agent that it has one of, its own too, by name."""
+        with self._lock:
+            return dict(self._latest)
+
     # --- how it comes to be known --------------------------------------------------------------------
 
     def _learn(self, made: Decision, value: float) -> None:
@@ -169,13 +175,12 @@ class Knowledge:
     def _held_local(self) -> int:
         return self._local_count - int(getattr(self.privatizer, "waiting", 0))
 
-    def _fold_local(self) -> None:
-        """Of what was fresh, what is released now; `own+released` keeps it as its own.
+    def _fold_local(self, held: int) -> None:
+        """Of what was fresh, what is released now: `held` records. `own+released` keeps it as its own.
 
         All of it, unless the privatizer has finished a release that was interrupted before the rest came.
         """
-        held = self._held_local()
-        if held not in self._marks:  # a loaded agent's: all of it stays until all is released
+        if held not in self._marks:  # nobody knows what they were: all of it stays until all is released
             return
         released, fresh = self._marks[held], self._learner.fresh
         if self.decide_from == "own+released":

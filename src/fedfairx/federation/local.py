@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,25 +15,30 @@ from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Merit
 from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
-from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import require
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import Algorithm
-from fedfairx.federation.algorithms import algorithm as find_algorithm
 from fedfairx.federation.describe import line_of_federation, table_of_federation
-from fedfairx.federation.schedules import Determinant, Plan, Schedule
-from fedfairx.federation.schedules import schedule as find_schedule
+from fedfairx.federation.durable_local import Kept, budget_of, refuse_others, settings_from
+from fedfairx.federation.member import Member
+from fedfairx.federation.options import Calibrate, Options
+from fedfairx.federation.schedules import Plan, Schedule, timetable
+from fedfairx.federation.sealing import Unsealed
+from fedfairx.federation.transport import MemoryTransport
 from fedfairx.privacy import (
     Bounds,
+    Budget,
     Centring,
     Guarantee,
     KeyedNoise,
-    NonPrivateSums,
     Privatizer,
     SimulatedNoise,
     new_key,
-    private,
 )
+from fedfairx.privacy.noise import NoiseSource
+
+#: How far a federation has come.
+_KEPT = ("round", "syncs", "_last_sync", "_runs", "_began", "_syncs_before")
 
 
 class Federation:
@@ -43,11 +50,13 @@ class Federation:
     algorithm: a name of `fedfairx.algorithms()`; it says the rule, what is shared, and whether privately.
     schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
     merit: one for all agents, or a sequence of one for each.
-    prior, minimum_share, confidence, solver, shift: as of `Agent`.
+    prior, minimum_share, confidence, solver, shift: as of `Agent`, but for `confidence`: algorithms of the
+        paper have half the theorem's radius, as fitted to its curves.
     epsilon, delta: the privacy of each agent's messages, all together; for private algorithms.
     mechanism: how noise is laid over releases: a name that `fedfairx list` shows.
     bounds, centring: what records are clipped to, and the public point that they are measured from.
     decide_from: "released", "own+released" or "released+local": what a private agent's decisions may use.
+    options: all of these but `merit` as one object, such as `Scenario.options` gives: what was simulated.
     seed: makes a simulation of it; see below.
 
     >>> fed = Federation(agents=2, dimension=2, horizon=10, seed=0)
@@ -62,6 +71,8 @@ class Federation:
     simulation; without one the noise is keyed by a fresh secret key. After `horizon` rounds nothing is shared
     any more, and a warning says so once; `new_run` goes on.
     """
+
+    _kept: Kept | None = None  # where a durable one keeps its steps
 
     def __init__(
         self,
@@ -78,27 +89,39 @@ class Federation:
         solver: str | Solver | None = None,
         epsilon: float | None = None,
         delta: float = 1e-6,
-        mechanism: str = "blt",
+        mechanism: str | Calibrate = "blt",
         bounds: Bounds | None = None,
         centring: Centring | None = None,
         decide_from: str | None = None,
         shift: float = 4.0,
+        options: Options | None = None,
         seed: int | None = None,
     ) -> None:
-        self.algorithm = find_algorithm(algorithm)
-        if solver is not None:
-            optimistic = self.algorithm.rule == OPTIMISM
-            require(optimistic, "solver", "is for algorithms that are optimistic", solver, "leave it out")
-            self.algorithm = self.algorithm.with_solver(solver)
-        self.plan = Plan(horizon, agents, dimension)
-        self.schedule = find_schedule(schedule) if schedule is not None else self.algorithm.schedule
+        self.options = Options.given(
+            options,
+            algorithm=algorithm,
+            schedule=schedule,
+            prior=prior,
+            minimum_share=minimum_share,
+            confidence=confidence,
+            solver=solver,
+            epsilon=epsilon,
+            delta=delta,
+            mechanism=mechanism,
+            bounds=bounds,
+            centring=centring,
+            decide_from=decide_from,
+            shift=shift,
+        )
+        self.algorithm = self.options.composed
+        self.schedule = self.algorithm.schedule
         self.round = 0
         self.syncs = 0
         self._last_sync = 0
         self._runs = 0
-        self._begin_run(self.plan)
+        self._begin_run(Plan(horizon, agents, dimension))
         require(seed is None or seed >= 0, "seed", "must be >= 0", seed)
-        self._seeds = np.random.SeedSequence(seed)
+        self._seed = seed
         merits = list(merit) if isinstance(merit, Sequence) else [merit] * agents
         require(
             len(merits) == agents,
@@ -107,32 +130,14 @@ class Federation:
             len(merits),
         )
         self._names = [f"agent-{i:06d}" for i in range(agents)]
-        self._privatizers = partial(
-            self._make_privatizers,
-            mechanism=mechanism,
-            bounds=bounds,
-            centring=centring,
-            decide_from=decide_from,
-            seed=seed,
-        )
-        self._budget = epsilon, delta
-        privatizers = self._privatizers(epsilon, delta, plan=self.plan, run=self._runs)
+        privatizers = self._privatizers(self.options, self.plan, run=self._runs)
+        children = np.random.SeedSequence(seed).spawn(agents)
         self.agents = [
-            Agent(
-                dimension,
-                rule=self.algorithm.rule,
-                merit=merits[i],
-                seed=child,
-                prior=prior,
-                minimum_share=minimum_share,
-                confidence=confidence,
-                privatizer=privatizers[i],
-                solver=self.algorithm.solver if self.algorithm.rule == OPTIMISM else None,
-                shift=shift,
-                name=self._names[i],
-            )
-            for i, child in enumerate(self._seeds.spawn(agents))
+            self.options.agent(dimension, merit=merits[i], seed=child, privatizer=made, name=name)
+            for i, (child, made, name) in enumerate(zip(children, privatizers, self._names, strict=True))
         ]
+        self._seal = Unsealed()
+        self._renew_transport()
 
     def __repr__(self) -> str:
         return line_of_federation(self)
@@ -141,58 +146,21 @@ class Federation:
         return table_of_federation(self)
 
     def _begin_run(self, plan: Plan) -> None:
-        self._due = frozenset(self.round + int(t) for t in self.schedule.rounds(plan))
+        self._timetable = timetable(self.schedule, plan)
         self.plan = plan
         self._runs += 1
         self._began, self._syncs_before = self.round, self.syncs
         self._warned = False
 
-    def _make_privatizers(
-        self,
-        epsilon: float | None,
-        delta: float,
-        *,
-        plan: Plan,
-        run: int,
-        mechanism: str,
-        bounds: Bounds | None,
-        centring: Centring | None,
-        decide_from: str | None,
-        seed: int | None,
-    ) -> Sequence[Privatizer]:
-        count, dimension = plan.agents, plan.dimension
-        if not self.algorithm.private:
-            text = f"is for private algorithms, and {self.algorithm.name} is not private"
-            require(epsilon is None, "epsilon", text, epsilon, "leave it out")
-            require(decide_from is None, "decide_from", text, decide_from, "leave it out")
-            return [NonPrivateSums(dimension) for _ in range(count)]
-        if epsilon is None:
-            require(False, "epsilon", f"must be given for {self.algorithm.name}", epsilon)
-            raise AssertionError
-        decide_from = decide_from or self.algorithm.decide_from
-        local_trigger = isinstance(self.schedule, Determinant)
-        if local_trigger:  # its trigger reads local data anyway, so deciding from them costs nothing more
-            require(
-                decide_from == "released+local", "decide_from", 'must be "released+local" for B1', decide_from
-            )
-        key = new_key()
-        return [
-            private(
-                dimension,
-                epsilon=epsilon,
-                delta=delta,
-                releases=max(self.schedule.max_releases(plan), 1),
-                noise=KeyedNoise(key, agent=self._names[i], run=f"local-{run}")
-                if seed is None
-                else SimulatedNoise(seed, agent=i + (run - 1) * count),
-                mechanism=mechanism,
-                bounds=bounds,
-                centring=centring,
-                decide_from=decide_from,  # type: ignore[arg-type]
-                public_schedule=self.schedule.public,
-            )
-            for i in range(count)
-        ]
+    def _privatizers(self, options: Options, plan: Plan, *, run: int) -> list[Privatizer]:
+        key, seed = new_key(), self._seed
+
+        def noise(i: int) -> NoiseSource:
+            if seed is None:
+                return KeyedNoise(key, agent=self._names[i], run=f"local-{run}")
+            return SimulatedNoise(seed, agent=i + (run - 1) * plan.agents)
+
+        return options.privatizers(plan, noise)
 
     @property
     def privacy(self) -> Guarantee:
@@ -201,23 +169,25 @@ class Federation:
 
     def end_round(self) -> bool:
         """Close the round; True when it ended with a synchronisation (Alg. 1 lines 10 to 24)."""
-        self.round += 1
-        if not self._sync_due():
+        with self._step():
+            self.round += 1
+            due = self._sync_due()
+            if due:
+                self.synchronise()
+        if not due:
             self._warn_past_the_end()
-            return False
-        self.synchronise()
-        return True
+        return due
 
     def _sync_due(self) -> bool:
-        if isinstance(self.schedule, Determinant):
-            since = self.round - self._last_sync
-            grown = any(agent.growth * since > self.schedule.threshold for agent in self.agents)
-            left = self.syncs - self._syncs_before < self.schedule.cap
-            return grown and left and self.round - self._began <= self.plan.horizon
-        return self.round in self._due
+        return self._timetable.is_due(
+            self.round - self._began,
+            since=self.round - self._last_sync,
+            growths=(agent.growth for agent in self.agents),
+            made=self.syncs - self._syncs_before,
+        )
 
     def _warn_past_the_end(self) -> None:
-        shares = bool(self._due) or isinstance(self.schedule, Determinant)
+        shares = self._timetable.most > 0
         if shares and not self._warned and self.round - self._began > self.plan.horizon:
             self._warned = True
             warnings.warn(
@@ -238,17 +208,26 @@ class Federation:
             text = f"is for private algorithms, and {self.algorithm.name} is not private"
             for name, value in (("epsilon", epsilon), ("delta", delta)):
                 require(value is None, name, text, value, "leave it out")
-            self._begin_run(plan)
+            with self._step():
+                self._begin_run(plan)
             return
-        last_epsilon, last_delta = self._budget
-        budget = (last_epsilon if epsilon is None else epsilon, last_delta if delta is None else delta)
-        privatizers = self._privatizers(*budget, plan=plan, run=self._runs + 1)
-        if any(agent.released > self.syncs for agent in self.agents):  # one of them failed half way
-            self.synchronise()
-        for agent, privatizer in zip(self.agents, privatizers, strict=True):
-            agent.begin_run(privatizer)
-        self._budget = budget
-        self._begin_run(plan)
+        options = replace(
+            self.options,
+            epsilon=self.options.epsilon if epsilon is None else epsilon,
+            delta=self.options.delta if delta is None else delta,
+        )
+        privatizers: Sequence[Privatizer | Budget] = (
+            self._privatizers(options, plan, run=self._runs + 1)
+            if self._kept is None
+            else [budget_of(options, plan)] * plan.agents
+        )
+        with self._step():
+            if any(agent.released > self.syncs for agent in self.agents):  # one of them failed half way
+                self.synchronise()
+            for agent, privatizer in zip(self.agents, privatizers, strict=True):
+                agent.begin_run(privatizer)
+            self.options = options
+            self._begin_run(plan)
 
     def synchronise(self) -> None:
         """Everybody releases; everybody absorbs everybody's release.
@@ -256,8 +235,89 @@ class Federation:
         After a failure half way it can be called again: whoever has released gives the same release, at no
         cost, and what came since is in the next one.
         """
-        releases = {agent.name: agent.release(max(self.syncs + 1, agent.released)) for agent in self.agents}
-        for agent in self.agents:
-            agent.absorb(releases)
-        self.syncs += 1
-        self._last_sync = self.round
+        with self._step():
+            number = self.syncs + 1
+            members = [self._member(agent) for agent in self.agents]
+            for member in members:
+                member.send(member.agent.release(max(number, member.agent.released)))
+            for member in members:
+                member.receive(strict=True)
+            self.syncs = number
+            self._last_sync = self.round
+
+    def _member(self, agent: Agent) -> Member:
+        """An agent's end of the transport; a saved copy may have taken an agent's place in `agents`."""
+        member = self._members.get(agent.name)
+        if member is None or member.agent is not agent:
+            member = self._members[agent.name] = Member(agent, self._transport, self._seal)
+        return member
+
+    def _renew_transport(self) -> None:
+        """Nothing has been sent: what was, before a step that failed, must not be met again."""
+        self._transport = MemoryTransport()
+        self._members: dict[str, Member] = {}
+
+    # --- durable -------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, place: str | PathLike[str], **settings: Any) -> Self:
+        """A federation that lives in a file (SQLite) or a `postgresql://` database; see docs/durable.md.
+
+        The first opening takes what `Federation` takes and keeps it; later ones need nothing but the place.
+        Each call of an agent, and each end of a round, is on disk before it returns, or has changed nothing.
+        """
+        kept = Kept(place)
+        try:
+            before = kept.made_before()
+            if before is None:
+                fed = cls(**settings)
+                merits = [agent.merit for agent in fed.agents]
+                kept.make(fed.options, fed.plan, merits, fed._names, fed._seed)
+                progress = fed._progress()
+            else:
+                stored, progress = settings_from(before[0]), before[1]
+                refuse_others(stored, settings)
+                fed = cls(**stored)
+            fed._kept, fed.agents = kept, kept.agents()
+            if before is None:
+                with fed._step():
+                    pass
+            else:
+                fed._resume(progress)
+            kept.log.restorers.append(lambda: fed._resume(kept.progress()))
+            kept.log.restorers.append(fed._renew_transport)
+        except BaseException:
+            kept.log.close()
+            raise
+        return fed
+
+    def close(self) -> None:
+        """Let go of the database; a federation in memory has none."""
+        if self._kept is not None:
+            self._kept.log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        """One step: kept, whole or not at all, where the federation is durable."""
+        if self._kept is None:
+            yield
+            return
+        with self._kept.log.step():
+            yield
+            self._kept.keep(self._progress())
+
+    def _progress(self) -> dict[str, Any]:
+        options = {"epsilon": self.options.epsilon, "delta": self.options.delta}
+        return {name: getattr(self, name) for name in _KEPT} | {"horizon": self.plan.horizon, **options}
+
+    def _resume(self, progress: dict[str, Any]) -> None:
+        self.options = replace(self.options, epsilon=progress["epsilon"], delta=progress["delta"])
+        self._begin_run(replace(self.plan, horizon=progress["horizon"]))
+        for name in _KEPT:
+            setattr(self, name, progress[name])

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import dimension_of, packed_size
-from fedfairx.federation.aggregate import combine, lift, weigh, worth
+from fedfairx.federation.aggregate import add_by_worth, combine, lift, weigh
 from fedfairx.privacy import Release
 from fedfairx.privacy.mechanisms import Stated
 
@@ -104,23 +104,22 @@ class OptimismPool:
         known: Known,  # noqa: ARG002
     ) -> Pooled:
         """One weight for all directions."""
-        alone = Pooled(own, float(own_count))
         if not others:
-            return alone
+            return Pooled(own, float(own_count))
         total, count = _total(others, own.size)
         noise_sd = sum_sd(self.mechanism, others)
-        weight = worth(
-            own,
-            ratio=count / max(own_count, 1),
-            noise_sd=noise_sd,
-            radius=self.confidence.radius(own_count + count, dimension_of(own)),
-            regulariser=self.confidence.regulariser,
-            parameter_norm=self.confidence.parameter_norm,
+        shift = self.shift * noise_sd
+        return Pooled(
+            *add_by_worth(
+                own,
+                float(own_count),
+                total,
+                count,
+                noise_sd=noise_sd,
+                shift=shift,
+                confidence=self.confidence,
+            )
         )
-        if weight == 0.0:
-            return alone
-        theirs = lift(total, self.shift * noise_sd)
-        return Pooled(own + weight * theirs, own_count + weight * count)
 
 
 def pool_for(mechanism: Stated, *, private: bool, region: Confidence | None, shift: float) -> Pool:

@@ -1,13 +1,16 @@
 """When to synchronise. Each schedule says beforehand how many releases it can make at most.
 
 A schedule that is known before the first record reveals nothing. One that looks at the data (`Determinant`,
-the baseline B1) leaks by its timing alone, and says so in `public`.
+the baseline B1) leaks by its timing alone, and says so in `public`. `timetable` is what a federation and a
+simulation follow: which rounds are due, or what the data must pass.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -34,7 +37,7 @@ class Plan:
 
 
 class Schedule(Protocol):
-    """When all agents exchange their releases."""
+    """When all agents exchange their releases. One that is not `public` also has a `threshold`."""
 
     @property
     def public(self) -> bool:
@@ -48,6 +51,37 @@ class Schedule(Protocol):
     def max_releases(self, plan: Plan) -> int:
         """How many releases there can be at most."""
         ...
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """A schedule over a plan."""
+
+    rounds: Rounds  # that end with a synchronisation; none where data decide
+    most: int  # releases, at most
+    threshold: float  # that an agent's growth times the rounds since the last must pass; 0 of public ones
+    horizon: int
+
+    @cached_property
+    def _known(self) -> frozenset[int]:
+        return frozenset(self.rounds.tolist())
+
+    def is_due(self, t: int, *, since: int, growths: Iterable[float], made: int) -> bool:
+        """Whether round t (from 1) ends with a synchronisation.
+
+        since: rounds since the last one. growths: log det V of every agent since then. made: releases so far.
+        """
+        if self.threshold == 0.0:
+            return t in self._known
+        left = made < self.most and t <= self.horizon
+        return left and any(growth * since > self.threshold for growth in growths)
+
+
+def timetable(schedule: Schedule, plan: Plan) -> Timetable:
+    """What a schedule means for a plan."""
+    threshold = 0.0 if schedule.public else getattr(schedule, "threshold", 0.0)
+    require(schedule.public or threshold > 0, "schedule", "must be public, or have a threshold > 0", schedule)
+    return Timetable(schedule.rounds(plan), schedule.max_releases(plan), threshold, plan.horizon)
 
 
 class _Public:

@@ -1,11 +1,11 @@
-"""An agent as a file: JSON, exact to the bit, without pickle.
+"""What an agent is and what it has learnt, as plain values; and a file of them.
 
-    {"format": "fedfairx-agent", "schema": 3, "digest": SHA-256 of the agent part, "agent": {…}}
+    {"format": "fedfairx-agent", "schema": 4, "digest": SHA-256 of the agent part, "agent": {…}}
 
 Python writes a float so that reading gives the same bits back. The digest tells a damaged file from a sound
-one. A loaded agent goes on with the same decisions, bit for bit: the file holds the sums, V⁻¹ as the
+one. A loaded agent goes on with the same decisions, bit for bit: the state holds the sums, V⁻¹ as the
 rank-one updates left it, the generator's position, the decisions that wait for a reward, and the releases.
-Only the noise of releases to come is drawn anew: a file can be loaded twice.
+Only the noise of releases to come, and the prefix of ids to come, are drawn anew: a file can be loaded twice.
 
 The file is as secret as the data: it holds exact sums and the contexts of waiting decisions. Only its owner
 may read it (mode 0600). Keys and a user's own function are never in it.
@@ -13,47 +13,30 @@ may read it (mode 0600). Keys and a user's own function are never in it.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from fedfairx.core.confidence import Confidence
-from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
-from fedfairx.core.optimism.choose import FAIR, WINNER, Solver
-from fedfairx.core.posterior import Prior
+from fedfairx.core.merit import Merit
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.statistics import packed_size
-from fedfairx.errors import FedFairXError, InvalidInput, MessageRefused, StateError
+from fedfairx.errors import InvalidInput, MessageRefused, StateError
+from fedfairx.federation import parts
 from fedfairx.federation.atomic import write_atomically
-from fedfairx.federation.decision import Decision
+from fedfairx.federation.deciding import Deciding
 from fedfairx.federation.fields import Fields
-from fedfairx.privacy import NonPrivateSums, Privatizer, Release
-
-if TYPE_CHECKING:
-    from fedfairx.federation.agent import Agent
-
-    AgentType = TypeVar("AgentType", bound=Agent)
+from fedfairx.federation.knowledge import Knowledge
+from fedfairx.privacy import Release
 
 FORMAT = "fedfairx-agent"
-SCHEMA = 3
-
-_MERITS: dict[str, type[Merit]] = {
-    "exponential": Exponential,
-    "affine": Affine,
-    "power": Power,
-    "logistic": Logistic,
-}
-_CUSTOM = "custom"
+SCHEMA = 4
 
 
-def save(agent: Agent, path: str | os.PathLike[str]) -> None:
-    """Write the agent's state; either all of it is there afterwards, or what was there before."""
-    body = describe(agent)
+def write(body: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write a state; either all of it is there afterwards, or what was there before."""
     try:
         text = json.dumps({"format": FORMAT, "schema": SCHEMA, "digest": _digest(body), "agent": body})
     except ValueError:
@@ -61,86 +44,10 @@ def save(agent: Agent, path: str | os.PathLike[str]) -> None:
     write_atomically(path, text + "\n")
 
 
-def load(
-    cls: type[AgentType],
-    path: str | os.PathLike[str],
-    *,
-    merit: Merit | None,
-    privatizer: Callable[[dict[str, Any]], Privatizer] | None,
-) -> AgentType:
-    """The agent that `save` wrote; `StateError` says what is wrong with a file that it can't be made from."""
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The state that `write` wrote, once the file is known to be sound and of a schema we read."""
     with open(path, "rb") as file:
-        body = _open_envelope(file.read())
-    return _rebuild(cls, Fields(body, "agent"), merit, privatizer)
-
-
-def describe(agent: Agent) -> dict[str, Any]:
-    """All that an agent needs to go on, as plain values."""
-    learner, solver = agent._learner, agent.solver
-    position: Any = np.random.PCG64()
-    position.state = agent._generator.bit_generator.state
-    position.advance(-len(agent._uniforms))  # as if none of those drawn ahead had been drawn
-    generator = position.state
-    return {
-        "name": agent.name,
-        "dimension": agent.dimension,
-        "merit": _describe_merit(agent.merit),
-        "rule": agent.rule,
-        "minimum_share": agent.minimum_share,
-        "prior": {
-            "mean": agent.prior.means(agent.dimension).tolist(),
-            "sd": float(agent.prior.sd),
-            "noise_sd": float(agent.prior.noise_sd),
-            "learn_noise": agent.prior.learn_noise,
-        },
-        "confidence": {name: float(value) for name, value in dataclasses.asdict(agent.confidence).items()},
-        "solver": {
-            "rule": int(solver.rule),
-            "tolerance": float(solver.tolerance),
-            "max_steps": int(solver.max_steps),
-            "rate": float(solver.rate),
-            "floor": float(solver.floor),
-        },
-        "shift": float(agent.shift),
-        "random": {
-            "generator": generator["bit_generator"],
-            "state": hex(generator["state"]["state"]),  # 128 bits: more than a JSON number may have elsewhere
-            "increment": hex(generator["state"]["inc"]),
-        },
-        "learner": {
-            "statistics": learner.statistics.tolist(),
-            "fresh": learner.fresh.tolist(),
-            "inverse": learner.inverse.ravel().tolist(),
-            "count": learner.count,
-            "ridge": learner.ridge,
-            "surprise": learner.surprise,
-            "observed": learner.observed,
-            "updates": agent._updates,
-            "growth": float(agent._growth),
-        },
-        "own": agent._own.tolist(),
-        "released_count": agent._released_count,
-        "local_count": agent._local_count,
-        "next_id": agent._next_id,
-        "pending": [
-            {"id": d.id, "action": int(d.action), "arms": d.policy.size, "values": d._values.tolist()}
-            | ({} if d.name is None else {"name": d.name})
-            for d in agent._pending.values()
-        ],
-        "latest": {name: release.to_bytes().hex() for name, release in agent._latest.items()},
-        "decide_from": agent.decide_from,
-        "private": agent.private,
-        "privatizer": agent.privatizer.state(),
-    }
-
-
-def _digest(body: object) -> str:
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _open_envelope(content: bytes) -> dict[str, Any]:
-    """The agent part of a file's content, once the file is known to be sound and of a schema we read."""
+        content = file.read()
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
@@ -163,62 +70,81 @@ def _open_envelope(content: bytes) -> dict[str, Any]:
     return dict(document["agent"])
 
 
-def _rebuild(
-    cls: type[AgentType],
-    fields: Fields,
-    merit: Merit | None,
-    make_privatizer: Callable[[dict[str, Any]], Privatizer] | None,
-) -> AgentType:
-    dimension = fields.integer("dimension", 1)
-    fields.numbers("own", packed_size(dimension))  # before anything of that size is made
-    solver, confidence = fields.part("solver"), fields.part("confidence")
-    names = [field.name for field in dataclasses.fields(Confidence)]
-    solver_rule, optimistic = solver.integer("rule", FAIR, WINNER), fields.text("rule") == OPTIMISM
+def _digest(body: object) -> str:
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# --- what an agent is -------------------------------------------------------------------------------------
+
+
+def describe_settings(agent: Knowledge) -> dict[str, Any]:
+    """What an agent was made with; its privatizer has a state of its own."""
+    return {
+        "name": agent.name,
+        "dimension": agent.dimension,
+        "merit": parts.describe_merit(agent.merit),
+        "rule": agent.rule,
+        "minimum_share": agent.minimum_share,
+        "prior": parts.describe_prior(agent.prior, agent.dimension),
+        "confidence": parts.describe_confidence(agent.confidence),
+        "solver": parts.describe_solver(agent.solver),
+        "shift": float(agent.shift),
+    }
+
+
+def settings_from(fields: Fields, merit: Merit | None) -> dict[str, Any]:
+    """Arguments that make such an agent again, but for its privatizer."""
+    dimension, rule = fields.integer("dimension", 1), fields.text("rule")
+    optimistic = rule == OPTIMISM
     try:
-        prior = _rebuild_prior(fields.part("prior"), dimension)
-        solved = Solver(
-            solver_rule,
-            solver.number("tolerance"),
-            solver.integer("max_steps", 1),
-            solver.number("rate"),
-            solver.number("floor"),
-        )
-        radius = Confidence(**{name: confidence.number(name) for name in names})
-        agent = cls(
-            dimension,
-            rule=fields.text("rule"),
-            merit=_rebuild_merit(fields.part("merit"), merit),
-            seed=0,
-            prior=None if optimistic else prior,
-            minimum_share=fields.number("minimum_share"),
-            confidence=radius if optimistic else None,
-            privatizer=_rebuild_privatizer(fields, dimension, make_privatizer),
-            solver=solved if optimistic else None,
-            shift=fields.number("shift"),
-            name=fields.text("name"),
-        )
+        prior = parts.prior_from(fields.part("prior"), dimension)
+        solver = parts.solver_from(fields.part("solver"))
+        region = parts.confidence_from(fields.part("confidence"))
+        return {
+            "dimension": dimension,
+            "rule": rule,
+            "merit": parts.merit_from(fields.part("merit"), merit),
+            "seed": 0,
+            "prior": None if optimistic else prior,
+            "minimum_share": fields.number("minimum_share"),
+            "confidence": region if optimistic else None,
+            "solver": solver if optimistic else None,
+            "shift": fields.number("shift"),
+            "name": fields.text("name"),
+        }
     except InvalidInput as error:
         raise StateError(f"the file's settings don't make an agent: {error}") from None
-    if agent.decide_from != fields.text("decide_from") or agent.private != fields.flag("private"):
-        raise StateError(
-            f"privatizer must decide from {fields.text('decide_from')!r}, as when the agent was saved, "
-            f"got {agent.decide_from!r}"
-        )
-    _restore(agent, fields)
-    return agent
 
 
-def _rebuild_prior(fields: Fields, dimension: int) -> Prior:
-    return Prior(
-        tuple(fields.numbers("mean", dimension).tolist()),
-        fields.number("sd"),
-        fields.number("noise_sd"),
-        fields.flag("learn_noise"),
-    )
+# --- what it has learnt -----------------------------------------------------------------------------------
 
 
-def _restore(agent: Agent, fields: Fields) -> None:
-    """What the agent has learnt, drawn and made, into a fresh agent of the same settings."""
+def describe_knowledge(agent: Knowledge) -> dict[str, Any]:
+    """What an agent has learnt and holds of others."""
+    learner = agent._learner
+    return {
+        "learner": {
+            "statistics": learner.statistics.tolist(),
+            "fresh": learner.fresh.tolist(),
+            "inverse": learner.inverse.ravel().tolist(),
+            "count": learner.count,
+            "ridge": learner.ridge,
+            "surprise": learner.surprise,
+            "observed": learner.observed,
+            "updates": agent._updates,
+            "growth": float(agent._growth),
+        },
+        "own": agent._own.tolist(),
+        "released_count": agent._released_count,
+        "local_count": agent._local_count,
+        "marks": [{"count": count, "sums": mark.tolist()} for count, mark in agent._marks.items()],
+        "latest": {name: release.to_bytes().hex() for name, release in agent._latest.items()},
+    }
+
+
+def restore_knowledge(agent: Knowledge, fields: Fields) -> None:
+    """What `describe_knowledge` described, into an agent of the same settings."""
     dimension, size = agent.dimension, packed_size(agent.dimension)
     learner = fields.part("learner")
     agent._learner.statistics[:] = learner.numbers("statistics", size)
@@ -236,25 +162,9 @@ def _restore(agent: Agent, fields: Fields) -> None:
     agent._own[:] = fields.numbers("own", size)
     agent._released_count = fields.integer("released_count")
     agent._local_count = fields.integer("local_count")
-    random = fields.part("random")
-    if random.text("generator") != "PCG64":
-        raise StateError("agent.random.generator must be PCG64")
-    position = {"state": random.hexadecimal("state"), "inc": random.hexadecimal("increment")}
-    agent._generator.bit_generator.state = {
-        "bit_generator": "PCG64",
-        "state": position,
-        "has_uint32": 0,
-        "uinteger": 0,
-    }
-    agent._draw_ahead()
-    agent._next_id = fields.integer("next_id")
-    for each in fields.parts("pending"):
-        arms = each.integer("arms", 1)
-        identity, action = each.integer("id", 0, agent._next_id - 1), each.integer("action", 0, arms - 1)
-        values = each.numbers("values", arms + 2 * dimension)
-        name = each.text("name") if "name" in each.names() else None
-        agent._pending[identity] = Decision(identity, action, values, arms, name)
+    agent._marks = {each.integer("count"): each.numbers("sums", size) for each in fields.parts("marks")}
     latest = fields.part("latest")
+    agent._latest = {}
     for name in latest.names():
         try:
             agent._latest[name] = Release.from_bytes(latest.octets(name))
@@ -262,64 +172,48 @@ def _restore(agent: Agent, fields: Fields) -> None:
             raise StateError(f"agent.latest holds something else than releases: {error}") from None
 
 
-def _describe_merit(merit: Merit) -> dict[str, Any]:
-    for kind, known in _MERITS.items():
-        if type(merit) is known:
-            values = {field.name: getattr(merit, field.name) for field in dataclasses.fields(known)}  # type: ignore[arg-type]
-            return {"kind": kind, **{name: _plain(value) for name, value in values.items()}}
-    declared: dict[str, Any] = {}
-    if isinstance(merit, Custom):
-        names = ("minimum_merit", "lipschitz_constant", "reward_range")
-        declared = {name: _plain(getattr(merit, name)) for name in names}
-    return {"kind": _CUSTOM, **declared}
+# --- chance -----------------------------------------------------------------------------------------------
 
 
-def _plain(value: Any) -> Any:
-    return [float(part) for part in value] if isinstance(value, tuple) else float(value)
+def describe_random(generator: np.random.Generator, ahead: int) -> dict[str, Any]:
+    """The generator's position, as if the last `ahead` numbers had not been drawn."""
+    position: Any = np.random.PCG64()
+    position.state = generator.bit_generator.state
+    position.advance(-ahead)
+    state = position.state
+    return {
+        "generator": state["bit_generator"],
+        "state": hex(state["state"]["state"]),  # 128 bits: more than a JSON number may have elsewhere
+        "increment": hex(state["state"]["inc"]),
+    }
 
 
-def _rebuild_merit(fields: Fields, given: Merit | None) -> Merit:
-    kind = fields.text("kind")
-    if kind == _CUSTOM:
-        if given is None:
-            raise StateError("this agent's merit is a function of your own: give it as merit=")
-        if _describe_merit(given) != fields.plain():
-            raise StateError(
-                "merit must be declared as when the agent was saved: minimum_merit, lipschitz_constant and "
-                "reward_range"
-            )
-        return given
-    if kind not in _MERITS:
-        raise StateError(f"agent.merit.kind must be one of {', '.join([*_MERITS, _CUSTOM])}, got {kind!r}")
-    known = _MERITS[kind]
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(known):  # type: ignore[arg-type]
-        pair = field.name == "reward_range"
-        values[field.name] = (
-            tuple(fields.numbers(field.name, 2).tolist()) if pair else fields.number(field.name)
-        )
-    stored = known(**values)
-    if given is not None and given != stored:
-        raise StateError(f"merit is in the file, and it is {stored}: leave merit out")
-    return stored
+def restore_random(generator: np.random.Generator, fields: Fields) -> None:
+    """Put a generator where `describe_random` found one."""
+    if fields.text("generator") != "PCG64":
+        raise StateError("agent.random.generator must be PCG64")
+    position = {"state": fields.hexadecimal("state"), "inc": fields.hexadecimal("increment")}
+    generator.bit_generator.state = {
+        "bit_generator": "PCG64",
+        "state": position,
+        "has_uint32": 0,
+        "uinteger": 0,
+    }
 
 
-def _rebuild_privatizer(
-    fields: Fields, dimension: int, make: Callable[[dict[str, Any]], Privatizer] | None
-) -> Privatizer:
-    stored = fields.part("privatizer").plain()
-    if not fields.flag("private"):
-        make = lambda state: NonPrivateSums.from_state(state, dimension=dimension)  # noqa: E731
-    if make is None:
-        raise StateError(
-            "this agent is private and its keys are not in the file: give privatizer=, a function that makes "
-            "its privatizer from the stored state (see StreamPrivatizer.from_state)"
-        )
-    try:
-        return make(stored)
-    except FedFairXError:
-        raise  # it says itself what is wrong: another key, other bounds, another mechanism
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise StateError(
-            f"no privatizer could be made from the stored state: {type(error).__name__}"
-        ) from error
+# --- all of it --------------------------------------------------------------------------------------------
+
+
+def describe_progress(agent: Deciding) -> dict[str, Any]:
+    """What an agent has learnt, and where chance stands."""
+    return {
+        **describe_knowledge(agent),
+        "random": describe_random(agent._generator, len(agent._uniforms)),
+    }
+
+
+def restore_progress(agent: Deciding, fields: Fields) -> None:
+    """What `describe_progress` described, into an agent of the same settings."""
+    restore_knowledge(agent, fields)
+    restore_random(agent._generator, fields.part("random"))
+    agent._draw_ahead()

@@ -2,6 +2,7 @@
 
 from fedfairx.privacy.accounting import delta_for, epsilon_for, mu_for
 from fedfairx.privacy.bounding import Bounds, Unbounded
+from fedfairx.privacy.budget import Budget
 from fedfairx.privacy.centring import CentredPrivatizer, Centring
 from fedfairx.privacy.continued import ContinuedPrivatizer, carry_over
 from fedfairx.privacy.factory import private
@@ -19,6 +20,7 @@ from fedfairx.privacy.sqlite_ledger import SqliteLedger
 
 __all__ = [
     "Bounds",
+    "Budget",
     "CentredPrivatizer",
     "Centring",
     "ContinuedPrivatizer",

@@ -22,11 +22,10 @@ import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.errors import require
-from fedfairx.lanes.compile import allocating_stage
-from fedfairx.privacy.blt_table import TABLE
+from fedfairx.lanes.compile import allocating
 from fedfairx.privacy.factors import Integers
 
-__all__ = ["Blt", "BltMemory", "blt_for"]
+__all__ = ["Blt", "BltMemory"]
 
 _BLOCK = 512
 
@@ -105,22 +104,6 @@ def _row_norm_of(factor: Blt, number: int) -> float:
     return float(factor._row_norms(np.array([number]))[0])
 
 
-def blt_for(releases: int) -> Blt:
-    """The factor that `blt` uses for this many releases: the table's next entry, or a fresh fit beyond it.
-
-    Guarantees:
-    - The same parameters on every machine for τ up to the end of the table: they are read, not computed.
-    - For τ up to 1 000 000 the sd of every release is within 1 % of sqrt-toeplitz's at the same μ.
-    """
-    require(releases >= 1, "releases", "must be >= 1", releases)
-    for largest, omega, gap in TABLE:
-        if releases <= largest:
-            return Blt(releases, omega, gap)
-    from fedfairx.privacy.blt_fit import fit
-
-    return fit(releases)
-
-
 class BltMemory:
     """One running sum and one exponential average per buffer, of the base vectors."""
 
@@ -187,5 +170,5 @@ def _unfilter_rows(rows: Array, omega: Array, theta: Array) -> None:
                 buffers[j, w] = theta[j] * buffers[j, w] + increment
 
 
-_filter = allocating_stage(_filter_rows)
-_unfilter = allocating_stage(_unfilter_rows)
+_filter = allocating(_filter_rows)
+_unfilter = allocating(_unfilter_rows)

@@ -62,9 +62,13 @@ class Bounding(Protocol):
 class Bounds:
     """Limits on one record, and the neighbouring relation that the guarantee speaks of.
 
-    `context_norm` is L, `reward` is B. `nonnegative=True` also clips x to x ≥ 0 and y to [0, B], for data
-    that is non-negative by nature: the sensitivity falls from L²+B² to √(L⁴+2L²B²). `gram_share` is r =
-    σ_U²/σ_u², the noise variance of the Gram entries over that of the moment; below 1 the Gram gets less.
+    context_norm: L, the norm that contexts are clipped to.
+    reward: B, the size that rewards are clipped to.
+    adjacency: what the guarantee hides of a record: what is in it, or whether it says anything at all.
+    nonnegative: whether x is also clipped to x ≥ 0 and y to [0, B], for data that is non-negative by nature.
+        The sensitivity falls from L²+B² to √(L⁴+2L²B²).
+    gram_share: r = σ_U²/σ_u², the noise variance of the Gram entries over that of the moment. Below 1 the
+        Gram gets less.
 
     Guarantees:
     - `clip` never raises, whatever the numbers (NaN and infinities too), and its result keeps the limits.

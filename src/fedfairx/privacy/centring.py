@@ -35,6 +35,12 @@ __all__ = ["CentredPrivatizer", "Centring"]
 class Centring:
     """A public point, and how far records may lie from it. Chosen without looking at the data.
 
+    context: x₀, the public point of contexts.
+    context_radius: r, the distance from it that contexts are clipped to.
+    reward: y₀, the public point of rewards.
+    reward_radius: b, the distance from it that rewards are clipped to.
+    constant: κ, which larger means less noise on the sums of x̃ and ỹ, and more on all else.
+
     Guarantees:
     - `enter` never raises, and what it returns keeps `inner_bounds`.
     - `leave` undoes `enter` for sums of records that lie within the radii.
@@ -42,11 +48,11 @@ class Centring:
       `blank`. Neither changes the sums by more than the sensitivity. A record of zeros is not blank.
     """
 
-    context: tuple[float, ...]  # x₀
-    context_radius: float  # r
-    reward: float  # y₀
-    reward_radius: float  # b
-    constant: float  # κ: larger means less noise on the sums of x̃ and ỹ, and more on all else
+    context: tuple[float, ...]
+    context_radius: float
+    reward: float
+    reward_radius: float
+    constant: float
 
     def __post_init__(self) -> None:
         require(len(self.context) >= 1, "context", "must have at least one coordinate", len(self.context))

@@ -3,13 +3,19 @@
 SQLite locks its file with POSIX record locks, and those are lost as soon as the process closes any
 descriptor of that file: after a backup read, say. So the ledger's lock is `flock` on a file that nobody has
 a reason to read. It belongs to the open file description: closing another descriptor doesn't drop it, and
-the kernel drops it when the process dies, however it dies.
+the kernel drops it when the process dies, however it dies. The file says who holds it, and keeps what the
+last holder left there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import socket
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError
 
@@ -20,7 +26,8 @@ class FileLock:
     """The lock, from construction until `free` or the end of the process.
 
     Guarantees:
-    - While one is held, another of the same path is refused with `LedgerMismatch`, in any process.
+    - While one is held, another of the same path is refused with `LedgerMismatch`, in any process; the error
+      names the process that holds it.
     - `check` refuses a forked child, and a lock whose file was removed or put elsewhere.
     """
 
@@ -29,12 +36,35 @@ class FileLock:
 
         self._path = path
         self._process = os.getpid()
+        self._since = datetime.now(UTC).isoformat(timespec="seconds")
         self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            holder = _told_by(self._read())
             self.free()
-            raise LedgerMismatch(f"{path} is locked: is it in use?") from error
+            raise LedgerMismatch(f"{path} is locked{holder}: is it in use?") from error
+        self.before = self._read()
+        self.leave(self.before.get("mark", {}))
+
+    def leave(self, mark: dict[str, Any]) -> None:
+        """Say who holds it, and leave `mark` for the next holder; on a full disk it stays as it was."""
+        holder = {"process": self._process, "host": socket.gethostname(), "since": self._since, "mark": mark}
+        text = json.dumps(holder).encode() + b"\n"
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.pwrite(self._descriptor, text, 0)
+                os.ftruncate(self._descriptor, len(text))
+                os.fsync(self._descriptor)
+
+    def _read(self) -> dict[str, Any]:
+        """What the file says; nothing, where that was cut short or is of somebody else's making."""
+        assert self._descriptor is not None
+        try:
+            said = json.loads(os.pread(self._descriptor, 1 << 16, 0) or b"{}")
+        except ValueError:
+            said = {}
+        return said if isinstance(said, dict) else {}
 
     def check(self) -> None:
         """Raise unless the lock is this process's, and in its place."""
@@ -58,3 +88,8 @@ class FileLock:
     def __del__(self) -> None:
         if getattr(self, "_descriptor", None) is not None:
             self.free()
+
+
+def _told_by(holder: dict[str, Any]) -> str:
+    known = all(name in holder for name in ("process", "host", "since"))
+    return f" by process {holder['process']} on {holder['host']} since {holder['since']}" if known else ""

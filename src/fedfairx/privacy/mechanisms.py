@@ -21,7 +21,7 @@ import numpy as np
 from fedfairx.arrays import Array
 from fedfairx.errors import BudgetExhausted, StateError, require
 from fedfairx.privacy.accounting import mu_for
-from fedfairx.privacy.blt import blt_for
+from fedfairx.privacy.blt_fit import blt_for
 from fedfairx.privacy.factors import Factor, Integers, Tree
 from fedfairx.privacy.toeplitz import SqrtToeplitz
 

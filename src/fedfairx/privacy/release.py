@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -43,6 +44,11 @@ class Release:
 
     def __hash__(self) -> int:
         return hash(self.to_bytes())
+
+    @cached_property
+    def largest(self) -> float:
+        """The size of its largest number, NaN where one is none; looked for once, whoever asks."""
+        return float(np.abs(self.packed).max(initial=0.0))
 
     def to_bytes(self) -> bytes:
         """Header and little-endian float64 statistics."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 
 from fedfairx.arrays import Array
+from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.errors import require
+from fedfairx.federation.options import SCALE, Options
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation.draws import generator
 from fedfairx.simulation.ranges import reward_range
@@ -18,6 +21,7 @@ from fedfairx.simulation.recorded import Recorded
 
 CONTEXTS = ("unit-ball", "raw", "unit-norm", "persistent", "one-hot")  # in the order of state.py
 THETAS = ("uniform", "sphere", "box")
+MERITS = ("exponential", "affine", "power", "logistic")  # that have a name
 NOISES = ("gaussian", "bounded", "heteroscedastic")
 LONGEST_DELAY = 12  # in mean delays: of a geometric law, all but 6 in a million come sooner
 
@@ -26,28 +30,40 @@ LONGEST_DELAY = 12  # in mean delays: of a geometric law, all but 6 in a million
 class Scenario:
     """One simulated world. The defaults are the paper's section 5, as docs/reproduction.md reads it.
 
-    contexts: "unit-ball" is x/√d with x uniform on [0, 1]^d, "raw" is that x itself (norms up to √d: the
+    agents: how many there are, which all learn the same θ*.
+    arms: how many they choose from, in a round where all are there.
+    dimension: how many numbers describe an arm.
+    horizon: rounds, in each of which every agent chooses once.
+    contexts: what arms look like: a name, or `Recorded` ones (on the command line a file of them: .npy, .npz,
+        .csv or .parquet; FILE:scale=unit-ball scales them).
+    theta: the law of θ*, or its coordinates.
+    noise: the law of the rewards' noise: Gaussian; uniform with the same sd ("bounded"); or with sd
+        noise_sd·(0.5 + |mean|) ("heteroscedastic").
+    noise_sd: the sd of the rewards' noise.
+    merit: what an expected reward is worth, by which arms are due their shares; one for all agents, or one
+        for each.
+    presence: the probability that an arm but the first is there in a round.
+    delay: rounds that a reward takes, the mean of a geometric law.
+    drift: sd per round and coordinate of a random walk of θ* on the sphere.
+
+    Contexts: "unit-ball" is x/√d with x uniform on [0, 1]^d, "raw" is that x itself (norms up to √d: the
     theory and the sensitivity want 1), "unit-norm" is x/‖x‖, all drawn anew for every arm, agent and round.
     "persistent" arms stay: numbered 0 to K - 1, the same for all agents of a seed, their contexts drawn once
     by the law of "unit-ball". "one-hot": they stay, and arm a is the unit vector e_a (dimension = arms).
-    `Recorded` contexts come from data. theta: θ* is uniform on [0, 1]^d, scaled to norm 1 ("uniform"),
-    uniform on the sphere ("sphere"), uniform on [0, 1]^d as it is ("box"), or what is given.
-    noise: Gaussian; uniform with the same sd ("bounded"); or with sd noise_sd·(0.5 + |mean|)
-    ("heteroscedastic"). presence: the probability that an arm but the first is there in a round (their
-    number is the same for all agents in a round; of arms that stay or are recorded, each agent meets a
-    uniformly random subset of that size). delay: the mean of a geometric law of rounds that a reward
-    takes. drift: sd per round and coordinate of a random walk of θ* on the sphere.
+    θ* is uniform on [0, 1]^d, scaled to norm 1 ("uniform"), uniform on the sphere ("sphere"), uniform on
+    [0, 1]^d as it is ("box"), or what is given. With `presence` below 1 the number of arms is the same for
+    all agents in a round; of arms that stay or are recorded, each agent meets a uniformly random subset.
     """
 
     agents: int = 10
     arms: int = 10
     dimension: int = 5
     horizon: int = 100_000
-    contexts: str | Recorded = "unit-ball"
-    theta: str | tuple[float, ...] = "uniform"
-    noise: str = "gaussian"
+    contexts: str | Recorded = field(default="unit-ball", metadata={"choices": CONTEXTS})
+    theta: str | tuple[float, ...] = field(default="uniform", metadata={"choices": THETAS})
+    noise: str = field(default="gaussian", metadata={"choices": NOISES})
     noise_sd: float = 0.1
-    merit: Merit | tuple[Merit, ...] = field(default_factory=Exponential)
+    merit: Merit | tuple[Merit, ...] = field(default_factory=Exponential, metadata={"choices": MERITS})
     presence: float = 1.0
     delay: float = 0.0
     drift: float = 0.0
@@ -131,6 +147,24 @@ class Scenario:
             reward_radius=0.5 * (high - low),
             constant=stretch * box.constant,
         )
+
+    def options(
+        self, *, centring: Centring | Literal["scenario"] | None = "scenario", **given: Any
+    ) -> Options:
+        """The options of a run in this world: those given, and beyond them what its laws tell.
+
+        That is where records lie (`bounds`, and the public point in `centring`) and the σ of the rewards. A
+        federation knows its world only if it is told: give it these.
+        """
+        asked, told = Options(**given), dict[str, Any]()
+        if asked.optimistic and asked.confidence is None:
+            told["confidence"] = Confidence(noise_sd=self.noise_sd, scale=SCALE)
+        if asked.private and asked.bounds is None:
+            told["bounds"] = self.bounds
+        if isinstance(centring, str):
+            require(centring == "scenario", "centring", 'must be a Centring, "scenario" or None', centring)
+            centring = self.centring if asked.private else None
+        return replace(asked, centring=centring, **told)
 
     @property
     def longest_delay(self) -> int:

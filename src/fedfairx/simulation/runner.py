@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,18 +15,15 @@ from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
-from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.drawing import METRIC_NAMES, Curves, draw_curves
 from fedfairx.errors import FedFairXError, needs, require
 from fedfairx.federation.algorithms import Algorithm
-from fedfairx.federation.algorithms import algorithm as find_algorithm
+from fedfairx.federation.options import Calibrate, Options
 from fedfairx.federation.schedules import Schedule
-from fedfairx.federation.schedules import schedule as find_schedule
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.showing import counted, html_table, mean_and_half, number, text_table
-from fedfairx.simulation import believing, kernel
+from fedfairx.simulation import kernel
 from fedfairx.simulation.environments import Scenario
-from fedfairx.simulation.options import Calibrate, Options, check_kinds
 from fedfairx.simulation.setup import prepare
 from fedfairx.simulation.state import Counts
 
@@ -140,6 +138,7 @@ def simulate(
     seeds: int | Sequence[int] = 5,
     schedule: str | Schedule | None = None,
     prior: Prior | None = None,
+    minimum_share: float = 0.0,
     confidence: Confidence | None = None,
     solver: str | Solver | None = None,
     epsilon: float | None = None,
@@ -149,6 +148,7 @@ def simulate(
     centring: Centring | Literal["scenario"] | None = "scenario",
     decide_from: str | None = None,
     shift: float = 4.0,
+    options: Options | None = None,
     workers: int = 1,
     points: int = 100,
     exposure: bool = False,
@@ -156,73 +156,59 @@ def simulate(
     """Run an algorithm in a scenario, for several seeds, and measure its regret.
 
     A seed's result is the same to the byte whatever `workers` is and whichever seeds run beside it. Contexts,
-    θ* and noise depend on the seed alone, so that two algorithms under one seed are a fair pair. The default
-    confidence knows the scenario's noise and uses half the theorem's radius (docs/reproduction.md). Private
-    algorithms clip around the scenario's public point, the middle of its box, to where its laws put contexts
-    and rewards (`bounds` then gives only the adjacency and the Gram's share of the noise). `centring=None`
-    clips around zero, as the paper does, to `bounds`, or again to where the laws put them. `exposure=True`
-    also measures who is shown: `Result.exposure`, `shown`, `entitled` and `weakest_share`.
+    θ* and noise depend on the seed alone, so that two algorithms under one seed are a fair pair.
+
+    Keywords that `Federation` has too mean the same here, and agents are the same ones. What is left out and
+    the scenario's laws tell is taken from them, as `Scenario.options` does: private algorithms clip around
+    the middle of the scenario's box, to where its laws put contexts and rewards (`bounds` then gives only the
+    adjacency and the Gram's share of the noise), and the confidence knows the rewards' σ. `centring=None`
+    clips around zero, as the paper does, to `bounds`, or again to where the laws put them. `options` are all
+    of them as one object, taken as they are. `exposure=True` also measures who is shown: `Result.exposure`,
+    `shown`, `entitled` and `weakest_share`.
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds)
     require(len(numbers) >= 1, "seeds", "must be at least one", seeds)
     require(all(number >= 0 for number in numbers), "seeds", "must be >= 0", seeds)
     require(workers >= 1, "workers", "must be >= 1", workers)
     require(points >= 1, "points", "must be >= 1", points)
-    check_kinds(scenario=scenario, prior=prior, confidence=confidence, bounds=bounds)
-    chosen = find_algorithm(algorithm)
-    if solver is not None:
-        optimistic = chosen.rule == OPTIMISM
-        require(optimistic, "solver", "is for algorithms that are optimistic", solver, "leave it out")
-        chosen = chosen.with_solver(solver)
-    ok = decide_from is None or chosen.private
-    text = f"is for private algorithms, and {chosen.name} is not private"
-    require(ok, "decide_from", text, decide_from, "leave it out")
-    options = Options(
-        algorithm=chosen,
-        schedule=chosen.schedule if schedule is None else find_schedule(schedule),
-        confidence=confidence or Confidence(noise_sd=scenario.noise_sd, scale=0.5),
-        prior=prior or Prior(),
-        epsilon=epsilon,
-        delta=delta,
-        mechanism=mechanism,
-        bounds=bounds or (scenario.bounds if chosen.private else Bounds()),
-        centring=_centring(scenario, chosen, centring),
-        decide_from=decide_from or chosen.decide_from,
-        shift=shift,
-        exposure=exposure,
-    )
-    optimism = chosen.rule == OPTIMISM
-    text = f"is for algorithms that are optimistic, and {chosen.name} is not"
-    require(optimism or confidence is None, "confidence", text, confidence, "give a prior")
-    text = f"is for algorithms that have a posterior, and {chosen.name} has none"
-    require(not optimism or prior is None, "prior", text, prior, "give a confidence")
-    options.check(scenario)
+    require(isinstance(scenario, Scenario), "scenario", "must be a Scenario", scenario)
+    given: dict[str, Any] = {
+        "algorithm": algorithm,
+        "schedule": schedule,
+        "prior": prior,
+        "minimum_share": minimum_share,
+        "confidence": confidence,
+        "solver": solver,
+        "epsilon": epsilon,
+        "delta": delta,
+        "mechanism": mechanism,
+        "bounds": bounds,
+        "decide_from": decide_from,
+        "shift": shift,
+    }
+    if options is None:
+        chosen = scenario.options(centring=centring, **given)
+    else:
+        chosen = Options.given(options, centring=None if centring == "scenario" else centring, **given)
+    chosen.check_dimension(scenario.dimension)
     grid = _grid(scenario.horizon, points)
     groups = [numbers[i::workers] for i in range(min(workers, len(numbers)))]
     if len(groups) == 1:
-        parts = [_run_group(scenario, options, groups[0], grid)]
+        parts = [_run_group(scenario, chosen, groups[0], grid, exposure)]
     else:
         with ThreadPoolExecutor(len(groups)) as pool:  # the kernel releases the GIL
-            parts = list(pool.map(lambda group: _run_group(scenario, options, group, grid), groups))
+            run = partial(_run_group, scenario, chosen, grid=grid, exposure=exposure)
+            parts = list(pool.map(run, groups))
     order = np.argsort(
         np.concatenate([np.arange(len(numbers))[i :: len(groups)] for i in range(len(groups))])
     )
     fairness, reward, syncs, shares, shown, entitled = (
         np.concatenate(column)[order] for column in zip(*parts, strict=True)
     )
-    summary = options.summary()
+    name = chosen.composed.name
     return Result(
-        scenario, chosen.name, numbers, grid, fairness, reward, syncs, shares, shown, entitled, summary
+        scenario, name, numbers, grid, fairness, reward, syncs, shares, shown, entitled, chosen.summary()
     )
-
-
-def _centring(
-    scenario: Scenario, algorithm: Algorithm, given: Centring | Literal["scenario"] | None
-) -> Centring | None:
-    """The one to use; a scenario's own takes some work and is for private algorithms alone."""
-    if given != "scenario":
-        return given
-    return scenario.centring if algorithm.private else None
 
 
 def _grid(horizon: int, points: int) -> Counts:
@@ -239,16 +225,15 @@ def _gained(sums: Array, window: int | None) -> Array:
 
 
 def _run_group(
-    scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts
+    scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts, exposure: bool
 ) -> tuple[Array, Array, Counts, Array, Array, Array]:
-    setting = prepare(scenario, options, seeds, grid)
-    if options.algorithm.rule == OPTIMISM:
-        kernel.run(*setting, 0, scenario.horizon)
-    else:
-        rule = RULES.index(options.algorithm.rule)
-        believing.run(*setting[:3], rule, setting.prior, *setting[6:], 0, scenario.horizon)
-    tally = setting.tally
-    shares = tally.exposure / (scenario.agents * scenario.horizon)
+    setting = prepare(scenario, options, seeds, grid, exposure=exposure)
+    kernel.run(*setting, 0, scenario.horizon)
+    tally, shown = setting.tally, setting.exposure
     if not math.isfinite(float(tally.fairness.sum())):
         raise FedFairXError("the simulation left the range of numbers; are the scenario's sizes sensible?")
-    return tally.fairness, tally.reward, tally.syncs, shares, tally.shown, tally.entitled
+    if shown is None:  # not asked for
+        nobody = np.zeros((len(seeds), grid.size, 0))
+        return tally.fairness, tally.reward, tally.syncs, nobody[:, 0], nobody, nobody
+    shares = shown.by_rank / (scenario.agents * scenario.horizon)
+    return tally.fairness, tally.reward, tally.syncs, shares, shown.shown, shown.entitled

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from experiment_helpers import outcome, small_run
 
+from fedfairx.experiments.experiment import Run
 from fedfairx.experiments.identity import provenance
 from fedfairx.experiments.sweep import jobs as sweeping
 from fedfairx.experiments.sweep.jobs import SweepInterruptedError, perform, plan, sweep
 from fedfairx.experiments.sweep.progress import Lines, Quiet, progress
 from fedfairx.experiments.sweep.results import Store
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.simulation import Scenario
 
 
 @pytest.fixture
@@ -63,9 +66,31 @@ def test_only_missing_seeds_are_planned(store: Store):
 
 
 def test_large_runs_are_split_and_come_first(store: Store):
-    large = small_run(horizon=sweeping.JOB_COST // 2)  # two agents: one seed is a job
+    large = small_run(
+        horizon=sweeping.JOB_COST // 2
+    )  # two agents: one seed is a job, and two fit in its lanes
     jobs, _ = plan(named(small_run(), large), 3, store)
-    assert [job.seeds for job in jobs] == [(0,), (1,), (2,), (0, 1, 2)]
+    assert [job.seeds for job in jobs] == [(0, 1), (2,), (0, 1, 2)]
+
+
+@pytest.mark.parametrize(("agents", "seeds"), [(10, 8), (40, 2), (20, 4)])
+def test_the_agents_of_a_job_fill_blocks_of_lanes(agents: int, seeds: int):
+    run = Run("a", Scenario(agents=agents, horizon=100_000), "b0")
+    assert sweeping.seeds_of_a_job(run) == seeds
+    assert agents * seeds % WIDTH == 0
+
+
+def test_what_takes_longest_begins_first(store: Store):
+    world = Scenario(agents=10, arms=10, dimension=5, horizon=1_000)
+    private = {"epsilon": 2.0}
+    runs = {
+        "quick": Run("quick", world, "fairx-bayes"),
+        "plain": Run("plain", world, "priv-fairx-linucb", private),
+        "weighing": Run("weighing", world, "priv-fairx-linucb", {**private, "decide_from": "own+released"}),
+        "wide": Run("wide", replace(world, dimension=20), "fairx-linucb"),
+    }
+    jobs, _ = plan(named(*runs.values()), 1, store)
+    assert [job.run.key for job in jobs] == ["wide", "weighing", "plain", "quick"]
 
 
 def test_a_sweep_resumes_where_it_was(store: Store):

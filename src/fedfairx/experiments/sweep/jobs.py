@@ -9,14 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Outcome, Run
 from fedfairx.experiments.identity import Provenance, provenance
 from fedfairx.experiments.sweep.progress import Progress
 from fedfairx.experiments.sweep.results import Store
+from fedfairx.federation.algorithms import algorithm as find_algorithm
+from fedfairx.lanes.registers import WIDTH
 
 # Small enough that two workers end together and progress is seen, large enough to fill the kernel's lanes.
 JOB_COST = 5_000_000  # agent-rounds
+EARLY = 20_000  # rounds that a run's first ones are worth: while little is known the solver works hardest
+POSTERIOR = 0.3  # of the time of optimism, which has a solver
+WEIGHING_OTHERS = 3.0  # where every agent weighs the others' releases beside its own, each time
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,18 @@ class Job:
     @property
     def cost(self) -> int:
         return self.run.cost * len(self.seeds)
+
+    @property
+    def effort(self) -> float:
+        """About how long it takes, beside other jobs: by it the longest begin first, so that none ends last.
+
+        Only the order of jobs depends on it.
+        """
+        world, chosen = self.run.scenario, find_algorithm(self.run.algorithm)
+        size = world.agents * len(self.seeds) * world.arms * world.dimension
+        rule = 1.0 if chosen.rule == OPTIMISM else POSTERIOR
+        weighing = self.run.options.get("decide_from") == "own+released" and chosen.rule == OPTIMISM
+        return (world.horizon + EARLY) * size * rule * (WEIGHING_OTHERS if weighing else 1.0)
 
     @property
     def label(self) -> str:
@@ -61,7 +79,7 @@ class SweepInterruptedError(ResultsError):
 
 
 def plan(wanted: Iterable[tuple[str, Run]], seeds: int, store: Store) -> tuple[list[Job], int]:
-    """The jobs still to do, largest first, and how many (run, seed) pairs are stored already.
+    """The jobs still to do, longest first, and how many (run, seed) pairs are stored already.
 
     `wanted` are runs with the name of their experiment; the same run of two experiments is done once, for
     the seeds of whichever wants more.
@@ -78,9 +96,21 @@ def plan(wanted: Iterable[tuple[str, Run]], seeds: int, store: Store) -> tuple[l
         stored = store.seeds(identity) & frozenset(needed[identity])
         reused += len(stored)
         missing = [seed for seed in needed[identity] if seed not in stored]
-        step = max(1, round(JOB_COST / run.cost))
+        step = seeds_of_a_job(run)
         jobs += [Job(run, tuple(missing[i : i + step]), origin) for i in range(0, len(missing), step)]
-    return sorted(jobs, key=lambda job: (-job.cost, job.label)), reused
+    return sorted(jobs, key=lambda job: (-job.effort, job.label)), reused
+
+
+def seeds_of_a_job(run: Run) -> int:
+    """About as many as `JOB_COST` allows, and so many that their agents fill blocks of the kernel's lanes."""
+    usual = max(1, round(JOB_COST / run.cost))
+
+    def left_empty(seeds: int) -> float:
+        return -seeds * run.scenario.agents % WIDTH / seeds
+
+    return min(
+        range(max(1, usual // 2), 2 * usual + 1), key=lambda seeds: (left_empty(seeds), abs(seeds - usual))
+    )
 
 
 def perform(run: Run, seeds: Sequence[int], expected: Provenance) -> Outcome:

@@ -1,0 +1,117 @@
+"""`fedfairx demo`: a service with simulated traffic, to look at."""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import random
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from fedfairx.commands.common import add_verb
+
+if TYPE_CHECKING:
+    from fedfairx.client import Client
+    from fedfairx.service.server import Server
+
+#: A supplier's group, and what its offers are like on average: price, quality, days.
+SUPPLIERS = {
+    "Ahorn": ("small", (3.0, 4.5, 6.0)),
+    "Birke": ("small", (4.0, 4.0, 4.0)),
+    "Buche": ("large", (5.0, 3.0, 2.0)),
+    "Eiche": ("large", (6.0, 4.0, 2.0)),
+    "Erle": ("small", (5.0, 2.5, 8.0)),
+    "Linde": ("large", (7.0, 3.5, 1.0)),
+}
+FEATURES = "price=0:10,quality=1:5,days=0:14"
+ANSWERED = 0.9  # of decisions get a reward at all
+
+
+def add(verbs: Any) -> None:
+    parser = add_verb(
+        verbs,
+        "demo",
+        run,
+        summary="start a service with simulated traffic, and watch it learn to be fair",
+        details="Six suppliers bid for orders. Everything happens on this machine and is gone afterwards.",
+        example="fedfairx demo\nfedfairx demo --port 8080 --rate 100",
+    )
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
+    parser.add_argument("--rate", type=float, default=30.0, help="decisions per second (default: 30)")
+    parser.add_argument("--seconds", type=float, help="stop by itself after so long")
+    parser.add_argument("--data", metavar="DIR", help="keep what happens in this folder")
+
+
+def run(args: argparse.Namespace) -> int:
+    from fedfairx.errors import needs, require
+    from fedfairx.service.settings import load
+
+    require(args.rate > 0, "--rate", "must be > 0", args.rate)
+    with needs("service,client"):
+        from fedfairx.client import Client
+        from fedfairx.service.app import make_app
+        from fedfairx.service.opening import open_service
+        from fedfairx.service.server import serve
+
+    def begun(server: Server) -> None:
+        url = server.addresses()[0]
+        print(f"a service with simulated traffic is at {url} (Ctrl-C ends it); for instance", flush=True)
+        print(f"  curl {url}/v1/model", flush=True)
+        traffic = Traffic(Client(url), args.rate, args.seconds, server)
+        threading.Thread(target=traffic.run, daemon=True).start()
+
+    with tempfile.TemporaryDirectory(prefix="fedfairx-demo-") as folder, suppress(KeyboardInterrupt):
+        given = {"data": args.data or folder, "features": FEATURES, "intercept": True, "port": args.port}
+        settings = load({**given, "log_level": "warning"}, environment={})
+        serve(make_app(open_service(settings)), settings, begun=begun)
+    return 0
+
+
+class Traffic:
+    """Orders come, a supplier is chosen, and some time later it shows how well it did."""
+
+    def __init__(self, client: Client, rate: float, seconds: float | None, server: Server) -> None:
+        self._client = client
+        self._rate = rate
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self._server = server
+        self._random = random.Random()
+        self._waiting: list[tuple[float, str, float]] = []  # a heap: due, decision, reward
+
+    def run(self) -> None:
+        from fedfairx.client import ServiceError
+
+        while not self._server.should_exit:
+            with suppress(ServiceError):  # it may be about to end
+                self._order()
+                while self._waiting and self._waiting[0][0] < time.monotonic():
+                    _, identity, reward = heapq.heappop(self._waiting)
+                    self._client.observe(identity, reward=reward)
+            if self._end is not None and time.monotonic() > self._end:
+                self._server.stop()
+            time.sleep(self._random.expovariate(self._rate))
+
+    def _order(self) -> None:
+        offers = {name: self._offer(means) for name, (_, means) in SUPPLIERS.items()}
+        names = ("price", "quality", "days")
+        decision = self._client.decide(
+            actions=[
+                {"id": name, "group": SUPPLIERS[name][0], "features": dict(zip(names, offer, strict=True))}
+                for name, offer in offers.items()
+            ]
+        )
+        if self._random.random() < ANSWERED:
+            due = time.monotonic() + self._random.uniform(0.0, 3.0)
+            heapq.heappush(self._waiting, (due, decision.id, self._reward(*offers[str(decision.name)])))
+
+    def _offer(self, means: tuple[float, float, float]) -> list[float]:
+        price, quality, days = (self._random.gauss(mean, 0.2 * mean) for mean in means)
+        return [price, quality, days]
+
+    def _reward(self, price: float, quality: float, days: float) -> float:
+        """What nobody knows: good, cheap and soon is better."""
+        worth = 0.4 + 0.12 * (quality - 3.0) - 0.03 * (price - 5.0) - 0.02 * (days - 4.0)
+        return min(1.0, max(0.0, worth + self._random.gauss(0.0, 0.1)))

@@ -1,0 +1,104 @@
+"""What share merit entitles to, for every θ that the region holds.
+
+In round t a set S of actions (one action, or a group) is entitled to q_t(θ) = Σ_S f(x·θ) / Σ f(x·θ), and
+over n rounds to the mean E(θ) of these. θ* is not known, so the entitlement is an interval that holds E(θ)
+for all θ of the region, and hence E(θ*) whenever the region holds θ*: for all actions, groups and windows
+at once. Two bounds are taken, each of them proved, and the interval is where both agree.
+
+Round by round. Over the region every x·θ lies in x·θ̂ ± w(x). Merit of S at its least and all other merit
+at its most bound q_t from below, and the other way round from above. (For the exponential merit a part
+common to all actions does not count, and x is taken from x̄ = Σ q̂x; a `Custom` merit moves by its
+Lipschitz constant times w.)
+
+Linear (exponential merit f = e^{cμ} alone). One θ is the same in all rounds, which the first bound
+forgets. With h = θ - θ̂, Taylor gives E(θ) = E(θ̂) + ∇E·h + ½h·H(at some point between)·h. The gradient of
+q_t is c Σ_S q̂_a (x_a - x̄), and ∇E·h is at most radius · ‖Wᵀ∇E‖. Along h the log merits move by δ_a = c
+x_a·h, and
+
+    q″ = q (1 - q) ((1 - 2q) D² + v_S - v_rest),
+
+D being the difference of the mean δ of S and of the rest, v their variances. If all δ lie within a range
+of length ρ, D² ≤ ρ² and v ≤ ρ²/4, so |q″| ≤ ρ² max q (1 - q)(¼ + |1 - 2q|) = 9ρ²/64, and |q″| ≤ 5ρ²q/4. ρ
+is at most 2c times the largest w(x_a - x̄) of the round.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfairx.arrays import Array
+from fedfairx.core.merit import Custom, Exponential, Merit
+from fedfairx.core.merit_values import merit_values
+from fedfairx.fairness.region import Region
+
+_BEND = 9.0 / 64.0  # max of q (1 - q)(1/4 + |1 - 2q|)
+_BEND_OF_RARE = 1.25  # and |q″| ≤ 5/4 q ρ²
+
+
+class Entitled(NamedTuple):
+    """Of n rounds with K actions each; what is a set's stands at the places of all its actions."""
+
+    share: Array  # (n, K) of each action at θ̂; a set's is their sum
+    low: Array  # (n, K) of the set
+    high: Array  # (n, K)
+    gradient: Array | None  # (n, K, d) of each action, times W; a set's is their sum. None where not proved
+    bend: Array  # (n, K) ½ρ² · the bound on |q″|/ρ² of the set
+
+
+def entitled(region: Region, merit: Merit, contexts: Array, together: Array | None) -> Entitled:
+    """Bounds for each round of contexts (n, K, d).
+
+    together: (n, K, K), 1 where two actions are in one set; None where each action is a set.
+    """
+    logs = _log_merits(merit, contexts @ region.centre)
+    share = _shares(logs)
+    if not isinstance(merit, Exponential):
+        least, most = _merit_range(merit, contexts @ region.centre, region.widths(contexts))
+        return Entitled(share, *_set_bounds(least, most, together), None, np.zeros_like(share))
+    centred = contexts - np.einsum("nk,nkd->nd", share, contexts)[:, None, :]
+    moves = merit.steepness * region.widths(centred)
+    low, high = _set_bounds(logs - moves, logs + moves, together)
+    gradient = merit.steepness * share[..., None] * (centred @ region.root)
+    rho = 2.0 * moves.max(axis=1, keepdims=True)
+    return Entitled(share, low, high, gradient, 0.5 * rho**2 * np.minimum(_BEND, _BEND_OF_RARE * high))
+
+
+def _shares(logs: Array) -> Array:
+    merits = np.exp(logs - logs.max(axis=1, keepdims=True))
+    shares: Array = merits / merits.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _log_merits(merit: Merit, means: Array) -> Array:
+    if isinstance(merit, Exponential):
+        return merit.steepness * means
+    return np.log(merit_values(merit, means))
+
+
+def _merit_range(merit: Merit, means: Array, widths: Array) -> tuple[Array, Array]:
+    """Logarithms of the least and the most merit of means within `widths`."""
+    if isinstance(merit, Custom):  # it need not increase
+        values, moves = merit_values(merit, means), merit.lipschitz_constant * widths
+        return np.log(np.maximum(values - moves, merit.minimum_merit)), np.log(values + moves)
+    return np.log(merit_values(merit, means - widths)), np.log(merit_values(merit, means + widths))
+
+
+def _set_bounds(least: Array, most: Array, together: Array | None) -> tuple[Array, Array]:
+    top = most.max(axis=1, keepdims=True)
+    small, large = np.exp(least - top), np.exp(most - top)
+    own_small, own_large = of_sets(small, together), of_sets(large, together)
+    others_small = np.maximum(small.sum(axis=1, keepdims=True) - own_small, 0.0)
+    others_large = np.maximum(large.sum(axis=1, keepdims=True) - own_large, 0.0)
+    tiny = 1e-300  # 0/0 where everything is far below the top: any share is possible then
+    low = own_small / np.maximum(own_small + others_large, tiny)
+    high = np.where(
+        own_large + others_small > tiny, own_large / np.maximum(own_large + others_small, tiny), 1.0
+    )
+    return low, high
+
+
+def of_sets(values: Array, together: Array | None) -> Array:
+    """(n, K) sums over the set that each action is in."""
+    return values if together is None else np.einsum("nkj,nj->nk", together, values)

@@ -1,0 +1,177 @@
+"""A log of decisions, as it is given and as blocks of equally many actions that arrays can be made of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedfairx.arrays import Array
+from fedfairx.errors import InvalidInput
+
+Codes = NDArray[np.int64]
+_BLOCK = 1 << 16  # numbers of a policy that a block holds at most
+_SUM = 1e-6  # by which a policy may miss 1
+
+
+@dataclass(slots=True)  # not frozen, which would take three times as long to make
+class Logged:
+    """One decision of a log.
+
+    policy: (K,) the probabilities that the action was drawn from.
+    action: the row that was taken; None where nothing was shown after all, and only the draw counts.
+    contexts: (K, d), without which nothing is known of merit; in all decisions of a log or in none.
+    names: of the K actions; without, they are called by their places.
+    groups: of the K actions, "" or None where there is none.
+    drawn: the row that the policy drew, where something else was taken (a baseline).
+    reward: of the action taken, if it has come.
+    """
+
+    policy: ArrayLike
+    action: int | None
+    contexts: ArrayLike | None = None
+    names: Sequence[str] | None = None
+    groups: Sequence[str | None] | None = None
+    drawn: int | None = None
+    reward: float | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """n decisions among K actions each."""
+
+    policy: Array  # (n, K)
+    taken: Codes  # (n,) -1 where nothing was shown
+    drawn: Codes  # (n,)
+    names: Codes  # (n, K) numbers of names
+    groups: Codes  # (n, K) numbers of groups, -1 for none
+    contexts: Array | None  # (n, K, d)
+    rewards: Array  # (n,) NaN where none has come
+
+    def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Block:
+        contexts = None if self.contexts is None else self.contexts[rows]
+        return Block(
+            self.policy[rows],
+            self.taken[rows],
+            self.drawn[rows],
+            self.names[rows],
+            self.groups[rows],
+            contexts,
+            self.rewards[rows],
+        )
+
+
+@dataclass
+class Labels:
+    """Names in the order in which they first came, and their numbers."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    _rows: dict[tuple[str | None, ...], Codes] = field(default_factory=dict)
+
+    def row(self, labels: Sequence[str | None]) -> Codes:
+        key = labels if type(labels) is tuple else tuple(labels)
+        known = self._rows.get(key)
+        if known is None:
+            known = np.array([self._number(label) for label in key], dtype=np.int64)
+            if len(self._rows) < 10_000:  # logs repeat themselves; one that doesn't must not fill the memory
+                self._rows[key] = known
+        return known
+
+    def _number(self, label: str | None) -> int:
+        return self.numbers.setdefault(label, len(self.numbers)) if label else -1
+
+
+@dataclass
+class Blocks:
+    """All of a log in blocks, with what its numbers mean."""
+
+    names: Labels = field(default_factory=Labels)
+    groups: Labels = field(default_factory=Labels)
+    blocks: list[Block] = field(default_factory=list)
+
+
+def gather(log: Iterable[Logged]) -> Blocks:
+    """Check and sort a log into blocks; decisions among equally many actions stay in their order."""
+    found = Blocks()
+    waiting: dict[int, list[_Row]] = {}
+    for place, decision in enumerate(log):
+        row = _row(decision, place, found)
+        arms = row[1].size
+        rows = waiting.setdefault(arms, [])
+        rows.append(row)
+        if len(rows) * arms >= _BLOCK:
+            found.blocks.append(_block(waiting.pop(arms)))
+    found.blocks += [_block(rows) for rows in waiting.values()]
+    dimensions = {None if block.contexts is None else block.contexts.shape[2] for block in found.blocks}
+    if len(dimensions) > 1:
+        raise InvalidInput("contexts must be given for all decisions or for none, and be of one dimension")
+    return found
+
+
+def records(blocks: Iterable[Block]) -> Iterator[tuple[Array, Array]]:
+    """Contexts (n, d) of actions taken and their rewards (n,), where they have come."""
+    for block in blocks:
+        if block.contexts is not None:
+            come = np.flatnonzero(np.isfinite(block.rewards) & (block.taken >= 0))
+            yield block.contexts[come, block.taken[come]], block.rewards[come]
+
+
+# place, policy, taken, drawn, names, groups, contexts, reward; its numbers are checked by the block
+_Row = tuple[int, Array, int, int, Codes, Codes, Array | None, float]
+
+
+def _row(decision: Logged, place: int, found: Blocks) -> _Row:
+    policy = np.asarray(decision.policy, dtype=np.float64)
+    if policy.ndim != 1 or policy.size == 0:
+        raise InvalidInput(f"policy must be (K,) probabilities that sum to 1, got decision {place}")
+    arms, taken = policy.size, -1 if decision.action is None else decision.action
+    drawn = taken if decision.drawn is None else decision.drawn
+    if not (0 <= drawn < arms and (decision.action is None or 0 <= taken < arms)):
+        raise InvalidInput(f"action must be a row of the policy, got decision {place}")
+    names = found.names.row(range_names(arms) if decision.names is None else decision.names)
+    groups = found.groups.row((None,) * arms if decision.groups is None else decision.groups)
+    if names.size != arms or groups.size != arms:
+        raise InvalidInput(f"names and groups must be one for each action, got decision {place}")
+    contexts = None
+    if decision.contexts is not None:
+        contexts = np.asarray(decision.contexts, dtype=np.float64)
+        if contexts.ndim != 2 or len(contexts) != arms:
+            raise InvalidInput(f"contexts must be (K, d) finite numbers, got decision {place}")
+    reward = np.nan if decision.reward is None else float(decision.reward)
+    return place, policy, taken, drawn, names, groups, contexts, reward
+
+
+@functools.cache
+def range_names(arms: int) -> tuple[str, ...]:
+    """What actions without names are called."""
+    return tuple(f"action {place}" for place in range(arms))
+
+
+def _block(rows: list[_Row]) -> Block:
+    places, policies, taken, drawn, names, groups, given, rewards = zip(*rows, strict=True)
+    policy = np.array(policies)
+    odd = np.any(policy < 0, axis=1) | ~(np.abs(policy.sum(axis=1) - 1.0) <= _SUM)
+    _refuse(odd, places, "policy must be (K,) probabilities that sum to 1")
+    codes = np.array(names)
+    _refuse(np.any(codes < 0, axis=1), places, "names must not be empty")
+    contexts = None
+    if given[0] is not None:
+        same = np.array([each is not None and each.shape == given[0].shape for each in given])
+        _refuse(
+            ~same, places, "contexts must be given for all decisions or for none, and be of one dimension"
+        )
+        contexts = np.array(given)
+        _refuse(~np.isfinite(contexts).all(axis=(1, 2)), places, "contexts must be (K, d) finite numbers")
+    else:
+        some = np.array([each is not None for each in given])
+        _refuse(some, places, "contexts must be given for all decisions or for none")
+    rows_taken, rows_drawn = np.array(taken, dtype=np.int64), np.array(drawn, dtype=np.int64)
+    return Block(policy, rows_taken, rows_drawn, codes, np.array(groups), contexts, np.array(rewards))
+
+
+def _refuse(odd: NDArray[np.bool_], places: Sequence[int], rule: str) -> None:
+    if odd.any():
+        raise InvalidInput(f"{rule}, got decision {places[int(odd.argmax())]}")

@@ -1,0 +1,58 @@
+"""Where θ* can be, at all times at once, from exact sums of records; no bound on ‖θ*‖ is assumed.
+
+Rewards are y = x·θ* + noise whose distribution, given all that came before, is σ-sub-Gaussian: rewards
+between a and b are so with σ = (b - a)/2, whatever their distribution (Hoeffding's lemma). The likelihood
+ratio of θ to θ*, mixed over θ ~ N(0, sd²I), is then a supermartingale; it ever reaches 1/α with
+probability at most α (Ville). With λ = σ²/sd², G = Σxxᵀ, b = Σxy, eigenvalues g_k of G and r_k the
+coordinates of b in its eigenvectors, that it has not is
+
+    (θ - θ̂)ᵀ G (θ - θ̂) ≤ σ² (2 ln(1/α) + Σ_k ln(1 + g_k/λ)) + Σ_k λ r_k² / (g_k (λ + g_k)),   θ̂ = G⁻¹b.
+
+It is the ellipsoid of Abbasi-Yadkori et al. 2011 with the mixture centred where the prior is, instead of
+at θ*: so sd is a choice and nothing that θ* must obey. A direction that no record looked into is
+unbounded, as it should be.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfairx.arrays import Array
+
+_UNSEEN = 1e30  # stands for the width of a direction without data
+_ROUNDING = 1e-11  # of the largest eigenvalue: what is below can't be told from none
+
+
+@dataclass(frozen=True)
+class Region:
+    """{θ̂ + radius · W u : ‖u‖ ≤ 1}."""
+
+    centre: Array  # (d,) θ̂
+    root: Array  # (d, d) W, with W Wᵀ = G⁻¹
+    radius: float
+
+    def widths(self, directions: Array) -> Array:
+        """max |direction · (θ - θ̂)| over the region, for each of directions (..., d)."""
+        squares = np.square(directions @ self.root).sum(axis=-1)
+        widths: Array = self.radius * np.sqrt(squares)
+        return widths
+
+
+def region(gram: Array, moment: Array, *, noise_sd: float, error: float, prior_sd: float = 1.0) -> Region:
+    """The region from G and b, which holds at all times with probability at least 1 - error.
+
+    It is narrowest where `prior_sd` is about the size of a coordinate of θ*, and holds wherever θ* is.
+    """
+    regulariser = (noise_sd / prior_sd) ** 2
+    eigenvalues, vectors = np.linalg.eigh(gram)
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    seen = eigenvalues > _ROUNDING * max(float(eigenvalues[-1]), 1e-300)
+    g = np.where(seen, eigenvalues, 1.0)
+    r = np.where(seen, vectors.T @ moment, 0.0)
+    spread = noise_sd**2 * (2.0 * math.log(1.0 / error) + float(np.log1p(eigenvalues / regulariser).sum()))
+    bias = float((regulariser * r * r / (g * (regulariser + g))).sum())
+    root = vectors * np.where(seen, 1.0 / np.sqrt(g), _UNSEEN)
+    return Region(vectors @ (r / g), root, math.sqrt(spread + bias))

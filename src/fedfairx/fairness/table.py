@@ -1,0 +1,205 @@
+"""Who was shown, who was entitled to it, and whether the difference can be told from chance and ignorance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedfairx.arrays import Array
+from fedfairx.core.merit import Exponential, Merit
+from fedfairx.errors import InvalidInput, require
+from fedfairx.fairness.draws import Draws, DrawsSoFar
+from fedfairx.fairness.log import Block, Blocks, Labels, Logged, gather, records
+from fedfairx.fairness.region import Region, region
+from fedfairx.fairness.sequences import share_interval, spending
+from fedfairx.fairness.tally import Sets, Tally
+from fedfairx.fairness.verdict import UNKNOWN, Row, Share, verdict
+from fedfairx.showing import html_table, text_table
+
+_MERIT_SHARE, _SHOWN_SHARE = 0.5, 0.25  # of the error: entitlements; shown, actions and groups each
+_TITLES = ("", "decisions", "shown", "between", "entitled", "between", "verdict")
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """The table: per action and per group, and whether actions were drawn as the policy said."""
+
+    actions: tuple[Row, ...]
+    groups: tuple[Row, ...]
+    draws: Draws
+    decisions: int
+    rewards: int  # that merit is known from
+    error: float
+    tolerance: float
+    noise_sd: float
+    merit: Merit
+
+    def claims(self) -> tuple[str, ...]:
+        """What is claimed of this table, in sentences."""
+        return tuple(_claims(self))
+
+    def __str__(self) -> str:
+        tables = [text_table(_TITLES, map(_cells, rows)) for rows in (self.actions, self.groups) if rows]
+        return "\n\n".join([*tables, str(self.draws)])
+
+    def _repr_html_(self) -> str:
+        rows = [_cells(row) for row in (*self.actions, *self.groups)]
+        return html_table(_TITLES, rows, caption=str(self.draws))
+
+
+def exposure(
+    log: Iterable[Logged],
+    *,
+    merit: Merit | None = None,
+    noise_sd: float = 0.5,
+    error: float = 0.05,
+    tolerance: float = 0.2,
+    sums: tuple[ArrayLike, ArrayLike] | None = None,
+) -> Exposure:
+    """Shown against entitled, from a log of decisions in the order in which they were made.
+
+    merit: what a reward is worth, as the agent has it; `Exponential()` by default.
+    noise_sd: σ of the rewards' noise, or a bound on it: half of the range of rewards always is one, so 0.5 is
+        right for rewards from 0 to 1.
+    error: with which probability, at most, any interval of actions or groups ever fails to hold.
+    tolerance: 0.2 calls "within" what gets between four fifths and five quarters of its entitlement.
+    sums: (Σxxᵀ, Σxy) over all rewards so far, where the log is only a part of the decisions.
+
+    >>> arms = [[1.0, 0.0], [0.0, 1.0]]
+    >>> log = [Logged([0.5, 0.5], t % 2, contexts=arms, reward=0.5) for t in range(30_000)]
+    >>> [(row.name, row.verdict) for row in exposure(log, noise_sd=0.1).actions]
+    [('action 0', 'within'), ('action 1', 'within')]
+    """
+    require(0 < error < 1, "error", "must be in (0, 1)", error)
+    require(0 <= tolerance < 1, "tolerance", "must be in [0, 1)", tolerance)
+    require(math.isfinite(noise_sd) and noise_sd > 0, "noise_sd", "must be finite and > 0", noise_sd)
+    merit = Exponential() if merit is None else merit
+    found = gather(log)
+    gram, moment, rewards = _sums(found) if sums is None else _given(sums)
+    known = None
+    if gram.any() and all(block.contexts is not None for block in found.blocks):
+        known = region(gram, moment, noise_sd=noise_sd, error=error * _MERIT_SHARE)
+    draws, tallies = _count(found, known, merit)
+    actions, groups = (
+        tuple(_rows(tally, labels, known, error * _SHOWN_SHARE, tolerance))
+        for tally, labels in zip(tallies, (found.names, found.groups), strict=True)
+    )
+    return Exposure(
+        actions,
+        groups,
+        draws,
+        sum(int((block.taken >= 0).sum()) for block in found.blocks),
+        rewards,
+        error,
+        tolerance,
+        noise_sd,
+        merit,
+    )
+
+
+def _sums(found: Blocks) -> tuple[Array, Array, int]:
+    parts = list(records(found.blocks))
+    dimension = parts[0][0].shape[1] if parts else 0
+    gram, moment, count = np.zeros((dimension, dimension)), np.zeros(dimension), 0
+    for contexts, rewards in parts:
+        gram += contexts.T @ contexts
+        moment += contexts.T @ rewards
+        count += rewards.size
+    return gram, moment, count
+
+
+def _given(sums: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array, int]:
+    gram, moment = (np.asarray(part, dtype=np.float64) for part in sums)
+    sound = gram.shape == (moment.size, moment.size) and np.isfinite(gram).all() and np.isfinite(moment).all()
+    if not sound:
+        raise InvalidInput("sums must be a (d, d) array and a (d,) array of finite numbers")
+    return gram, moment, 0
+
+
+def _count(found: Blocks, known: Region | None, merit: Merit) -> tuple[Draws, tuple[Tally, Tally]]:
+    dimension = 0 if known is None else known.centre.size
+    draws = DrawsSoFar()
+    names, groups = (Tally.empty(len(each.numbers), dimension) for each in (found.names, found.groups))
+    for block in _parts(found.blocks):
+        sets = Sets.of(block.names)
+        draws.take(block, sets.of_sets(block.policy), sets.first, len(found.names.numbers))
+        shown = block
+        if (block.taken < 0).any():
+            shown = block[block.taken >= 0]
+            sets = Sets.of(shown.names)
+        names.take(shown, shown.names, sets, known, merit)
+        if groups.rounds.size:
+            groups.take(shown, shown.groups, Sets.of(shown.groups), known, merit)
+    return draws.answer(), (names, groups)
+
+
+def _parts(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Blocks, cut where (K, K) numbers for each decision would take too much memory."""
+    for block in blocks:
+        rows = max(1, (1 << 20) // block.policy.shape[1] ** 2)
+        for start in range(0, len(block.taken), rows):
+            yield block[start : start + rows]
+
+
+def _rows(
+    tally: Tally, labels: Labels, known: Region | None, error: float, tolerance: float
+) -> Iterator[Row]:
+    if not labels.numbers:
+        return
+    errors = error * spending(tally.rounds.size)
+    low, high = tally.interval(0.0 if known is None else known.radius)
+    shown_low, shown_high = share_interval(tally.shown, np.maximum(tally.rounds, 1.0), errors)
+    for name, k in labels.numbers.items():
+        n = tally.rounds[k]
+        if n == 0:  # of its decisions nothing was shown
+            continue
+        shown = Share(tally.shown[k] / n, shown_low[k], shown_high[k])
+        middle = math.nan if known is None else min(max(tally.share[k] / n, low[k]), high[k])
+        entitled = Share(middle, low[k], high[k])
+        words = UNKNOWN if known is None else verdict(shown, entitled, tolerance)
+        yield Row(name, int(n), int(tally.shown[k]), shown, tally.policy[k] / n, entitled, words)
+
+
+def _cells(row: Row) -> tuple[object, ...]:
+    shown, entitled = row.shown, row.entitled
+    return (
+        row.name,
+        f"{row.rounds:,}".replace(",", " "),
+        percent(shown.value),
+        f"{percent(shown.low)} and {percent(shown.high)}",
+        percent(entitled.value),
+        f"{percent(entitled.low)} and {percent(entitled.high)}",
+        row.verdict,
+    )
+
+
+def percent(share: float) -> str:
+    """12.3 %"""
+    return "–" if math.isnan(share) else f"{100 * share:.1f} %"
+
+
+def _claims(table: Exposure) -> Iterator[str]:
+    least = 1 - table.tolerance
+    yield (
+        f"With probability at least {100 * (1 - table.error):g} %, all intervals of all actions and groups "
+        "hold, at all times at once: whoever looks every day and stops when it suits them is misled no more "
+        "often."
+    )
+    yield (
+        '"Shown" is the share of the decisions in which an action was there. Its interval holds for the mean '
+        "of the chances that it really had, whatever the recorded policies say."
+    )
+    yield (
+        '"Entitled" is the share in proportion to true merit, averaged over the same decisions. Its interval '
+        "holds for every parameter that the rewards so far leave possible, if rewards are linear in the "
+        f"features and vary around that by noise of sd {table.noise_sd:g} at most."
+    )
+    yield (
+        f'"Within" means surely between {100 * least:.0f} and {100 / least:.0f} % of the entitlement; '
+        '"below" and "above" mean surely less and surely more than it; "too little data" means that nothing '
+        "is sure."
+    )

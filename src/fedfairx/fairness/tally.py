@@ -1,0 +1,95 @@
+"""Sums over rounds, for every action or every group: what the table is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedfairx.arrays import Array
+from fedfairx.core.merit import Merit
+from fedfairx.fairness.entitlement import entitled, of_sets
+from fedfairx.fairness.log import Block, Codes
+from fedfairx.fairness.region import Region
+
+
+@dataclass
+class Tally:
+    """Of m actions or groups, over the rounds in which each was there."""
+
+    rounds: Array  # (m,)
+    shown: Array
+    policy: Array
+    share: Array  # at θ̂
+    low: Array  # round by round
+    high: Array
+    bend: Array
+    gradient: Array  # (m, d)
+    linear: bool = True  # whether gradient and bend bound anything
+
+    @classmethod
+    def empty(cls, size: int, dimension: int) -> Tally:
+        rounds, shown, policy, share, low, high, bend = np.zeros((7, size))
+        return cls(rounds, shown, policy, share, low, high, bend, np.zeros((size, dimension)))
+
+    def take(self, block: Block, codes: Codes, sets: Sets, region: Region | None, merit: Merit) -> None:
+        """Add a block; `region` None where nothing is known of merit."""
+        rows, size = np.arange(len(codes)), self.rounds.size
+        named = codes >= 0
+        once = codes[sets.first]
+
+        def each(values: Array) -> Array:  # sums over all actions of a set
+            return np.bincount(codes[named], values[named], size).astype(np.float64)
+
+        def one(values: Array) -> Array:  # what all actions of a set have alike
+            return np.bincount(once, values[sets.first], size).astype(np.float64)
+
+        self.rounds += np.bincount(once, minlength=size)
+        taken = codes[rows, block.taken]
+        self.shown += np.bincount(taken[taken >= 0], minlength=size)
+        self.policy += each(block.policy)
+        if region is None or block.contexts is None:
+            self.high += one(np.ones_like(block.policy))
+            self.linear = False
+            return
+        bounds = entitled(region, merit, block.contexts, sets.together)
+        self.share += each(bounds.share)
+        self.low += one(bounds.low)
+        self.high += one(bounds.high)
+        self.bend += one(bounds.bend)
+        if bounds.gradient is None:
+            self.linear = False
+            return
+        for j in range(self.gradient.shape[1]):
+            self.gradient[:, j] += each(bounds.gradient[..., j])
+
+    def interval(self, radius: float) -> tuple[Array, Array]:
+        """Least and largest mean entitlement over the region."""
+        rounds = np.maximum(self.rounds, 1.0)
+        low, high = self.low / rounds, self.high / rounds
+        if self.linear:
+            reach = radius * np.sqrt(np.square(self.gradient).sum(axis=1)) + self.bend
+            low = np.maximum(low, (self.share - reach) / rounds)
+            high = np.minimum(high, (self.share + reach) / rounds)
+        return low.clip(0.0, 1.0), high.clip(0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Which rows of a block belong together: those of one group, or of one action that is there twice."""
+
+    first: NDArray[np.bool_]  # (n, K) whether a row is the first of its set
+    together: Array | None  # (n, K, K), 1 where two rows are in one set; None where every row is a set
+
+    @classmethod
+    def of(cls, codes: Codes) -> Sets:
+        ordered = np.sort(codes, axis=1)
+        if not (ordered[:, 1:] == ordered[:, :-1]).any():
+            return cls(codes >= 0, None)
+        same = codes[:, :, None] == codes[:, None, :]
+        earlier = np.tril(same, k=-1).any(axis=2)
+        return cls((codes >= 0) & ~earlier, same.astype(np.float64))
+
+    def of_sets(self, values: Array) -> Array:
+        return of_sets(values, self.together)

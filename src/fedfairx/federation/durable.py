@@ -1,0 +1,296 @@
+"""An agent that can be closed and opened: made from what its log says, and kept in step with it.
+
+Opening takes the newest sound snapshot and does again what came after it. A decision is not computed again:
+the log has what was drawn, so that what was told is what happened, on any machine. Rewards, releases and
+what came from others are learnt again, which gives the same bits as the first time. A private agent's
+ledger needs nothing: its rows were written in the same transactions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fedfairx.errors import FedFairXError, InvalidInput, StateError, StorageError
+from fedfairx.federation import state
+from fedfairx.federation.checks import latest_of
+from fedfairx.federation.deciding import Deciding
+from fedfairx.federation.decision import Decision, shown
+from fedfairx.federation.fields import Fields
+from fedfairx.privacy import (
+    Budget,
+    ContinuedPrivatizer,
+    KeyedNoise,
+    MemoryLedger,
+    NonPrivateSums,
+    Privatizer,
+    Release,
+    new_key,
+)
+from fedfairx.storage.journal import Event, Journal, Made, Outcome
+from fedfairx.storage.ledger import StoredLedger, StoredPersons
+from fedfairx.storage.log import Log
+from fedfairx.storage.mark import leave_mark
+from fedfairx.storage.opening import open_log
+from fedfairx.storage.rows import unpacked_log
+
+SNAPSHOT_EVERY = 5000  # steps
+FEW = 20_000  # steps that are read at once
+
+AgentType = TypeVar("AgentType", bound=Deciding)
+
+
+def open_agent(
+    cls: type[AgentType], place: str | os.PathLike[str], given: dict[str, Any], budget: Budget | None
+) -> AgentType:
+    """The agent in a database of its own; `given` are the settings that the caller has named."""
+    log = open_log(place)
+    try:
+        rows = log.database.execute("SELECT agent, settings, secret FROM agents ORDER BY agent")
+        if len(rows) > 1:
+            raise StateError(f"{log.database.place} holds {len(rows)} agents: open it with Federation.open")
+        if not rows:
+            make_agent(cls, log, given, budget)
+            rows = log.database.execute("SELECT agent, settings, secret FROM agents")
+        number, settings, secret = rows[0]
+        agent = Keeper(log, int(number), json.loads(settings), secret).agent(cls, given, budget)
+        leave_mark(log)
+    except BaseException:
+        log.close()
+        raise
+    return agent
+
+
+def make_agent(cls: type[AgentType], log: Log, given: dict[str, Any], budget: Budget | None) -> None:
+    """Keep a new agent: its settings, its key, and the state it begins with."""
+    if "dimension" not in given:
+        raise InvalidInput(f"dimension must be given: there is no agent in {log.database.place} yet")
+    given = {"name": f"agent-{secrets.token_hex(4)}", **given}
+    budgets, secret, trial = [], None, None
+    if budget is not None:
+        budgets, secret = [budget.to_dict()], new_key()
+        # To see that all fits before anything is kept; of a run of its own, and never asked for noise.
+        noise = KeyedNoise(secret, agent=given["name"], run="trial")
+        trial = budget.privatizer(given["dimension"], noise=noise, ledger=MemoryLedger())
+    agent = cls(**given, privatizer=trial)
+    described = state.describe_settings(agent) | {"budgets": budgets}
+    with log.step():
+        (number,) = log.write("SELECT COALESCE(MAX(agent), 0) + 1 FROM agents")[0]
+        row = (number, agent.name, json.dumps(described), secret)
+        log.write("INSERT INTO agents VALUES (?, ?, ?, ?)", row)
+        Journal(log, number).write_snapshot(_snapshot(agent, runs=len(budgets)))
+
+
+class Keeper:
+    """Holds one agent and its part of the log together."""
+
+    def __init__(self, log: Log, number: int, settings: dict[str, Any], secret: bytes | None) -> None:
+        self.log = log
+        self.journal = Journal(log, number)
+        self._settings = settings
+        self._secret = None if secret is None else bytes(secret)
+        self._agent: Deciding
+        self._budgets = [Budget.from_dict(each) for each in settings["budgets"]]
+
+    def agent(self, cls: type[AgentType], given: dict[str, Any], budget: Budget | None) -> AgentType:
+        """The agent as the log leaves it, and from now on kept in it."""
+        fields = Fields(self._settings, "settings")
+        own = self._settings["merit"]["kind"] == "custom"
+        settings = state.settings_from(fields, given.get("merit") if own else None)
+        agent = cls(**settings, privatizer=self._privatizer(1) if self._budgets else None)
+        self._refuse_others(cls, agent, given, budget)
+        self._agent = agent
+        agent._lock = self.log.lock
+        agent._numbers = self.log.numbers
+        agent._origins = self.journal.origins
+        agent._journal = self.journal
+        agent._keeper = self
+        self.restore()
+        agent._origin = self.journal.begin_incarnation()
+        self.log.restorers.append(self.restore)
+        self.log.committed.append(self._after_commit)
+        self.log.closing.append(self._before_close)
+        return agent
+
+    def _refuse_others(
+        self, cls: type[Deciding], agent: Deciding, given: dict[str, Any], budget: Budget | None
+    ) -> None:
+        """What the caller names must be what is kept."""
+        if budget is not None and budget not in self._budgets[-1:]:
+            last = self._budgets[-1] if self._budgets else None
+            raise InvalidInput(f"budget must be the one that is kept, {last}, got budget={budget}")
+        asked = {name: value for name, value in given.items() if name != "seed"}
+        if not asked:
+            return
+        kept = {key: value for key, value in self._settings.items() if key != "budgets"}
+        meant = cls(**{"dimension": agent.dimension, "rule": agent.rule, "name": agent.name, **asked})
+        for key, value in state.describe_settings(meant).items():
+            if key in asked and value != kept[key]:
+                raise InvalidInput(
+                    f"{key} must be the one that is kept, {key}={kept[key]!r}, got {key}={value!r}"
+                )
+
+    # --- from the log --------------------------------------------------------------------------------
+
+    def restore(self, *, whole: bool = False) -> None:
+        """Put the agent where the log ends; `whole` does all of it again from the very beginning."""
+        try:
+            self._read_budgets()
+            self._restore(whole)
+        except FedFairXError:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+            said = type(error).__name__  # the text might hold data
+            raise StateError(f"{self.journal.place} is damaged: it can't be read, {said}") from None
+
+    def _restore(self, whole: bool) -> None:
+        agent, found = self._agent, list(self.journal.snapshots())
+        if not found:
+            raise StateError(f"{self.journal.place} is damaged: it has no sound snapshot")
+        at, body = found[-1] if whole else found[0]
+        fields = Fields(body, "snapshot")
+        if self._budgets:
+            privatizer = self._privatizer(fields.integer("runs"))
+        else:
+            stored = fields.part("privatizer").plain()
+            privatizer = NonPrivateSums.from_state(stored, dimension=agent.dimension)
+        pending = {made.seq: self._decision(made) for made in self.journal.made(body["pending"])}
+        steps: Iterable[Made | Outcome | Event] = self.journal.steps(at)
+        if self.log.end - at <= FEW:
+            steps = list(steps)  # all is read before anything changes
+        agent._go_on_with(privatizer)
+        state.restore_progress(agent, fields)
+        agent._pending = pending
+        for step in steps:
+            self._again(step)
+        self.journal.snapshot_at = at
+
+    def _again(self, step: Made | Outcome | Event) -> None:
+        agent = self._agent
+        if isinstance(step, Made):
+            agent._pending[step.seq] = self._decision(step)
+            del agent._uniforms[-agent._uniforms_each :]
+            if not agent._uniforms:
+                agent._draw_ahead()
+        elif isinstance(step, Outcome):
+            made = agent._pending.pop(step.decision, None)
+            if made is None:
+                raise StateError(f"{self.journal.place} is damaged: step {step.seq} is of no decision")
+            if step.reward is not None:
+                agent._learn(made, step.reward)
+        elif step.kind == "learn":
+            rows, rewards = unpacked_log(step.body)
+            for row, reward in zip(rows, rewards.tolist(), strict=True):
+                agent._learn(shown(0, row), reward)
+        elif step.kind == "release":
+            agent._mark_local()
+            agent._latest[agent.name] = agent.privatizer.release(int(step.body))
+            agent._fold_local(agent._local_count)
+        elif step.kind == "absorb":
+            told = {
+                name: Release.from_bytes(bytes.fromhex(text)) for name, text in json.loads(step.body).items()
+            }
+            mechanism = agent.privatizer.mechanism.digest()
+            agent._share(
+                latest_of(agent._latest, told, own=agent.name, dimension=agent.dimension, mechanism=mechanism)
+            )
+        elif step.kind == "run":
+            agent._go_on_with(self._after(agent.privatizer, int(step.body)))
+        else:
+            raise StateError(f"{self.journal.place} holds a step of an unknown kind, {step.kind!r}")
+
+    def _decision(self, made: Made) -> Decision:
+        values = np.concatenate([made.policy, made.theta, made.contexts[made.action]])
+        name = None if made.names is None else made.names[made.action]
+        origin = self.journal.origins.of(made.seq) or ""
+        decision = Decision(made.seq, made.action, values, made.policy.size, name, origin, made.time)
+        decision.drawn = made.drawn
+        return decision
+
+    def _read_budgets(self) -> None:
+        question = "SELECT settings FROM agents WHERE agent = ?"
+        settings = json.loads(self.log.database.execute(question, (self.journal.agent,))[0][0])
+        self._budgets = [Budget.from_dict(each) for each in settings["budgets"]]
+
+    # --- privacy -------------------------------------------------------------------------------------
+
+    def _privatizer(self, runs: int) -> Privatizer:
+        """That of the last of so many runs, after those before it."""
+        made = self._run(1)
+        for run in range(2, runs + 1):
+            made = self._after(made, run)
+        return made
+
+    def _after(self, before: Privatizer, run: int) -> Privatizer:
+        made = self._run(run)
+        return ContinuedPrivatizer(made, before=before) if before.guarantee.spent > 0 else made
+
+    def _run(self, run: int) -> Privatizer:
+        """The privatizer of one run: its ledger in the database, its noise from the key that is there."""
+        if self._secret is None:
+            raise StateError(f"{self.journal.place} has no noise key, so this agent can't go on privately")
+        number, name = self.journal.agent, self._settings["name"]
+        return self._budgets[run - 1].privatizer(
+            self._settings["dimension"],
+            noise=KeyedNoise(self._secret, agent=name, run=f"run-{run}"),
+            ledger=StoredLedger(self.log, number, run),
+            persons=StoredPersons(self.log, number, run),
+        )
+
+    def new_run(self, budget: Budget) -> tuple[Privatizer, int]:
+        """Inside a step: keep one more budget, and give its privatizer and its number."""
+        self._budgets.append(budget)
+        settings = self._settings | {"budgets": [each.to_dict() for each in self._budgets]}
+        self.log.write(
+            "UPDATE agents SET settings = ? WHERE agent = ?", (json.dumps(settings), self.journal.agent)
+        )
+        return self._run(len(self._budgets)), len(self._budgets)
+
+    # --- into the log --------------------------------------------------------------------------------
+
+    def verify(self) -> None:
+        """Do the whole log again from the very beginning; `StateError` unless it ends in the same state."""
+        with self.log.lock:
+            before = _snapshot(self._agent, runs=len(self._budgets))
+            try:
+                self.restore(whole=True)
+                same = _snapshot(self._agent, runs=len(self._budgets)) == before
+            finally:
+                self.restore()
+            if not same:
+                raise StateError(
+                    f"{self.journal.place} is damaged: done again, its log ends in another state"
+                )
+
+    def _after_commit(self) -> None:
+        if self.log.mark_due:
+            self.log.mark_due = False
+            leave_mark(self.log)
+        if self.log.end - self.journal.snapshot_at >= SNAPSHOT_EVERY:
+            self._snapshot()
+
+    def _before_close(self) -> None:
+        self._snapshot()
+        leave_mark(self.log)
+
+    def _snapshot(self) -> None:
+        """A snapshot saves time and nothing else, so one that fails does no harm."""
+        try:
+            self.journal.write_snapshot(_snapshot(self._agent, runs=len(self._budgets)))
+        except StorageError:
+            self.journal.snapshot_at = self.log.end  # not before as many steps more
+
+
+def _snapshot(agent: Deciding, *, runs: int) -> dict[str, Any]:
+    return {
+        **state.describe_progress(agent),
+        "marks": [],  # for releases that were interrupted, and here none is: each is one transaction
+        "pending": list(agent._pending),
+        "runs": runs,
+        "privatizer": None if agent.private else agent.privatizer.state(),
+    }

@@ -1,0 +1,87 @@
+"""Ed25519 keys: an agent's own, and the convener's. A private one is a file that its owner alone may read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from fedfairx.errors import StateError
+
+__all__ = ["SIGNATURE_BYTES", "SigningKey", "new_signing_key", "signed_by"]
+
+SIGNATURE_BYTES = 64
+
+
+class SigningKey:
+    """A private key. It signs, says its public half, and shows nothing else of itself."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+
+    @property
+    def public(self) -> str:
+        """The public key, 32 bytes as hexadecimal digits."""
+        return self._key.public_key().public_bytes_raw().hex()
+
+    def sign(self, message: bytes) -> bytes:
+        return self._key.sign(message)
+
+    def __repr__(self) -> str:
+        return f"SigningKey(public={self.public!r})"
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Into a new file, mode 0600; what is there is never overwritten."""
+        write_private(path, self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> SigningKey:
+        """The key in a file; one that others may read is refused."""
+        require_private(path)
+        try:
+            key = load_pem_private_key(Path(path).read_bytes(), password=None)
+        except (ValueError, TypeError):
+            raise StateError(f"{path} must hold an unencrypted private key as PEM, and does not") from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise StateError(f"{path} must hold an Ed25519 key, and holds another kind")
+        return cls(key)
+
+
+def new_signing_key() -> SigningKey:
+    """A fresh key from the operating system."""
+    return SigningKey(Ed25519PrivateKey.generate())
+
+
+def signed_by(public: str, message: bytes, signature: bytes) -> bool:
+    """Whether `signature` of `message` was made with the private half of `public`."""
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def write_private(path: str | os.PathLike[str], content: bytes) -> None:
+    """A new file that its owner alone may read, from its first moment on."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def require_private(path: str | os.PathLike[str]) -> None:
+    """Refuse a secret that others may read."""
+    mode = os.stat(path).st_mode & 0o777
+    if mode & 0o077:
+        raise StateError(
+            f"{path} is a secret and must be readable by its owner alone (0600), got mode {mode:04o}"
+        )

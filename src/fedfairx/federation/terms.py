@@ -1,0 +1,307 @@
+"""What the members of a federation agree on before the first record, and what is made of it.
+
+Everything here is public and the same for all: a release of one member means the same to every other only
+if dimension, mechanism and schedule are the same, and what one may send is bounded by what was agreed
+(`plausible.py`). Members with other terms refuse each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from fedfairx.core.confidence import Confidence
+from fedfairx.core.merit import Custom, Exponential, Merit
+from fedfairx.core.posterior import Prior
+from fedfairx.core.rules import OPTIMISM
+from fedfairx.errors import InvalidInput, StateError, require
+from fedfairx.federation.agent import Agent
+from fedfairx.federation.algorithms import Algorithm, algorithm
+from fedfairx.federation.fields import Fields
+from fedfairx.federation.options import SCALE
+from fedfairx.federation.parts import describe_merit, merit_from
+from fedfairx.federation.plausible import Limits
+from fedfairx.federation.schedules import SCHEDULES, Plan, Schedule
+from fedfairx.federation.terms_parts import (
+    bounds_from,
+    centring_from,
+    confidence_from,
+    prior_from,
+    schedule_from,
+)
+from fedfairx.privacy import Bounds, Budget, Centring, NonPrivate, Privatizer, calibrate, private
+from fedfairx.privacy.guarantee import DecideFrom
+from fedfairx.privacy.ledger import Ledger
+from fedfairx.privacy.mechanisms import Stated
+from fedfairx.privacy.noise import NoiseSource
+from fedfairx.privacy.peers import Confirm
+
+__all__ = ["Terms"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """agents is how many the schedule is made for: who joins later changes neither schedule nor noise.
+
+    A member's release number k holds at most as many records as rounds until then, and `spare` more:
+    rewards that come in batches, and records from before the federation. Others refuse more than that. By
+    default it is `horizon`.
+    """
+
+    dimension: int
+    agents: int
+    horizon: int
+    algorithm: str = "priv-fairx-bayes"
+    schedule: Schedule | None = None  # None: the algorithm's own
+    merit: Merit = field(default_factory=Exponential)
+    prior: Prior = field(default_factory=Prior)
+    confidence: Confidence = field(default_factory=lambda: Confidence(scale=SCALE))
+    minimum_share: float = 0.0
+    epsilon: float | None = None
+    delta: float = 1e-6
+    mechanism: str = "blt"
+    bounds: Bounds = field(default_factory=Bounds)
+    centring: Centring | None = None
+    spare: int | None = None
+
+    def __post_init__(self) -> None:
+        Plan(self.horizon, self.agents, self.dimension)
+        own = isinstance(self.merit, Custom)
+        require(
+            not own, "merit", "must be one that all members have, not a function of one's own", self.merit
+        )
+        known = type(self.times) in {type(each) for each in SCHEDULES.values()}
+        require(known, "schedule", "must be one of fedfairx's own, which all members have", self.times)
+        if self._algorithm.private:
+            require(self.epsilon is not None, "epsilon", f"must be given for {self.algorithm}", self.epsilon)
+        else:
+            require(
+                self.epsilon is None,
+                "epsilon",
+                f"must be left out: {self.algorithm} is not private",
+                self.epsilon,
+            )
+        require(self.spare is None or self.spare >= 0, "spare", "must be >= 0", self.spare)
+        _ = self.stated  # calibrates: what does not fit is refused here
+
+    @property
+    def _algorithm(self) -> Algorithm:
+        return algorithm(self.algorithm)
+
+    @property
+    def times(self) -> Schedule:
+        """When a member releases, in rounds of its own."""
+        return self._algorithm.schedule if self.schedule is None else self.schedule
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(self.horizon, self.agents, self.dimension)
+
+    @property
+    def releases(self) -> int:
+        """How many releases a member makes at most."""
+        return max(self.times.max_releases(self.plan), 1)
+
+    @cached_property
+    def stated(self) -> Stated:
+        """The mechanism of every member's releases."""
+        if self.epsilon is None:
+            return NonPrivate()
+        return calibrate(
+            self.mechanism,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            releases=self.releases,
+            sensitivity=self._bounds.sensitivity,
+        )
+
+    @property
+    def _bounds(self) -> Bounds:
+        if self.centring is None:
+            return self.bounds
+        return self.centring.inner_bounds(adjacency=self.bounds.adjacency, gram_share=self.bounds.gram_share)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What a release of a member can hold."""
+        rounds = self.times.rounds(self.plan)
+        if rounds.size == 0:  # the data decide
+            rounds = np.full(self.releases, self.horizon)
+        spare = self.horizon if self.spare is None else self.spare
+        return Limits(
+            self.stated,
+            self.dimension,
+            bounds=None if self.epsilon is None else self.bounds,
+            centring=self.centring,
+            records=rounds + spare,
+        )
+
+    # --- what is made of them ------------------------------------------------------------------------
+
+    def privatizer(
+        self,
+        noise: NoiseSource | None,
+        *,
+        ledger: Ledger | None = None,
+        confirm: Confirm | None = None,
+        decide_from: str | None = None,
+    ) -> Privatizer | None:
+        """A member's privatizer; None where the algorithm is not private."""
+        if self.epsilon is None:
+            return None
+        if noise is None:
+            raise InvalidInput(f"noise must be given for {self.algorithm}: fedfairx.privacy.KeyedNoise(…)")
+        return private(
+            self.dimension,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            releases=self.releases,
+            noise=noise,
+            mechanism=self.mechanism,
+            bounds=self.bounds,
+            centring=self.centring,
+            decide_from=cast("DecideFrom", decide_from or self._algorithm.decide_from),
+            ledger=ledger,
+            public_schedule=self.times.public,
+            confirm=confirm,
+        )
+
+    def agent(
+        self,
+        name: str,
+        *,
+        noise: NoiseSource | None = None,
+        ledger: Ledger | None = None,
+        decide_from: str | None = None,
+        seed: int | np.random.SeedSequence | None = None,
+    ) -> Agent:
+        """A member's agent, in memory."""
+        privatizer = self.privatizer(noise, ledger=ledger, decide_from=decide_from)
+        return Agent(self.dimension, seed=seed, privatizer=privatizer, name=name, **self._settings())
+
+    def open_agent(
+        self, name: str, place: str | os.PathLike[str], *, decide_from: str | None = None, **opening: Any
+    ) -> Agent:
+        """A member's agent in a database of its own (`Agent.open`), its ledger and noise key in it too."""
+        return Agent.open(
+            place,
+            dimension=self.dimension,
+            budget=self._budget(decide_from),
+            name=name,
+            **self._settings(),
+            **opening,
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        optimistic = self._algorithm.rule == OPTIMISM
+        return {
+            "rule": self._algorithm.rule,
+            "merit": self.merit,
+            "prior": None if optimistic else self.prior,
+            "minimum_share": self.minimum_share,
+            "confidence": self.confidence if optimistic else None,
+            "solver": self._algorithm.solver if optimistic else None,
+        }
+
+    def _budget(self, decide_from: str | None) -> Budget | None:
+        if self.epsilon is None:
+            return None
+        return Budget(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            releases=self.releases,
+            mechanism=self.mechanism,
+            bounds=self.bounds,
+            centring=self.centring,
+            decide_from=cast("DecideFrom", decide_from or self._algorithm.decide_from),
+            public_schedule=self.times.public,
+        )
+
+    # --- as a file's part ----------------------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all of it: members compare it with every message."""
+        return hashlib.sha256(canonical(self.to_dict())).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, from which `from_dict` makes the same terms."""
+        names = {type(each): name for name, each in SCHEDULES.items()}
+        times: Any = self.times
+        schedule: dict[str, Any] = dataclasses.asdict(times)
+        return {
+            "dimension": self.dimension,
+            "agents": self.agents,
+            "horizon": self.horizon,
+            "algorithm": self._algorithm.name,
+            "schedule": {"name": names[type(self.times)], **schedule},
+            "merit": describe_merit(self.merit),
+            "prior": {
+                "mean": self.prior.means(self.dimension).tolist(),
+                "sd": float(self.prior.sd),
+                "noise_sd": float(self.prior.noise_sd),
+                "learn_noise": self.prior.learn_noise,
+            },
+            "confidence": {key: float(value) for key, value in dataclasses.asdict(self.confidence).items()},
+            "minimum_share": float(self.minimum_share),
+            "spare": self.horizon if self.spare is None else self.spare,
+            "privacy": None
+            if self.epsilon is None
+            else {
+                "epsilon": float(self.epsilon),
+                "delta": float(self.delta),
+                "mechanism": self.mechanism,
+                "bounds": self.bounds.to_dict(),
+                "centring": None if self.centring is None else self.centring.to_dict(),
+                "digest": self.stated.digest(),
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Terms:
+        """The terms that `to_dict` described; `StateError` says what is wrong with others."""
+        fields = Fields(dict(values), "terms")
+        dimension = fields.integer("dimension", 1)
+        given: dict[str, Any] = {
+            "dimension": dimension,
+            "agents": fields.integer("agents", 1),
+            "horizon": fields.integer("horizon", 1),
+            "algorithm": fields.text("algorithm"),
+            "schedule": schedule_from(fields.part("schedule").plain()),
+            "merit": merit_from(fields.part("merit"), None),
+            "minimum_share": fields.number("minimum_share", 0.0),
+            "spare": fields.integer("spare"),
+        }
+        try:
+            given["prior"] = prior_from(fields.part("prior"), dimension)
+            given["confidence"] = confidence_from(fields.part("confidence"))
+            if fields.plain().get("privacy", 0) is None:
+                return cls(**given)
+            privacy = fields.part("privacy")
+            centring = privacy.plain().get("centring")
+            terms = cls(
+                **given,
+                epsilon=privacy.number("epsilon"),
+                delta=privacy.number("delta"),
+                mechanism=privacy.text("mechanism"),
+                bounds=bounds_from(privacy.part("bounds")),
+                centring=None if centring is None else centring_from(privacy.part("centring"), dimension),
+            )
+        except InvalidInput as error:
+            raise StateError(f"these terms can't be kept: {error}") from None
+        if terms.stated.digest() != privacy.text("digest"):
+            raise StateError("terms.privacy.digest is another mechanism's than the one these terms describe")
+        return terms
+
+
+def canonical(value: object) -> bytes:
+    """The same bytes for the same plain values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

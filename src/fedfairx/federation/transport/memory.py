@@ -1,0 +1,50 @@
+"""Messages between agents of one process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from fedfairx.federation.transport.protocol import Taken
+
+__all__ = ["MemoryTransport"]
+
+
+class MemoryTransport:
+    """A dictionary with a lock: what `Federation` uses, and tests."""
+
+    def __init__(self) -> None:
+        self._messages: dict[str, bytes] = {}
+        self._watchers: dict[object, Callable[[], None]] = {}
+        self._lock = threading.Lock()
+
+    def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
+        with self._lock:
+            held = self._messages.get(agent)
+            if held == message:
+                return
+            if held != replacing:
+                raise Taken(held)
+            self._messages[agent] = message
+            watchers = list(self._watchers.values())
+        for notify in watchers:
+            notify()
+
+    def latest(self) -> dict[str, bytes]:
+        with self._lock:
+            return dict(self._messages)
+
+    def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
+        token = object()
+        with self._lock:
+            self._watchers[token] = notify
+
+        def stop() -> None:
+            with self._lock:
+                self._watchers.pop(token, None)
+
+        return stop
+
+    def close(self) -> None:
+        with self._lock:
+            self._watchers.clear()

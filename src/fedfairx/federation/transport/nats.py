@@ -1,0 +1,325 @@
+"""Messages between machines, by a NATS server's JetStream key/value bucket: `pip install 'fedfairx[nats]'`.
+
+One bucket for a federation, one key for each agent. The bucket is made with less than nats-py's own ones
+may do: no roll-ups, no purge and no deletion, so that a member who may write its own key can't remove
+another's. A message is written with the revision that it replaces, which the server compares and refuses if
+it is another.
+
+News comes by the stream's own republishing: what it has stored, and nothing else, is told under subjects
+that no member may write to. The client renews that subscription by itself when it connects again, which
+nats-py's watchers of a bucket don't. After every connection, and every `poll` seconds, the stream is asked,
+in case that something was missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from fedfairx.errors import TransportRefused, TransportUnavailable, needs
+from fedfairx.federation.transport.naming import inbox_of, news_of, stream_of_bucket, subject_of
+from fedfairx.federation.transport.protocol import Taken, require_name
+
+with needs("nats"):
+    import nats
+    from nats.errors import Error as NatsError
+    from nats.js import api
+    from nats.js.errors import APIError, NotFoundError
+
+__all__ = ["NatsTransport", "tls_context"]
+
+Answer = TypeVar("Answer")
+_WRONG_SEQUENCE = (10071, 10164)  # the server's codes for "another revision than expected"
+_LARGEST = 2**20 - 2**12  # bytes of a message, d = 510: the server's own limit, but for headers
+
+
+def tls_context(*, ca: str, certificate: str, key: str) -> ssl.SSLContext:
+    """TLS with the hub's authority alone, and this agent's certificate."""
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+class NatsTransport:
+    """The bucket of `federation` at `servers`, as `agent`.
+
+    It connects in the background, whenever the server is there, and again for as long as it is open.
+
+    deadline: seconds that a call waits for the server.
+    poll: seconds between two looks at all keys.
+    replicas: servers that keep the bucket, where this agent is the first to come and makes it.
+    """
+
+    def __init__(
+        self,
+        servers: str | Sequence[str],
+        *,
+        federation: str,
+        agent: str,
+        tls: ssl.SSLContext | None = None,
+        deadline: float = 5.0,
+        poll: float = 10.0,
+        replicas: int = 1,
+    ) -> None:
+        require_name(agent)
+        self._servers = [servers] if isinstance(servers, str) else list(servers)
+        self._agent = agent
+        self._stream, self._prefix = stream_of_bucket(federation), subject_of(federation, "")
+        self._news = news_of(federation, "")
+        self._tls, self._deadline, self._poll, self._replicas = tls, deadline, poll, replicas
+        self._lock = threading.Lock()
+        self._mirror: dict[str, tuple[int, bytes]] = {}
+        self._watchers: dict[object, Callable[[], None]] = {}
+        self._trouble = "not connected yet"
+        self._refused = ""
+        self._closed = False
+        self._client: Any = None
+        self._js: Any = None
+        self._created: Any = None  # when the stream was made
+        self._looked_at = -1  # its last revision when all of it was looked at
+        self._first = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fedfairx-nats", daemon=True)
+        self._thread.start()
+        self._stale, self._ready, self._violated = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._living = asyncio.run_coroutine_threadsafe(self._live(), self._loop)
+
+    # --- what agents call, from any thread -----------------------------------------------------------
+
+    def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
+        if len(message) > _LARGEST:
+            raise TransportRefused(f"a message must have at most {_LARGEST} bytes here, got {len(message)}")
+        self._call(self._publish(agent, message, replacing))
+
+    def latest(self) -> dict[str, bytes]:
+        if not self._first.is_set():
+            self._call(self._ready.wait())
+        client = self._client
+        if self._closed or client is None or not client.is_connected:
+            self._call(self._connected())
+        with self._lock:
+            return {agent: message for agent, (_, message) in self._mirror.items()}
+
+    def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
+        token = object()
+        with self._lock:
+            self._watchers[token] = notify
+
+        def stop() -> None:
+            with self._lock:
+                self._watchers.pop(token, None)
+
+        return stop
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._living.cancel()
+        with contextlib.suppress(Exception):
+            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(self._deadline)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(self._deadline)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    def _call(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Do `work` in the loop's thread, within the deadline."""
+        if self._closed:
+            work.close()
+            raise TransportRefused("this transport is closed")
+        if self._refused:
+            work.close()
+            raise TransportRefused(self._refused)
+        future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, self._deadline), self._loop)
+        try:
+            return future.result(self._deadline + 1.0)
+        except (NatsError, TimeoutError, OSError) as error:
+            if self._refused:
+                raise TransportRefused(self._refused) from error
+            text = self._trouble or str(error) or "no answer in time"
+            raise TransportUnavailable(f"the hub can't be reached now: {text}") from error
+
+    # --- in the loop's thread ------------------------------------------------------------------------
+
+    async def _publish(self, agent: str, message: bytes, replacing: bytes | None) -> None:
+        await self._ready.wait()
+        revision, held = self._mirror.get(agent, (0, None))
+        if held != replacing or held == message:
+            revision, held = await self._fetch(agent)
+        if held == message:
+            return
+        if held != replacing:
+            raise Taken(held)
+        expected = {api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(revision)}
+        try:
+            kept = await self._permitted(
+                self._js.publish(self._prefix + agent, message, headers=expected, timeout=self._deadline)
+            )
+        except APIError as error:
+            if error.err_code not in _WRONG_SEQUENCE:
+                raise
+            _, held = await self._fetch(agent)
+            if held == message:  # it had arrived, and only the answer got lost
+                return
+            raise Taken(held) from None
+        self._keep(agent, kept.seq, message)
+
+    async def _permitted(self, asking: Coroutine[Any, Any, Any]) -> Any:
+        """The answer. A violation of permissions has none: the server tells of it elsewhere."""
+        self._violated.clear()
+        answer, violated = asyncio.ensure_future(asking), asyncio.ensure_future(self._violated.wait())
+        try:
+            await asyncio.wait({answer, violated}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise TransportRefused(
+                    f"the hub does not let agent {self._agent!r} do this: {self._trouble}; its identity or "
+                    "the server's permissions are wrong"
+                )
+            return answer.result()
+        finally:
+            answer.cancel()
+            violated.cancel()
+
+    async def _fetch(self, agent: str) -> tuple[int, bytes | None]:
+        """What the stream's leader has under a name now, into the mirror too."""
+        try:
+            found = await self._js.get_msg(self._stream, subject=self._prefix + agent)
+        except NotFoundError:
+            return 0, None
+        self._keep(agent, found.seq, found.data or b"")
+        return found.seq, found.data or b""
+
+    def _keep(self, agent: str, revision: int, message: bytes) -> None:
+        with self._lock:
+            before = self._mirror.get(agent, (0, b""))[0]
+            if revision <= before:
+                return
+            self._mirror[agent] = revision, message
+            watchers = list(self._watchers.values())
+        for notify in watchers:
+            notify()
+
+    async def _connected(self) -> None:
+        if self._client is None or not self._client.is_connected:
+            raise ConnectionError("not connected")
+
+    async def _live(self) -> None:
+        """Connect, and then look at what changes, for as long as this is open."""
+        pause = 0.1
+        while self._client is None:
+            try:
+                await self._connect()
+                self._refused = ""
+            except (NatsError, OSError, TimeoutError, TransportRefused) as error:
+                self._trouble = self._trouble_of(error)
+                self._refused = str(error) if isinstance(error, TransportRefused) else ""
+                await self._shut()
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 5.0)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stale.wait(), self._poll)
+            self._stale.clear()
+            try:
+                await self._look()
+                self._trouble = ""
+                self._ready.set()
+                self._first.set()
+            except (NatsError, OSError, TimeoutError) as error:
+                self._trouble = self._trouble_of(error)
+                await asyncio.sleep(min(self._poll, 0.25))
+                self._stale.set()
+
+    async def _look(self) -> None:
+        """Fetch all that the stream has, if it has changed; a stream that the hub has lost is made anew."""
+        try:
+            info = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
+        except NotFoundError:
+            await self._find_bucket()
+            info = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
+        if info.created != self._created:  # its revisions begin anew
+            self._created, self._looked_at = info.created, -1
+            with self._lock:
+                self._mirror = {}
+        if info.state.last_seq != self._looked_at:
+            for subject in sorted(info.state.subjects or {}):
+                await self._fetch(subject.removeprefix(self._prefix))
+            self._looked_at = info.state.last_seq
+
+    async def _connect(self) -> None:
+        async def news(message: Any) -> None:
+            agent = message.subject.removeprefix(self._news)
+            self._keep(agent, int(message.headers["Nats-Sequence"]), message.data)
+
+        async def again() -> None:
+            self._trouble = ""
+            self._stale.set()
+
+        async def failed(error: Exception) -> None:
+            self._trouble = self._trouble_of(error)
+            if "permissions violation" in str(error).lower():
+                self._violated.set()
+
+        async def away() -> None:
+            self._trouble = self._trouble or "the connection is lost"
+
+        self._client = await nats.connect(
+            self._servers,
+            name=f"fedfairx {self._agent}",
+            tls=self._tls,
+            inbox_prefix=inbox_of(self._agent),
+            connect_timeout=max(1, int(self._deadline)),
+            reconnect_time_wait=0.2,
+            max_reconnect_attempts=-1,
+            ping_interval=10,
+            error_cb=failed,
+            reconnected_cb=again,
+            disconnected_cb=away,
+        )
+        self._js = self._client.jetstream(timeout=self._deadline)
+        await self._permitted(self._find_bucket())
+        await self._client.subscribe(self._news + ">", cb=news)
+        self._stale.set()
+
+    async def _find_bucket(self) -> None:
+        """The federation's bucket, made if nobody has; one that could lose messages is refused."""
+        try:
+            config = (await self._js.stream_info(self._stream)).config
+        except NotFoundError:
+            config = api.StreamConfig(
+                name=self._stream,
+                subjects=[self._prefix + ">"],
+                max_msgs_per_subject=1,
+                max_msg_size=2**20,
+                storage=api.StorageType.FILE,
+                num_replicas=self._replicas,
+                discard=api.DiscardPolicy.NEW,
+                deny_delete=True,
+                deny_purge=True,
+                allow_rollup_hdrs=False,
+                republish=api.RePublish(src=self._prefix + ">", dest=self._news + ">"),
+            )
+            config = (await self._js.add_stream(config)).config
+        sound = (
+            config.deny_delete and config.deny_purge and not config.allow_rollup_hdrs and not config.max_age
+        )
+        told = config.republish is not None and config.republish.dest == self._news + ">"
+        if not (sound and told) or config.subjects != [self._prefix + ">"]:
+            raise TransportRefused(
+                f"stream {self._stream} was not made by fedfairx: it must deny deletion, purge and roll-ups, "
+                f"have no age and hold {self._prefix}> alone; have the hub's administrator remove it"
+            )
+
+    async def _shut(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    @staticmethod
+    def _trouble_of(error: Exception) -> str:
+        return str(error) or type(error).__name__

@@ -1,0 +1,82 @@
+"""The ASGI application: addresses from the operations, pages beside them, and a life from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from importlib.metadata import version
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fedfairx.service.gate import Gate
+from fedfairx.service.openapi import document
+from fedfairx.service.operations import Operation
+from fedfairx.service.pages import pages
+from fedfairx.service.problems import answer, problem_of
+from fedfairx.service.routes import OPERATIONS
+from fedfairx.service.service import Service
+
+__all__ = ["make_app"]
+
+
+class Front:
+    """Finds plain addresses in a table: a decision need not pay for Starlette's search and wrapping."""
+
+    def __init__(self, app: Starlette, plain: dict[str, Gate]) -> None:
+        self._app = app
+        self._plain = plain
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = None
+        if scope["type"] == "http" and not scope.get("root_path"):
+            found = self._plain.get(scope["path"])
+        await (found or self._app)(scope, receive, send)
+
+
+def make_app(service: Service) -> ASGIApp:
+    """The application of a service: what can be asked of it, and its pages."""
+    service.document = msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
+    gates = gates_of(service, OPERATIONS)
+    app = Starlette(
+        routes=[*(Route(path, gate) for path, gate in gates.items()), *pages(service)],
+        exception_handlers={Exception: _problem, 404: _problem, 405: _problem},
+        lifespan=_life,
+    )
+    app.router.redirect_slashes = False  # it would answer with whatever host it was asked by
+    app.state.service = service
+    return Front(app, {path: gate for path, gate in gates.items() if "{" not in path})
+
+
+def gates_of(service: Service, operations: Iterable[Operation]) -> dict[str, Gate]:
+    """One gate for each address, in the order of the operations."""
+    by_path: dict[str, list[Operation]] = {}
+    for operation in operations:
+        by_path.setdefault(operation.path, []).append(operation)
+    return {path: Gate(service, found) for path, found in by_path.items()}
+
+
+async def _problem(_request: Request, error: Exception) -> Response:
+    return answer(problem_of(error))
+
+
+@contextlib.asynccontextmanager
+async def _life(app: Starlette) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    if service.membership is not None:
+        service.membership.begin()
+    tasks = [asyncio.create_task(service.doors.watch())]
+    if service.settings.window is not None:
+        tasks.append(asyncio.create_task(service.expire()))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await service.close()

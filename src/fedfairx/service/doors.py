@@ -1,0 +1,119 @@
+"""Who may do what: API keys with roles; without any key this machine alone.
+
+Keys are kept as hashes and compared in constant time (`storage/keys.py`). Those that were let in are
+remembered for a moment, by another hash. Once a key was made, keys are needed for ever, also when the last
+one is revoked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import ipaddress
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from fedfairx.errors import StorageError
+from fedfairx.service.operations import header_of
+from fedfairx.service.problems import Refused
+from fedfairx.storage.keys import ApiKeys
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+__all__ = ["ROLES", "Doors", "is_loopback"]
+
+#: What each role may.
+ROLES = {
+    "reader": ("reader",),
+    "writer": ("reader", "writer"),
+    "federation": ("federation",),  # of an engine beside the service: envelopes, and nothing else
+    "admin": ("reader", "writer", "federation", "admin"),
+}
+REMEMBERED = 2.0  # seconds for which a revoked key may still be let in
+
+
+@lru_cache(maxsize=256)
+def is_loopback(host: str) -> bool:
+    """Whether an address or name means this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Doors:
+    """Lets a request in, or refuses it."""
+
+    def __init__(self, keys: ApiKeys, *, loopback: bool) -> None:
+        self._keys = keys
+        self._loopback = loopback
+        self._let_in: dict[bytes, str] = {}  # hash of the key → role
+        self.any_key = bool(keys.all())
+
+    @property
+    def keys_needed(self) -> bool:
+        return self.any_key or not self._loopback
+
+    async def check(self, request: Request, role: str) -> None:
+        """Refuse who may not."""
+        if not self.keys_needed:
+            if not is_loopback(_without_port(header_of(request, b"host") or "localhost")):
+                # a page of another site, in a browser on this machine, by a name that leads here
+                raise Refused("host", "The Host must be localhost while there is no key.")
+            return
+        found = await self._role_of(_credentials(request))
+        if found is None:
+            scheme = "Bearer" if request.url.path.startswith("/v1/") else 'Basic realm="fedfairx"'
+            raise Refused("unauthenticated", "There is no valid key in it.", {"www-authenticate": scheme})
+        if role not in ROLES[found]:
+            raise Refused("forbidden", f"It needs the role {role}, and this key is of a {found}.")
+
+    async def _role_of(self, key: str) -> str | None:
+        if not key:
+            return None
+        digest = hashlib.sha256(key.encode()).digest()
+        role = self._let_in.get(digest)
+        if role is None:
+            found = await asyncio.to_thread(self._keys.find, key)
+            if found is None or found.role not in ROLES:
+                return None
+            role = self._let_in[digest] = found.role
+        return role
+
+    async def watch(self) -> None:
+        """Forget who was let in and look for keys, again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(REMEMBERED)
+            try:
+                found = await asyncio.to_thread(self._keys.all)
+            except StorageError:  # requests say so; nobody gets in who was not in
+                continue
+            self.any_key = self.any_key or bool(found)
+            self._let_in.clear()
+
+
+def _credentials(request: Request) -> str:
+    """The key: as a bearer's, or for pages in a browser as Basic's password."""
+    scheme, _, value = (header_of(request, b"authorization") or "").partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() == "basic" and request.method in (
+        "GET",
+        "HEAD",
+    ):  # a browser sends it unasked: no writing
+        try:
+            return base64.b64decode(value, validate=True).decode("latin-1").partition(":")[2]
+        except (binascii.Error, ValueError):
+            return ""
+    return ""
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]

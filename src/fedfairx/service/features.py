@@ -1,0 +1,90 @@
+"""Named features with their ranges: what callers send becomes contexts that the agent wants.
+
+A value outside its range is moved to its end, and counted. Each feature is then scaled to [0, 1] and all by
+1/√d, so that contexts lie in the unit ball. Without names contexts are taken as they come.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfairx.arrays import Array
+from fedfairx.core.memory import LARGEST
+from fedfairx.errors import InvalidInput, require
+
+__all__ = ["Feature", "FeatureTable"]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One number that describes an action, and between which two numbers it lies."""
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        require(bool(self.name.strip()), "features", "must have names", self.name)
+        ends = (self.low, self.high)
+        fits = all(math.isfinite(end) and abs(end) <= LARGEST for end in ends) and self.low < self.high
+        require(fits, f"features.{self.name}", "must be two finite numbers, low < high", ends)
+
+
+class FeatureTable:
+    """From what callers send to the agent's contexts."""
+
+    def __init__(self, features: Sequence[Feature], *, dimension: int, intercept: bool = False) -> None:
+        if features:
+            given = dimension or len(features)
+            require(
+                given == len(features),
+                "dimension",
+                f"must be that of the {len(features)} features",
+                dimension,
+            )
+        self.names = tuple(feature.name for feature in features)
+        self.given = len(features) or dimension  # numbers that a caller sends for an action
+        self.dimension = self.given + intercept  # of the agent
+        self._intercept = intercept
+        self._low = np.array([feature.low for feature in features])
+        self._width = np.array([feature.high - feature.low for feature in features])
+
+    def row(self, features: Mapping[str, float] | Sequence[float], where: str) -> Sequence[float]:
+        """One action's numbers in order, from a table by name or a list."""
+        if not isinstance(features, Mapping):
+            return features
+        if not self.names:
+            raise InvalidInput(
+                f"{where} must be a list of {self.given} numbers: this service has no named features"
+            )
+        missing = [name for name in self.names if name not in features]
+        if missing:
+            raise InvalidInput(f"{where} must have every feature, got none named {', '.join(missing)}")
+        if len(features) > len(self.names):
+            known = ", ".join(self.names)
+            raise InvalidInput(
+                f"{where} must have no other features than {known}, got {len(features)} of them"
+            )
+        return [features[name] for name in self.names]
+
+    def contexts(self, rows: Sequence[Sequence[float]], where: str) -> tuple[Array, int]:
+        """The agent's (K, d) contexts, and how many numbers were moved into their range; all are finite."""
+        given = self.given
+        for index, row in enumerate(rows):
+            if len(row) != given:
+                raise InvalidInput(f"{where}[{index}] must be {given} numbers, got {len(row)} of them")
+        made = np.array(rows, dtype=np.float64)
+        clipped = 0
+        if self.names:
+            scaled = (made - self._low) / self._width
+            made = np.clip(scaled, 0.0, 1.0)
+            clipped = int((made != scaled).sum())
+        if self._intercept:
+            made = np.column_stack([made, np.ones(len(made))])
+        if self.names:
+            made /= math.sqrt(self.dimension)
+        return made, clipped

@@ -1,0 +1,72 @@
+"""Counts and latencies in the Prometheus text format."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+__all__ = ["Meters", "Sample", "text"]
+
+EDGES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # seconds
+Sample = tuple[str, str, str, float]  # name, kind, help, value
+
+
+class Meters:
+    """What this process has counted since it was started."""
+
+    def __init__(self) -> None:
+        self._requests: dict[tuple[str, int], int] = {}
+        self._latencies: dict[str, list[float]] = {}  # a count for each bucket, and the sum of seconds
+        self.decisions: dict[str, int] = {"live": 0, "shadow": 0, "control": 0}
+        self.rewards = 0
+        self.withdrawn = 0
+        self.clipped = 0
+        self.groups = 0
+        self.grouped = 0
+
+    def request(self, operation: str, status: int, seconds: float) -> None:
+        """One answered request."""
+        requests = self._requests
+        requests[operation, status] = requests.get((operation, status), 0) + 1
+        counts = self._latencies.get(operation)
+        if counts is None:
+            counts = self._latencies[operation] = [0.0] * (len(EDGES) + 2)
+        counts[bisect_left(EDGES, seconds)] += 1
+        counts[-1] += seconds
+
+    def lines(self) -> Iterable[str]:
+        """All of it, line by line."""
+        yield from _head("fedfairx_requests_total", "counter", "Answered requests.")
+        for (operation, status), count in sorted(self._requests.items()):
+            yield f'fedfairx_requests_total{{operation="{operation}",status="{status}"}} {count}'
+        yield from _head("fedfairx_request_seconds", "histogram", "Time from a request's head to its answer.")
+        for operation, counts in sorted(self._latencies.items()):
+            below = 0.0
+            for edge, within in zip((*map(str, EDGES), "+Inf"), counts[:-1], strict=True):
+                below += within
+                yield f'fedfairx_request_seconds_bucket{{operation="{operation}",le="{edge}"}} {below:.0f}'
+            yield f'fedfairx_request_seconds_sum{{operation="{operation}"}} {counts[-1]!r}'
+            yield f'fedfairx_request_seconds_count{{operation="{operation}"}} {below:.0f}'
+        yield from _head("fedfairx_decisions_total", "counter", "Decisions, by what chose the action.")
+        for mode, count in self.decisions.items():
+            yield f'fedfairx_decisions_total{{mode="{mode}"}} {count}'
+        yield from text(
+            [
+                ("fedfairx_rewards_total", "counter", "Rewards taken.", self.rewards),
+                ("fedfairx_withdrawn_total", "counter", "Decisions that were never shown.", self.withdrawn),
+                ("fedfairx_features_clipped_total", "counter", "Numbers outside their range.", self.clipped),
+                ("fedfairx_commits_total", "counter", "Groups of requests written.", self.groups),
+                ("fedfairx_commit_steps_total", "counter", "Requests in those groups.", self.grouped),
+            ]
+        )
+
+
+def text(samples: Iterable[Sample]) -> Iterable[str]:
+    """Plain numbers."""
+    for name, kind, help, value in samples:
+        yield from _head(name, kind, help)
+        yield f"{name} {value!r}"
+
+
+def _head(name: str, kind: str, help: str) -> tuple[str, str]:
+    return f"# HELP {name} {help}", f"# TYPE {name} {kind}"

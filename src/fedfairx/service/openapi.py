@@ -1,0 +1,97 @@
+"""The OpenAPI 3.1 document, from the operations and msgspec's schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from fedfairx.service import schemas
+from fedfairx.service.operations import Operation, Parameter
+from fedfairx.service.problems import KINDS, MEDIA_TYPE
+
+__all__ = ["document"]
+
+ALWAYS = ("method",)
+WITH_BODY = ("malformed", "too-large", "media-type", "invalid")
+WITH_KEY = ("unauthenticated", "forbidden", "host")
+STORED = ("unavailable", "busy")
+
+
+def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
+    """The whole document."""
+    listed = [
+        operation for operation in operations if operation.path.startswith(("/v1/", "/healthz", "/readyz"))
+    ]
+    kinds = {kind for operation in listed for kind in (operation.takes, operation.gives) if kind is not None}
+    ordered = sorted(kinds | {schemas.Problem}, key=lambda kind: kind.__name__)
+    found, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
+    references = dict(zip(ordered, found, strict=True))
+    paths: dict[str, Any] = {}
+    for operation in listed:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, references)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "fedfairx",
+            "version": version,
+            "summary": "Which action? In proportion to merit.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "ffx_…"}},
+        },
+    }
+
+
+def _operation(operation: Operation, references: dict[type, dict[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "responses": _responses(operation, references),
+    }
+    if operation.parameters:
+        made["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
+    if operation.takes is not None:
+        made["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": references[operation.takes]}},
+        }
+    if operation.role is not None:
+        made["security"] = [{"key": []}, {}]  # without any key on the same machine
+        made["description"] = f"For the role {operation.role}."
+    return made
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": parameter.place,
+        "description": parameter.description,
+        "required": parameter.required or parameter.place == "path",
+        "schema": parameter.schema,
+    }
+
+
+def _responses(operation: Operation, references: dict[type, dict[str, Any]]) -> dict[str, Any]:
+    done: dict[str, Any] = {"description": "Done."}
+    if operation.gives is not None:
+        done["content"] = {kind: {"schema": references[operation.gives]} for kind in operation.media_types}
+    elif operation.status != 204:
+        done["content"] = {kind: {} for kind in operation.media_types}
+    responses = {str(operation.status): done}
+    kinds = [*ALWAYS, *operation.problems]
+    kinds += WITH_BODY if operation.takes is not None else ()
+    kinds += WITH_KEY if operation.role is not None else ()
+    kinds += STORED if operation.role is not None else ()
+    if any(parameter.place in ("query", "header") for parameter in operation.parameters):
+        kinds.append("invalid")
+    content = {MEDIA_TYPE: {"schema": references[schemas.Problem]}}
+    for kind in dict.fromkeys(kinds):
+        status, title, _ = KINDS[kind]
+        known = responses.setdefault(str(status), {"description": "", "content": content})
+        known["description"] = f"{known['description']} {title}.".strip()
+    return responses

@@ -1,0 +1,89 @@
+"""From settings to a service: the agent is opened where it lives, made if it is new, and warmed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfairx.core.merit import Merit
+from fedfairx.errors import InvalidInput, require
+from fedfairx.federation.agent import Agent
+from fedfairx.federation.place import Place
+from fedfairx.privacy import Budget
+from fedfairx.service.doors import Doors, is_loopback
+from fedfairx.service.features import FeatureTable
+from fedfairx.service.membership import Membership
+from fedfairx.service.service import Service
+from fedfairx.service.settings import Settings, place_of
+from fedfairx.storage.keys import ApiKeys
+
+__all__ = ["open_service"]
+
+KEPT = ("rule", "minimum_share", "name", "window", "default_reward")  # in the agent's database
+
+
+def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
+    """The service, ready to be asked. What is not given is as the database has it, or the default."""
+    if not settings.database:
+        Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = Place.read(settings.federation) if settings.federation else None
+    agent = _open(settings, merit, place)
+    try:
+        expected = agent.dimension - settings.intercept
+        given = len(settings.features) or settings.dimension or expected
+        require(given == expected, "dimension", f"must be {expected}, as in the database", given)
+        features = FeatureTable(settings.features, dimension=expected, intercept=settings.intercept)
+        doors = Doors(ApiKeys(agent.journal.log), loopback=is_loopback(settings.host))
+        if doors.keys_needed and not doors.any_key:
+            raise InvalidInput(
+                f"host must be loopback while there is no key, got host={settings.host!r}; "
+                "`fedfairx keys create --role writer` makes one"
+            )
+        _warm(agent)
+        membership = None if place is None else Membership(place, agent)
+        return Service(settings, agent, doors, features, membership)
+    except BaseException:
+        agent.close()
+        raise
+
+
+def _open(settings: Settings, merit: Merit | None, place: Place | None) -> Agent:
+    """By its own settings, or, in a federation, by what the members agreed on."""
+    if place is None:
+        return Agent.open(place_of(settings), **_kept(settings, merit))
+    named = settings.name or place.name
+    require(named == place.name, "name", f"must be {place.name!r}, as in {settings.federation}", named)
+    return place.roster.terms.open_agent(
+        place.name,
+        place_of(settings),
+        decide_from=settings.decide_from if "decide_from" in settings.given else None,
+        window=settings.window,
+        default_reward=settings.default_reward,
+    )
+
+
+def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
+    """What the agent is opened with: what was said, so that what was not is as it was."""
+    given: dict[str, Any] = {name: getattr(settings, name) for name in KEPT if name in settings.given}
+    dimension = len(settings.features) or settings.dimension
+    if dimension:
+        given["dimension"] = dimension + settings.intercept
+    if merit is not None and "merit" in settings.given:
+        given["merit"] = merit
+    if settings.epsilon is not None:
+        given["budget"] = Budget(
+            epsilon=settings.epsilon,
+            delta=settings.delta,
+            releases=settings.releases,
+            decide_from=settings.decide_from,  # type: ignore[arg-type]
+            person_records=settings.person_records,
+        )
+    return given
+
+
+def _warm(agent: Agent) -> None:
+    """Compile what a decision needs, on an agent of no consequence, before anybody waits for it."""
+    other = Agent(agent.dimension, rule=agent.rule, merit=agent.merit)
+    other.observe(other.decide(np.zeros((2, agent.dimension))), reward=0.0)

@@ -1,0 +1,130 @@
+"""The pages: what a service did, for people. Rendered here, read-only, with nothing from any other host.
+
+`views` says what each page shows, `filling` takes it from the service, `rendering` draws it from
+`templates/`, and `entering` lets in who may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from fedfairx.service.pages import entering, filling
+from fedfairx.service.pages.rendering import page, static
+from fedfairx.service.pages.views import ExposurePage
+from fedfairx.service.pages.windows import periods, window_of
+from fedfairx.service.problems import KINDS, Refused, problem_of
+from fedfairx.service.service import Service
+
+__all__ = ["pages"]
+
+Show = Callable[[Service, Request], Awaitable[object]]
+LARGEST = 2**53
+
+
+async def _overview(service: Service, _request: Request) -> object:
+    return await filling.overview(service)
+
+
+async def _exposure(service: Service, request: Request) -> object:
+    window = window_of(request.query_params.get("period", ""))
+    looked = await service.exposing.look(since=window.since, until=window.until)
+    return ExposurePage(looked, periods(window))
+
+
+async def _decisions(service: Service, request: Request) -> object:
+    before = request.query_params.get("before", "")
+    if before and not (before.isascii() and before.isdigit() and int(before) <= LARGEST):
+        raise Refused("invalid", "before must be a number that a page linked to.")
+    return await filling.decisions(service, int(before) if before else None)
+
+
+async def _privacy(service: Service, _request: Request) -> object:
+    return await asyncio.to_thread(filling.privacy, service)
+
+
+async def _federation(service: Service, _request: Request) -> object:
+    return await asyncio.to_thread(filling.federation, service)
+
+
+async def _report(service: Service, request: Request) -> object:
+    return await filling.report(service, window_of(request.query_params.get("period", "")))
+
+
+#: Where each page is, in the order of the navigation.
+PAGES: dict[str, tuple[str, Show]] = {
+    "overview": ("/", _overview),
+    "exposure": ("/exposure", _exposure),
+    "decisions": ("/decisions", _decisions),
+    "privacy": ("/privacy", _privacy),
+    "federation": ("/federation", _federation),
+    "report": ("/report", _report),
+}
+
+
+def pages(service: Service) -> list[BaseRoute]:
+    """The routes of all pages, for `make_app`."""
+    routes: list[BaseRoute] = [
+        Route(path, _shown(service, name, show), methods=["GET"]) for name, (path, show) in PAGES.items()
+    ]
+
+    async def sign_in(request: Request) -> Response:
+        try:
+            if request.method == "POST":
+                return await entering.take(service, request)
+            return entering.offer(service, root=_root(request), status=200)
+        except Exception as error:
+            return _failed(service, request, error)
+
+    async def sign_out(request: Request) -> Response:
+        return entering.leave(request)
+
+    async def asset(request: Request) -> Response:
+        return static(request.path_params["name"]) or _failed(service, request, Refused("not-found", ""))
+
+    return [
+        *routes,
+        Route("/sign-in", sign_in, methods=["GET", "POST"]),
+        Route("/sign-out", sign_out, methods=["POST"]),
+        Route("/static/{version}/{name}", asset, methods=["GET"]),
+    ]
+
+
+def _root(request: Request) -> str:
+    """The path under which a proxy shows the service."""
+    return str(request.scope.get("root_path", ""))
+
+
+def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            await entering.check(service, request)
+            view = await show(service, request)
+            frame = filling.frame(service, signed_in=entering.signed_in(request))
+            return page(name, view=view, frame=frame, root=_root(request))
+        except Exception as error:  # whatever it is, its text must not reach a page
+            return _failed(service, request, error)
+
+    return endpoint
+
+
+def _failed(service: Service, request: Request, error: Exception) -> Response:
+    """A page that says what a problem says; who lacks a key is asked for one."""
+    problem = problem_of(error)
+    root = _root(request)
+    if problem.status == 401:
+        return entering.offer(service, root=root)
+    _, title, remedy = KINDS[problem.kind]
+    return page(
+        "problem",
+        status=problem.status,
+        title=title,
+        detail=problem.detail,
+        remedy=remedy,
+        frame=None,
+        root=root,
+    )

@@ -1,0 +1,108 @@
+"""Small figures as inline SVG: places are percentages, so that they fit any width without being distorted.
+
+Colours come from the style sheet by class, in light and in dark; what a colour says, a shape or a word
+says too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from fedfairx.fairness import Row
+from fedfairx.service.pages.views import Option
+
+_TICKS = (0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
+
+
+def scale_of(rows: Sequence[Row]) -> float:
+    """The share at the right end of a table's figures: a round one that nearly all intervals fit into."""
+    if not rows:
+        return 1.0
+    furthest = max(max(row.shown.high, min(row.entitled.high, 2.5 * row.shown.high + 0.02)) for row in rows)
+    step = _step(max(furthest, _TICKS[0]))
+    return min(1.0, max(1, math.ceil(furthest / step - 1e-9)) * step)
+
+
+def ticks(scale: float) -> list[float]:
+    """Round shares from 0 to the scale, a few."""
+    step = _step(scale)
+    return [step * k for k in range(round(scale / step) + 1)]
+
+
+def _step(length: float) -> float:
+    return next((tick for tick in _TICKS if length / tick <= 4.01), 0.5)
+
+
+def axis(scale: float) -> Markup:
+    """The scale above a table's figures."""
+    marks = "".join(
+        f'<text x="{_x(tick, scale)}" y="11" text-anchor="{_anchor(tick, scale)}">{_percent(tick)}</text>'
+        f'<line x1="{_x(tick, scale)}" x2="{_x(tick, scale)}" y1="15" y2="19"/>'
+        for tick in ticks(scale)
+    )
+    return Markup(f'<svg class="axis" height="20" aria-hidden="true">{marks}</svg>')
+
+
+def intervals(row: Row, scale: float) -> Markup:
+    """Entitled as a band with its middle, shown as a dot with its interval, on one line."""
+    shown, entitled = row.shown, row.entitled
+    grid = "".join(
+        f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="36"/>'
+        for x in (_x(tick, scale) for tick in ticks(scale))
+    )
+    low, high = min(entitled.low, scale), min(entitled.high, scale)
+    width = f"{100 * (high - low) / scale:.3f}%"
+    band = f'<rect class="entitled" x="{_x(low, scale)}" y="7" width="{width}" height="22" rx="3"/>'
+    middle = ""
+    if not math.isnan(entitled.value) and entitled.value <= scale:
+        x = _x(entitled.value, scale)
+        middle = f'<line class="middle" x1="{x}" x2="{x}" y1="7" y2="29"/>'
+    left, right = _x(shown.low, scale), _x(shown.high, scale)
+    whisker = f'<line class="shown" x1="{left}" x2="{right}" y1="18" y2="18"/>'
+    dot = f'<circle class="shown" cx="{_x(shown.value, scale)}" cy="18" r="4.5"/>'
+    ends = (
+        '<text class="ends" x="0" y="48">0 %</text>'
+        f'<text class="ends" x="100%" y="48" text-anchor="end">{_percent(scale)}</text>'
+    )
+    share, least, most = (_percent(each, 1) for each in (shown.value, entitled.low, entitled.high))
+    return Markup(
+        '<svg class="intervals" height="36" role="img" '
+        f'aria-label="shown {share}, entitled {least} to {most}">'
+        f"{grid}{band}{middle}{whisker}{dot}{ends}</svg>"
+    )
+
+
+def policy(options: Sequence[Option]) -> Markup:
+    """A decision's shares side by side, the one taken filled."""
+    parts, at = [], 0.0
+    for option in options:
+        kind = "taken" if option.taken else "left"
+        place, width = f"{100 * at:.3f}%", f"{100 * option.share:.3f}%"
+        parts.append(f'<rect class="{kind}" x="{place}" y="1" width="{width}" height="14"/>')
+        at += option.share
+    return Markup(f'<svg class="policy" height="16" aria-hidden="true">{"".join(parts)}</svg>')
+
+
+def meter(value: float, most: float) -> Markup:
+    """How much of something is used."""
+    share = min(1.0, value / most) if most else 0.0
+    return Markup(
+        '<svg class="meter" height="10" aria-hidden="true">'
+        '<rect class="whole" width="100%" height="10" rx="5"/>'
+        f'<rect class="used" width="{100 * share:.3f}%" height="10" rx="5"/></svg>'
+    )
+
+
+def _x(share: float, scale: float) -> str:
+    return f"{100 * min(share, scale) / scale:.3f}%"
+
+
+def _anchor(tick: float, scale: float) -> str:
+    return "start" if tick == 0 else "end" if tick > 0.999 * scale else "middle"
+
+
+def _percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %"

@@ -1,0 +1,182 @@
+"""From the service to what pages show. All of it reads; nothing here changes anything."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from fedfairx.fairness.verdict import ABOVE, BELOW
+from fedfairx.service import showing
+from fedfairx.service.exposing import Looked
+from fedfairx.service.modes import Remark, propensity
+from fedfairx.service.pages.views import (
+    Attention,
+    DecisionLine,
+    DecisionsPage,
+    FederationPage,
+    Frame,
+    Option,
+    Overview,
+    PrivacyPage,
+    ReportPage,
+    Series,
+)
+from fedfairx.service.pages.windows import Window, periods, stretches
+from fedfairx.service.pages.words import count, duration
+from fedfairx.storage.glances import first_time, latest
+from fedfairx.storage.rows import StoredDecision
+
+if TYPE_CHECKING:
+    from fedfairx.service.service import Service
+
+__all__ = ["decisions", "federation", "frame", "overview", "privacy", "report"]
+
+LINES = 50  # decisions on a page
+LITTLE_LEFT = 0.1  # of a privacy budget
+MANY_CLIPPED = 0.01  # of the records
+
+
+def frame(service: Service, *, signed_in: bool) -> Frame:
+    return Frame(service.agent.name, service.settings.mode, time.time(), signed_in)
+
+
+async def overview(service: Service) -> Overview:
+    looked = await service.exposing.look()
+    return await asyncio.to_thread(_overview, service, looked)
+
+
+def _overview(service: Service, looked: Looked) -> Overview:
+    agent, counts = service.agent, service.counting.by_status(service.journal)
+    waiting = next(iter(service.journal.decisions(status="pending", limit=1)), None)
+    oldest = None if waiting is None else waiting.time
+    return Overview(
+        attention=_attention(service, looked, oldest),
+        decisions=sum(counts.values()),
+        rewarded=counts["rewarded"],
+        pending=counts["pending"],
+        ended=counts["withdrawn"] + counts["expired"],
+        oldest_pending=oldest,
+        observed=agent.observed,
+        rule=agent.rule,
+        merit=repr(agent.merit),
+        series=_series(service),
+    )
+
+
+def _series(service: Service) -> Series | None:
+    first = first_time(service.journal)
+    if first is None:
+        return None
+    since, width, many, name = stretches(first, time.time())
+    made, rewarded = service.counting.by_time(service.journal, since=since, width=width, count=many)
+    if many > 3:  # the last one is not over, and would look like a fall
+        many, made, rewarded = many - 1, made[:-1], rewarded[:-1]
+    return Series([int(since + width * k) for k in range(many)], made, rewarded, name)
+
+
+def _attention(service: Service, looked: Looked, oldest: float | None) -> list[Attention]:
+    found, table, settings = [], looked.table, service.settings
+    if not service.desk.available:
+        found.append(Attention("bad", "Nothing can be written", "The storage refused the last step."))
+    if not table.draws.as_the_policy_said:
+        found.append(Attention("bad", "Drawn otherwise", str(table.draws), "exposure"))
+    for kind, rows in (("action", table.actions), ("group", table.groups)):
+        for words, level, what in ((BELOW, "bad", "less"), (ABOVE, "warn", "more")):
+            names = [row.name for row in rows if row.verdict == words]
+            if names:
+                title = f"{len(names)} {kind}{'' if len(names) == 1 else 's'} {words}"
+                shown = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
+                found.append(
+                    Attention(level, title, f"Shown surely {what} than entitled to: {shown}.", "exposure")
+                )
+    if oldest is not None and settings.window is None and time.time() - oldest > 86_400:
+        age = duration(time.time() - oldest)
+        detail = f"The oldest decision has waited {age} for its reward, and no window ends it."
+        found.append(Attention("warn", "Rewards are missing", detail, "decisions"))
+    return found + _privacy_attention(service)
+
+
+def _privacy_attention(service: Service) -> list[Attention]:
+    found, now = [], privacy(service)
+    if now.private and now.releases:
+        left = now.releases - now.spent
+        if left <= LITTLE_LEFT * now.releases:
+            detail = f"{count(left)} of {count(now.releases)} releases are left."
+            found.append(
+                Attention("bad" if left == 0 else "warn", "The privacy budget ends", detail, "privacy")
+            )
+    if now.private and now.records and now.clipped > MANY_CLIPPED * now.records:
+        detail = f"{count(now.clipped)} of {count(now.records)} records were moved by the privacy bounds."
+        found.append(Attention("warn", "Many records are clipped", detail, "privacy"))
+    return found
+
+
+async def decisions(service: Service, before: int | None) -> DecisionsPage:
+    found = await service.read(lambda journal: latest(journal, limit=LINES + 1, before=before))
+    lines = [_line(stored) for stored in found[:LINES]]
+    return DecisionsPage(lines, lines[-1].seq if len(found) > LINES else None, before is None)
+
+
+def _line(stored: StoredDecision) -> DecisionLine:
+    names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
+    options = [
+        Option(name, float(share), place == stored.action)
+        for place, (name, share) in enumerate(zip(names, stored.policy, strict=True))
+    ]
+    share = float(stored.policy[stored.action])
+    return DecisionLine(
+        stored.id,
+        stored.seq,
+        stored.time,
+        names[stored.action],
+        None if stored.groups is None else stored.groups[stored.action],
+        propensity(stored.mode, stored.action, share, Remark.read(stored.extra)),
+        options,
+        stored.mode,
+        stored.status,
+    )
+
+
+def privacy(service: Service) -> PrivacyPage:
+    agent = service.agent
+    guarantee = agent.privatizer.guarantee
+    told = math.isfinite(guarantee.mu)
+    return PrivacyPage(
+        private=guarantee.is_private,
+        simulated=guarantee.simulated,
+        statement=str(guarantee),
+        caveats=guarantee.warnings,
+        epsilon=guarantee.epsilon if told else None,
+        delta=guarantee.delta if told else None,
+        mu=guarantee.mu if told else None,
+        mechanism=guarantee.mechanism,
+        spent=guarantee.spent,
+        releases=guarantee.releases if told else None,
+        clipped=int(getattr(agent.privatizer, "clipped", 0)),
+        records=agent.observed,
+    )
+
+
+def federation(service: Service) -> FederationPage:
+    now = showing.sync(service)
+    return FederationPage(
+        now.name, now.released, tuple((name, peer.release) for name, peer in now.peers.items())
+    )
+
+
+async def report(service: Service, window: Window) -> ReportPage:
+    looked = await service.exposing.look(since=window.since, until=window.until)
+    agent = service.agent
+    return ReportPage(
+        looked,
+        await overview(service),
+        await asyncio.to_thread(privacy, service),
+        periods(window),
+        version("fedfairx"),
+        agent.dimension,
+        agent.minimum_share,
+        showing.model_version(agent),
+    )

@@ -1,0 +1,67 @@
+"""Templates to responses: everything is escaped, and a browser is told to load and run nothing but ours."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+
+from fedfairx.service.pages import figures, words
+
+__all__ = ["STATIC", "page", "static"]
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+STATIC = {
+    each.name: each.read_bytes()
+    for each in (files("fedfairx.service.pages") / "static").iterdir()
+    if each.name.rpartition(".")[2] in KINDS
+}
+VERSION = hashlib.sha256(b"".join(STATIC[name] for name in sorted(STATIC))).hexdigest()[:12]
+
+_templates = Environment(
+    loader=PackageLoader("fedfairx.service.pages"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.globals.update(figures=figures, version=VERSION)
+_templates.filters.update(
+    percent=words.percent,
+    points=words.points,
+    count=words.count,
+    moment=words.moment,
+    precise=words.precise,
+    iso=words.iso,
+    duration=words.duration,
+)
+
+
+def page(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page from its template."""
+    text = _templates.get_template(f"{name}.html").render(page=name, **values)
+    return HTMLResponse(text, status_code=status, headers=HEADERS)
+
+
+def static(name: str) -> Response | None:
+    """A file that pages load; its address changes with its content, so a browser may keep it."""
+    if name not in STATIC:
+        return None
+    kept = {**HEADERS, "cache-control": "public, max-age=31536000, immutable"}
+    return Response(STATIC[name], media_type=KINDS[name.rpartition(".")[2]], headers=kept)

@@ -1,0 +1,47 @@
+"""Numbers and times as pages say them."""
+
+from __future__ import annotations
+
+import datetime
+import math
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """12.3 %, with a space that does not break."""
+    return "–" if math.isnan(share) else f"{100 * share:.{digits}f}\u00a0%"
+
+
+def points(share: float) -> str:
+    """A difference of shares: +1.2, in points of a hundred."""
+    return "–" if math.isnan(share) else f"{100 * share:+.1f}".replace("-", "\u2212")
+
+
+def count(number: int) -> str:
+    """12 345, with spaces that do not break."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def moment(seconds: float | None) -> str:
+    """2026-03-01 14:05 UTC."""
+    if seconds is None:
+        return "–"
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def precise(seconds: float) -> str:
+    """With seconds, as lists of decisions need it."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def iso(seconds: float) -> str:
+    """As machines read it."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
+
+
+def duration(seconds: float) -> str:
+    """About how long."""
+    for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            many = round(seconds / length)
+            return f"{many} {name}{'' if many == 1 else 's'}"
+    return "less than a minute"

@@ -1,0 +1,167 @@
+"""Errors as callers see them: problem+json with a type, a title, a detail and a remedy.
+
+The detail is ours: it names a field, a rule, a count. It never holds a context or a reward, nor another
+program's text.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import traceback
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from fedfairx.errors import (
+    AlreadyObserved,
+    InvalidInput,
+    MissingLibrary,
+    PrivacyError,
+    StorageError,
+    UnknownDecision,
+)
+from fedfairx.service import schemas
+
+__all__ = ["KINDS", "MEDIA_TYPE", "Refused", "answer", "problem_of"]
+
+MEDIA_TYPE = "application/problem+json"
+LOG = logging.getLogger("fedfairx.service")
+
+#: name → (status, title, remedy)
+KINDS: dict[str, tuple[int, str, str]] = {
+    "malformed": (400, "The body is no JSON", "Send one JSON object as UTF-8; NaN and infinity are no JSON."),
+    "unauthenticated": (401, "A key is needed", "Send the header Authorization: Bearer KEY."),
+    "forbidden": (
+        403,
+        "This key may not do that",
+        "Use a key whose role allows it: fedfairx keys create --role …",
+    ),
+    "host": (
+        403,
+        "Only this machine may ask",
+        "Create a key (fedfairx keys create) before others can reach it.",
+    ),
+    "not-found": (404, "There is nothing here", "GET /v1/openapi.json lists what there is."),
+    "unknown-decision": (
+        404,
+        "There is no such decision",
+        "Use the decision_id that POST /v1/decisions answered.",
+    ),
+    "no-release": (
+        404,
+        "There is no release yet",
+        "Ask again later; GET /v1/sync tells when the next is due.",
+    ),
+    "method": (405, "This address has no such method", "GET /v1/openapi.json lists what there is."),
+    "conflict": (
+        409,
+        "It is already otherwise",
+        "Nothing was changed; look at what is there before trying again.",
+    ),
+    "key-reused": (
+        409,
+        "The Idempotency-Key was used for another request",
+        "Take a new key for a new request.",
+    ),
+    "alone": (
+        409,
+        "This agent is in no federation",
+        "Start the service with its folder in one: fedfairx serve --federation DIR.",
+    ),
+    "halted": (409, "This agent must send nothing", "Do what the detail says; decisions go on meanwhile."),
+    "budget": (409, "The privacy budget does not allow it", "GET /v1/privacy tells what is spent."),
+    "too-large": (413, "That is too large", "Send less at once, or raise the limit in the settings."),
+    "media-type": (415, "The body must be JSON", "Send the header Content-Type: application/json."),
+    "invalid": (422, "A value breaks its rule", "Change what the detail names; nothing was changed here."),
+    "internal": (
+        500,
+        "A mistake of ours",
+        "Nothing was acknowledged; the service's log has where it happened.",
+    ),
+    "unavailable": (503, "The storage can't be reached", "Try again later, with the same Idempotency-Key."),
+    "busy": (503, "Too many requests wait", "Try again later, with the same Idempotency-Key."),
+}
+RETRY_AFTER = 1  # seconds
+
+
+class Refused(Exception):
+    """A request that is answered by a problem."""
+
+    def __init__(self, kind: str, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.detail = detail
+        self.headers = headers or {}
+
+    @property
+    def status(self) -> int:
+        return KINDS[self.kind][0]
+
+
+def answer(refused: Refused) -> Response:
+    """The response."""
+    status, title, remedy = KINDS[refused.kind]
+    body = schemas.Problem(
+        type=f"urn:fedfairx:problem:{refused.kind}",
+        title=title,
+        status=status,
+        detail=refused.detail,
+        remedy=remedy,
+    )
+    headers = dict(refused.headers)
+    if status == 503:
+        headers["retry-after"] = str(RETRY_AFTER)
+    return Response(msgspec.json.encode(body), status_code=status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def problem_of(error: Exception) -> Refused:
+    """The problem that an error is; what nobody foresaw is logged by its place, without its text."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, HTTPException):  # Starlette's own: no such address, no such method
+        kind = {404: "not-found", 405: "method"}.get(error.status_code, "invalid")
+        return Refused(kind, f"{error.detail}.", dict(error.headers or {}))
+    if isinstance(error, msgspec.ValidationError):
+        return Refused("invalid", _about(str(error)))
+    if isinstance(error, msgspec.DecodeError):
+        return Refused("malformed", "The body can't be read as JSON.")
+    if isinstance(error, UnknownDecision):
+        return Refused("unknown-decision", "This service made no such decision.")
+    if isinstance(error, AlreadyObserved):
+        return Refused("conflict", str(error))
+    if isinstance(error, PrivacyError):
+        return Refused("budget", str(error))
+    if isinstance(error, InvalidInput | MissingLibrary):
+        return Refused("invalid", str(error))
+    return _unforeseen(error)
+
+
+def _unforeseen(error: Exception) -> Refused:
+    if isinstance(error, StorageError):  # its text names a place and a cause
+        LOG.warning("the storage is unavailable: %s", error)
+        return Refused("unavailable", "It could not be written; nothing was changed.")
+    frames = traceback.extract_tb(error.__traceback__)
+    where = " < ".join(
+        f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in reversed(frames[-6:])
+    )
+    LOG.error("unforeseen %s at %s", type(error).__name__, where)  # its text might hold what was sent
+    return Refused("internal", "Nothing was acknowledged.")
+
+
+def _about(text: str) -> str:
+    """msgspec's text, which names types and places; a field's name is kept if it looks like one."""
+    return (
+        re.sub(
+            r"unknown field `(.*)`(?= - at|$)",
+            lambda found: (
+                f"unknown field `{found[1]}`"
+                if re.fullmatch(r"[A-Za-z_]{1,40}", found[1])
+                else "an unknown field"
+            ),
+            text,
+            flags=re.DOTALL,
+        )
+        + "."
+    )

@@ -1,0 +1,123 @@
+"""How a setting's value is read: from TOML as it is, from the environment and the command line as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fedfairx.errors import InvalidInput, require
+from fedfairx.service.features import Feature
+
+__all__ = ["Reader", "choice", "features", "number", "optional", "switch", "text", "whole"]
+
+Reader = Callable[[str, object], Any]  # (name, value) → the value, or `InvalidInput`
+
+YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+def text(name: str, value: object) -> str:
+    """Any text."""
+    require(isinstance(value, str), name, "must be text", value)
+    return str(value)
+
+
+def choice(*allowed: str) -> Reader:
+    """One of some words."""
+
+    def read(name: str, value: object) -> str:
+        require(value in allowed, name, f"must be one of {', '.join(allowed)}", value)
+        return str(value)
+
+    return read
+
+
+def whole(low: int, high: int = 2**53) -> Reader:
+    """A whole number within limits."""
+
+    def read(name: str, value: object) -> int:
+        rule = (
+            f"must be a whole number from {low} to {high}"
+            if high < 2**53
+            else f"must be a whole number >= {low}"
+        )
+        try:
+            found = int(value) if isinstance(value, str) else value
+        except ValueError:
+            found = None
+        require(type(found) is int and low <= found <= high, name, rule, value)
+        assert isinstance(found, int)
+        return found
+
+    return read
+
+
+def number(low: float, high: float = math.inf, *, above: bool = False) -> Reader:
+    """A finite number within limits; with `above` the lower one itself is out."""
+    rule = f"must be a finite number {'>' if above else '>='} {low:g}" + (
+        "" if high == math.inf else f" and <= {high:g}"
+    )
+
+    def read(name: str, value: object) -> float:
+        try:
+            found = float(value) if isinstance(value, str | int | float) else math.nan
+        except (ValueError, OverflowError):
+            found = math.nan
+        fits = math.isfinite(found) and low <= found <= high and not (above and found == low)
+        require(fits and not isinstance(value, bool), name, rule, value)
+        return found
+
+    return read
+
+
+def optional(inner: Reader) -> Reader:
+    """What `inner` reads, or nothing at all."""
+
+    def read(name: str, value: object) -> Any:
+        return None if value is None or value == "" else inner(name, value)
+
+    return read
+
+
+def switch(name: str, value: object) -> bool:
+    """True or false."""
+    if isinstance(value, str) and value.lower() in (*YES, *NO):
+        return value.lower() in YES
+    require(isinstance(value, bool), name, "must be true or false", value)
+    return bool(value)
+
+
+def features(name: str, value: object) -> tuple[Feature, ...]:
+    """Features with their ranges: "price=0:10, rating=1:5", in TOML {price = [0, 10], rating = [1, 5]}."""
+    pairs = _pairs_of_text(name, value) if isinstance(value, str) else _pairs_of_table(name, value)
+    made = tuple(Feature(key, low, high) for key, low, high in pairs)
+    names = [feature.name for feature in made]
+    require(len(set(names)) == len(names), name, "must be named differently", names)
+    return made
+
+
+def _pairs_of_text(name: str, value: str) -> list[tuple[str, float, float]]:
+    found = []
+    for part in filter(None, (part.strip() for part in value.split(","))):
+        key, _, ends = part.partition("=")
+        low, _, high = ends.partition(":")
+        try:
+            found.append((key.strip(), float(low), float(high)))
+        except ValueError:
+            raise InvalidInput(f'{name} must be like "price=0:10, rating=1:5", got {part!r}') from None
+    return found
+
+
+def _pairs_of_table(name: str, value: object) -> list[tuple[str, float, float]]:
+    if isinstance(value, tuple) and all(isinstance(part, Feature) for part in value):
+        return [(part.name, part.low, part.high) for part in value]
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{name} must be a table of ranges, got {type(value).__name__}")
+    found = []
+    for key, ends in value.items():
+        fits = (
+            isinstance(ends, Sequence) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)
+        )
+        require(fits, f"{name}.{key}", "must be a range [low, high]", ends)
+        found.append((str(key), float(ends[0]), float(ends[1])))
+    return found

@@ -1,0 +1,77 @@
+"""What came of it: rewards, and one or several; and decisions that were never shown."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fedfairx.service import schemas
+from fedfairx.service.operations import Operation, Parameter, body_of, decoder, reply
+from fedfairx.service.service import Service
+
+__all__ = ["DECISION_ID", "OPERATIONS"]
+
+ONE, MANY = decoder(schemas.Reward), decoder(schemas.RewardBatch)
+DECISION_ID = Parameter(
+    "decision_id",
+    "path",
+    "As the decision was answered.",
+    {"type": "string", "minLength": 1, "maxLength": 200},
+)
+
+
+async def reward(service: Service, request: Request) -> Response:
+    given = ONE(await body_of(request, service.settings.max_body))
+    identity = request.path_params["decision_id"]
+    await service.reward([schemas.RewardOf(identity, given.reward, given.person)])
+    return reply(None)
+
+
+async def reward_many(service: Service, request: Request) -> Response:
+    rewards = MANY(await body_of(request, service.settings.max_body)).rewards
+    service.check_batch(len(rewards))
+    await service.reward(rewards)
+    return reply(None)
+
+
+async def withdraw(service: Service, request: Request) -> Response:
+    await service.withdraw(request.path_params["decision_id"])
+    return reply(None)
+
+
+OPERATIONS = (
+    Operation(
+        method="PUT",
+        path="/v1/decisions/{decision_id}/reward",
+        name="reward",
+        summary="The reward of a decision; the same one may be sent again",
+        handler=reward,
+        role="writer",
+        takes=schemas.Reward,
+        status=204,
+        problems=("unknown-decision", "conflict"),
+        parameters=(DECISION_ID,),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/rewards",
+        name="reward_many",
+        summary="Several rewards: all are taken, or none",
+        handler=reward_many,
+        role="writer",
+        takes=schemas.RewardBatch,
+        status=204,
+        problems=("unknown-decision", "conflict"),
+    ),
+    Operation(
+        method="DELETE",
+        path="/v1/decisions/{decision_id}",
+        name="withdraw",
+        summary="It was never shown: no reward will come",
+        handler=withdraw,
+        role="writer",
+        status=204,
+        problems=("unknown-decision", "conflict"),
+        parameters=(DECISION_ID,),
+    ),
+)

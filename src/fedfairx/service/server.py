@@ -1,0 +1,91 @@
+"""Runs the application: uvicorn, its log, and a word about where it listens."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from fedfairx.service.settings import Settings
+
+__all__ = ["Server", "serve"]
+
+COLLECT = (50_000, 20, 50)  # decisions that wait for their reward are many, and in no cycles
+LOG = logging.getLogger("fedfairx.service")
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, which says where it listens once it does."""
+
+    def __init__(self, config: uvicorn.Config, begun: Callable[[Server], None] | None = None) -> None:
+        super().__init__(config)
+        self._begun = begun
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started:
+            gc.collect()
+            gc.freeze()  # what was loaded stays; looking through it again and again would only delay answers
+            gc.set_threshold(*COLLECT)
+            LOG.info("fedfairx serves on %s", ", ".join(self.addresses()))
+            if self._begun is not None:
+                self._begun(self)
+
+    def stop(self) -> None:
+        """From any thread: end in order, as a signal would."""
+        self.should_exit = True
+
+    def addresses(self) -> list[str]:
+        """Where it listens."""
+        scheme = "https" if self.config.is_ssl else "http"
+        found = []
+        for server in self.servers:
+            for each in server.sockets:
+                host, port = each.getsockname()[:2]
+                found.append(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+        return found
+
+
+def serve(app: ASGIApp, settings: Settings, *, begun: Callable[[Server], None] | None = None) -> None:
+    """Serve until told to stop: then what is under way is finished, and the agent is closed.
+
+    `begun` is called once it listens.
+    """
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
+    logging.captureWarnings(True)
+    server = Server(config(app, settings), begun)
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(server.serve())
+
+
+def config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """uvicorn's configuration; bodies are in no log, and addresses with ids in none by default either."""
+    options: dict[str, Any] = {}
+    if settings.tls_certificate:
+        options |= {"ssl_certfile": settings.tls_certificate, "ssl_keyfile": settings.tls_key}
+    if settings.trusted_proxies:
+        options |= {"proxy_headers": True, "forwarded_allow_ips": settings.trusted_proxies}
+    else:
+        options |= {"proxy_headers": False}
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        root_path=settings.root_path,
+        access_log=settings.log_level == "debug",
+        log_config=None,
+        log_level="warning" if settings.log_level == "info" else settings.log_level,
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+        **options,
+    )

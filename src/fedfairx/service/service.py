@@ -1,0 +1,202 @@
+"""What can be asked of the service, whatever the address: it puts steps on the desk and reads the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from fedfairx.errors import AlreadyObserved, KeyTaken, UnknownDecision
+from fedfairx.federation.agent import Agent
+from fedfairx.service import schemas, showing, steps
+from fedfairx.service.asking import Asked, understand
+from fedfairx.service.counting import Counting
+from fedfairx.service.desk import Desk
+from fedfairx.service.doors import Doors
+from fedfairx.service.exposing import Exposing
+from fedfairx.service.features import FeatureTable
+from fedfairx.service.membership import Membership
+from fedfairx.service.meters import Meters, Sample
+from fedfairx.service.modes import Taking
+from fedfairx.service.problems import Refused
+from fedfairx.service.settings import Settings
+from fedfairx.storage.journal import Journal
+from fedfairx.storage.rows import StoredDecision
+
+__all__ = ["Service", "Wish"]
+
+Found = TypeVar("Found")
+TICK = 1.0  # seconds between looks for decisions whose window is past
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """A request's idempotency key, and the digest of its body."""
+
+    key: str
+    digest: str
+
+    def key_of(self, place: int) -> str:
+        """Each decision of a batch has its own; a key that callers choose has no space."""
+        return self.key if place == 0 else f"{self.key} {place}"
+
+
+class Service:
+    """One agent, and all that stands around it."""
+
+    document = b""  # OpenAPI; `app` makes it
+
+    def __init__(
+        self,
+        settings: Settings,
+        agent: Agent,
+        doors: Doors,
+        features: FeatureTable,
+        membership: Membership | None = None,
+    ) -> None:
+        self.settings = settings
+        self.agent = agent
+        self.doors = doors
+        self.meters = Meters()
+        self.features = features
+        self.membership = membership
+        last = None if membership is None else membership.release_if_due
+        self.desk = Desk(agent, self.meters, limit=settings.max_waiting, last=last)
+        self.exposing = Exposing(self)
+        self.counting = Counting()
+        self.taking = Taking(settings.mode, settings.control_share)
+
+    @property
+    def journal(self) -> Journal:
+        return self.agent.journal
+
+    async def read(self, question: Callable[[Journal], Found]) -> Found:
+        """Ask the journal, which sees what is committed, without holding up others."""
+        return await asyncio.to_thread(question, self.journal)
+
+    def check_batch(self, count: int) -> None:
+        most = self.settings.max_batch
+        if count > most:
+            raise Refused("too-large", f"A batch must be at most {most} (max_batch), got {count}.")
+
+    # --- deciding ------------------------------------------------------------------------------------
+
+    async def decide(
+        self, requests: Sequence[schemas.DecisionRequest], wish: Wish | None
+    ) -> list[schemas.DecisionMade]:
+        """A decision for each request, all of them or none; under a key that was used, those of then."""
+        taking, features, most = self.taking, self.features, self.settings.max_actions
+        needs = taking.needs_baseline
+        asked = [understand(one, features, max_actions=most, needs_baseline=needs) for one in requests]
+        keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
+        digest = None if wish is None else wish.digest
+        try:
+            made = await self.desk.do(steps.Decide(asked, taking, keys, digest))
+        except KeyTaken:
+            assert wish is not None
+            return await self.read(lambda journal: _again(journal, asked, wish))
+        meters = self.meters
+        for one, answer in zip(asked, made, strict=True):
+            meters.clipped += one.clipped
+            meters.decisions[answer.mode] += 1
+        return made
+
+    # --- what came of it -----------------------------------------------------------------------------
+
+    async def reward(self, rewards: Sequence[schemas.RewardOf]) -> None:
+        """Take all rewards or none. One that was taken before, and is the same, counts as taken."""
+        left = {one.decision_id: one for one in rewards}
+        _check_once(len(left), len(rewards))
+        while left:
+            try:
+                await self.desk.do(steps.Reward(list(left.values())))
+            except (AlreadyObserved, UnknownDecision):
+                done = await self._ended(list(left), "rewarded")
+                for stored in done:
+                    if stored.reward != left[stored.id].reward:
+                        raise Refused("conflict", "The decision has another reward already.") from None
+                left = {
+                    identity: one
+                    for identity, one in left.items()
+                    if identity not in {one.id for one in done}
+                }
+            else:
+                self.meters.rewards += len(left)
+                return
+
+    async def withdraw(self, identity: str) -> None:
+        """Forget a decision. One that was withdrawn before counts as withdrawn."""
+        try:
+            await self.desk.do(steps.Withdraw(identity))
+        except (AlreadyObserved, UnknownDecision):
+            await self._ended([identity], "withdrawn")
+        else:
+            self.meters.withdrawn += 1
+
+    async def _ended(self, identities: Sequence[str], wanted: str) -> list[StoredDecision]:
+        """Those of a refused step that are as they should be already; the others explain the refusal."""
+        found = await self.read(lambda journal: [journal.decision(identity) for identity in identities])
+        done = []
+        for stored in found:
+            if stored is None:
+                raise Refused("unknown-decision", "This service made no such decision.")
+            if stored.status == wanted:
+                done.append(stored)
+            elif stored.status != "pending":
+                raise Refused("conflict", f"The decision is {stored.status} already.")
+        if not done:
+            raise Refused("conflict", "The decision was ended by somebody else just now.")
+        return done
+
+    # --- running -------------------------------------------------------------------------------------
+
+    async def probe(self) -> None:
+        """Refuse unless the storage can be written."""
+        await self.desk.do(steps.probe)
+
+    def gauges(self) -> list[Sample]:
+        """What is now, for `/metrics`."""
+        agent, now = self.agent, showing.privacy(self.agent)
+        return [
+            ("fedfairx_pending", "gauge", "Decisions whose reward has not come.", agent.pending),
+            ("fedfairx_observed", "gauge", "Rewards that the model has learnt from.", agent.observed),
+            ("fedfairx_records_clipped", "gauge", "Records that the privacy bounds moved.", now.clipped),
+            ("fedfairx_releases", "gauge", "Messages made.", agent.released),
+            ("fedfairx_budget_releases", "gauge", "Messages that the budget allows.", now.releases or 0),
+            ("fedfairx_budget_spent", "gauge", "Messages spent of it.", now.spent),
+            ("fedfairx_ready", "gauge", "Whether the last write went well.", int(self.desk.available)),
+        ]
+
+    async def expire(self) -> None:
+        """Again and again, until cancelled: give up decisions whose window is past."""
+        while True:
+            await asyncio.sleep(TICK)
+            try:
+                await self.desk.do(lambda agent: agent.expire(time.time()))
+            except Exception:  # unavailable for now; the requests say so
+                continue
+
+    async def close(self) -> None:
+        """Finish what waits, and close the agent."""
+        await self.desk.close()
+        if self.membership is not None:
+            await asyncio.to_thread(self.membership.end)
+        await asyncio.to_thread(self.agent.close)
+
+
+def _check_once(different: int, given: int) -> None:
+    if different != given:
+        raise Refused("invalid", "A decision occurs twice in the batch.")
+
+
+def _again(journal: Journal, asked: Sequence[Asked], wish: Wish) -> list[schemas.DecisionMade]:
+    """The decisions that were made under a key, if they were for the same request."""
+    made = []
+    for place, one in enumerate(asked):
+        stored = journal.by_key(wish.key_of(place))
+        if stored is None or stored.digest != wish.digest:
+            raise Refused("key-reused", "Another request was made under this Idempotency-Key.")
+        made.append(steps.answer_of_stored(one, stored))
+    return made

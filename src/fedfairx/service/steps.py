@@ -1,0 +1,104 @@
+"""What is done at the desk: each is one step on the agent, whole or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fedfairx.federation.agent import Agent
+from fedfairx.service import schemas
+from fedfairx.service.asking import Asked
+from fedfairx.service.modes import Remark, Taking, propensity
+from fedfairx.service.showing import model_version
+from fedfairx.storage.rows import DecisionNote, StoredDecision
+
+__all__ = ["Decide", "Reward", "Withdraw", "answer_of_stored", "probe"]
+
+
+class Decide(msgspec.Struct, frozen=True):
+    """Decisions for one request; if the first one's key is taken, nothing has happened."""
+
+    asked: Sequence[Asked]
+    taking: Taking
+    keys: Sequence[str | None]
+    digest: str | None
+
+    def __call__(self, agent: Agent) -> list[schemas.DecisionMade]:
+        version = model_version(agent)
+        return [self._one(agent, one, key, version) for one, key in zip(self.asked, self.keys, strict=True)]
+
+    def _one(self, agent: Agent, asked: Asked, key: str | None, version: int) -> schemas.DecisionMade:
+        taking = self.taking
+        mode = taking.draw()
+        remark = Remark(version, asked.baseline, taking.control_share)
+        note = DecisionNote(
+            key=key,
+            digest=self.digest,
+            groups=asked.groups,
+            mode=mode,
+            baseline=None if mode == "live" else asked.baseline,
+            extra=remark.text(),
+        )
+        made = agent.decide(asked.contexts, names=asked.names, note=note)
+        return _answer(asked, str(made.id), made.action, made.policy.tolist(), mode, remark)
+
+
+def answer_of_stored(asked: Asked, stored: StoredDecision) -> schemas.DecisionMade:
+    """The answer that was given then, to the same request."""
+    remark = Remark.read(stored.extra)
+    return _answer(asked, stored.id, stored.action, stored.policy.tolist(), stored.mode, remark)
+
+
+def _answer(
+    asked: Asked, identity: str, action: int, shares: list[float], mode: str, remark: Remark
+) -> schemas.DecisionMade:
+    """In the request's terms: places among all of its actions, the excluded ones too."""
+    policy = shares
+    if len(asked.rows) < asked.actions:
+        policy = [0.0] * asked.actions
+        for row, share in zip(asked.rows, shares, strict=True):
+            policy[row] = share
+    place = asked.rows[action]
+    return schemas.DecisionMade(
+        decision_id=identity,
+        action=place,
+        action_id=None if asked.ids is None else asked.ids[place],
+        probability=propensity(mode, action, shares[action], remark),
+        policy=policy,
+        model_version=remark.model_version,
+        mode=mode,
+    )
+
+
+class Reward(msgspec.Struct, frozen=True):
+    """Rewards of one request: all of them, or none."""
+
+    rewards: Sequence[schemas.RewardOf]
+
+    def __call__(self, agent: Agent) -> None:
+        rewards = self.rewards
+        if len(rewards) == 1:
+            (one,) = rewards
+            agent.observe(one.decision_id, reward=one.reward, person=one.person)
+            return
+        named = any(one.person is not None for one in rewards)
+        agent.observe_many(
+            [one.decision_id for one in rewards],
+            [one.reward for one in rewards],
+            [one.person for one in rewards] if named else None,  # type: ignore[misc]
+        )
+
+
+class Withdraw(msgspec.Struct, frozen=True):
+    """A decision that was never shown."""
+
+    identity: str
+
+    def __call__(self, agent: Agent) -> None:
+        agent.forget(self.identity)
+
+
+def probe(agent: Agent) -> None:
+    """Nothing; but that it could be written."""
+    agent.journal.log.write("SELECT 1")

@@ -1,0 +1,23 @@
+"""From a place to the log in it."""
+
+from __future__ import annotations
+
+import os
+
+from fedfairx.storage.database import open_database
+from fedfairx.storage.log import Log
+from fedfairx.storage.mark import check_mark
+from fedfairx.storage.schema import bring_up
+
+
+def open_log(place: str | os.PathLike[str]) -> Log:
+    """The log in a database, whose tables are made or brought up to date."""
+    database = open_database(place)
+    try:
+        bring_up(database)
+        log = Log(database)
+        check_mark(log)
+    except BaseException:
+        database.close()
+        raise
+    return log

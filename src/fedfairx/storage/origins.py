@@ -1,0 +1,43 @@
+"""Ids that are never given twice: a random prefix for each life of an agent, and a number that goes on.
+
+An agent that is made, loaded or opened draws a prefix of 80 bits. So a second agent, and a backup that was
+put back, can't give an id that was given before, and an agent can tell its own ids from others': each of its
+prefixes holds for the numbers from a first one on.
+"""
+
+from __future__ import annotations
+
+import secrets
+from base64 import b32encode
+from bisect import bisect_right
+from collections.abc import Iterable
+
+
+class Origins:
+    """The prefixes of one agent, in order, each from a number on."""
+
+    def __init__(self, given: Iterable[tuple[int, str]] = ()) -> None:
+        self.given = list(given)
+
+    def begin(self, first: int) -> str:
+        """A new prefix, for numbers from `first` on."""
+        self.given.append((first, b32encode(secrets.token_bytes(10)).decode().lower()))
+        return self.given[-1][1]
+
+    def used(self, following: int) -> list[tuple[int, str]]:
+        """Those under which numbers below `following` were given."""
+        last = dict(self.given)  # of several that begin at one number, only the last has given it
+        return [(first, origin) for first, origin in last.items() if first < following]
+
+    def of(self, number: int) -> str | None:
+        """The prefix that a number was given under."""
+        at = bisect_right(self.given, number, key=lambda pair: pair[0]) - 1
+        return self.given[at][1] if at >= 0 else None
+
+    def number_in(self, identity: str) -> int | None:
+        """The number in an id, if the prefix is the one that such a number has here."""
+        origin, _, digits = identity.rpartition("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
+            return None
+        number = int(digits)
+        return number if self.of(number) == origin and str(number) == digits else None

@@ -1,0 +1,190 @@
+"""A PostgreSQL database as a durable place: what a file is to SQLite, for those who run a server anyway.
+
+An advisory lock keeps others out as long as the connection lives, and a row says who has it. When the
+connection is lost, the next step connects and locks again; if somebody else has come in between, that is
+said.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fedfairx.errors import StateError, StorageError, StorageUnavailable, needs
+from fedfairx.storage.database import Row
+from fedfairx.storage.forked import watch
+
+if TYPE_CHECKING:
+    import psycopg
+
+_TYPES = {" BLOB": " BYTEA", " INTEGER": " BIGINT", " REAL": " DOUBLE PRECISION"}
+_WAITS = (0.05, 0.1, 0.2, 0.4)  # seconds
+_LOCK = "('fedfairx ' || current_schema())"
+_TRY_AGAIN = (
+    "08",
+    "40",
+    "53",
+    "55",
+    "57",
+    "58",
+    "25006",
+)  # classes: connection, conflict, resources, operator
+
+
+class PostgresDatabase:
+    """As `Database`, in the schema that the address leads to; give each agent a schema of its own."""
+
+    mark: dict[str, Any] = {}  # noqa: RUF012 (nothing outlives the database outside of it)
+
+    def __init__(self, address: str) -> None:
+        with needs("postgres"):
+            import psycopg
+        self._psycopg = psycopg
+        self._address = address
+        self._process = os.getpid()
+        self._since = datetime.now(UTC).isoformat(timespec="seconds")
+        self._guard = threading.RLock()
+        self._writer: psycopg.Connection[Row] | None = None
+        self._reader: psycopg.Connection[Row] | None = None
+        info = psycopg.conninfo.conninfo_to_dict(address)
+        self.place = f"postgresql://{info.get('host', '')}/{info.get('dbname', '')}"
+        self._forked = False
+        with self._translated():
+            self._connected()
+        watch(self)
+
+    def _connected(self) -> psycopg.Connection[Row]:
+        """The connection that writes: the one there is, or a new one that has the lock."""
+        self._check()
+        if self._writer is not None and not self._writer.closed and not self._writer.broken:
+            return self._writer
+        connection = self._psycopg.connect(self._address, autocommit=True)
+        try:
+            connection.execute("SET synchronous_commit = on")
+            self._lock(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._writer = connection
+        return connection
+
+    def _check(self) -> None:
+        if self._forked:
+            raise StorageUnavailable(f"{self.place} is open in the process that this one was forked from")
+
+    def _lock(self, connection: psycopg.Connection[Row]) -> None:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS holder (id BIGINT PRIMARY KEY, process BIGINT, host TEXT, since TEXT)"
+        )
+        for wait in (*_WAITS, None):  # the server notices the end of a process a little later
+            row = connection.execute(f"SELECT pg_try_advisory_lock(hashtextextended({_LOCK}, 0))").fetchone()
+            if wait is None or (row is not None and row[0]):
+                break
+            time.sleep(wait)
+        if row is None or not row[0]:
+            held = connection.execute("SELECT process, host, since FROM holder").fetchone()
+            who = "" if held is None else f" by process {held[0]} on {held[1]} since {held[2]}"
+            raise StorageUnavailable(f"{self.place} is locked{who}: is it in use?")
+        connection.execute(
+            "INSERT INTO holder VALUES (1, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET "
+            "process = excluded.process, host = excluded.host, since = excluded.since",
+            (self._process, socket.gethostname(), self._since),
+        )
+
+    def leave_mark(self, mark: dict[str, Any]) -> None:
+        """There is no place outside of the database; peers alone can tell that it is older than it was."""
+
+    def begin(self) -> None:
+        with self._translated():
+            connection = self._connected()
+            if connection.info.transaction_status != self._psycopg.pq.TransactionStatus.IDLE:
+                connection.execute("ROLLBACK")
+            connection.execute("BEGIN")
+
+    def commit(self) -> None:
+        with self._translated():
+            self._within().execute("COMMIT")
+
+    def rollback(self) -> None:
+        with suppress(self._psycopg.Error):
+            if self._writer is not None and not self._writer.closed and not self._forked:
+                self._writer.execute("ROLLBACK")
+
+    def _within(self) -> psycopg.Connection[Row]:
+        """The connection of the open transaction: if it is lost, the transaction is."""
+        if self._writer is None or self._writer.closed:
+            raise StorageUnavailable(f"the connection to {self.place} was lost; nothing has changed")
+        return self._writer
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        with self._translated():
+            cursor = self._connected().execute(_marks(statement), values)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
+        with self._translated(), self._within().cursor() as cursor:
+            cursor.executemany(_marks(statement), rows)
+
+    def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        with self._translated(), self._guard:
+            self._check()
+            if self._reader is not None and not self._reader.closed:
+                with suppress(
+                    self._psycopg.OperationalError
+                ):  # lost meanwhile: a question can be asked twice
+                    return self._reader.execute(_marks(statement), values).fetchall()
+            self._reader = self._psycopg.connect(self._address, autocommit=True)
+            return self._reader.execute(_marks(statement), values).fetchall()
+
+    def tables(self) -> set[str]:
+        question = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+        return {str(name) for (name,) in self.execute(question)}
+
+    def types(self, statement: str) -> str:
+        for name, here in _TYPES.items():
+            statement = statement.replace(name, here)
+        return statement
+
+    def close(self) -> None:
+        with self._guard:
+            for connection in (self._reader, self._writer):
+                if connection is not None and not self._forked:
+                    with suppress(self._psycopg.Error):  # the server would let go of it, but later
+                        connection.execute("SELECT pg_advisory_unlock_all()")
+                    connection.close()
+
+    def disown(self) -> list[Any]:
+        """In a forked child: the connections stay the parent's."""
+        self._forked = True
+        return [connection for connection in (self._writer, self._reader) if connection is not None]
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except self._psycopg.Error as error:
+            raise self._meaning(error) from error
+
+    def _meaning(self, error: psycopg.Error) -> StorageError:
+        """Whether to try again or not, by PostgreSQL's own code of what happened."""
+        code = error.sqlstate
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        lost = code is None and isinstance(
+            error, self._psycopg.OperationalError | self._psycopg.InterfaceError
+        )
+        if lost or (code is not None and code.startswith(_TRY_AGAIN)):
+            if self._writer is not None and (self._writer.broken or self._writer.closed):
+                self._writer.close()
+            return StorageUnavailable(f"{self.place} can't be used for now: {said}; nothing has changed")
+        return StateError(f"{self.place} is damaged or was changed by somebody else: {said}")
+
+
+def _marks(statement: str) -> Any:
+    """`?` is `%s` here; no statement of ours has either in a text."""
+    return statement.replace("?", "%s")

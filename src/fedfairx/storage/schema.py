@@ -1,0 +1,102 @@
+"""The tables, by versions that only go forward.
+
+`MIGRATIONS[v]` are the statements that make version v + 1 out of version v; they run in one transaction
+with the new number, so that a database is always of one version. A published migration is never edited: a
+change is another one at the end. `seq` numbers all steps of all agents in a database, whatever table they
+are in.
+"""
+
+from __future__ import annotations
+
+from fedfairx.errors import StateError
+from fedfairx.storage.database import Database
+
+_FIRST = """
+CREATE TABLE agents (
+    agent INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL, secret BLOB
+);
+CREATE TABLE federations (id INTEGER PRIMARY KEY, settings TEXT NOT NULL, progress TEXT NOT NULL);
+CREATE TABLE incarnations (
+    life INTEGER PRIMARY KEY, agent INTEGER NOT NULL, origin TEXT NOT NULL UNIQUE, first INTEGER NOT NULL,
+    time INTEGER NOT NULL
+);
+CREATE TABLE decisions (
+    seq INTEGER PRIMARY KEY, agent INTEGER NOT NULL, time INTEGER NOT NULL,
+    contexts BLOB NOT NULL, policy BLOB NOT NULL, theta BLOB NOT NULL,
+    action INTEGER NOT NULL, drawn INTEGER NOT NULL, probability REAL NOT NULL,
+    mode TEXT NOT NULL, names TEXT, groups TEXT, key TEXT, digest TEXT, extra TEXT, seal INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX decisions_key ON decisions (agent, key) WHERE key IS NOT NULL;
+CREATE TABLE outcomes (
+    seq INTEGER PRIMARY KEY, agent INTEGER NOT NULL, decision INTEGER NOT NULL UNIQUE, time INTEGER NOT NULL,
+    status TEXT NOT NULL, reward REAL, person TEXT, seal INTEGER NOT NULL
+);
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY, agent INTEGER NOT NULL, time INTEGER NOT NULL,
+    kind TEXT NOT NULL, body BLOB NOT NULL, seal INTEGER NOT NULL
+);
+CREATE TABLE snapshots (
+    agent INTEGER NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL, seal INTEGER NOT NULL,
+    PRIMARY KEY (agent, seq)
+);
+CREATE TABLE ledgers (
+    agent INTEGER NOT NULL, run INTEGER NOT NULL, body TEXT NOT NULL, place BLOB NOT NULL,
+    PRIMARY KEY (agent, run)
+);
+CREATE TABLE ledger_positions (
+    agent INTEGER NOT NULL, run INTEGER NOT NULL, frozen INTEGER NOT NULL,
+    total BLOB NOT NULL, total_count INTEGER NOT NULL,
+    leaf BLOB NOT NULL, leaf_count INTEGER NOT NULL, clipped INTEGER NOT NULL,
+    PRIMARY KEY (agent, run)
+);
+CREATE TABLE ledger_records (
+    agent INTEGER NOT NULL, run INTEGER NOT NULL, record TEXT NOT NULL, leaf INTEGER NOT NULL,
+    PRIMARY KEY (agent, run, record)
+);
+CREATE TABLE ledger_releases (
+    agent INTEGER NOT NULL, run INTEGER NOT NULL, number INTEGER NOT NULL,
+    place BLOB NOT NULL, message BLOB, sent INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent, run, number)
+);
+CREATE TABLE ledger_persons (
+    agent INTEGER NOT NULL, run INTEGER NOT NULL, person TEXT NOT NULL, records INTEGER NOT NULL,
+    PRIMARY KEY (agent, run, person)
+);
+CREATE TABLE api_keys (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL UNIQUE, role TEXT NOT NULL,
+    created INTEGER NOT NULL, revoked INTEGER
+)
+"""
+
+MIGRATIONS: list[str] = [_FIRST]
+
+
+def bring_up(database: Database) -> None:
+    """Make the tables, or bring older ones to this version; a newer one is refused as it is."""
+    there = database.tables()
+    version = 0
+    if "fedfairx" in there:
+        rows = database.execute("SELECT version FROM fedfairx")
+        version = int(rows[0][0]) if len(rows) == 1 else -1
+    elif "decisions" in there or "agents" in there:
+        raise StateError(f"{database.place} has tables of these names that are not a durable agent's")
+    if version < 0:
+        raise StateError(f"{database.place} does not say which version it is")
+    if version > len(MIGRATIONS):
+        raise StateError(
+            f"{database.place} has version {version}, and this fedfairx reads up to version "
+            f"{len(MIGRATIONS)}: update it"
+        )
+    for number in range(version, len(MIGRATIONS)):
+        database.begin()
+        try:
+            if number == 0:
+                database.execute(database.types("CREATE TABLE fedfairx (version INTEGER NOT NULL)"))
+                database.execute("INSERT INTO fedfairx VALUES (0)")
+            for statement in MIGRATIONS[number].split(";"):
+                database.execute(database.types(statement))
+            database.execute("UPDATE fedfairx SET version = ?", (number + 1,))
+            database.commit()
+        except BaseException:
+            database.rollback()
+            raise

@@ -1,0 +1,168 @@
+"""A SQLite file as a durable place: write-ahead log, every commit on disk, one process at a time.
+
+The lock is on a file beside it (`privacy/file_lock.py`), which also says who holds it and keeps the mark by
+which an older copy of the file is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from fedfairx.errors import LedgerMismatch, PrivacyError, StateError, StorageError, StorageUnavailable
+from fedfairx.privacy.file_lock import FileLock
+from fedfairx.storage.database import Row
+from fedfairx.storage.forked import watch
+
+APPLICATION = 0x46465841  # "FFXA"
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH", "SQLITE_SCHEMA", "SQLITE_FORMAT")
+
+
+class SqliteDatabase:
+    """As `Database`, on a file that only its owner may read: it holds contexts, rewards and keys."""
+
+    _open = False
+    _forked = False
+
+    def __init__(self, path: str, *, create: bool = True) -> None:
+        self.place = path
+        file = Path(path).resolve()  # however it is called, it is one file
+        if not create and not file.exists():
+            raise StateError(f"there is no file {path}")
+        self._guard = threading.RLock()
+        self._reader: sqlite3.Connection | None = None
+        self._file = file
+        try:
+            self._lock = FileLock(file.with_name(file.name + ".lock"))
+        except LedgerMismatch as error:
+            raise StorageUnavailable(str(error)) from None
+        except OSError as error:
+            raise StorageUnavailable(f"{path} can't be opened: {error.strerror}") from error
+        try:
+            with self._translated():
+                self._writer = self._connect(file)
+        except BaseException:
+            self._lock.free()
+            raise
+        self._open = True
+        watch(self)
+
+    def _connect(self, file: Path) -> sqlite3.Connection:
+        if not file.exists():
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        # Never opened but by SQLite from here on: closing a descriptor would drop SQLite's own locks.
+        if os.stat(file).st_nlink > 1:
+            raise StateError(f"{self.place} has two names (hard links), and a lock guards only one of them")
+        for holder in (file, file.with_name(file.name + "-wal")):
+            if holder.exists() and os.stat(holder).st_mode & 0o077:
+                os.chmod(holder, 0o600)
+        connection = _connection(file)
+        try:
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+            if tables == 0:
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            elif application != APPLICATION:
+                raise StateError(f"{self.place} is a SQLite file, but no durable agent's")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def mark(self) -> dict[str, Any]:
+        mark = self._lock.before.get("mark", {})
+        return mark if isinstance(mark, dict) else {}
+
+    def leave_mark(self, mark: dict[str, Any]) -> None:
+        self._lock.leave(mark)
+
+    def begin(self) -> None:
+        with self._translated():
+            self._lock.check()
+            if self._writer.in_transaction:  # one that Ctrl-C left open
+                self._writer.execute("ROLLBACK")
+            self._writer.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        with self._translated():
+            self._writer.execute("COMMIT")
+
+    def rollback(self) -> None:
+        with suppress(sqlite3.Error):  # the next `begin` tries again
+            if not self._forked and self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        if not self._writer.in_transaction:  # `begin` has looked
+            with self._translated():
+                self._lock.check()
+        try:
+            return self._writer.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise _meaning(error, self.place) from error
+
+    def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
+        with self._translated():
+            self._writer.executemany(statement, rows)
+
+    def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        with self._translated(), self._guard:
+            self._lock.check()
+            if self._reader is None:
+                self._reader = _connection(self._file)
+                self._reader.execute("PRAGMA query_only=ON")
+            return self._reader.execute(statement, values).fetchall()
+
+    def tables(self) -> set[str]:
+        return {name for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def types(self, statement: str) -> str:
+        return statement
+
+    def close(self) -> None:
+        with self._guard:
+            if self._open:
+                self._open = False
+                if self._reader is not None:
+                    self._reader.close()
+                self._writer.close()
+                self._lock.free()
+
+    def disown(self) -> list[Any]:
+        """In a forked child: the file stays the parent's."""
+        self._open, self._forked = False, True
+        self._lock.free()
+        return [connection for connection in (self._writer, self._reader) if connection is not None]
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except PrivacyError as error:  # of the lock
+            raise StorageUnavailable(str(error).replace("this ledger", self.place)) from None
+        except sqlite3.Error as error:
+            raise _meaning(error, self.place) from error
+        except OSError as error:
+            raise StorageUnavailable(f"{self.place} can't be used: {error.strerror}") from error
+
+
+def _connection(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(file, isolation_level=None, timeout=2.0, check_same_thread=False)
+
+
+def _meaning(error: sqlite3.Error, place: str) -> StorageError:
+    """Whether to try again or not: SQLite's own name of what happened decides."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith(_DAMAGED) or isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
+        return StateError(f"{place} is damaged or was changed by somebody else: {error}")
+    if isinstance(error, sqlite3.OperationalError) and not name.startswith("SQLITE_ERROR"):
+        return StorageUnavailable(f"{place} can't be used for now: {error}; nothing has changed")
+    return StateError(f"{place} can't be read: {error}")

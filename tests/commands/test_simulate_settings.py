@@ -1,0 +1,206 @@
+"""Every field of what is simulated can be set by a flag and in a TOML file, and is explained."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedfairx as ffx
+from fedfairx.cli import main, parser
+from fedfairx.commands.flags import NAMED, Setting, explained
+from fedfairx.commands.settings import Running, prepare, settings, tables
+from fedfairx.errors import InvalidInput
+from fedfairx.federation.options import SCALE, Options
+from fedfairx.federation.schedules import Paper
+from fedfairx.privacy import Bounds, Centring
+
+KINDS = {
+    "scenario": (ffx.Scenario,),
+    "run": (Options, Running),
+    "prior": (ffx.Prior,),
+    "confidence": (ffx.Confidence,),
+    "bounds": (Bounds,),
+    "centring": (Centring,),
+}
+PARTS = {"prior", "confidence", "bounds", "centring"}  # tables of their own
+ALL = [each for table in tables().values() for each in table]
+# Text of a flag, the same in TOML, and what both mean, by what a setting takes.
+SAMPLES: dict[str, tuple[str, str, Any]] = {
+    "INT": ("7", "7", 7),
+    "FLOAT": ("0.25", "0.25", 0.25),
+    "NAME": ("some", '"some"', "some"),
+    "yes|no": ("yes", "true", True),
+    "NUMBER,…": ("0.5,0.25", "[0.5, 0.25]", (0.5, 0.25)),
+}
+NAMES = {
+    "merit": ("affine:slope=2", '"affine:slope=2"', [ffx.merit.Affine(slope=2.0)]),
+    "schedule": ("paper:gap=50", '"paper:gap=50"', Paper(gap=50)),
+}
+
+
+def given(*argv: str) -> argparse.Namespace:
+    return parser().parse_args(["simulate", *argv])
+
+
+def written(path: Path, text: str) -> dict[str, dict[str, Any]]:
+    path.write_text(text)
+    return settings(given("--config", str(path)))
+
+
+def test_the_settings_are_the_fields() -> None:
+    for table, kinds in KINDS.items():
+        wanted = {item.name for kind in kinds for item in fields(kind)}
+        if table == "run":  # `centring` here is the choice that Running has
+            wanted -= PARTS - {"centring"}
+        assert {each.name for each in tables()[table]} == wanted
+    flags = [flag for each in ALL for flag in each.flags]
+    assert len(flags) == len(set(flags))
+
+
+@pytest.mark.parametrize("setting", ALL, ids=lambda each: each.dest)
+def test_every_field_is_reachable_by_flag_and_by_file(setting: Setting, tmp_path: Path) -> None:
+    flag, toml, wanted = NAMES[setting.name] if setting.kind == NAMED else SAMPLES[setting.kind]
+    for name in setting.flags:
+        assert settings(given(name, flag))[setting.table] == {setting.name: wanted}
+    found = written(tmp_path / "mine.toml", f"[{setting.table}]\n{setting.name} = {toml}\n")
+    assert found[setting.table] == {setting.name: wanted}
+
+
+@pytest.mark.parametrize("setting", ALL, ids=lambda each: each.dest)
+def test_every_flag_says_what_it_is_and_its_default(setting: Setting) -> None:
+    assert re.fullmatch(r".{12,} \(default: .+\)", setting.help)
+
+
+def test_every_flag_of_every_verb_is_explained() -> None:
+    verbs = next(action for action in parser()._actions if action.dest == "verb").choices
+    assert verbs is not None
+    for name, verb in verbs.items():
+        for action in verb._actions:
+            assert action.help, f"{name} {action.option_strings}"
+            plain = action.nargs == 0 or action.dest == "arguments"  # a switch, or what is passed on
+            assert plain or "default: " in action.help, f"{name} {action.option_strings}: {action.help}"
+
+
+def test_how_it_is_run_is_what_simulate_takes() -> None:
+    keywords = inspect.signature(ffx.simulate).parameters
+    defaults = {item.name: item.default for item in fields(Running) if item.name != "baselines"}
+    assert defaults == {name: keywords[name].default for name in defaults}
+
+
+def test_what_the_settings_mean() -> None:
+    scenario, options, running = prepare(
+        settings(
+            given(
+                *(
+                    "--agents",
+                    "2",
+                    "--dimension",
+                    "2",
+                    "--arms",
+                    "3",
+                    "--horizon",
+                    "40",
+                    "--theta",
+                    "0.6,0.8",
+                ),
+                *("--merit", "affine", "--merit", "logistic", "--algorithm", "priv-fairx-linucb"),
+                *("--epsilon", "2", "--failure", "0.2", "--bounds-adjacency", "add-remove"),
+                *("--centring-reward-radius", "0.75", "--seeds", "3"),
+            )
+        )
+    )
+    merits = ffx.merit.Affine(), ffx.merit.Logistic()
+    world = ffx.Scenario(agents=2, dimension=2, arms=3, horizon=40, theta=(0.6, 0.8), merit=merits)
+    assert scenario == world
+    assert running == Running(seeds=3)
+    own = scenario.centring
+    assert own is not None
+    assert options == Options(
+        algorithm="priv-fairx-linucb",
+        epsilon=2.0,
+        confidence=ffx.Confidence(failure=0.2, scale=SCALE),
+        bounds=Bounds(reward=scenario.bounds.reward, adjacency="add-remove"),
+        centring=Centring(
+            context=own.context, context_radius=0.5, reward=own.reward, reward_radius=0.75, constant=0.25
+        ),
+    )
+    plain = prepare(settings(given("--algorithm", "b2", "--epsilon", "1", "--centring", "none")))[1]
+    assert plain.centring is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[run]\nseeds = true\n", "[run] seeds has the wrong type: bool, not INT"),
+        ("[run]\nexposure = 1\n", "[run] exposure has the wrong type: int, not yes|no"),
+        ('[scenario]\ntheta = ["a"]\n', "[scenario] theta has the wrong type"),
+        ("[scenario]\nmerit = 3\n", "[scenario] merit has the wrong type"),
+        ('[run]\ncentring = "middle"\n', "centring must be one of scenario, none"),
+        ('[scenario]\ncontexts = "unit-norm"\n[centring]\nreward = 0.5\n', "[centring] must have context,"),
+    ],
+)
+def test_a_file_that_can_not_be_meant(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        prepare(written(tmp_path / "bad.toml", text))
+    assert str(refused.value).startswith(message)
+
+
+def test_a_number_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "--prior-mean", "1,x"])
+    assert "argument --prior-mean: can't be '1,x'" in capsys.readouterr().err
+
+
+def test_help_is_the_first_sentence_of_the_docstring() -> None:
+    class Some:
+        """Some.
+
+        one, other: of two lines
+            that go on. And more.
+        last: alone.
+
+        Text: that is none.
+        """
+
+    assert explained(Some) == {
+        "one": "of two lines that go on",
+        "other": "of two lines that go on",
+        "last": "alone",
+    }
+
+
+# --- baselines ---------------------------------------------------------------------------------------
+
+
+def test_learning_alone_and_perfect_pooling_stand_beside_the_figure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import json
+
+    world = ffx.Scenario(agents=3, arms=3, dimension=2, horizon=60)
+    flags = ["--agents", "3", "--arms", "3", "--dimension", "2", "--horizon", "60", "--seeds", "2"]
+    asked = ["simulate", *flags, "--algorithm", "priv-fairx-bayes", "--epsilon", "1"]
+    assert main([*asked, "--json", "--exposure", "yes"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    for name, algorithm, schedule in (
+        ("alone", "fairx-bayes", None),
+        ("perfect pooling", "fed-fairx-bayes", "every-round"),
+    ):
+        expected = ffx.simulate(world, algorithm=algorithm, schedule=schedule, seeds=2)
+        np.testing.assert_array_equal(found["baselines"][name]["fairness_regret"], expected.fairness_regret)
+    assert np.array(found["exposure"]).shape == (2, 3)
+    assert len(found["weakest_share"]) == 2
+    assert main([*asked, "--exposure", "yes"]) == 0
+    out = capsys.readouterr().out
+    assert "\nalone  " in out
+    assert "\nperfect pooling  " in out
+    assert "the weakest arm got" in out
+    assert main([*asked, "--baselines", "no"]) == 0
+    assert "alone" not in capsys.readouterr().out

@@ -1,0 +1,5 @@
+"""Fixtures that several folders share."""
+
+from __future__ import annotations
+
+pytest_plugins = ("servers",)

@@ -1,0 +1,122 @@
+"""Entitlements against brute force over the region."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
+from fedfairx.core.merit_values import merit_values
+from fedfairx.fairness.entitlement import entitled
+from fedfairx.fairness.log import Block
+from fedfairx.fairness.region import Region, region
+from fedfairx.fairness.tally import Sets, Tally
+
+MERITS: list[Merit] = [
+    Exponential(4.0),
+    Exponential(10.0),
+    Affine(0.2, 1.0),
+    Power(2.0, 0.2),
+    Logistic(8.0, 0.4),
+    Custom(lambda mean: 1.0 + abs(mean), minimum_merit=1.0, lipschitz_constant=1.0),
+]
+
+
+def learnt(records: int, dimension: int, seed: int) -> Region:
+    rng = np.random.default_rng(seed)
+    contexts = rng.random((records, dimension)) / np.sqrt(dimension)
+    rewards = contexts @ np.linspace(0.2, 0.9, dimension) + rng.normal(0, 0.1, records)
+    return region(contexts.T @ contexts, contexts.T @ rewards, noise_sd=0.1, error=0.05)
+
+
+def tallied(found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray) -> Tally:
+    n, arms, dimension = contexts.shape
+    nobody = np.zeros(n, dtype=np.int64)
+    policy = np.full((n, arms), 1 / arms)
+    block = Block(policy, nobody, nobody, codes, codes, contexts, np.full(n, np.nan))
+    tally = Tally.empty(int(codes.max()) + 1, dimension)
+    tally.take(block, codes, Sets.of(codes), found, merit)
+    return tally
+
+
+def brute(
+    found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest mean share of every code over many θ of the region, most of them on its surface."""
+    rng = np.random.default_rng(5)
+    directions = rng.normal(size=(800, found.centre.size))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    directions[700:] *= rng.random((100, 1))
+    means = []
+    for direction in directions:
+        values = merit_values(merit, contexts @ (found.centre + found.radius * found.root @ direction))
+        shares = values / values.sum(axis=1, keepdims=True)
+        rounds = [(codes == code).any(axis=1).sum() for code in range(codes.max() + 1)]
+        means.append([shares[codes == code].sum() / n for code, n in enumerate(rounds)])
+    return np.min(means, axis=0), np.max(means, axis=0)
+
+
+@pytest.mark.parametrize("merit", MERITS, ids=lambda merit: type(merit).__name__)
+@pytest.mark.parametrize("records", [12, 200, 5_000])
+@pytest.mark.parametrize("dimension", [1, 2, 4])
+def test_no_theta_of_the_region_entitles_to_less_or_more(merit: Merit, records: int, dimension: int) -> None:
+    rng = np.random.default_rng(records)
+    contexts = rng.random((30, 5, dimension)) / np.sqrt(dimension)
+    contexts[:, 0, 0] += 0.3
+    found = learnt(records, dimension, seed=records + dimension)
+    for codes in (np.arange(5), np.array([0, 0, 1, -1, 2])):  # actions, and groups that not all are in
+        numbers = np.broadcast_to(codes, (30, 5)).copy()
+        low, high = tallied(found, merit, contexts, numbers).interval(found.radius)
+        least, most = brute(found, merit, contexts, numbers)
+        assert (low <= least + 1e-12).all()
+        assert (high >= most - 1e-12).all()
+
+
+def test_with_data_the_interval_is_nearly_as_narrow_as_can_be() -> None:
+    rng = np.random.default_rng(0)
+    own = np.array([[0.5, 0.1], [0.1, 0.5], [0.4, 0.4], [0.2, 0.3], [0.3, 0.6]])
+    contexts = own + 0.05 * rng.random((200, 5, 2))
+    codes = np.broadcast_to(np.arange(5), (200, 5)).copy()
+    for records, factor in ((20_000, 1.6), (1_000_000, 1.15)):
+        found = learnt(records, 2, seed=1)
+        low, high = tallied(found, Exponential(10.0), contexts, codes).interval(found.radius)
+        least, most = brute(found, Exponential(10.0), contexts, codes)
+        assert ((high - low) < factor * (most - least)).all()
+    alone = entitled(found, Exponential(10.0), contexts, None)  # round by round, without the linear bound
+    assert ((alone.high - alone.low).mean(axis=0) > 0.999 * (high - low)).all()
+    assert ((alone.high - alone.low).mean(axis=0) > 1.5 * (high - low)).any()
+
+
+def test_the_second_derivative_is_bounded() -> None:
+    """|q″| ≤ ρ² min(9/64, 5q/4) for any policy, any set and any moves within a range of length ρ."""
+    rng = np.random.default_rng(3)
+    q = np.linspace(0, 1, 100_001)
+    assert (q * (1 - q) * (0.25 + abs(1 - 2 * q))).max() == pytest.approx(9 / 64, abs=1e-9)
+    for _ in range(3_000):
+        arms = int(rng.integers(2, 7))
+        policy, inside = rng.dirichlet(np.full(arms, rng.choice([0.1, 1.0]))), rng.random(arms) < 0.5
+        moves = rng.choice([0.0, 1.0], arms) if rng.random() < 0.5 else rng.random(arms)
+        mean = policy @ moves
+        variance = policy @ (moves - mean) ** 2
+        second = (policy * ((moves - mean) ** 2 - variance))[inside].sum()
+        rho, share = np.ptp(moves), policy[inside].sum()
+        assert abs(second) <= rho**2 * min(9 / 64, 1.25 * share) + 1e-12
+
+
+def test_an_action_that_nothing_is_known_of_may_be_entitled_to_anything() -> None:
+    found = region(np.diag([100.0, 0.0]), np.array([40.0, 0.0]), noise_sd=0.5, error=0.05)
+    contexts = np.tile(np.array([[1.0, 0.0], [0.9, 0.0], [0.0, 1.0]]), (4, 1, 1))
+    codes = np.broadcast_to(np.arange(3), (4, 3)).copy()
+    low, high = tallied(found, Exponential(), contexts, codes).interval(found.radius)
+    assert low.tolist() == [0.0, 0.0, 0.0]
+    assert high[2] == 1.0
+
+
+def test_one_set_of_all_actions_is_entitled_to_all() -> None:
+    contexts = np.random.default_rng(0).random((10, 3, 2))
+    found = learnt(500, 2, seed=0)
+    low, high = tallied(found, Exponential(), contexts, np.zeros((10, 3), dtype=np.int64)).interval(
+        found.radius
+    )
+    assert low[0] == pytest.approx(1.0)
+    assert high[0] == 1.0

@@ -1,0 +1,123 @@
+"""A durable agent beside one in memory, through any sequence of calls: they never differ."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import fedfairx as ffx
+from fedfairx.errors import AlreadyObserved
+from fedfairx.federation import state
+
+D = 2
+
+
+class Beside(RuleBasedStateMachine):
+    """The durable one is closed, crashed, reloaded and its groups fail; the other one just lives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.mkdtemp()
+        self.place = Path(self.folder) / "agent.db"
+        self.pairs: list[tuple[str, Any]] = []  # (id, the other's decision), in order
+        self.ended: list[str] = []
+
+    @initialize(rule=st.sampled_from(["expected-merit", "thompson", "optimism"]))
+    def begin(self, rule: str) -> None:
+        self.agent = ffx.Agent.open(self.place, dimension=D, rule=rule, seed=7, name="a")
+        self.other = ffx.Agent(D, rule=rule, seed=7, name="a")
+        self.draws = np.random.default_rng(0)
+
+    @rule(arms=st.integers(1, 4), count=st.integers(1, 3))
+    def decide(self, arms: int, count: int) -> None:
+        with self.agent.together():
+            for _ in range(count):
+                x = self.draws.random((arms, D)) / 2
+                ours, theirs = self.agent.decide(x), self.other.decide(x)
+                assert ours._values.tobytes() == theirs._values.tobytes()
+                self.pairs.append((ours.id, theirs))
+
+    @precondition(lambda self: self.pairs)
+    @rule(which=st.integers(0, 100), reward=st.floats(-2, 2))
+    def observe(self, which: int, reward: float) -> None:
+        identity, theirs = self.pairs.pop(which % len(self.pairs))
+        self.agent.observe(identity, reward=reward)
+        self.other.observe(theirs, reward=reward)
+        self.ended.append(identity)
+
+    @precondition(lambda self: self.pairs)
+    @rule(which=st.integers(0, 100))
+    def forget(self, which: int) -> None:
+        identity, theirs = self.pairs.pop(which % len(self.pairs))
+        self.agent.forget(identity)
+        self.other.forget(theirs)
+        self.ended.append(identity)
+
+    @precondition(lambda self: self.ended)
+    @rule()
+    def again(self) -> None:
+        with pytest.raises(AlreadyObserved):
+            self.agent.observe(self.ended[-1], reward=0.5)
+
+    @rule(count=st.integers(1, 3))
+    def learn(self, count: int) -> None:
+        rows, rewards = self.draws.random((count, D)) / 2, self.draws.random(count)
+        for each in (self.agent, self.other):
+            each.learn(rows, rewards)
+
+    @rule()
+    def share(self) -> None:
+        for each in (self.agent, self.other):
+            each.absorb({"a": each.release()})
+
+    @rule()
+    def fail(self) -> None:
+        with pytest.raises(ZeroDivisionError), self.agent.together():
+            self.agent.decide(np.eye(D))
+            self.agent.learn(np.eye(D), [0.5, 0.5])
+            self.agent.release()
+            raise ZeroDivisionError
+
+    @rule(crash=st.booleans())
+    def reopen(self, crash: bool) -> None:
+        if crash:
+            self.agent.journal.log.closing.clear()
+        self.agent.close()
+        self.agent = ffx.Agent.open(self.place)
+
+    @invariant()
+    def same(self) -> None:
+        if hasattr(self, "agent"):
+            assert state.describe_progress(self.agent) == state.describe_progress(self.other)
+            assert self.agent.privatizer.state() == self.other.privatizer.state()
+            assert [made.id for made in self.agent._pending.values()] == [
+                pair[0] for pair in sorted_pairs(self)
+            ]
+
+    def teardown(self) -> None:
+        if hasattr(self, "agent"):
+            self.agent.verify()
+            self.agent.close()
+        shutil.rmtree(self.folder)
+
+
+def sorted_pairs(machine: Beside) -> list[tuple[str, Any]]:
+    return sorted(machine.pairs, key=lambda pair: pair[1].number)
+
+
+TestBeside = Beside.TestCase
+TestBeside.settings = settings(
+    max_examples=20,
+    stateful_step_count=25,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],  # to shrink takes minutes
+)

@@ -1,0 +1,168 @@
+"""One object of options: the keywords are its fields, and what it makes is the same wherever it is used."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedfairx as ffx
+from fedfairx.errors import InvalidInput
+from fedfairx.federation.options import SCALE, Options
+from fedfairx.federation.schedules import Determinant, EveryRound, Plan, timetable
+from fedfairx.privacy import Bounds, Centring, NonPrivateSums, SimulatedNoise
+from fedfairx.simulation.setup import prepare
+
+WORLD = ffx.Scenario(agents=3, arms=4, dimension=2, horizon=60, noise_sd=0.3)
+SIZE = {"agents": 3, "dimension": 2, "horizon": 60}
+FIELDS = {item.name: item.default for item in fields(Options)}
+
+
+@pytest.mark.parametrize("takes", [ffx.Federation, ffx.simulate])
+def test_keywords_are_the_fields_with_their_defaults(takes: Any) -> None:
+    keywords = {name: item.default for name, item in inspect.signature(takes).parameters.items()}
+    shared = {name: keywords.get(name, "missing") for name in FIELDS}
+    if takes is ffx.simulate:  # the one thing that a scenario knows and a federation can't
+        assert shared.pop("centring") == "scenario"
+        assert shared == {name: value for name, value in FIELDS.items() if name != "centring"}
+    else:
+        assert shared == FIELDS
+
+
+@pytest.mark.parametrize("name", ["priv-fairx-linucb", "priv-fairx-bayes"])
+def test_what_is_simulated_is_what_is_deployed(name: str) -> None:
+    options = WORLD.options(algorithm=name, epsilon=2.0, minimum_share=0.02)
+    federation = ffx.Federation(options=options, seed=0, **SIZE)
+    agent = federation.agents[0]
+    setting = prepare(WORLD, options, (0,), np.array([60]))
+    mechanism = agent.privatizer.mechanism
+    assert (
+        options.inner_bounds.sensitivity < 0.8 * WORLD.bounds.sensitivity
+    )  # clipped around the middle of the scenario's box
+    assert mechanism.digest() == options.calibrated(setting.sharing.most).digest()
+    assert setting.sharing.sum_sd[0] == pytest.approx(np.sqrt(3) * mechanism.sd(1))
+    assert setting.merits.least_share == agent.minimum_share == 0.02
+    if name == "priv-fairx-linucb":
+        assert agent.confidence == ffx.Confidence(noise_sd=0.3, scale=SCALE)
+        assert setting.belief == tuple(getattr(agent.confidence, part) for part in setting.belief._fields)
+    given = ffx.simulate(WORLD, seeds=2, options=options)
+    spelt = ffx.simulate(WORLD, seeds=2, algorithm=name, epsilon=2.0, minimum_share=0.02)
+    assert given.options == spelt.options
+    assert given.fairness_regret.tobytes() == spelt.fairness_regret.tobytes()
+
+
+def test_defaults_of_taste_are_the_same_everywhere() -> None:
+    agent = ffx.Federation(algorithm="fed-fairx-linucb", seed=0, **SIZE).agents[0]
+    assert agent.confidence == ffx.Confidence(scale=SCALE)
+    known = replace(WORLD, noise_sd=agent.confidence.noise_sd).options(algorithm="fed-fairx-linucb")
+    assert known.region == agent.confidence
+    assert Options(algorithm="fed-fairx-linucb").agent(2).confidence == agent.confidence
+
+
+def test_an_arm_has_its_least_share_in_a_simulation_too() -> None:
+    world = replace(WORLD, horizon=300)
+    for name in ("fairx-bayes", "fairx-linucb"):
+        free, held = (
+            ffx.simulate(world, algorithm=name, seeds=2, exposure=True, minimum_share=least)
+            for least in (0.0, 0.2)
+        )
+        # Every policy is 0.2 and a fifth of what it was: 4 arms.
+        assert free.exposure.min() < 0.2
+        assert (held.exposure >= 0.2).all()
+        assert held.exposure.sum(axis=1) == pytest.approx(1.0)
+
+
+def test_a_federation_keeps_its_options_and_a_new_run_changes_the_budget() -> None:
+    federation = ffx.Federation(algorithm="priv-fairx-bayes", epsilon=2.0, seed=0, **SIZE)
+    assert federation.options == Options(algorithm="priv-fairx-bayes", epsilon=2.0)
+    federation.new_run(30, epsilon=1.0)
+    assert federation.options == Options(algorithm="priv-fairx-bayes", epsilon=1.0)
+
+
+def test_a_mechanism_of_ones_own_is_deployed_too() -> None:
+    from fedfairx.privacy import calibrate
+
+    def louder(**budget: Any) -> Any:
+        tree = calibrate("tree", **budget)
+        return replace(tree, base_sd=2 * tree.base_sd)
+
+    quiet, loud = (
+        ffx.Federation(algorithm="priv-fairx-bayes", epsilon=2.0, seed=0, mechanism=made, **SIZE)
+        for made in ("tree", louder)
+    )
+    sds = [float(fed.agents[0].privatizer.mechanism.sd(1)) for fed in (quiet, loud)]
+    assert sds[1] == pytest.approx(2 * sds[0])
+
+
+@pytest.mark.parametrize("takes", [partial(ffx.Federation, **SIZE), partial(ffx.simulate, WORLD)])
+def test_options_and_keywords_at_once_are_refused(takes: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"^shift must be left out where options are given"):
+        takes(options=Options(), shift=2.0)
+    with pytest.raises(InvalidInput, match=r"^options must be Options"):
+        takes(options={"shift": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"prior": 0.5}, "prior must be a Prior"),
+        ({"bounds": 1.0}, "bounds must be a Bounds"),
+        ({"centring": "middle"}, "centring must be a Centring"),
+        ({"confidence": ffx.Confidence()}, "confidence is for algorithms that are optimistic"),
+        ({"solver": "pgd"}, "solver is for algorithms that are optimistic"),
+        ({"algorithm": "b0", "prior": ffx.Prior()}, "prior is for algorithms that have a posterior"),
+        ({"minimum_share": 1.0}, r"minimum_share must be in \[0, 1\)"),
+        ({"shift": -1.0}, "shift must be finite and >= 0"),
+        ({"algorithm": "priv-fairx-bayes"}, "epsilon must be given for priv-fairx-bayes"),
+        ({"algorithm": "priv-fairx-bayes", "epsilon": 1.0, "schedule": "determinant"}, "decide_from must be"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^{text}"):
+        Options(**given)
+
+
+def test_a_public_point_of_another_dimension_is_refused() -> None:
+    point = Centring.unit_box(3)
+    for takes in (partial(ffx.Federation, **SIZE), partial(ffx.simulate, WORLD)):
+        with pytest.raises(InvalidInput, match="centring must have dimension 2"):
+            takes(algorithm="priv-fairx-bayes", epsilon=1.0, centring=point)
+
+
+def test_a_private_agent_needs_a_privatizer() -> None:
+    options = Options(algorithm="priv-fairx-bayes", epsilon=1.0, bounds=Bounds(reward=2.0))
+    with pytest.raises(InvalidInput, match=r"^privatizer must be given for priv-fairx-bayes"):
+        options.agent(2)
+    made = options.privatizer(2, releases=5, noise=SimulatedNoise(0, agent=0))
+    agent = options.agent(2, privatizer=made, seed=0)
+    assert (agent.decide_from, agent.rule, agent.private) == ("released", "expected-merit", True)
+    assert isinstance(Options().agent(2).privatizer, NonPrivateSums)
+
+
+# --- what a schedule means for a plan ----------------------------------------------------------------
+
+
+def test_a_public_timetable_knows_its_rounds() -> None:
+    table = timetable(EveryRound(), Plan(3, 2, 2))
+    assert (table.threshold, table.most) == (0.0, 3)
+    assert [table.is_due(t, since=1, growths=(1e9,), made=0) for t in range(5)] == [False, *[True] * 3, False]
+
+
+def test_data_decide_where_a_schedule_is_not_public() -> None:
+    table = timetable(Determinant(threshold=4.0, cap=2), Plan(9, 2, 2))
+    assert table.is_due(5, since=5, growths=(0.1, 0.9), made=1)
+    assert not table.is_due(5, since=5, growths=(0.1, 0.8), made=1)  # 5 · 0.8 does not exceed 4
+    assert not table.is_due(5, since=5, growths=(0.1, 0.9), made=2)
+    assert not table.is_due(10, since=5, growths=(0.1, 0.9), made=1)
+
+
+def test_a_schedule_that_is_not_public_says_what_the_data_must_pass() -> None:
+    class Secret(EveryRound):
+        public = False
+
+    with pytest.raises(InvalidInput, match=r"^schedule must be public, or have a threshold > 0"):
+        timetable(Secret(), Plan(3, 2, 2))

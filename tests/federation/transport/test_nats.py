@@ -1,0 +1,364 @@
+"""Over a real nats-server: what happens when it dies, and who is let in."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from fedfairx.errors import TransportRefused, TransportUnavailable
+from fedfairx.federation.founding import found
+from fedfairx.federation.roster import Roster
+from fedfairx.federation.transport import Taken
+from fedfairx.federation.transport.naming import stream_of_bucket, subject_of
+from member_helpers import World, released, terms, work, world
+from nats_server import NatsServer, free_port, nats_cluster, nats_server, require_nats, wait_until
+
+nats = pytest.importorskip("nats")
+
+from fedfairx.federation.keys import SigningKey  # noqa: E402
+from fedfairx.federation.transport.nats import NatsTransport, tls_context  # noqa: E402
+
+FEDERATION = "0123456789abcdef0123456789abcdef"
+
+
+def opened(servers: str | list[str], agent: str, **options: object) -> NatsTransport:
+    return NatsTransport(servers, federation=FEDERATION, agent=agent, **options)  # type: ignore[arg-type]
+
+
+def raw(coroutine: object) -> object:
+    return asyncio.run(coroutine)  # type: ignore[arg-type]
+
+
+# --- servers that die --------------------------------------------------------------------------------------
+
+
+def test_the_server_is_killed_and_comes_back(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server, ExitStack() as stack:
+        one, two = (
+            stack.enter_context(_closing(opened(server.url, name, deadline=2.0))) for name in ("a", "b")
+        )
+        one.publish("a", b"one", replacing=None)
+        wait_until(lambda: two.latest().get("a") == b"one")
+        told: list[float] = []
+        two.watch(lambda: told.append(time.monotonic()))
+        server.kill()
+        with pytest.raises(TransportUnavailable):
+            one.publish("a", b"two", replacing=b"one")
+        with pytest.raises(TransportUnavailable):
+            two.latest()
+        server.start()
+        wait_until(lambda: _published(one, "a", b"two", b"one"))
+        wait_until(lambda: _latest(two).get("a") == b"two")
+        assert told  # its watch has survived, too
+        told.clear()
+        one.publish("a", b"three", replacing=b"two")
+        wait_until(lambda: bool(told) and _latest(two).get("a") == b"three")
+
+
+def test_a_server_that_comes_later_than_its_agents(tmp_path: Path) -> None:
+    require_nats()
+    server = NatsServer(tmp_path)
+    end = opened(server.url, "a", deadline=0.3)
+    try:
+        with pytest.raises(TransportUnavailable, match="can't be reached"):
+            end.latest()
+        server.start()
+        wait_until(lambda: _published(end, "a", b"one", None))
+        assert end.latest() == {"a": b"one"}
+    finally:
+        end.close()
+        server.kill()
+
+
+def test_one_of_three_servers_is_killed(tmp_path: Path) -> None:
+    with nats_cluster(tmp_path) as servers, ExitStack() as stack:
+        urls = [server.url for server in servers]
+        one, two = (
+            stack.enter_context(_closing(opened(urls, name, deadline=1.0, replicas=3))) for name in ("a", "b")
+        )
+        wait_until(lambda: _published(one, "a", b"0", None), seconds=40)
+        leader = _leader(urls)
+        servers[leader].kill()  # the worst of the three
+        for number in range(1, 6):
+            message, before = b"%d" % number, b"%d" % (number - 1)
+            wait_until(lambda m=message, b=before: _published(one, "a", m, b), seconds=40)
+        wait_until(lambda: _latest(two).get("a") == b"5", seconds=40)
+
+
+def _leader(urls: list[str]) -> int:
+    async def ask() -> int:
+        client = await nats.connect(urls)
+        info = await client.jetstream().stream_info(stream_of_bucket(FEDERATION))
+        await client.close()
+        assert info.config.num_replicas == 3
+        return int(info.cluster.leader.removeprefix("n"))
+
+    return int(raw(ask()))  # type: ignore[call-overload]
+
+
+def test_a_message_that_was_missed_is_found_by_looking(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server, ExitStack() as stack:
+        one = stack.enter_context(_closing(opened(server.url, "a")))
+        two = stack.enter_context(_closing(opened(server.url, "b", poll=0.2)))
+        one.publish("a", b"one", replacing=None)
+        wait_until(lambda: two.latest() == {"a": b"one"})
+
+        async def deaf() -> None:
+            for subscription in list(two._client._subs.values()):
+                if subscription.subject.startswith("ffx_news"):
+                    await subscription.unsubscribe()
+
+        asyncio.run_coroutine_threadsafe(deaf(), two._loop).result(5)
+        one.publish("a", b"two", replacing=b"one")
+        wait_until(lambda: two.latest() == {"a": b"two"})
+
+
+def test_messages_up_to_the_limit(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server, _closing(opened(server.url, "a")) as end:
+        large = b"x" * (2**20 - 2**12)
+        end.publish("a", large, replacing=None)
+        with _closing(opened(server.url, "b")) as other:
+            assert other.latest() == {"a": large}
+        with pytest.raises(TransportRefused, match="at most"):
+            end.publish("a", large + b"x", replacing=large)
+
+
+def test_a_stream_that_was_lost_begins_anew(tmp_path: Path) -> None:
+    """The hub's disk is gone: revisions begin at 1 again, and what agents send is seen all the same."""
+    with nats_server(tmp_path) as server, _closing(opened(server.url, "a", deadline=2.0, poll=0.3)) as end:
+        end.publish("a", b"1", replacing=None)
+        for number in range(2, 6):
+            end.publish("a", b"%d" % number, replacing=b"%d" % (number - 1))
+        server.kill()
+        shutil.rmtree(tmp_path / "store")
+        server.start()
+        wait_until(lambda: _published(end, "a", b"5", None))  # makes the bucket anew
+        assert _latest(end) == {"a": b"5"}
+        with _closing(opened(server.url, "b", deadline=2.0)) as other:
+            wait_until(lambda: _published(other, "b", b"one", None))
+            wait_until(lambda: _latest(end) == _latest(other) == {"a": b"5", "b": b"one"})
+
+
+# --- what a member could do to the others ------------------------------------------------------------------
+
+
+def test_nobody_can_remove_what_others_have_sent(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server, _closing(opened(server.url, "a")) as end:
+        end.publish("a", b"one", replacing=None)
+
+        async def attack() -> list[str]:
+            client = await nats.connect(server.url)
+            js, stream = client.jetstream(), stream_of_bucket(FEDERATION)
+            refused = []
+            attempts = (
+                lambda: js.publish(subject_of(FEDERATION, "b"), b"x", headers={"Nats-Rollup": "all"}),
+                lambda: js.purge_stream(stream),
+                lambda: js.delete_msg(stream, 1),
+            )
+            for attempt in attempts:
+                try:
+                    await attempt()
+                except nats.errors.Error as error:
+                    refused.append(type(error).__name__)
+            await client.close()
+            return refused
+
+        assert len(raw(attack())) == 3  # type: ignore[arg-type]
+        assert end.latest() == {"a": b"one"}
+
+
+def test_a_bucket_that_could_lose_messages_is_refused(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server:
+
+        async def prepare() -> None:
+            client = await nats.connect(server.url)
+            await client.jetstream().create_key_value(bucket=f"ffx_{FEDERATION}", ttl=60)
+            await client.close()
+
+        raw(prepare())
+        with (
+            _closing(opened(server.url, "a", deadline=1.0)) as end,
+            pytest.raises(TransportRefused, match="was not made by fedfairx"),
+        ):
+            end.latest()
+
+
+# --- TLS and permissions, as `federate init` makes them ----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def founded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str, Roster]]:
+    require_nats()
+    base, port = tmp_path_factory.mktemp("federation") / "made", free_port()
+    roster = found(base, terms(), {"org1": None, "org2": None}, hosts=["127.0.0.1"], port=port)
+    server = NatsServer.of(base / "hub" / "nats-server.conf", port)
+    try:
+        server.start()
+        yield base, f"tls://127.0.0.1:{port}", roster
+    finally:
+        server.kill()
+
+
+def identified(
+    founded: tuple[Path, str, Roster], agent: str, *, as_: str | None = None, deadline: float = 3.0
+) -> NatsTransport:
+    base, url, roster = founded
+    folder = base / agent
+    context = tls_context(
+        ca=str(folder / "authority.crt"), certificate=str(folder / "tls.crt"), key=str(folder / "tls.key")
+    )
+    return NatsTransport(
+        url, federation=roster.federation, agent=as_ or agent, tls=context, deadline=deadline
+    )
+
+
+def test_members_with_their_certificates_learn_from_each_other(founded: tuple[Path, str, Roster]) -> None:
+    base, _, roster = founded
+    keys = {name: SigningKey.read(base / name / "agent.key") for name in roster.members}
+    here = World(roster, SigningKey.read(base / "convener" / "federation.key"), keys, None)  # type: ignore[arg-type]
+    with ExitStack() as stack:
+        members = {}
+        for name in roster.members:
+            here.transport = stack.enter_context(_closing(identified(founded, name)))
+            members[name] = here.member(name)
+        for number in range(3):
+            for member in members.values():
+                released(member, seed=number)
+        for name, member in members.items():
+            other = "org2" if name == "org1" else "org1"
+            wait_until(lambda m=member, o=other: bool(m.receive()) or m.agent.held.get(o) is not None)
+            wait_until(lambda m=member, o=other: m.exchange() and m.agent.held[o].number == 3)
+            assert not member.refusals
+
+
+def test_members_go_on_while_their_hub_is_killed(tmp_path: Path) -> None:
+    """kill -9 of the hub in the middle of a run: every decision is made, and in the end everybody has all."""
+    with nats_server(tmp_path) as server, ExitStack() as stack:
+        here = world()
+        members = []
+        for name in here.keys:
+            end = NatsTransport(server.url, federation=here.roster.federation, agent=name, deadline=0.5)
+            here.transport = stack.enter_context(_closing(end))
+            members.append(here.member(name))
+        stops = [member.watch(every=0.2) for member in members]
+        for number in range(9):
+            if number == 3:
+                server.kill()
+            if number == 6:
+                server.start()
+            for index, member in enumerate(members):
+                work(member.agent, 3, seed=10 * number + index)
+                member.send(member.agent.release())
+        wait_until(lambda: all(p.number == 9 for m in members for p in m.peers.values()), seconds=40)
+        for stop in stops:
+            stop()
+        for member in members:
+            assert member.agent.observed == 27
+            assert {peer.count for peer in member.peers.values()} == {27}
+            assert len(member.peers) == 2
+            assert not member.refusals
+
+
+def test_a_member_can_t_write_under_anothers_name(founded: tuple[Path, str, Roster]) -> None:
+    with _closing(identified(founded, "org1")) as end:
+        end.latest()
+        began = time.monotonic()
+        with pytest.raises(TransportRefused, match=r"does not let agent 'org1'.*[Pp]ermissions [Vv]iolation"):
+            end.publish("org2", b"mine", replacing=end.latest().get("org2"))
+        assert time.monotonic() - began < 2.5  # told, not only timed out
+        end.latest()  # and it goes on
+
+
+def test_who_comes_under_anothers_name_hears_nothing(founded: tuple[Path, str, Roster]) -> None:
+    with (
+        _closing(identified(founded, "org1", as_="org2", deadline=0.7)) as end,  # org1's certificate
+        pytest.raises(TransportRefused, match=r"[Pp]ermissions [Vv]iolation"),
+    ):
+        end.latest()
+
+
+def test_a_client_without_a_certificate_is_refused(founded: tuple[Path, str, Roster]) -> None:
+    base, url, roster = founded
+    bare = ssl.create_default_context(cafile=str(base / "hub" / "authority.crt"))
+    with (
+        _closing(
+            NatsTransport(url, federation=roster.federation, agent="org1", tls=bare, deadline=1.0)
+        ) as end,
+        pytest.raises(TransportUnavailable),
+    ):
+        end.latest()
+    log = (base / "hub" / "log").read_text()
+    assert "client didn't provide a certificate" in log
+
+
+def test_a_certificate_of_another_authority_is_refused(
+    founded: tuple[Path, str, Roster], tmp_path: Path
+) -> None:
+    base, url, roster = founded
+    found(tmp_path / "other", terms(), {"org1": None})
+    context = tls_context(
+        ca=str(base / "hub" / "authority.crt"),
+        certificate=str(tmp_path / "other" / "org1" / "tls.crt"),
+        key=str(tmp_path / "other" / "org1" / "tls.key"),
+    )
+    with (
+        _closing(
+            NatsTransport(url, federation=roster.federation, agent="org1", tls=context, deadline=1.0)
+        ) as end,
+        pytest.raises(TransportUnavailable),
+    ):
+        end.latest()
+
+
+def test_a_hub_that_is_not_the_federations_is_not_spoken_to(
+    founded: tuple[Path, str, Roster], tmp_path: Path
+) -> None:
+    _, url, roster = founded
+    folder = tmp_path / "other" / "org1"
+    found(tmp_path / "other", terms(), {"org1": None})
+    context = tls_context(
+        ca=str(folder / "authority.crt"), certificate=str(folder / "tls.crt"), key=str(folder / "tls.key")
+    )
+    with (
+        _closing(
+            NatsTransport(url, federation=roster.federation, agent="org1", tls=context, deadline=1.0)
+        ) as end,
+        pytest.raises(TransportUnavailable, match="certificate verify failed"),
+    ):
+        end.latest()
+
+
+# --- helpers -----------------------------------------------------------------------------------------------
+
+
+class _closing:  # noqa: N801 (as contextlib's, but typed)
+    def __init__(self, transport: NatsTransport) -> None:
+        self.transport = transport
+
+    def __enter__(self) -> NatsTransport:
+        return self.transport
+
+    def __exit__(self, *_: object) -> None:
+        self.transport.close()
+
+
+def _published(end: NatsTransport, agent: str, message: bytes, before: bytes | None) -> bool:
+    try:
+        end.publish(agent, message, replacing=before)
+    except (TransportUnavailable, Taken):
+        return False
+    return True
+
+
+def _latest(end: NatsTransport) -> dict[str, bytes]:
+    try:
+        return end.latest()
+    except TransportUnavailable:
+        return {}

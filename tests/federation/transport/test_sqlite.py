@@ -1,0 +1,97 @@
+"""The file between processes: killed writers, foreign files, and who may read it."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedfairx.errors import TransportRefused, TransportUnavailable
+from fedfairx.federation.transport import SqliteTransport
+from nats_server import wait_until
+
+WRITER = """
+import sys
+from fedfairx.federation.transport.sqlite import SqliteTransport
+transport, before, number = SqliteTransport(sys.argv[1]), None, 0
+while True:
+    message = b"%d " % number * 2000
+    transport.publish(sys.argv[2], message, replacing=before)
+    print(number, flush=True)
+    before, number = message, number + 1
+"""
+
+
+def test_a_writer_that_is_killed_leaves_its_last_whole_message(tmp_path: Path) -> None:
+    """kill -9 in the middle of writing: what was acknowledged is there, and every message is whole."""
+    path = tmp_path / "transport.sqlite"
+    reader = SqliteTransport(path)
+    for name in ("a", "b", "c"):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), name], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        acknowledged = -1
+        while acknowledged < 20:
+            acknowledged = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+        rest = process.stdout.read().split()  # what it said before it died
+        process.wait()
+        acknowledged = max([acknowledged, *(int(word) for word in rest)])
+        message = reader.latest()[name]
+        number = int(message.split()[0])
+        assert acknowledged <= number <= acknowledged + 1
+        assert message == b"%d " % number * 2000
+    assert set(reader.latest()) == {"a", "b", "c"}
+    reader.close()
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database, but long enough to be one " * 100)
+    with pytest.raises(TransportRefused, match="no transport"):
+        SqliteTransport(tmp_path / "text").latest()
+    other = sqlite3.connect(tmp_path / "other")
+    other.execute("CREATE TABLE something (x)")
+    other.commit()
+    with pytest.raises(TransportRefused, match="no transport"):
+        SqliteTransport(tmp_path / "other").latest()
+    with pytest.raises(TransportUnavailable):
+        SqliteTransport(tmp_path / "no" / "folder").latest()
+
+
+def test_while_somebody_else_writes_a_call_waits_and_then_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "transport.sqlite"
+    transport = SqliteTransport(path, deadline=0.2)
+    transport.publish("a", b"one", replacing=None)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(TransportUnavailable, match="locked"):
+        transport.publish("a", b"two", replacing=b"one")
+    assert transport.latest() == {"a": b"one"}  # reading goes on
+    other.execute("ROLLBACK")
+    transport.publish("a", b"two", replacing=b"one")  # and it is the same object that goes on
+    other.close()
+    transport.close()
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    transport = SqliteTransport(tmp_path / "transport.sqlite")
+    transport.publish("a", b"one", replacing=None)
+    for path in tmp_path.iterdir():
+        assert path.stat().st_mode & 0o077 == 0
+    transport.close()
+
+
+def test_watching_outlives_trouble(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "transport.sqlite"
+    transport = SqliteTransport(path, poll=0.01)
+    told: list[int] = []
+    stop = transport.watch(lambda: told.append(1))
+    path.parent.mkdir()
+    wait_until(lambda: bool(told))
+    stop()
+    transport.close()

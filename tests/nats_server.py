@@ -1,0 +1,117 @@
+"""Real nats-servers for tests: started in a temporary folder, killed and started again there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+BINARY = shutil.which("nats-server")
+
+
+def require_nats() -> None:
+    """Skip without a server; where servers are required, that is a failure."""
+    if BINARY is None:
+        text = "there is no nats-server on this machine"
+        if os.environ.get("FEDFAIRX_SERVERS") == "required":
+            pytest.fail(text)
+        pytest.skip(text)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class NatsServer:
+    """One nats-server; `config` is more of its configuration file."""
+
+    def __init__(self, folder: Path, config: str = "", *, port: int | None = None) -> None:
+        require_nats()
+        self.folder, self.port = folder, port or free_port()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.config = folder / "nats.conf"
+        self.config.write_text(
+            f'listen: "127.0.0.1:{self.port}"\njetstream {{ store_dir: "{folder / "store"}" }}\n{config}\n'
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def of(cls, config: Path, port: int) -> NatsServer:
+        """A server with a configuration of its own, run in that file's folder."""
+        require_nats()
+        server = cls.__new__(cls)
+        server.folder, server.config, server.port, server.process = config.parent, config, port, None
+        return server
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self) -> NatsServer:
+        assert BINARY is not None
+        self.log = (self.folder / "log").open("ab")
+        command = [BINARY, "-c", str(self.config)]
+        self.process = subprocess.Popen(command, cwd=self.folder, stdout=self.log, stderr=self.log)
+        wait_until(self._listens, what=f"nats-server in {self.folder}")
+        return self
+
+    def _listens(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, (self.folder / "log").read_text()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def kill(self) -> None:
+        """kill -9."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+            self.log.close()
+
+
+@contextmanager
+def nats_server(folder: Path, config: str = "") -> Iterator[NatsServer]:
+    server = NatsServer(folder, config)
+    try:
+        yield server.start()
+    finally:
+        server.kill()
+
+
+@contextmanager
+def nats_cluster(folder: Path) -> Iterator[list[NatsServer]]:
+    """Three servers that keep everything three times."""
+    require_nats()
+    routes = [free_port() for _ in range(3)]
+    listed = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
+    servers = [
+        NatsServer(
+            folder / str(i),
+            f'server_name: "n{i}"\ncluster {{ name: "c", listen: "127.0.0.1:{port}", routes: [{listed}] }}',
+        )
+        for i, port in enumerate(routes)
+    ]
+    try:
+        yield [server.start() for server in servers]
+    finally:
+        for server in servers:
+            server.kill()
+
+
+def wait_until(met: object, *, seconds: float = 20.0, what: str = "") -> None:
+    """Wait for a condition, and fail after some time."""
+    ends = time.monotonic() + seconds
+    while not met():  # type: ignore[operator]
+        assert time.monotonic() < ends, f"not in {seconds} s: {what or met}"
+        time.sleep(0.01)

@@ -1,0 +1,105 @@
+"""Real servers for tests, started in a temporary folder and stopped at the end; and places for agents.
+
+A server that is not installed skips the tests that need it, with a word; with FEDFAIRX_SERVERS=required,
+which CI sets, it fails them.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def missing(what: str) -> None:
+    """Skip the test, or fail it where servers are required."""
+    text = f"{what} is not installed here, and this test needs it"
+    if os.environ.get("FEDFAIRX_SERVERS") == "required":
+        pytest.fail(text)
+    pytest.skip(text)
+
+
+class Postgres:
+    """A PostgreSQL server of one's own, on a Unix socket, without a password."""
+
+    def __init__(self, programs: Path) -> None:
+        self._programs = programs
+        self._folder = tempfile.mkdtemp(prefix="ffxpg")
+        self._root = os.geteuid() == 0  # the server refuses to run as root
+        if self._root:
+            owner = pwd.getpwnam("postgres")
+            os.chown(self._folder, owner.pw_uid, owner.pw_gid)
+        self._data = f"{self._folder}/data"
+        self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8")
+        self.start()
+
+    def start(self) -> None:
+        options = f"-k {self._folder} -h '' -F -c max_connections=50"
+        self._run("pg_ctl", "-D", self._data, "-w", "-o", options, "-l", f"{self._folder}/log", "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def schema(self) -> str:
+        """The address of an empty schema."""
+        import psycopg
+
+        name = f"s{uuid.uuid4().hex[:12]}"
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}")
+        return f"{self.address}&options=-csearch_path%3D{name}"
+
+    @property
+    def address(self) -> str:
+        return f"postgresql://postgres@/postgres?host={self._folder}"
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self._programs / program), *arguments]
+        if self._root:
+            command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", *command]
+        # Not captured by pipes: the server would keep them open.
+        with open(f"{self._folder}.out", "w+") as said:
+            done = subprocess.run(command, stdout=said, stderr=said, cwd="/", timeout=60)
+            said.seek(0)
+            assert done.returncode == 0, said.read()
+        os.unlink(f"{self._folder}.out")
+
+
+def postgres_programs() -> Path | None:
+    """Where PostgreSQL's programs are, of the newest version there is."""
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb")) or [shutil.which("initdb") or ""]
+    return Path(found[-1]).parent if found[-1] else None
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server for this session."""
+    programs = postgres_programs()
+    if programs is None:
+        missing("PostgreSQL")
+    pytest.importorskip("psycopg")
+    assert programs is not None
+    server = Postgres(programs)
+    yield server
+    server.remove()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty place for a durable agent, of each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "agent.db")
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.schema()

@@ -1,0 +1,197 @@
+"""The pages in a real browser: on a telephone, light and dark, by keyboard alone, and for everybody (axe)."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from market import fill
+
+from fedfairx.service.app import make_app
+from fedfairx.service.opening import open_service
+from fedfairx.service.pages import PAGES
+from fedfairx.service.settings import load
+from fedfairx.storage.keys import ApiKeys
+from servers import missing
+
+AXE = Path(__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+PATHS = [
+    *(path for path, _ in PAGES.values()),
+    "/decisions?before=1",
+    "/exposure?period=last-month",
+    "/sign-in",
+]
+
+
+class Site:
+    """A service with pages, in a thread of this process."""
+
+    def __init__(self, place: Path, **given: Any) -> None:
+        self.service = open_service(load({"data": str(place.parent), **given}, environment={}))
+        config = uvicorn.Config(make_app(self.service), port=0, log_level="error", lifespan="on")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+        port = self._server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("Playwright")
+    if program is None:
+        missing("Chromium")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    place = tmp_path_factory.mktemp("market") / "agent.sqlite"
+    fill(str(place), 6_000, favourite=0.3)
+    found = Site(place)
+    yield found
+    found.stop()
+
+
+def test_a_browser_has_nothing_to_complain_about(browser: Any, site: Site) -> None:
+    """No violation of the content security policy, no error in a script, nothing asked of another host."""
+    context = browser.new_context()
+    page = context.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    for path in PATHS:
+        page.goto(site.url + path)
+        page.wait_for_load_state("networkidle")
+    assert said == []
+    assert {url for url in asked if not url.startswith(site.url)} == set()
+    page.goto(site.url + "/")
+    assert page.locator(".plot canvas").count() == 1
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_axe_finds_no_violation(browser: Any, site: Site, scheme: str, width: int) -> None:
+    context = browser.new_context(
+        viewport={"width": width, "height": 844},
+        color_scheme=scheme,
+        bypass_csp=True,
+        reduced_motion="reduce",
+    )
+    page = context.new_page()
+    for path in PATHS:
+        page.goto(site.url + path)
+        page.evaluate(AXE)
+        found, passed = page.evaluate("axe.run().then(result => [result.violations, result.passes.length])")
+        told = [
+            (each["id"], each["nodes"][0]["html"][:200], each["nodes"][0]["failureSummary"]) for each in found
+        ]
+        assert told == [], path
+        assert passed > 15  # it did look
+    context.close()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_it_fits_a_telephone(browser: Any, site: Site, path: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto(site.url + path)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    small = page.evaluate(
+        """[...document.querySelectorAll("main *")].filter(each => each.childNodes.length
+            && [...each.childNodes].some(node => node.nodeType === 3 && node.textContent.trim())
+            && getComputedStyle(each).display !== "none"
+            && parseFloat(getComputedStyle(each).fontSize) < 10.9)
+            .map(each => each.outerHTML.slice(0, 100))"""
+    )
+    assert small == []
+    context.close()
+
+
+def test_the_keyboard_is_enough(browser: Any, site: Site) -> None:
+    page = browser.new_page()
+    page.goto(site.url + "/")
+    focused = "document.activeElement.textContent.trim()"
+    page.keyboard.press("Tab")
+    assert page.evaluate(focused) == "Skip to the content"
+    assert page.locator(".skip").bounding_box()["x"] >= 0  # it is seen while it has the focus
+    visited = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        visited.append(page.evaluate(focused))
+        seen = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert seen != "none", visited[-1]
+    assert visited[1:7] == ["Overview", "Exposure", "Decisions", "Privacy", "Federation", "Report"]
+    page.goto(site.url + "/decisions")
+    page.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("details[open]").count() == 1
+    page.close()
+
+
+def test_without_scripts_everything_is_said(browser: Any, site: Site) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(site.url + "/")
+    assert page.locator("details table tbody tr").count() >= 1
+    page.goto(site.url + "/report")
+    assert page.locator("button.print").is_hidden()
+    context.close()
+
+
+def test_the_report_is_one_sheet_to_sign(browser: Any, site: Site) -> None:
+    page = browser.new_page(color_scheme="dark")
+    page.goto(site.url + "/report")
+    printed = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type /Page\b", printed)) == 1
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator(".top").is_hidden()
+    assert page.locator(".sign .lines").is_visible()
+    page.close()
+
+
+def test_with_keys_one_signs_in(browser: Any, tmp_path: Path) -> None:
+    site = Site(tmp_path / "agent.sqlite", dimension=3)
+    try:
+        key = ApiKeys(site.service.journal.log).add("owner", "reader")
+        site.service.doors.any_key = True
+        page = browser.new_page()
+        page.goto(site.url + "/exposure")
+        page.get_by_label("Key").fill("mistyped")
+        page.keyboard.press("Enter")
+        page.get_by_role("alert").wait_for()
+        page.get_by_label("Key").fill(key)
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Overview", level=1).wait_for()
+        page.get_by_role("link", name="Exposure").click()
+        page.get_by_role("heading", name="Exposure", level=1).wait_for()
+        assert page.evaluate("document.cookie") == ""  # no script can read it
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_role("heading", name="Sign in", level=1).wait_for()
+        page.close()
+    finally:
+        site.stop()

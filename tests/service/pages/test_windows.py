@@ -1,0 +1,42 @@
+"""Windows that start at fixed times, and the stretches of a chart."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedfairx.service.pages.windows import periods, stretches, window_of, windows
+from fedfairx.service.problems import Refused
+
+
+def test_windows_start_at_fixed_times() -> None:
+    one, other = (
+        windows(datetime.datetime(2026, 3, 31, hour, 59, 59, 5, tzinfo=datetime.UTC)) for hour in (0, 23)
+    )
+    assert one == other
+    starts = {
+        each.query: each.since and datetime.datetime.fromtimestamp(each.since, datetime.UTC) for each in one
+    }
+    assert starts[""] is None
+    assert str(starts["year"]) == "2026-01-01 00:00:00+00:00"
+    assert str(starts["last-month"]) == "2026-02-01 00:00:00+00:00"
+    assert str(starts["month"]) == "2026-03-01 00:00:00+00:00"
+    assert str(starts["today"]) == "2026-03-31 00:00:00+00:00"
+
+
+def test_one_is_chosen() -> None:
+    assert [each.chosen for each in periods(window_of("month"))].count(True) == 1
+    with pytest.raises(Refused):
+        window_of("since the best day")
+
+
+@given(st.floats(1e9, 2e9), st.floats(0, 3e8))
+def test_a_chart_has_few_stretches_and_reaches_until_now(first: float, length: float) -> None:
+    now = first + length
+    since, width, count, _ = stretches(first, now)
+    assert 10 <= count <= 61
+    assert since <= max(first, now - 365 * 86_400)
+    assert since + width * (count - 1) <= now < since + width * count + 1e-3

@@ -1,0 +1,126 @@
+"""A service to ask: in this process, or in one of its own that can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+with warnings.catch_warnings():  # Starlette would rather have httpx's successor
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
+
+from fedfairx.service.app import make_app
+from fedfairx.service.opening import open_service
+from fedfairx.service.settings import Settings, load
+
+CONTEXTS = [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.2, 0.2]]
+ACTIONS = [
+    {"id": "ann", "features": [0.1, 0.2, 0.3], "group": "small"},
+    {"id": "ben", "features": [0.3, 0.2, 0.1], "group": "large"},
+    {"id": "cat", "features": [0.2, 0.2, 0.2]},
+]
+
+
+def settings_for(place: str, **given: Any) -> Settings:
+    """Settings of a service that lives in `place`: a folder, or a PostgreSQL address."""
+    where = {"database": place} if place.startswith("postgresql:") else {"data": str(Path(place).parent)}
+    if "features" not in given and "dimension" not in given:
+        given = {"dimension": 3, **given}
+    return load({**where, **given}, environment={})
+
+
+@contextmanager
+def asking(place: str, **given: Any) -> Iterator[TestClient]:
+    """A client of a service in this process."""
+    app = make_app(open_service(settings_for(place, **given)))
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        yield client
+
+
+def decide(client: Any, **more: Any) -> dict[str, Any]:
+    """A decision among `CONTEXTS`."""
+    headers = {"idempotency-key": more.pop("key")} if "key" in more else {}
+    body = {"contexts": CONTEXTS, **more} if "actions" not in more else more
+    answer = client.post("/v1/decisions", json=body, headers=headers)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+class Running:
+    """`fedfairx serve` in a process of its own, which can be killed and started again."""
+
+    def __init__(self, place: str, *flags: str) -> None:
+        where = (
+            ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
+        )
+        self._arguments = ["serve", "--port", "0", *where, *flags]
+        self._nursery = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("nursery.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said = ""
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        nursery = self._nursery
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        assert nursery.stderr is not None
+        print(json.dumps(self._arguments), file=nursery.stdin, flush=True)
+        self._process = int(nursery.stdout.readline() or 0)
+        for line in nursery.stderr:
+            self.said += line
+            found = re.search(r"serves on (https?://\S+)", line)
+            if found:
+                self.url = found[1]
+                return
+            if "fedfairx: " in line:  # it was refused
+                break
+        self.close()
+        raise AssertionError(f"it did not start: {self.said}")
+
+    def kill(self) -> None:
+        """As the power going off would, for the process."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """As its owner would, and for good."""
+        self._end(signal.SIGTERM)
+        self.close()
+
+    def close(self) -> None:
+        self.said += self._nursery.communicate()[1]
+
+    def _end(self, how: int) -> None:
+        os.kill(self._process, how)
+        until(self._gone, seconds=30)
+
+    def _gone(self) -> bool:
+        try:
+            os.kill(self._process, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+
+def until(true: Any, *, seconds: float = 10.0) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)

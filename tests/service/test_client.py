@@ -1,0 +1,131 @@
+"""The clients: the names of an agent, and repetition that does nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from service_helpers import ACTIONS, CONTEXTS, Running
+
+import fedfairx as ffx
+from fedfairx import calling
+from fedfairx.client import AsyncClient, Client, ServiceError
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    running = Running(str(tmp_path_factory.mktemp("client") / "agent.db"), "--dimension", "3")
+    yield running.url
+    running.stop()
+
+
+def test_a_round(url: str) -> None:
+    with ffx.Client(url) as client:
+        before = client.get("/v1/model")["observed"]
+        decision = client.decide(CONTEXTS)
+        assert decision.probability == decision.policy[decision.action]
+        assert decision.name is None
+        client.observe(decision, reward=0.5)
+        client.observe(decision.id, reward=0.5)
+        named = client.decide(actions=ACTIONS, excluded=["ann"], baseline="cat")
+        assert named.name in ("ben", "cat")
+        client.forget(named)
+        made = client.decide_many([{"contexts": CONTEXTS}, {"actions": ACTIONS, "excluded": ["ben"]}])
+        client.observe_many(made, [0.1, 0.2])
+        assert client.get("/v1/model")["observed"] == before + 3
+        with pytest.raises(ServiceError) as caught:
+            client.observe(decision, reward=0.6)
+        assert (caught.value.status, caught.value.kind) == (409, "conflict")
+        assert caught.value.remedy
+        with pytest.raises(ServiceError, match="no such decision"):
+            client.observe("nobody-1", reward=0.6)
+
+
+def test_an_asynchronous_round(url: str) -> None:
+    async def work() -> None:
+        async with ffx.AsyncClient(url) as client:
+            decisions = await asyncio.gather(*[client.decide(CONTEXTS) for _ in range(10)])
+            await asyncio.gather(*[client.observe(one, reward=0.5) for one in decisions])
+            made = await client.decide_many([{"contexts": CONTEXTS}])
+            await client.observe_many(made, [0.1])
+            await client.forget(await client.decide(actions=ACTIONS))
+            assert (await client.get("/v1/sync"))["released"] == 0
+
+    asyncio.run(work())
+
+
+def test_both_have_the_same_names() -> None:
+    for name, method in inspect.getmembers(Client, inspect.isfunction):
+        if not name.startswith("_") and name != "close":
+            assert inspect.signature(method) == inspect.signature(getattr(AsyncClient, name))
+
+
+class Flaky:
+    """A transport that fails some times before it answers, and remembers what it was asked."""
+
+    def __init__(self, *failures: Any) -> None:
+        self.failures = list(failures)
+        self.asked: list[tuple[str, bytes]] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append((request.headers.get("idempotency-key", ""), request.content))
+        if self.failures:
+            failure = self.failures.pop(0)
+            if isinstance(failure, Exception):
+                raise failure
+            return failure
+        made = {
+            "decision_id": "a-1", "action": 0, "action_id": None, "probability": 1.0, "policy": [1.0],
+            "model_version": 0, "mode": "live",
+        }  # fmt: skip
+        return httpx.Response(201, json=made)
+
+
+@pytest.fixture
+def flaky(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Client, Flaky]]:
+    monkeypatch.setattr(calling, "PAUSE", 0.0)
+
+    def make(*failures: Any) -> tuple[Client, Flaky]:
+        transport = Flaky(*failures)
+        client = Client("http://there", "key", retries=3)
+        client._http = httpx.Client(transport=httpx.MockTransport(transport), **client._options)
+        return client, transport
+
+    return make
+
+
+def test_what_was_not_answered_is_asked_again_under_the_same_key(flaky: Any) -> None:
+    client, transport = flaky(httpx.ReadError("broken"), httpx.Response(503), httpx.ConnectTimeout("late"))
+    assert client.decide([[1.0]]).id == "a-1"
+    assert len(transport.asked) == 4
+    assert len(set(transport.asked)) == 1
+    assert len(transport.asked[0][0]) == 36
+    client.decide([[1.0]])
+    assert transport.asked[-1][0] != transport.asked[0][0]  # another decision, another key
+    client.decide([[1.0]], key="mine")
+    assert transport.asked[-1][0] == "mine"
+
+
+def test_it_gives_up(flaky: Any) -> None:
+    client, transport = flaky(*[httpx.Response(503)] * 9)
+    with pytest.raises(ServiceError) as caught:
+        client.decide([[1.0]])
+    assert caught.value.status == 503
+    assert len(transport.asked) == 4
+    client, _ = flaky(*[httpx.ConnectError("no")] * 9)
+    with pytest.raises(ServiceError, match="could not be reached") as caught:
+        client.decide([[1.0]])
+    assert caught.value.status == 0
+
+
+def test_what_was_refused_is_not_asked_again(flaky: Any) -> None:
+    client, transport = flaky(
+        httpx.Response(401, json={"type": "urn:x:y", "detail": "No.", "remedy": "Ask."})
+    )
+    with pytest.raises(ServiceError, match=r"No\. Ask\."):
+        client.decide([[1.0]])
+    assert len(transport.asked) == 1

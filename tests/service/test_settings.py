@@ -1,0 +1,98 @@
+"""One table of settings: where values come from, what is refused, and that help and docs tell the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedfairx.cli import main
+from fedfairx.errors import InvalidInput
+from fedfairx.service.features import Feature
+from fedfairx.service.settings import Settings, load, markdown, table
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "service.md"
+
+
+def test_the_nearest_source_counts(tmp_path: Path) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text(
+        'port = 1\nmax_body = 5000\nmode = "shadow"\nintercept = true\nfeatures = {a = [0, 1], b = [2, 3]}\n'
+    )
+    environment = {"FEDFAIRX_PORT": "2", "FEDFAIRX_MAX_BODY": "6000", "FEDFAIRX_ELSEWHERE": "x"}
+    found = load({"port": "3", "mode": None}, environment=environment, config=file)
+    assert (found.port, found.max_body, found.mode, found.intercept) == (3, 6000, "shadow", True)
+    assert found.features == (Feature("a", 0.0, 1.0), Feature("b", 2.0, 3.0))
+    assert found.given == {"port", "max_body", "mode", "intercept", "features"}
+    assert load({}, environment={"FEDFAIRX_CONFIG": str(file)}).port == 1
+    assert load({}, environment={}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "word"),
+    [
+        ("port", "70000", "from 0 to 65535"),
+        ("port", "x", "whole number"),
+        ("port", True, "whole number"),
+        ("port", 1.5, "whole number"),
+        ("control_share", "1.5", "<= 1"),
+        ("control_share", "nan", "finite"),
+        ("window", "0", "> 0"),
+        ("mode", "dead", "one of live, shadow"),
+        ("intercept", "maybe", "true or false"),
+        ("features", "price", "price=0:10"),
+        ("features", "price=1:0", "low < high"),
+        ("features", "price=0:1,price=0:2", "named differently"),
+        ("features", "=0:1", "must have names"),
+        ("features", [1], "a table of ranges"),
+        ("features", {"a": [0, "1"]}, "range"),
+        ("max_body", "10", ">= 1024"),
+        ("database", "mysql://me:secret@there", "postgresql://"),
+        ("rule", "best", "one of expected-merit"),
+        ("wrong", "1", "no setting"),
+    ],
+)
+def test_bad_values_are_named(name: str, value: object, word: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(word)) as caught:
+        load({name: value}, environment={})
+    assert name in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"tls_key": "key.pem"},
+        {"mode": "shadow", "control_share": 0.1},
+        {"default_reward": 0.0},
+    ],
+)
+def test_settings_that_do_not_fit(given: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput, match=next(reversed(given))):
+        load(given, environment={})
+
+
+def test_a_bad_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="nowhere"):
+        load({}, environment={}, config=tmp_path / "nowhere.toml")
+    (tmp_path / "bad.toml").write_text("port = ")
+    with pytest.raises(InvalidInput, match=r"must be TOML.*bad\.toml"):
+        load({}, environment={}, config=tmp_path / "bad.toml")
+
+
+def test_help_is_made_from_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for one in table():
+        default = f" (default: {one.shown})" if one.shown else ""
+        assert f"{one.flag} {one.metavar} {one.help}{default}" in shown
+
+
+def test_the_documentation_is_made_from_the_table() -> None:
+    found = re.search(
+        r"<!-- settings -->\n(.*?)\n<!-- /settings -->", DOCS.read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert found is not None
+    assert found[1] == markdown(), "print fedfairx.service.settings.markdown() into docs/service.md"

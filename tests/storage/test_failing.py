@@ -1,0 +1,341 @@
+"""A durable agent when its storage fails: a clear error, nothing half written, and it goes on afterwards."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedfairx as ffx
+from fedfairx.errors import StateError, StorageError, StorageUnavailable
+from fedfairx.federation import state
+from fedfairx.storage import open_database, schema
+from servers import Postgres
+
+D = 3
+X = np.eye(D)
+BUDGET = ffx.Budget(epsilon=4.0, delta=0.1, releases=10)
+
+
+def told(agent: ffx.Agent) -> dict[str, Any]:
+    return state.describe_progress(agent) | {"pending": sorted(agent._pending), "marks": []}
+
+
+def opened(path: Path, budget: ffx.Budget | None = BUDGET) -> ffx.Agent:
+    agent = ffx.Agent.open(path, dimension=D, seed=0, name="a", budget=budget)
+    for _ in range(5):
+        agent.decide(X)
+    agent.observe(next(iter(agent._pending.values())), reward=0.5)
+    return agent
+
+
+def every_step(agent: ffx.Agent) -> list[Any]:
+    waiting = next(iter(agent._pending.values())).id
+    return [
+        lambda: agent.decide(X),
+        lambda: agent.decide_many([X, X]),
+        lambda: agent.observe(waiting, reward=0.5),
+        lambda: agent.observe_many([waiting], [0.5]),
+        lambda: agent.learn(X, [0.1, 0.2, 0.3]),
+        lambda: agent.forget(waiting),
+        lambda: agent.release(),
+        lambda: agent.absorb({"a": agent.release()}),
+        lambda: agent.begin_run(ffx.Budget(epsilon=1.0, delta=0.1, releases=3)),
+        lambda: agent.expire(now=1e12),
+    ]
+
+
+def refused_by_all_and_unchanged(agent: ffx.Agent) -> None:
+    before, spent = told(agent), agent.privatizer.guarantee.spent
+    for step in every_step(agent):
+        with pytest.raises(StorageUnavailable):
+            step()
+        assert told(agent) == before
+        assert agent.privatizer.guarantee.spent == spent
+    with pytest.raises(StorageUnavailable), agent.together():
+        agent.decide(X)
+        agent.decide(X)
+    assert told(agent) == before
+
+
+def accepted_by_all(agent: ffx.Agent, place: Any) -> None:
+    for index in range(len(every_step(agent))):
+        agent.decide(X)
+        every_step(agent)[index]()
+    before = told(agent)
+    agent.verify()
+    agent.close()
+    with ffx.Agent.open(place) as again:
+        assert told(again) == before
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with opened(path) as agent:
+        agent.set_window(1.0)
+        writer = agent.journal.log.database._writer
+        pages = writer.execute("PRAGMA page_count").fetchone()[0]
+        writer.execute(f"PRAGMA max_page_count = {pages}")
+        x = np.random.default_rng(0).random((2000, D))  # more than fits into what is left of the last page
+        before = told(agent)
+        for step in (lambda: agent.decide(x), lambda: agent.learn(x, np.zeros(2000))):
+            with pytest.raises(StorageUnavailable, match="full; nothing has changed"):
+                step()
+            assert told(agent) == before
+        with pytest.raises(StorageUnavailable, match="full"), agent.together():
+            agent.release()
+            agent.decide(x)
+        assert told(agent) == before
+        assert agent.privatizer.spent == 0
+        writer.execute("PRAGMA max_page_count = 1000000000")
+        agent.decide(x)
+        accepted_by_all(agent, path)
+
+
+def test_a_disk_that_takes_no_more_in_another_process(tmp_path: Path) -> None:
+    """A limit of the system on the size of files, which SQLite meets in the middle of a write."""
+    program = f"""
+import resource, signal, numpy as np, fedfairx as ffx
+from fedfairx.errors import StorageUnavailable
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+agent = ffx.Agent.open({str(tmp_path / "agent.db")!r}, dimension=3, seed=0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+made = 0
+try:
+    for _ in range(10_000):
+        agent.decide(np.eye(3))
+        made += 1
+except StorageUnavailable as error:
+    assert agent.pending == made, (agent.pending, made)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    agent.decide(np.eye(3))
+    print(made + 1, flush=True)
+    agent.close()
+"""
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    with ffx.Agent.open(tmp_path / "agent.db") as agent:
+        assert agent.pending == int(done.stdout) > 10
+        agent.verify()
+
+
+def test_locked_by_somebody(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with opened(path) as agent:
+        agent.set_window(1.0)
+        agent.journal.log.database._writer.execute("PRAGMA busy_timeout = 1")
+        other = sqlite3.connect(path, isolation_level=None)  # a tool that knows nothing of the lock file
+        other.execute("BEGIN IMMEDIATE")
+        refused_by_all_and_unchanged(agent)
+        other.execute("ROLLBACK")
+        other.close()
+        accepted_by_all(agent, path)
+
+
+def test_read_only(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with opened(path) as agent:
+        agent.set_window(1.0)
+        agent.journal.log.database._writer.execute("PRAGMA query_only = ON")
+        refused_by_all_and_unchanged(agent)
+        agent.journal.log.database._writer.execute("PRAGMA query_only = OFF")
+        accepted_by_all(agent, path)
+
+
+def test_a_lost_connection(postgres: Postgres) -> None:
+    import psycopg
+
+    place = postgres.schema()
+    with opened(place) as agent:  # type: ignore[arg-type]
+        agent.set_window(1.0)
+        before = told(agent)
+        with psycopg.connect(postgres.address, autocommit=True) as other:
+            for step in every_step(agent)[:1]:
+                other.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+                )
+                with pytest.raises(StorageUnavailable, match="nothing has changed"):
+                    step()
+                assert told(agent) == before
+        accepted_by_all(agent, place)
+
+
+def test_a_server_that_is_restarted(postgres: Postgres) -> None:
+    place = postgres.schema()
+    with opened(place) as agent:  # type: ignore[arg-type]
+        agent.set_window(1.0)
+        before = told(agent)
+        postgres.stop()
+        try:
+            for step in every_step(agent):
+                with pytest.raises(StorageUnavailable):
+                    step()
+        finally:
+            postgres.start()
+        agent.decide(X)
+        assert sorted(agent._pending)[:-1] == before["pending"]
+        accepted_by_all(agent, place)
+
+
+def test_who_holds_it(place: str) -> None:
+    with opened(place):  # type: ignore[arg-type]
+        with pytest.raises(StorageUnavailable, match=f"is locked by process {os.getpid()} on .* since 20"):
+            ffx.Agent.open(place)
+        program = f"import fedfairx as ffx; ffx.Agent.open({place!r})"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert f"is locked by process {os.getpid()} on" in done.stderr
+    ffx.Agent.open(place).close()
+
+
+def test_a_forked_child_is_refused(place: str) -> None:
+    with opened(place) as agent:  # type: ignore[arg-type]
+        child = os.fork()
+        if child == 0:
+            try:
+                agent.decide(X)
+            except StorageError:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        agent.decide(X)
+        assert agent.journal.counts()["pending"] == 5
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damage_is_noticed_or_does_no_harm(tmp_path: Path, seed: int) -> None:
+    """Bytes overwritten anywhere: what can still be opened and replayed is what it was."""
+    path = tmp_path / "agent.db"
+    with opened(path, None) as agent:
+        for _ in range(40):
+            agent.observe(agent.decide(X), reward=0.5)
+        before = told(agent)
+        agent.journal.log.closing.clear()
+    content = bytearray(path.read_bytes())
+    rng = np.random.default_rng(seed)
+    at = int(rng.integers(0, len(content) - 64))
+    content[at : at + 64] = rng.bytes(64)
+    path.write_bytes(content)
+    try:
+        again = ffx.Agent.open(path)
+    except (StateError, StorageUnavailable):
+        return
+    with again:
+        assert told(again) == before
+
+
+def test_a_step_that_was_changed_is_noticed(tmp_path: Path) -> None:
+    for table, change in [
+        ("decisions", "policy = zeroblob(24)"),
+        ("decisions", "action = 1 - action"),
+        ("outcomes", "reward = 7.0"),
+        ("events", "kind = 'run'"),
+    ]:
+        path = tmp_path / f"{change}.db"
+        with opened(path, None) as agent:
+            agent.release()
+            agent.journal.log.closing.clear()
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"UPDATE {table} SET {change}")
+        with pytest.raises(StateError, match=r"is damaged: step .* is not as it was written"):
+            ffx.Agent.open(path)
+
+
+def test_a_damaged_snapshot_is_done_without(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with opened(path) as agent:
+        before = told(agent)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE snapshots SET body = 'x' WHERE seq > 0")
+    with ffx.Agent.open(path) as agent:
+        assert told(agent) == before
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE snapshots SET body = 'x'")
+    with pytest.raises(StateError, match="has no sound snapshot"):
+        ffx.Agent.open(path)
+
+
+def test_other_files(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database at all, but longer than a header of one would be" * 9)
+    with pytest.raises(
+        StateError, match="is damaged or was changed by somebody else: file is not a database"
+    ):
+        ffx.Agent.open(tmp_path / "text", dimension=D)
+    with sqlite3.connect(tmp_path / "other") as connection:
+        connection.execute("CREATE TABLE decisions (x)")
+    with pytest.raises(StateError, match="is a SQLite file, but no durable agent's"):
+        ffx.Agent.open(tmp_path / "other", dimension=D)
+    with pytest.raises(StorageUnavailable, match="No such file"):
+        ffx.Agent.open(tmp_path / "no" / "folder", dimension=D)
+    opened(tmp_path / "a").close()
+    os.link(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(StateError, match="two names"):
+        ffx.Agent.open(tmp_path / "a")
+
+
+def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    with opened(path):
+        for each in tmp_path.iterdir():
+            assert each.stat().st_mode & 0o077 == 0, each
+    path.chmod(0o644)
+    ffx.Agent.open(path).close()
+    assert path.stat().st_mode & 0o077 == 0
+
+
+# --- versions ---------------------------------------------------------------------------------------------
+
+
+def version_of(place: str) -> int:
+    database = open_database(place)
+    try:
+        return int(database.execute("SELECT version FROM fedfairx")[0][0])
+    finally:
+        database.close()
+
+
+def test_a_newer_version_is_refused_as_it_is(place: str) -> None:
+    opened(place).close()  # type: ignore[arg-type]
+    database = open_database(place)
+    database.execute("UPDATE fedfairx SET version = 99")
+    database.close()
+    with pytest.raises(
+        StateError, match=f"has version 99, and this fedfairx reads up to version {LAST}: update"
+    ):
+        ffx.Agent.open(place)
+    assert version_of(place) == 99
+
+
+LAST = len(schema.MIGRATIONS)
+
+
+@pytest.mark.parametrize("version", range(1, LAST + 1))
+def test_every_earlier_version_is_brought_up(
+    place: str, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From each version there has been, with data in it, to this one and to one that is still to come."""
+    following = "CREATE TABLE extra (id INTEGER PRIMARY KEY, body BLOB); ALTER TABLE decisions ADD more TEXT"
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+    with opened(place) as agent:  # type: ignore[arg-type]
+        before = told(agent)
+    monkeypatch.undo()
+    assert version_of(place) == version
+    monkeypatch.setattr(
+        schema, "MIGRATIONS", [*schema.MIGRATIONS, "CREATE TABLE extra (id INTEGER); nonsense"]
+    )
+    with pytest.raises(StateError):
+        ffx.Agent.open(place)
+    assert version_of(place) == LAST  # whole or not at all
+    monkeypatch.undo()
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, following])
+    with ffx.Agent.open(place) as agent:
+        assert told(agent) == before
+        assert agent.journal.log.database.execute("SELECT COUNT(*) FROM extra") == [(0,)]
+    assert version_of(place) == LAST + 1

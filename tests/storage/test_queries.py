@@ -1,0 +1,85 @@
+"""What can be asked of the decisions that are kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedfairx as ffx
+from fedfairx.errors import InvalidInput
+from fedfairx.storage import ApiKeys, DecisionNote, database
+
+D = 2
+
+
+@pytest.fixture
+def agent(place: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(database, "PAGE", 4)  # so that there are several
+    monkeypatch.setattr("fedfairx.storage.queries.PAGE", 4)
+    agent = ffx.Agent.open(place, dimension=D, seed=0)
+    log, start = agent.journal.log, agent.journal.log.now() // 1_000_000 + 10
+    rng = np.random.default_rng(0)
+    for second in range(10):
+        log.clock = lambda when=second: (start + when) * 10**9
+        note = DecisionNote(mode="control", baseline=0) if second == 7 else None
+        made = agent.decide(rng.random((3, D)), names=["a", "b", "c"], note=note)
+        if second % 3 == 0:
+            agent.observe(made, reward=second / 10, person=None)
+        elif second == 4:
+            agent.forget(made)
+    agent.start = start
+    yield agent
+    agent.close()
+
+
+def test_they_are_given_in_order_and_in_part(agent: ffx.Agent) -> None:
+    ask = agent.journal.decisions
+    every = list(ask())
+    assert [each.time - agent.start for each in every] == list(range(10))
+    assert [each.seq for each in every] == sorted(each.seq for each in every)
+    assert [each.id for each in ask(since=agent.start + 3, until=agent.start + 6)] == [
+        each.id for each in every[3:6]
+    ]
+    assert [each.reward for each in ask(status="rewarded")] == [0.0, 0.3, 0.6, 0.9]
+    assert [each.reward_time - agent.start for each in ask(status="rewarded")] == [0, 3, 6, 9]
+    assert [each.id for each in ask(status="withdrawn")] == [every[4].id]
+    assert len(list(ask(status="pending"))) == 5
+    for action in range(3):
+        assert [each.id for each in ask(action=action)] == [e.id for e in every if e.action == action]
+    assert [each.id for each in ask(limit=6)] == [each.id for each in every[:6]]
+    assert [each.id for each in ask(after_seq=every[5].seq, limit=2)] == [each.id for each in every[6:8]]
+    assert [each.mode for each in agent.journal.exposure_rows()] == ["live"] * 9
+    assert agent.journal.counts() == {"pending": 5, "rewarded": 4, "withdrawn": 1, "expired": 0}
+    with pytest.raises(InvalidInput, match="status must be one of pending, rewarded"):
+        next(ask(status="lost"))
+
+
+def test_a_decision_is_whole_and_its_repr_tells_no_data(agent: ffx.Agent) -> None:
+    made = next(agent.journal.decisions(status="pending"))
+    waiting = agent._pending[made.seq]
+    assert made.id == waiting.id
+    assert made.policy.tolist() == waiting.policy.tolist()
+    assert made.theta.tolist() == waiting.theta.tolist()
+    assert made.contexts[made.action].tolist() == waiting.context.tolist()
+    assert (made.probability, made.name, made.drawn) == (waiting.probability, waiting.name, waiting.action)
+    assert "contexts" not in repr(made)
+    assert str(made.contexts[0, 0])[:6] not in repr(made)
+    assert agent.journal.decision("nobody-0") is None
+    assert agent.journal.decision(f"{agent.incarnation}-1") is None  # a reward's number
+
+
+def test_keys_of_callers(agent: ffx.Agent) -> None:
+    keys = ApiKeys(agent.journal.log)
+    one, two = keys.add("shop", "decide"), keys.add("owner", "admin")
+    assert keys.find(one).name == "shop"
+    assert keys.find(two).role == "admin"
+    identity, secret = one.split(".")
+    for wrong in ("", ".", identity, f"{identity}.", f"{identity}.{two.split('.')[1]}", f".{secret}"):
+        assert keys.find(wrong) is None
+    keys.revoke(identity)
+    assert keys.find(one) is None
+    assert {(key.name, key.revoked is None) for key in keys.all()} == {("shop", False), ("owner", True)}
+    with pytest.raises(InvalidInput, match="must be the id of one that is in force"):
+        keys.revoke(identity)
+    rows = agent.journal.log.database.read("SELECT * FROM api_keys")
+    assert secret not in str(rows)
