@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fedfairx.core import partners
 from fedfairx.core.statistics import pack, unpack
+from fedfairx.lanes.rows import floats, size_of
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -22,22 +23,20 @@ def packed(contexts: np.ndarray, rewards: np.ndarray) -> np.ndarray:
     return pack(contexts.T @ contexts, contexts.T @ rewards)
 
 
-def room(dimension: int) -> tuple[np.ndarray, ...]:
-    return (*np.empty((3, dimension, dimension)), np.empty((partners.ROWS, dimension)))
+def room(dimension: int) -> partners.Room:
+    return partners.room_in(floats(np.empty(size_of(partners.room_in, dimension))), dimension)
 
 
 def found(own: np.ndarray, others: np.ndarray, sd: float, noise: float, mean: np.ndarray) -> float:
-    vectors, square, factor, lines = room(mean.size)
-    ridge = noise**2 / sd**2
-    partners.decompose(others, ridge, mean, vectors, square, lines)
-    return partners.likeliest(own, ridge, noise**2, mean, vectors, square, factor, lines)
+    rows = (floats(each.copy()) for each in (own, others))
+    return partners.likeliest(*rows, noise**2 / sd**2, noise**2, floats(mean), room(mean.size))
 
 
 def translated(others: np.ndarray, difference: float, ridge: float, mean: np.ndarray) -> np.ndarray:
-    vectors, square, _, lines = room(mean.size)
-    partners.decompose(others, ridge, mean, vectors, square, lines)
-    changed = others.copy()
-    partners.translate(changed, difference, ridge, mean, vectors, lines)
+    changed, work = others.copy(), room(mean.size)
+    own = floats(np.zeros(others.size))
+    partners.likeliest(own, floats(changed), ridge, 1.0, floats(mean), work)
+    partners.translate(floats(changed), difference, ridge, floats(mean), work)
     return changed
 
 

@@ -20,158 +20,162 @@ privacy.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.arrays import Array
-from fedfairx.lanes.compile import leaf, stage
+from fedfairx.core.pooling import gram_of
+from fedfairx.core.weighing import place
+from fedfairx.lanes.compile import compiled, glue, layout
 from fedfairx.lanes.eigen import jacobi
+from fedfairx.lanes.rows import Rows, cut
 
 #: q that are looked at: how far the others' θ may be from one's own, in the prior's sds.
 DIFFERENCES = np.array([0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0])
 #: What q = 0 is held to be worth before any reward; the rest is for the others alike.
 SAME = 0.3
-#: One's own records must have grown by this factor before q is looked at again.
-LOOK_AGAIN = 1.1
-ROWS = 4  # of `lines`: eigenvalues, the others' mean, one's own moment, and room
 
 
-@leaf
-def _turn(packed: Array, dimension: int, vectors: Array, gram: Array, half: Array, moment: Array) -> None:
-    """gram ← Uᵀ G U and moment ← Uᵀ b of packed statistics, `vectors` being U; half (d, d) is room."""
-    first = packed.shape[0] - dimension
+class Room(NamedTuple):
+    """Room to work in; the first three hold what `likeliest` has found of the others."""
+
+    basis: Rows  # (d, d) eigenvectors of Ṽ, in columns
+    values: Rows  # (d,) its eigenvalues
+    theirs: Rows  # (d,) the others' θ̂ less the prior's mean, in that basis
+    gram: Rows  # (d, d)
+    factor: Rows  # (d, d)
+    moment: Rows  # (d,)
+    solved: Rows  # (d,)
+
+
+@layout
+def room_in(memory: Rows, dimension: int) -> Room:
+    """The room, in flat rows."""
+    basis, rest = cut(memory, dimension, dimension)
+    values, rest = cut(rest, dimension)
+    theirs, rest = cut(rest, dimension)
+    gram, rest = cut(rest, dimension, dimension)
+    factor, rest = cut(rest, dimension, dimension)
+    moment, rest = cut(rest, dimension)
+    solved, rest = cut(rest, dimension)
+    return Room(basis, values, theirs, gram, factor, moment, solved)
+
+
+@glue
+def decompose(others: Rows, ridge: float, mean: Rows, room: Room) -> None:
+    """In the eigenbasis of Ṽ = λI + Gram of the others: its eigenvalues, and their θ̂ less `mean`."""
+    dimension = mean.shape[0]
+    first = others.shape[0] - dimension
+    gram_of(others, room.gram)
+    jacobi(room.gram, room.basis)
+    for k in range(dimension):
+        value, s = ridge + max(room.gram[k, k], 0.0), 0.0
+        for i in range(dimension):  # Ṽ⁻¹(b + λ·mean) - mean, along an eigenvector
+            s += room.basis[i, k] * (others[first + i] + (ridge - value) * mean[i])
+        room.values[k] = value
+        room.theirs[k] = s / value
+
+
+@glue
+def turn_own(own: Rows, mean: Rows, room: Room) -> None:
+    """gram ← Uᵀ G U and moment ← Uᵀ(b - G·mean) of one's own packed statistics."""
+    dimension = mean.shape[0]
+    first = own.shape[0] - dimension
     for i in range(dimension):
+        pulled = own[first + i]
+        for j in range(dimension):
+            pulled -= own[place(dimension, i, j)] * mean[j]
+        room.solved[i] = pulled
         for k in range(dimension):
             s = 0.0
             for j in range(dimension):
-                low, high = min(i, j), max(i, j)
-                s += packed[low * dimension - low * (low - 1) // 2 + high - low] * vectors[j, k]
-            half[i, k] = s
+                s += own[place(dimension, i, j)] * room.basis[j, k]
+            room.factor[i, k] = s
     for k in range(dimension):
-        moment[k] = 0.0
+        s = 0.0
         for i in range(dimension):
-            moment[k] += vectors[i, k] * packed[first + i]
+            s += room.basis[i, k] * room.solved[i]
+        room.moment[k] = s
         for c in range(dimension):
             s = 0.0
             for i in range(dimension):
-                s += vectors[i, k] * half[i, c]
-            gram[k, c] = s
+                s += room.basis[i, k] * room.factor[i, c]
+            room.gram[k, c] = s
 
 
-@stage
-def decompose(others: Array, ridge: float, mean: Array, vectors: Array, square: Array, lines: Array) -> None:
-    """In the eigenbasis of Ṽ = λI + Gram of the others: its eigenvalues, and their θ̂ less `mean`.
-
-    others (q,) packed; vectors, square (d, d); lines (ROWS, d), of which the first two are written.
-    """
-    dimension = mean.shape[0]
-    entry, first = 0, others.shape[0] - dimension
-    for i in range(dimension):
-        for j in range(i, dimension):
-            square[i, j] = others[entry]
-            square[j, i] = others[entry]
-            entry += 1
-    jacobi(square, vectors)
-    for k in range(dimension):
-        lines[0, k] = ridge + max(square[k, k], 0.0)
-        s = 0.0
-        for i in range(dimension):
-            s += vectors[i, k] * (others[first + i] + ridge * mean[i])
-        lines[1, k] = s / lines[0, k]
-        for i in range(dimension):
-            lines[1, k] -= vectors[i, k] * mean[i]
-
-
-@leaf
-def _precision(value: float, difference: float, ridge: float) -> float:
+@glue
+def precision(value: float, difference: float, ridge: float) -> float:
     """A along an eigenvector of Ṽ."""
     square = difference * difference
     return value / (1.0 - square + square * value / ridge)
 
 
-@leaf
-def _log_evidence(
-    difference: float, ridge: float, variance: float, gram: Array, factor: Array, lines: Array
-) -> float:
-    """ln p of one's own rewards, all in the eigenbasis; lines[2] is b_own less G·mean; factor is room."""
-    dimension = gram.shape[0]
+@glue
+def log_evidence(difference: float, ridge: float, variance: float, room: Room) -> float:
+    """ln p of one's own rewards, all in the eigenbasis."""
+    dimension = room.values.shape[0]
     keep = math.sqrt(max(1.0 - difference * difference, 0.0))
     told, square = 0.0, 0.0
     for i in range(dimension):
-        precision = _precision(lines[0, i], difference, ridge)
-        centre = keep * lines[1, i]
-        told += 0.5 * math.log(precision)
-        square += centre * precision * centre
-        h = precision * centre + lines[2, i]
+        known = precision(room.values[i], difference, ridge)
+        centre = keep * room.theirs[i]
+        h = known * centre + room.moment[i]
+        square += centre * known * centre
         for j in range(i + 1):  # Cholesky's factor of A + G, and F⁻¹h as it comes
-            s = gram[i, j] + (precision if i == j else 0.0)
+            s = room.gram[i, j]
+            if i == j:
+                s += known
             for k in range(j):
-                s -= factor[i, k] * factor[j, k]
-            factor[i, j] = math.sqrt(max(s, 1e-300)) if i == j else s / factor[j, j]
+                s -= room.factor[i, k] * room.factor[j, k]
+            room.factor[i, j] = math.sqrt(max(s, 1e-300)) if i == j else s / room.factor[j, j]
         for k in range(i):
-            h -= factor[i, k] * lines[3, k]
-        lines[3, i] = h / factor[i, i]
-        told -= math.log(factor[i, i])
-        square -= lines[3, i] * lines[3, i]
+            h -= room.factor[i, k] * room.solved[k]
+        room.solved[i] = h / room.factor[i, i]
+        told += 0.5 * math.log(known) - math.log(room.factor[i, i])
+        square -= room.solved[i] * room.solved[i]
     return told - 0.5 * square / variance
 
 
-@stage
-def likeliest(
-    own: Array,
-    ridge: float,
-    variance: float,
-    mean: Array,
-    vectors: Array,
-    square: Array,
-    factor: Array,
-    lines: Array,
-) -> float:
-    """q under which one's own rewards are likeliest; `decompose` has been called.
-
-    own (q,) packed; square, factor (d, d) and lines[2:] are room.
-    """
-    dimension = mean.shape[0]
-    _turn(own, dimension, vectors, square, factor, lines[2])
-    for k in range(dimension):  # one's own moment as if `mean` were zero
-        for c in range(dimension):
-            pulled = 0.0
-            for i in range(dimension):
-                pulled += vectors[i, c] * mean[i]
-            lines[2, k] -= square[k, c] * pulled
+@compiled
+def likeliest(own: Rows, others: Rows, ridge: float, variance: float, mean: Rows, room: Room) -> float:
+    """q under which one's own rewards are likeliest. own, others (q,) packed; ridge λ, variance σ²."""
+    decompose(others, ridge, mean, room)
+    turn_own(own, mean, room)
     best, found = -math.inf, 0.0
     count = DIFFERENCES.shape[0]
     for k in range(count):
         before = SAME if k == 0 else (1.0 - SAME) / (count - 1)
-        value = math.log(before) + _log_evidence(DIFFERENCES[k], ridge, variance, square, factor, lines)
+        value = math.log(before) + log_evidence(DIFFERENCES[k], ridge, variance, room)
         if value > best:
             best, found = value, DIFFERENCES[k]
     return found
 
 
-@stage
-def translate(
-    others: Array, difference: float, ridge: float, mean: Array, vectors: Array, lines: Array
-) -> None:
+@compiled
+def translate(others: Rows, difference: float, ridge: float, mean: Rows, room: Room) -> None:
     """others (q,) ← what they say of one's own θ: Gram A - λI, moment Am - λ·mean. In place.
 
-    `decompose` has been called.
+    `likeliest` has been called. Where they are of one θ, nothing is touched.
     """
+    if difference == 0.0:
+        return
     dimension = mean.shape[0]
     keep = math.sqrt(max(1.0 - difference * difference, 0.0))
-    entry, first = 0, others.shape[0] - dimension
+    first = others.shape[0] - dimension
     for i in range(dimension):
         for j in range(i, dimension):
             s = 0.0
             for k in range(dimension):
-                s += vectors[i, k] * (_precision(lines[0, k], difference, ridge) - ridge) * vectors[j, k]
-            others[entry] = s
-            entry += 1
+                known = precision(room.values[k], difference, ridge) - ridge
+                s += room.basis[i, k] * known * room.basis[j, k]
+            others[place(dimension, i, j)] = s
+    for k in range(dimension):
+        centre = keep * room.theirs[k]
+        for j in range(dimension):
+            centre += room.basis[j, k] * mean[j]
+        room.solved[k] = precision(room.values[k], difference, ridge) * centre
     for i in range(dimension):
         s = -ridge * mean[i]
         for k in range(dimension):
-            centre = keep * lines[1, k]
-            for j in range(dimension):
-                centre += vectors[j, k] * mean[j]
-            s += vectors[i, k] * _precision(lines[0, k], difference, ridge) * centre
+            s += room.basis[i, k] * room.solved[k]
         others[first + i] = s
