@@ -125,6 +125,7 @@ def stage(function: Function) -> Function:
     twin = FunctionType(
         function.__code__, function.__globals__, closure=function.__closure__, name=function.__name__
     )
+    twin.__module__ = function.__module__
     twin.__qualname__ = f"{function.__qualname__}_for_python"  # machine code is kept by name
     return cast(Function, _Part(function, _compile(function, _nrt=False, **more), compiled(twin)))
 

@@ -219,7 +219,7 @@ def ascend(
     settle(contexts, region, merit, work)
 
 
-@stage
+@compiled
 def settle(contexts: Rows, region: Region, merit: Rows, work: Scratch) -> None:
     """Move the lanes that are below the best that they saw to that point, and evaluate there."""
     if unfinished(work):
