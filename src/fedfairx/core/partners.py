@@ -30,6 +30,8 @@ from fedfairx.lanes.compile import compiled, glue, layout
 from fedfairx.lanes.eigen import jacobi
 from fedfairx.lanes.rows import Rows, cut
 
+#: What may be taken for granted of the others: that θ is one for all, as in the paper, or nothing.
+PARTNERS = ALIKE, DIFFER = "alike", "differ"
 #: q that are looked at: how far the others' θ may be from one's own, in the prior's sds.
 DIFFERENCES = np.array([0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0])
 #: What q = 0 is held to be worth before any reward; the rest is for the others alike.
