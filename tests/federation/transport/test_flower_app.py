@@ -1,0 +1,255 @@
+"""The Flower app, by itself: what the ServerApp forwards, and what the ClientApp asks, tells and keeps to
+itself. With a real SuperLink and SuperNodes it is in test_flower.py."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedfairx.federation.transport.flower.files import APP
+from flower_app import Grid, Message, RecordDict, answering, context, flower_app
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def app() -> Iterator[tuple[Any, Any, list[str]]]:
+    with flower_app() as modules:
+        yield modules
+
+
+def test_the_app_needs_flower_and_nothing_else() -> None:
+    for path in APP.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
+                for name in names:
+                    assert name.split(".")[0] in {"flwr", *sys.stdlib_module_names}, f"{path.name}: {name}"
+
+
+def test_one_version_of_flower() -> None:
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["flower"]
+    assert tomllib.loads((APP / "pyproject.toml").read_text())["project"]["dependencies"] == extra
+
+
+# --- ServerApp ---------------------------------------------------------------------------------------------
+
+
+def test_everybody_gets_what_everybody_has_said(app: Any) -> None:
+    server, _, _ = app
+    boards: dict[str, list[dict[str, bytes]]] = {"a": [], "b": [], "c": []}
+    grid = Grid({
+        11: ("a", answering(b"of a", boards["a"])),
+        22: ("b", answering(b"of b", boards["b"])),
+        33: ("c", answering(None, boards["c"])),
+    })  # fmt: skip
+    server.forward(grid, context())
+    for seen in boards.values():  # one that asks and one that spreads; each has its own back, which is its receipt
+        assert seen == [{}, {"a": b"of a", "b": b"of b"}]
+    server.forward(grid, context(rounds=2))
+    assert [len(seen) for seen in boards.values()] == [5, 5, 5]  # where nothing was new, nothing is spread
+
+
+def test_a_node_writes_under_the_name_that_its_key_was_registered_by(app: Any) -> None:
+    server, _, said = app
+
+    def liar(asked: Message) -> Message:
+        answer = {"message": b"forged", "name": "a", "a": b"forged"}
+        return Message(RecordDict({"answer": answer, "a": {"message": b"forged"}}), reply_to=asked)
+
+    grid = Grid({1: ("a", answering(b"of a")), 2: ("b", liar), 3: ("", answering(b"of nobody")),
+                 4: ("c", answering(b"one")), 5: ("c", answering(b"other"))})  # fmt: skip
+    board: dict[str, bytes] = {}
+    server.exchange(grid, board, deadline=0.05)
+    assert board == {"a": b"of a", "b": b"forged"}  # which nobody takes: it is not signed by b
+    assert sum("left out" in line for line in said) == 2
+
+
+def test_who_is_silent_late_or_wrong_hinders_nobody(app: Any) -> None:
+    server, _, said = app
+
+    def failed(asked: Message) -> Message:
+        reply = Message(RecordDict(), reply_to=asked)
+        reply.error = SimpleNamespace(code=7, reason="a text that could hold anything")
+        return reply
+
+    def stray(asked: Message) -> Message:
+        reply = Message(RecordDict({"answer": {"message": b"stray"}}), reply_to=asked)
+        reply.metadata.reply_to_message_id = "of another run"
+        return reply
+
+    def troubled(asked: Message) -> Message:
+        return Message(RecordDict({"answer": {"trouble": "service away " + "x" * 1000}}), reply_to=asked)
+
+    def empty(asked: Message) -> Message:
+        return Message(RecordDict(), reply_to=asked)
+
+    nodes = (lambda asked: None, failed, stray, troubled, empty, answering(b"x" * (2**20 + 1)))
+    grid = Grid({i: (f"n{i}", node) for i, node in enumerate(nodes)} | {99: ("a", answering(b"of a"))})
+    grid.nodes[98] = ("t", lambda asked: Message(RecordDict({"answer": {"message": "text"}}), reply_to=asked))
+    board = {"n0": b"earlier"}
+    assert server.exchange(grid, board, deadline=0.05)
+    assert board == {"n0": b"earlier", "a": b"of a"}  # what a silent one has said before stays
+    assert not any("anything" in line or len(line) > 200 for line in said)
+    assert not server.exchange(grid, board, deadline=0.05)
+    assert not server.exchange(Grid({}), board, deadline=0.05)
+
+
+def test_a_superlink_that_is_away_is_waited_for_but_not_for_ever(app: Any) -> None:
+    server, _, said = app
+
+    class Away(Grid):
+        def __init__(self, times: int) -> None:
+            super().__init__({1: ("a", answering(b"of a"))})
+            self.times = times
+
+        def get_nodes(self) -> Any:
+            self.times -= 1
+            if self.times >= 0:
+                raise ConnectionError("away")
+            return super().get_nodes()
+
+    grid = Away(server.FAILURES - 1)
+    server.forward(grid, context(rounds=server.FAILURES))
+    assert len(grid.sent) == 2
+    assert sum("failed" in line for line in said) == server.FAILURES - 1
+    with pytest.raises(ConnectionError):
+        server.forward(Away(server.FAILURES), context(rounds=0))
+
+
+# --- ClientApp ---------------------------------------------------------------------------------------------
+
+
+class Service:
+    """Two doors that answer what they are told to, and remember who came."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[str, str, str | None, bytes]] = []
+        self.answers: dict[str, tuple[int, bytes]] = {
+            "PUT": (200, b'{"taken": [], "refused": {}}'),
+            "GET": (200, json.dumps({"envelope": base64.b64encode(b"sealed").decode()}).encode()),
+        }
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                service.came.append((self.command, self.path, self.headers["authorization"], body))
+                status, answer = service.answers[self.command]
+                self.send_response(status)
+                if status == 307:
+                    self.send_header("location", "/elsewhere")
+                self.send_header("content-length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            do_PUT = do_GET
+
+            def log_message(self, *_: Any) -> None:
+                """Not to the terminal."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    made = Service()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+@pytest.fixture
+def config(service: Service, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "engine.key").write_text("KEY\n")
+    return {"service": service.url, "key-file": str(tmp_path / "engine.key")}
+
+
+def carried(app: Any, config: dict[str, str], board: dict[str, Any] | None = None, **run_config: str) -> Any:
+    node = SimpleNamespace(node_config=config, run_config=run_config)
+    asked = Message(RecordDict({"board": board or {}}))
+    asked.metadata.message_id = "m1"
+    reply = app[1].carry(asked, node)
+    assert reply.metadata.reply_to_message_id == "m1"
+    return reply.content["answer"]
+
+
+def test_what_others_hold_is_brought_before_its_own_is_taken_along(
+    app: Any, service: Service, config: dict[str, str]
+) -> None:
+    board = {"org2": b"\x00\xff", "org1": b"own", "odd": "no bytes"}
+    assert carried(app, config, board) == {"message": b"sealed"}
+    put, get = service.came
+    assert put[:3] == ("PUT", "/v1/peers", "Bearer KEY")
+    assert json.loads(put[3]) == {"envelopes": {"org2": "AP8=", "org1": base64.b64encode(b"own").decode()}}
+    assert get == ("GET", "/v1/release/latest", "Bearer KEY", b"")
+
+
+def test_before_the_first_release_there_is_nothing_to_carry(
+    app: Any, service: Service, config: dict[str, str]
+) -> None:
+    service.answers["GET"] = (404, b"{}")
+    assert carried(app, config) == {}
+
+
+@pytest.mark.parametrize("method", ["PUT", "GET"])
+@pytest.mark.parametrize("status", [307, 401, 403, 409, 500, 503])
+def test_what_the_service_refuses_is_told_as_a_number(
+    app: Any, service: Service, config: dict[str, str], method: str, status: int
+) -> None:
+    service.answers[method] = (status, b'{"detail": "what nobody else should read"}')
+    assert carried(app, config) == {"trouble": f"service answered {status}"}
+    assert all(path in ("/v1/peers", "/v1/release/latest") for _, path, _, _ in service.came)  # not elsewhere
+
+
+@pytest.mark.parametrize("answer", [b"no json", b"[]", b'{"envelope": 7}', b'{"envelope": "\\u00e9"}', b"\xff"])
+def test_a_strange_answer_is_told_in_one_word(
+    app: Any, service: Service, config: dict[str, str], answer: bytes
+) -> None:
+    service.answers["GET"] = (200, answer)
+    assert carried(app, config) == {"trouble": "failed"}
+
+
+def test_an_answer_without_end_is_not_read(app: Any, service: Service, config: dict[str, str]) -> None:
+    service.answers["GET"] = (200, b" " * (app[1].LARGEST + 1))
+    assert carried(app, config) == {"trouble": "answer too large"}
+
+
+def test_a_service_that_is_away(app: Any, service: Service, config: dict[str, str]) -> None:
+    service.server.shutdown()
+    service.server.server_close()
+    assert carried(app, config) == {"trouble": "service away"}
+
+
+@pytest.mark.parametrize(
+    "where", ["http://192.0.2.1:80", "https://127.0.0.1:80", "file:///etc/passwd", "http://127.0.0.1.example.org"]
+)
+def test_only_this_machine_is_asked(app: Any, config: dict[str, str], where: str) -> None:
+    trouble = carried(app, {**config, "service": where})["trouble"]
+    assert trouble in ("service must be on loopback", "node not configured")
+
+
+@pytest.mark.parametrize("missing", ["service", "key-file"])
+def test_a_node_that_is_not_configured(app: Any, config: dict[str, str], missing: str) -> None:
+    del config[missing]
+    assert carried(app, config) == {"trouble": "node not configured"}
+    assert carried(app, {**config, "key-file": "/nowhere"})["trouble"] == "node not configured"
+
+
+def test_the_superlink_does_not_say_where_to_go(app: Any, service: Service, config: dict[str, str]) -> None:
+    other = {"service": "http://127.0.0.1:1", "key-file": "/etc/hostname"}
+    assert carried(app, config, {}, **other) == {"message": b"sealed"}
+    assert service.came[0][2] == "Bearer KEY"
