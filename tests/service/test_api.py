@@ -231,7 +231,8 @@ def test_what_is_said_of_privacy_and_sync(place: str) -> None:
         privacy, sync = client.get("/v1/privacy").json(), client.get("/v1/sync").json()
         assert privacy["private"] is False
         assert privacy["statement"].startswith("NOT PRIVATE")
-        assert sync == {"name": "here", "released": 0, "peers": {}}
+        assert sync.pop("name") == "here"
+        assert not any(sync.values())
 
 
 def test_a_private_service_says_what_it_promises(place: str) -> None:

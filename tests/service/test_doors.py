@@ -23,6 +23,8 @@ from fedfairx.service.settings import place_of
 from fedfairx.storage.guest import open_keys
 
 BODY = {"contexts": CONTEXTS}
+#: Who may what needs a role.
+MAY = {"reader": {"reader", "writer", "admin"}, "writer": {"writer", "admin"}, "admin": {"admin"}}
 
 
 def new_key(place: str, role: str) -> str:
@@ -62,7 +64,7 @@ def test_a_role_may_what_it_says(place: str) -> None:
             assert client.request(method, path, **ask).status_code == 401
             for role in doors.ROLES:
                 answer = client.request(method, path, headers=bearer(keys[role]), **ask)
-                may = doors.ROLES.index(role) >= doors.ROLES.index(least)
+                may = role in MAY[least]
                 assert (answer.status_code in (200, 201)) is may, (path, role)
                 assert may or answer.status_code == 403
         for path in ("/healthz", "/readyz", "/v1/openapi.json"):

@@ -9,7 +9,7 @@ from typing import Any
 from fedfairx.commands.common import add_json, add_verb, print_json, print_table
 
 WHAT = ("create", "list", "revoke")
-ROLES = ("reader", "writer", "admin")
+ROLES = ("reader", "writer", "federation", "admin")
 
 
 def add(verbs: Any) -> None:
@@ -18,8 +18,9 @@ def add(verbs: Any) -> None:
         "keys",
         run,
         summary="create, list and revoke the API keys of a service",
-        details="A reader may look, a writer also decide and reward, an admin also export. A key is shown "
-        "once and kept as a hash. It works whether or not the service is running, which notices within two "
+        details="A reader may look, a writer also decide and reward, an admin also export. A federation key "
+        "is for an engine beside the service, and opens nothing but envelopes. A key is shown once and kept "
+        "as a hash. It works whether or not the service is running, which notices within two "
         "seconds.",
         example="""
             fedfairx keys create --data DIR --role writer --name shop

@@ -11,10 +11,10 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fedfairx.errors import LedgerMismatch, MessageRefused, TransportError, TransportUnavailable
+from fedfairx.errors import FedFairXError, LedgerMismatch, MessageRefused, TransportUnavailable
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.sealing import Seal
 from fedfairx.federation.transport.protocol import Taken, Transport
@@ -61,6 +61,7 @@ class Member:
         self._seal = seal
         self._clock = clock
         self._lock = threading.RLock()
+        self._news = threading.Event()
         self._seen: dict[str, bytes] = {}  # messages that were looked at
         self._came: dict[str, float] = {}
         spent = getattr(agent.privatizer, "spent", None)  # dear to ask the guarantee for
@@ -87,8 +88,7 @@ class Member:
         must send nothing.
         """
         with self._lock:
-            if release is not None:
-                self._release, self._message = release, self._seal.close(release)
+            self._seal_latest(release)
             if self.halted is not None:
                 raise LedgerMismatch(self.halted)
             if not self.waiting:
@@ -101,6 +101,19 @@ class Member:
             self.away = None
             self._acknowledge()
             return True
+
+    @property
+    def message(self) -> bytes | None:
+        """Its own latest release as others get it, sealed; None before the first."""
+        with self._lock:
+            self._seal_latest()
+            return self._message
+
+    def _seal_latest(self, release: Release | None = None) -> None:
+        """The outbox follows the agent, which may release where this member does not see it."""
+        latest = release or self.agent.held.get(self.agent.name)
+        if latest is not None and latest != self._release:
+            self._release, self._message = latest, self._seal.close(latest)
 
     def _publish(self) -> None:
         assert self._message is not None
@@ -157,24 +170,41 @@ class Member:
                 self.away = None
             except TransportUnavailable as error:
                 self.away, messages = str(error), {}
-            own = self.agent.name
             if self.away is None:
-                self._look_at_ours(messages.get(own))
-            held = self.agent.held
-            come: dict[str, Release] = {}
-            for name in sorted(messages):
-                message = messages[name]
-                if name == own or self._seen.get(name) == message:
-                    continue
-                try:
-                    self._sort(name, self._seal.open(name, message, held.get(name)), held.get(name), come)
-                except MessageRefused as error:
-                    if strict:
-                        raise
-                    self._refuse(name, message, error)
-            taken = self._absorb(come, messages, strict=strict)
-            self._seen.update((name, messages[name]) for name in messages if name != own)
-            return taken
+                self._seal_latest()
+                self._look_at_ours(messages.get(self.agent.name))
+            return self._take(messages, strict=strict)
+
+    def take(self, messages: Mapping[str, bytes]) -> list[str]:
+        """`receive` of messages that somebody else has brought.
+
+        This agent's own latest among them says that the others have it.
+        """
+        with self._lock:
+            self._seal_latest()
+            own = messages.get(self.agent.name)
+            if own is not None:
+                self._look_at_ours(own)
+                if not self.waiting:
+                    self._acknowledge()
+            return self._take(messages, strict=False)
+
+    def _take(self, messages: Mapping[str, bytes], *, strict: bool) -> list[str]:
+        own, held = self.agent.name, self.agent.held
+        come: dict[str, Release] = {}
+        for name in sorted(messages):
+            message = messages[name]
+            if name == own or self._seen.get(name) == message:
+                continue
+            try:
+                self._sort(name, self._seal.open(name, message, held.get(name)), held.get(name), come)
+            except MessageRefused as error:
+                if strict:
+                    raise
+                self._refuse(name, message, error)
+        taken = self._absorb(come, messages, strict=strict)
+        self._seen.update((name, messages[name]) for name in messages if name != own)
+        return taken
 
     def _look_at_ours(self, message: bytes | None) -> None:
         """What the transport holds of ours: where it has lost it, it waits again."""
@@ -196,7 +226,7 @@ class Member:
                 reason="repeated number",
             )
 
-    def _absorb(self, come: dict[str, Release], messages: dict[str, bytes], *, strict: bool) -> list[str]:
+    def _absorb(self, come: dict[str, Release], messages: Mapping[str, bytes], *, strict: bool) -> list[str]:
         """Into the agent: together, and one by one where together they are refused."""
         if not come and self._shared == self.agent.released:
             return []
@@ -243,7 +273,7 @@ class Member:
 
         After each it rests a moment, so that news of many agents is taken together.
         """
-        news, ended = threading.Event(), threading.Event()
+        news, ended = self._news, threading.Event()
         unwatch = self.transport.watch(news.set)
 
         def work() -> None:
@@ -251,7 +281,7 @@ class Member:
                 news.clear()
                 try:
                     self.exchange()
-                except (TransportError, LedgerMismatch) as error:
+                except FedFairXError as error:  # also of an agent whose storage is away
                     self.away = str(error)  # and it is tried again, for whoever has seen to it
                 ended.wait(rest)
                 news.wait(every)
@@ -266,6 +296,10 @@ class Member:
             thread.join()
 
         return stop
+
+    def wake(self) -> None:
+        """Have the thread of `watch` exchange at once; it returns before that has happened."""
+        self._news.set()
 
     @property
     def peers(self) -> dict[str, Peer]:

@@ -16,7 +16,7 @@ from fedfairx.federation.envelope import Signed
 from fedfairx.federation.keys import SigningKey
 from fedfairx.federation.member import Member
 from fedfairx.federation.roster import Roster
-from fedfairx.federation.transport import SqliteTransport, Transport
+from fedfairx.federation.transport import EngineTransport, SqliteTransport, Transport
 
 __all__ = ["SETTINGS", "Place", "settings"]
 
@@ -102,8 +102,10 @@ class Place:
         kind = self._entry("transport")
         if kind == "sqlite":
             return SqliteTransport(self._file("path"))
+        if kind == "engine":
+            return EngineTransport()
         if kind != "nats":
-            raise StateError(f"transport in [federation] must be nats or sqlite, got {kind!r}")
+            raise StateError(f"transport in [federation] must be nats, sqlite or engine, got {kind!r}")
         from fedfairx.federation.transport.nats import NatsTransport, tls_context
 
         files = {"ca": "authority", "certificate": "certificate", "key": "certificate_key"}
@@ -113,6 +115,11 @@ class Place:
             agent=self.name,
             tls=tls_context(**{each: self._file(entry) for each, entry in files.items()}),
         )
+
+    @property
+    def carried(self) -> bool:
+        """Whether an engine beside the agent carries messages, instead of a transport of its own."""
+        return bool(self._entry("transport") == "engine")
 
     def member(self, agent: Agent) -> Member:
         """This agent's place taken: an agent of the roster's terms (`roster.terms.agent`), under its name."""

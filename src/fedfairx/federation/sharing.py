@@ -45,6 +45,11 @@ class Sharing(Knowledge):
         own = self._latest.get(self.name)
         return 0 if own is None else own.number
 
+    @property
+    def unreleased(self) -> int:
+        """Rewards that it has taken since its latest release."""
+        return self._local_count
+
     def release(self, number: int | None = None) -> Release:
         """Close the open leaf and give what may leave this agent: its cumulative statistics, privatized.
 

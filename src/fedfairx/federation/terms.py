@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,7 +37,7 @@ from fedfairx.federation.terms_parts import (
     prior_from,
     schedule_from,
 )
-from fedfairx.privacy import Bounds, Centring, NonPrivate, Privatizer, calibrate, private
+from fedfairx.privacy import Bounds, Budget, Centring, NonPrivate, Privatizer, calibrate, private
 from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.privacy.ledger import Ledger
 from fedfairx.privacy.mechanisms import Stated
@@ -183,18 +184,45 @@ class Terms:
         seed: int | np.random.SeedSequence | None = None,
     ) -> Agent:
         """A member's agent, in memory."""
-        optimistic = self._algorithm.rule == OPTIMISM
-        return Agent(
-            self.dimension,
-            rule=self._algorithm.rule,
-            merit=self.merit,
-            seed=seed,
-            prior=None if optimistic else self.prior,
-            minimum_share=self.minimum_share,
-            confidence=self.confidence if optimistic else None,
-            solver=self._algorithm.solver if optimistic else None,
-            privatizer=self.privatizer(noise, ledger=ledger, decide_from=decide_from),
+        privatizer = self.privatizer(noise, ledger=ledger, decide_from=decide_from)
+        return Agent(self.dimension, seed=seed, privatizer=privatizer, name=name, **self._settings())
+
+    def open_agent(
+        self, name: str, place: str | os.PathLike[str], *, decide_from: str | None = None, **opening: Any
+    ) -> Agent:
+        """A member's agent in a database of its own (`Agent.open`), its ledger and noise key in it too."""
+        return Agent.open(
+            place,
+            dimension=self.dimension,
+            budget=self._budget(decide_from),
             name=name,
+            **self._settings(),
+            **opening,
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        optimistic = self._algorithm.rule == OPTIMISM
+        return {
+            "rule": self._algorithm.rule,
+            "merit": self.merit,
+            "prior": None if optimistic else self.prior,
+            "minimum_share": self.minimum_share,
+            "confidence": self.confidence if optimistic else None,
+            "solver": self._algorithm.solver if optimistic else None,
+        }
+
+    def _budget(self, decide_from: str | None) -> Budget | None:
+        if self.epsilon is None:
+            return None
+        return Budget(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            releases=self.releases,
+            mechanism=self.mechanism,
+            bounds=self.bounds,
+            centring=self.centring,
+            decide_from=cast("DecideFrom", decide_from or self._algorithm.decide_from),
+            public_schedule=self.times.public,
         )
 
     # --- as a file's part ----------------------------------------------------------------------------

@@ -68,6 +68,8 @@ async def _problem(_request: Request, error: Exception) -> Response:
 @contextlib.asynccontextmanager
 async def _life(app: Starlette) -> AsyncIterator[None]:
     service: Service = app.state.service
+    if service.membership is not None:
+        service.membership.begin()
     tasks = [asyncio.create_task(service.doors.watch())]
     if service.settings.window is not None:
         tasks.append(asyncio.create_task(service.expire()))

@@ -34,8 +34,9 @@ PAUSE = 0.5  # seconds for which others are refused after the storage failed
 class Desk:
     """Does steps on the agent, in groups, durably."""
 
-    def __init__(self, agent: Agent, meters: Meters, *, limit: int) -> None:
+    def __init__(self, agent: Agent, meters: Meters, *, limit: int, last: Step[None] | None = None) -> None:
         self._agent = agent
+        self._last = last  # what is done at the end of each group, in its transaction
         self._meters = meters
         self._limit = limit
         self._waiting: list[tuple[Step[Any], asyncio.Future[Any]]] = []
@@ -95,6 +96,8 @@ class Desk:
                         raise
                     except FedFairXError as error:
                         outcomes.append(error)
+                if self._last is not None:
+                    self._last(self._agent)
         except Exception as error:  # whatever it was, those who wait must hear of it
             return error
         return outcomes

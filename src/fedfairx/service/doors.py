@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ROLES", "Doors", "is_loopback"]
 
-ROLES = ("reader", "writer", "admin")  # each may what those before it may
+#: What each role may.
+ROLES = {
+    "reader": ("reader",),
+    "writer": ("reader", "writer"),
+    "federation": ("federation",),  # of an engine beside the service: envelopes, and nothing else
+    "admin": ("reader", "writer", "federation", "admin"),
+}
 REMEMBERED = 2.0  # seconds for which a revoked key may still be let in
 
 
@@ -64,7 +70,7 @@ class Doors:
         if found is None:
             scheme = "Bearer" if request.url.path.startswith("/v1/") else 'Basic realm="fedfairx"'
             raise Refused("unauthenticated", "There is no valid key in it.", {"www-authenticate": scheme})
-        if ROLES.index(found) < ROLES.index(role):
+        if role not in ROLES[found]:
             raise Refused("forbidden", f"It needs the role {role}, and this key is of a {found}.")
 
     async def _role_of(self, key: str) -> str | None:

@@ -10,9 +10,11 @@ import numpy as np
 from fedfairx.core.merit import Merit
 from fedfairx.errors import InvalidInput, require
 from fedfairx.federation.agent import Agent
+from fedfairx.federation.place import Place
 from fedfairx.privacy import Budget
 from fedfairx.service.doors import Doors, is_loopback
 from fedfairx.service.features import FeatureTable
+from fedfairx.service.membership import Membership
 from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings, place_of
 from fedfairx.storage.keys import ApiKeys
@@ -26,7 +28,8 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
     """The service, ready to be asked. What is not given is as the database has it, or the default."""
     if not settings.database:
         Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
-    agent = Agent.open(place_of(settings), **_kept(settings, merit))
+    place = Place.read(settings.federation) if settings.federation else None
+    agent = _open(settings, merit, place)
     try:
         expected = agent.dimension - settings.intercept
         given = len(settings.features) or settings.dimension or expected
@@ -39,10 +42,26 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
                 "`fedfairx keys create --role writer` makes one"
             )
         _warm(agent)
-        return Service(settings, agent, doors, features)
+        membership = None if place is None else Membership(place, agent)
+        return Service(settings, agent, doors, features, membership)
     except BaseException:
         agent.close()
         raise
+
+
+def _open(settings: Settings, merit: Merit | None, place: Place | None) -> Agent:
+    """By its own settings, or, in a federation, by what the members agreed on."""
+    if place is None:
+        return Agent.open(place_of(settings), **_kept(settings, merit))
+    named = settings.name or place.name
+    require(named == place.name, "name", f"must be {place.name!r}, as in {settings.federation}", named)
+    return place.roster.terms.open_agent(
+        place.name,
+        place_of(settings),
+        decide_from=settings.decide_from if "decide_from" in settings.given else None,
+        window=settings.window,
+        default_reward=settings.default_reward,
+    )
 
 
 def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:

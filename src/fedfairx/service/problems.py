@@ -49,6 +49,11 @@ KINDS: dict[str, tuple[int, str, str]] = {
         "There is no such decision",
         "Use the decision_id that POST /v1/decisions answered.",
     ),
+    "no-release": (
+        404,
+        "There is no release yet",
+        "Ask again later; GET /v1/sync tells when the next is due.",
+    ),
     "method": (405, "This address has no such method", "GET /v1/openapi.json lists what there is."),
     "conflict": (
         409,
@@ -60,6 +65,12 @@ KINDS: dict[str, tuple[int, str, str]] = {
         "The Idempotency-Key was used for another request",
         "Take a new key for a new request.",
     ),
+    "alone": (
+        409,
+        "This agent is in no federation",
+        "Start the service with its folder in one: fedfairx serve --federation DIR.",
+    ),
+    "halted": (409, "This agent must send nothing", "Do what the detail says; decisions go on meanwhile."),
     "budget": (409, "The privacy budget does not allow it", "GET /v1/privacy tells what is spent."),
     "too-large": (413, "That is too large", "Send less at once, or raise the limit in the settings."),
     "media-type": (415, "The body must be JSON", "Send the header Content-Type: application/json."),

@@ -153,12 +153,54 @@ class Privacy(Struct):
     clipped: Annotated[int, Meta(description="Records that the bounds moved.")]
 
 
+class PeerSeen(Struct):
+    """What is held of another member."""
+
+    release: Annotated[int, Meta(ge=0, description="The number of its latest release; 0: none came yet.")]
+    records: Annotated[int, Meta(ge=0, description="That are in it.")]
+    came: Annotated[float | None, Meta(description="When, in seconds since 1970; null if before this start.")]
+    lag: Annotated[int, Meta(ge=0, description="Releases that it is behind this service.")]
+    refused: Annotated[int, Meta(ge=0, description="Of its messages, since this start.")]
+
+
 class Sync(Struct):
     """What was sent to others, and what is held of theirs."""
 
     name: str
+    federation: Annotated[str | None, Meta(description="Its id; null where the agent learns alone.")]
+    roster: Annotated[int | None, Meta(description="The version that is held.")]
     released: Annotated[int, Meta(ge=0, description="The number of its latest release; 0 before the first.")]
-    peers: Annotated[dict[str, int], Meta(description="The latest release that is held, by name.")]
+    releases: Annotated[int | None, Meta(description="That the federation's terms allow.")]
+    next_round: Annotated[int | None, Meta(description="The count of rewards at which it releases next.")]
+    waiting: Annotated[bool, Meta(description="Whether its latest release is still to be sent.")]
+    trouble: Annotated[str | None, Meta(description="Why nothing can be sent or taken now.")]
+    over: Annotated[str | None, Meta(description="Why nothing will be released any more.")]
+    refusals: Annotated[
+        dict[str, dict[str, int]],
+        Meta(description="Refused messages since this start, by sender and reason; ?: of no member."),
+    ]
+    peers: Annotated[dict[str, PeerSeen], Meta(description="The others, by name.")]
+
+
+class ReleaseSealed(Struct):
+    """The agent's own latest release, signed, for an engine that carries it to the others."""
+
+    name: str
+    number: Annotated[int, Meta(ge=1)]
+    envelope: Annotated[bytes, Meta(description="In base64.")]
+
+
+class PeersBrought(Body):
+    """Others' latest envelopes; the agent's own among them says that the others have it."""
+
+    envelopes: Annotated[dict[Name, bytes], Meta(description="By name, in base64.")]
+
+
+class PeersTaken(Struct):
+    """What became of them."""
+
+    taken: Annotated[list[str], Meta(description="Who had something new.")]
+    refused: Annotated[dict[str, str], Meta(description="Who was refused now, and why; ?: of no member.")]
 
 
 class Health(Struct):

@@ -17,6 +17,7 @@ from fedfairx.service.desk import Desk
 from fedfairx.service.doors import Doors
 from fedfairx.service.exposing import Exposing
 from fedfairx.service.features import FeatureTable
+from fedfairx.service.membership import Membership
 from fedfairx.service.meters import Meters, Sample
 from fedfairx.service.modes import Taking
 from fedfairx.service.problems import Refused
@@ -46,13 +47,22 @@ class Service:
 
     document = b""  # OpenAPI; `app` makes it
 
-    def __init__(self, settings: Settings, agent: Agent, doors: Doors, features: FeatureTable) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        agent: Agent,
+        doors: Doors,
+        features: FeatureTable,
+        membership: Membership | None = None,
+    ) -> None:
         self.settings = settings
         self.agent = agent
         self.doors = doors
         self.meters = Meters()
         self.features = features
-        self.desk = Desk(agent, self.meters, limit=settings.max_waiting)
+        self.membership = membership
+        last = None if membership is None else membership.release_if_due
+        self.desk = Desk(agent, self.meters, limit=settings.max_waiting, last=last)
         self.exposing = Exposing(self)
         self.taking = Taking(settings.mode, settings.control_share)
 
@@ -169,6 +179,8 @@ class Service:
     async def close(self) -> None:
         """Finish what waits, and close the agent."""
         await self.desk.close()
+        if self.membership is not None:
+            await asyncio.to_thread(self.membership.end)
         await asyncio.to_thread(self.agent.close)
 
 

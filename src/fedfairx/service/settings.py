@@ -25,6 +25,8 @@ PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
 FILE = "agent.sqlite"
 DECIDE_FROM = ("released", "released+local", "own+released")
+#: What the members of a federation have agreed on.
+AGREED = frozenset({"rule", "merit", "minimum_share", "epsilon", "delta", "releases", "person_records"})
 RULES = ("expected-merit", "greedy", "thompson", "optimism")
 
 
@@ -59,6 +61,9 @@ class Settings:
     delta: float = setting(1e-6, readers.number(0.0, 1.0, above=True), "beside epsilon")
     releases: int = setting(100, readers.whole(1), "messages that epsilon and delta are for")
     decide_from: str = setting("released", readers.choice(*DECIDE_FROM), "what a private agent decides from")
+    federation: str = setting(
+        "", readers.text, "its folder in a federation, as `fedfairx federate init` makes it"
+    )
     person_records: int | None = setting(
         None, readers.optional(readers.whole(1)), "of one person that enter, where a person is to be private"
     )
@@ -165,7 +170,7 @@ def load(
 ) -> Settings:
     """The settings from all three places; `flags` that are None were not given."""
     environment = os.environ if environment is None else environment
-    config = config or environment.get(CONFIG) or None
+    config = config or environment.get(CONFIG) or _in_federation(flags or {}, environment)
     known = {one.name: one for one in table()}
     given: dict[str, object] = {}
     for source, values in (
@@ -182,6 +187,9 @@ def load(
 
 def check(settings: Settings) -> Settings:
     """Settings that must fit each other."""
+    agreed = AGREED & settings.given if settings.federation else ()
+    if agreed:
+        raise InvalidInput(f"{sorted(agreed)[0]} must be left out: the federation's roster says it")
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise InvalidInput("tls_certificate and tls_key must be given together")
     if settings.mode == "shadow" and settings.control_share:
@@ -189,7 +197,7 @@ def check(settings: Settings) -> Settings:
     if settings.default_reward is not None and settings.window is None:
         raise InvalidInput("default_reward must come with a window, after which it is learnt")
     private = {"delta", "releases", "decide_from", "person_records"} & settings.given
-    if private and settings.epsilon is None:
+    if private and settings.epsilon is None and not settings.federation:
         raise InvalidInput(f"epsilon must be given with {', '.join(sorted(private))}")
     if settings.database and not settings.database.startswith(("postgresql://", "postgres://")):
         raise InvalidInput("database must be a URL that begins with postgresql://")  # it may hold a password
@@ -203,11 +211,25 @@ def place_of(settings: Settings) -> str:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(f"config can't be read: {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"config must be TOML: {path}: {error}") from None
+    if isinstance(values.get("federation"), dict):  # a member's own file, in its folder
+        values["federation"] = str(path.parent)
+        values["data"] = str(path.parent / str(values.get("data", "data")))
+    return values
+
+
+def _in_federation(flags: Mapping[str, object], environment: Mapping[str, str]) -> Path | None:
+    """The file that comes with a folder in a federation, unless another is named."""
+    folder = flags.get("federation") or environment.get(f"{PREFIX}FEDERATION")
+    if not folder:
+        return None
+    from fedfairx.federation.place import SETTINGS  # not above: `--help` need not load an agent
+
+    return Path(str(folder)) / SETTINGS
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, object]:

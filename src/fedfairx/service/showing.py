@@ -74,6 +74,32 @@ def privacy(agent: Agent) -> schemas.Privacy:
     )
 
 
-def sync(agent: Agent) -> schemas.Sync:
-    held = {name: release.number for name, release in sorted(agent._latest.items()) if name != agent.name}
-    return schemas.Sync(name=agent.name, released=agent.released, peers=held)
+def sync(service: Service) -> schemas.Sync:
+    agent, membership = service.agent, service.membership
+    if membership is None:
+        none = schemas.Sync(agent.name, None, None, agent.released, None, None, False, None, None, {}, {})
+        none.peers = {
+            name: schemas.PeerSeen(held.number, held.count, None, max(agent.released - held.number, 0), 0)
+            for name, held in sorted(agent.held.items())
+            if name != agent.name
+        }
+        return none
+    refusals: dict[str, dict[str, int]] = {}
+    for (name, reason), times in sorted(membership.refusals.items()):
+        refusals.setdefault(name, {})[reason] = times
+    return schemas.Sync(
+        name=agent.name,
+        federation=membership.place.roster.federation,
+        roster=membership.place.roster.version,
+        released=agent.released,
+        releases=membership.releases,
+        next_round=membership.next_round,
+        waiting=membership.member.waiting,
+        trouble=membership.trouble,
+        over=membership.over,
+        refusals=refusals,
+        peers={
+            name: schemas.PeerSeen(peer.number, peer.count, peer.came, peer.lag, peer.refused)
+            for name, peer in membership.peers.items()
+        },
+    )

@@ -1,7 +1,8 @@
-"""How messages get from one agent to the others: in one process, by a file, or by a NATS server."""
+"""How messages get from one agent to the others: in one process, by a file, by a NATS server, by others."""
 
+from fedfairx.federation.transport.engine import EngineTransport
 from fedfairx.federation.transport.memory import MemoryTransport
 from fedfairx.federation.transport.protocol import Taken, Transport
 from fedfairx.federation.transport.sqlite import SqliteTransport
 
-__all__ = ["MemoryTransport", "SqliteTransport", "Taken", "Transport"]
+__all__ = ["EngineTransport", "MemoryTransport", "SqliteTransport", "Taken", "Transport"]

@@ -161,8 +161,10 @@ def privacy(service: Service) -> PrivacyPage:
 
 
 def federation(service: Service) -> FederationPage:
-    now = showing.sync(service.agent)
-    return FederationPage(now.name, now.released, tuple(now.peers.items()))
+    now = showing.sync(service)
+    return FederationPage(
+        now.name, now.released, tuple((name, peer.release) for name, peer in now.peers.items())
+    )
 
 
 async def report(service: Service, window: Window) -> ReportPage:

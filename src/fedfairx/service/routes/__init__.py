@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from fedfairx.service.operations import Operation
-from fedfairx.service.routes import deciding, describing, exporting, exposing, listing, operating, rewarding
+from fedfairx.service.routes import (
+    deciding,
+    describing,
+    exporting,
+    exposing,
+    federating,
+    listing,
+    operating,
+    rewarding,
+)
 
 __all__ = ["OPERATIONS"]
 
@@ -15,5 +24,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *describing.OPERATIONS,
     *exposing.OPERATIONS,
     *exporting.OPERATIONS,
+    *federating.OPERATIONS,
     *operating.OPERATIONS,
 )

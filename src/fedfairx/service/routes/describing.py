@@ -23,7 +23,7 @@ async def privacy(service: Service, _request: Request) -> Response:
 
 
 async def sync(service: Service, _request: Request) -> Response:
-    return reply(await asyncio.to_thread(showing.sync, service.agent))
+    return reply(await asyncio.to_thread(showing.sync, service))
 
 
 OPERATIONS = (

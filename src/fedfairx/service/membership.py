@@ -1,0 +1,139 @@
+"""A service's part in a federation: when its agent releases, and what goes to the others and comes from them.
+
+The schedule is the roster's, and a round is a reward that the agent has taken. A release is made at the end
+of the desk's group in which its round was reached, in the same transaction as those rewards. Sending and
+taking are a thread's (`Member.watch`), so that no decision waits for another organisation.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+
+from fedfairx.errors import FedFairXError, StorageError, require
+from fedfairx.federation.agent import Agent
+from fedfairx.federation.member import Peer
+from fedfairx.federation.place import Place
+
+__all__ = ["UNKNOWN", "Membership"]
+
+LOG = logging.getLogger("fedfairx.service")
+EVERY = 1.0  # seconds between two exchanges when there is no news
+UNKNOWN = "?"  # senders whose names are in no roster are counted together: they are of their own choosing
+
+
+class Membership:
+    """An agent in its place; `begin` and `end` are the service's."""
+
+    def __init__(self, place: Place, agent: Agent) -> None:
+        terms = place.roster.terms
+        require(
+            terms.times.public,
+            "schedule",
+            "must be one whose rounds are fixed beforehand, for a service",
+            type(terms.times).__name__,
+        )
+        self.place = place
+        self.agent = agent
+        self.member = place.member(agent)
+        self.horizon = terms.horizon
+        self.releases = terms.releases
+        self._rounds: list[int] = terms.times.rounds(terms.plan).tolist()
+        self._said: set[str] = set()
+        self._stop: Callable[[], None] | None = None
+
+    # --- sending and taking --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Exchange from now on, in a thread; an engine that carries messages calls by itself."""
+        if not self.place.carried:
+            self._stop = self.member.watch(every=EVERY)
+
+    def end(self) -> None:
+        if self._stop is not None:
+            self._stop()
+        self.member.transport.close()
+
+    def take(self, envelopes: Mapping[str, bytes]) -> tuple[list[str], dict[str, str]]:
+        """What an engine has brought: who had something new, and who was refused, with the reason."""
+        members, before = self.place.roster.members, dict(self.member.refusals)
+        known = {name: message for name, message in envelopes.items() if name in members}
+        self.member.refusals[UNKNOWN, "unknown"] += len(envelopes) - len(known)
+        taken = self.member.take(known)
+        now = dict(self.member.refusals)
+        refused = {
+            name: reason for (name, reason), times in now.items() if times > before.get((name, reason), 0)
+        }
+        return taken, refused
+
+    # --- releasing -----------------------------------------------------------------------------------
+
+    def release_if_due(self, agent: Agent) -> None:
+        """The last step of the desk's group: a release, if a round of the schedule was reached in it."""
+        observed = agent.observed
+        if self.over is not None:
+            self._say_once(self.over)
+            return
+        due = bisect_right(self._rounds, observed) > bisect_right(self._rounds, observed - agent.unreleased)
+        if not due or self.member.halted is not None:
+            return
+        try:
+            agent.release()
+        except StorageError:
+            raise
+        except FedFairXError as error:  # the rewards stand all the same
+            self._say_once(str(error))
+        else:
+            self.member.wake()  # it waits for the agent's lock, so it sends nothing that is not on disk
+
+    @property
+    def over(self) -> str | None:
+        """Why nothing will be released any more; None while something will."""
+        if self.agent.released >= self.releases:
+            return (
+                f"all of this agent's {self.releases} releases are made, and its privacy budget is spent: what "
+                "comes now is in no release; found a new federation to go on together"
+            )
+        last = self._rounds[-1] if self._rounds else 0
+        if self.agent.observed - self.agent.unreleased >= last:
+            return (
+                f"the last release of the federation's {self.horizon} rounds was due after {last} rewards: what "
+                "comes now is in no release; found a new federation to go on together"
+            )
+        return None
+
+    @property
+    def next_round(self) -> int | None:
+        """The count of rewards at which it releases next."""
+        at = bisect_right(self._rounds, self.agent.observed)
+        return self._rounds[at] if at < len(self._rounds) and self.over is None else None
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            LOG.warning("%s", text)
+
+    # --- what there is to tell -----------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> str | None:
+        """What somebody should see to, the gravest first; None while all is well."""
+        return self.member.halted or self.member.away
+
+    @property
+    def peers(self) -> dict[str, Peer]:
+        """All others of the roster, also those of whom nothing came yet."""
+        known, own = self.member.peers, self.agent.name
+        silent = Peer(0, 0, None, 0, self.agent.released)
+        return {name: known.get(name, silent) for name in sorted(self.place.roster.members) if name != own}
+
+    @property
+    def refusals(self) -> dict[tuple[str, str], int]:
+        """Refused messages by sender and reason; names that are in no roster together."""
+        found: dict[tuple[str, str], int] = {}
+        for (name, reason), times in list(self.member.refusals.items()):
+            key = (name if name in self.place.roster.members else UNKNOWN, reason)
+            if times:
+                found[key] = found.get(key, 0) + times
+        return found
