@@ -1,4 +1,4 @@
-"""The Flower app without Flower: just enough of its names to import the app and to play SuperLink and nodes."""
+"""The Flower app without Flower: enough of its names to import the app, and to play SuperLink and nodes."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -48,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if any(place.superlink is None for place in places):
         raise InvalidInput(f"{base} must be of `federate init --transport flower`, and has another transport")
     port = int(str(places[0].superlink).rpartition(":")[2])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left running
     with suppress(KeyboardInterrupt), ExitStack() as stack:
         services = {name: (_serve(stack, base / name), _key_of(base / name)) for name in names}
         for name, (url, _) in services.items():

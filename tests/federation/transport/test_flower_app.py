@@ -33,7 +33,9 @@ def test_the_app_needs_flower_and_nothing_else() -> None:
     for path in APP.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import | ast.ImportFrom):
-                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
+                names = (
+                    [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
+                )
                 for name in names:
                     assert name.split(".")[0] in {"flwr", *sys.stdlib_module_names}, f"{path.name}: {name}"
 
@@ -55,7 +57,9 @@ def test_everybody_gets_what_everybody_has_said(app: Any) -> None:
         33: ("c", answering(None, boards["c"])),
     })  # fmt: skip
     server.forward(grid, context())
-    for seen in boards.values():  # one that asks and one that spreads; each has its own back, which is its receipt
+    for (
+        seen
+    ) in boards.values():  # one that asks and one that spreads; each has its own back, which is its receipt
         assert seen == [{}, {"a": b"of a", "b": b"of b"}]
     server.forward(grid, context(rounds=2))
     assert [len(seen) for seen in boards.values()] == [5, 5, 5]  # where nothing was new, nothing is spread
@@ -95,7 +99,7 @@ def test_who_is_silent_late_or_wrong_hinders_nobody(app: Any) -> None:
     def empty(asked: Message) -> Message:
         return Message(RecordDict(), reply_to=asked)
 
-    nodes = (lambda asked: None, failed, stray, troubled, empty, answering(b"x" * (2**20 + 1)))
+    nodes = (lambda _: None, failed, stray, troubled, empty, answering(b"x" * (2**20 + 1)))
     grid = Grid({i: (f"n{i}", node) for i, node in enumerate(nodes)} | {99: ("a", answering(b"of a"))})
     grid.nodes[98] = ("t", lambda asked: Message(RecordDict({"answer": {"message": "text"}}), reply_to=asked))
     board = {"n0": b"earlier"}
@@ -154,7 +158,7 @@ class Service:
                 self.end_headers()
                 self.wfile.write(answer)
 
-            do_PUT = do_GET
+            do_PUT = do_GET  # noqa: N815
 
             def log_message(self, *_: Any) -> None:
                 """Not to the terminal."""
@@ -198,6 +202,16 @@ def test_what_others_hold_is_brought_before_its_own_is_taken_along(
     assert get == ("GET", "/v1/release/latest", "Bearer KEY", b"")
 
 
+def test_a_member_whose_message_is_as_large_as_can_be_hinders_nobody(
+    app: Any, service: Service, config: dict[str, str]
+) -> None:
+    board = {f"org{i}": bytes(2**20) for i in range(4)} | {"small": b"x"}
+    assert carried(app, config, board) == {"message": b"sealed"}
+    bodies = [body for method, _, _, body in service.came if method == "PUT"]
+    assert all(len(body) < 4 * 2**20 for body in bodies)  # what a service takes by default
+    assert [name for body in bodies for name in json.loads(body)["envelopes"]] == list(board)
+
+
 def test_before_the_first_release_there_is_nothing_to_carry(
     app: Any, service: Service, config: dict[str, str]
 ) -> None:
@@ -215,7 +229,9 @@ def test_what_the_service_refuses_is_told_as_a_number(
     assert all(path in ("/v1/peers", "/v1/release/latest") for _, path, _, _ in service.came)  # not elsewhere
 
 
-@pytest.mark.parametrize("answer", [b"no json", b"[]", b'{"envelope": 7}', b'{"envelope": "\\u00e9"}', b"\xff"])
+@pytest.mark.parametrize(
+    "answer", [b"no json", b"[]", b'{"envelope": 7}', b'{"envelope": "\\u00e9"}', b"\xff"]
+)
 def test_a_strange_answer_is_told_in_one_word(
     app: Any, service: Service, config: dict[str, str], answer: bytes
 ) -> None:
@@ -235,7 +251,8 @@ def test_a_service_that_is_away(app: Any, service: Service, config: dict[str, st
 
 
 @pytest.mark.parametrize(
-    "where", ["http://192.0.2.1:80", "https://127.0.0.1:80", "file:///etc/passwd", "http://127.0.0.1.example.org"]
+    "where",
+    ["http://192.0.2.1:80", "https://127.0.0.1:80", "file:///etc/passwd", "http://127.0.0.1.example.org"],
 )
 def test_only_this_machine_is_asked(app: Any, config: dict[str, str], where: str) -> None:
     trouble = carried(app, {**config, "service": where})["trouble"]

@@ -14,7 +14,7 @@ import base64
 import http.client
 import ipaddress
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from flwr.clientapp import ClientApp
 
 TIMEOUT = 10.0  # seconds
 LARGEST = 2**21  # bytes of an answer
+PORTION = 2**21  # letters of messages in a request; a service takes twice as much
 
 
 class Trouble(Exception):
@@ -45,10 +46,23 @@ def visit(config: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, byte
     """Give the board to the agent's service, and then ask for its message: in this order it has seen what
     others hold of it before it sends more."""
     host, port, key = door(config)
-    told = {name: base64.b64encode(held).decode() for name, held in board.items() if isinstance(held, bytes)}
-    ask(host, port, key, "PUT", "/v1/peers", json.dumps({"envelopes": told}).encode())
+    for told in portions(board):
+        ask(host, port, key, "PUT", "/v1/peers", json.dumps({"envelopes": told}).encode())
     found = ask(host, port, key, "GET", "/v1/release/latest")
     return {} if found is None else {"message": base64.b64decode(found["envelope"], validate=True)}
+
+
+def portions(board: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """The board in requests that a service takes, also when some of it is as large as it may be."""
+    told: dict[str, str] = {}
+    for name, held in board.items():
+        if isinstance(held, bytes):
+            text = base64.b64encode(held).decode()
+            if told and sum(map(len, told.values())) + len(text) > PORTION:
+                yield told
+                told = {}
+            told[name] = text
+    yield told
 
 
 def door(config: Mapping[str, Any]) -> tuple[str, int, str]:
