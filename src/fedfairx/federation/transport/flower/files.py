@@ -28,11 +28,10 @@ def make_hub(folder: Path, address: str) -> None:
     write_app(folder / "app")
     write_private(folder / "superexec.secret", secrets.token_hex(32).encode())
     (folder / "flwr").mkdir(mode=0o700)
-    authority = json.dumps(str((folder / "authority.crt").resolve()))
     (folder / "flwr" / "config.toml").write_text(
-        f"# FLWR_HOME is this folder. The path is of the machine where this was made.\n"
+        "# FLWR_HOME is this folder, and `flwr` is run in the one above, where the certificate is.\n"
         f'[superlink]\ndefault = "{CONNECTION}"\n\n'
-        f"[superlink.{CONNECTION}]\naddress = {json.dumps(address)}\nroot-certificates = {authority}\n",
+        f'[superlink.{CONNECTION}]\naddress = {json.dumps(address)}\nroot-certificates = "authority.crt"\n',
         encoding="utf-8",
     )
 

@@ -152,7 +152,7 @@ class Flower:
         done = subprocess.run(
             [str(self._commands / "flwr"), *arguments],
             env=self._environment("flwr"),
-            cwd=self._logs,
+            cwd=self.base / "hub",
             capture_output=True,
             text=True,
             timeout=START,
