@@ -18,6 +18,7 @@ from fedfairx.errors import FedFairXError, LedgerMismatch, MessageRefused, Trans
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.sealing import Seal
 from fedfairx.federation.transport.protocol import Taken, Transport
+from fedfairx.federation.watching import repeat
 from fedfairx.privacy import Release
 from fedfairx.privacy.continued import stream_of
 
@@ -273,29 +274,14 @@ class Member:
 
         After each it rests a moment, so that news of many agents is taken together.
         """
-        news, ended = self._news, threading.Event()
-        unwatch = self.transport.watch(news.set)
 
         def work() -> None:
-            while not ended.is_set():
-                news.clear()
-                try:
-                    self.exchange()
-                except FedFairXError as error:  # also of an agent whose storage is away
-                    self.away = str(error)  # and it is tried again, for whoever has seen to it
-                ended.wait(rest)
-                news.wait(every)
+            try:
+                self.exchange()
+            except FedFairXError as error:  # also of an agent whose storage is away
+                self.away = str(error)  # and it is tried again, for whoever has seen to it
 
-        thread = threading.Thread(target=work, name=f"fedfairx-{self.agent.name}", daemon=True)
-        thread.start()
-
-        def stop() -> None:
-            ended.set()
-            unwatch()
-            news.set()
-            thread.join()
-
-        return stop
+        return repeat(work, self.transport, self._news, every=every, rest=rest, name=self.agent.name)
 
     def wake(self) -> None:
         """Have the thread of `watch` exchange at once; it returns before that has happened."""
@@ -303,10 +289,8 @@ class Member:
 
     @property
     def peers(self) -> dict[str, Peer]:
-        """The others, by name."""
-        refused: Counter[str] = (
-            Counter()
-        )  # not under the lock, which may be held while the transport is waited for
+        """The others, by name; not under the lock, which may be held while the transport is waited for."""
+        refused: Counter[str] = Counter()
         for (name, _), times in list(self.refusals.items()):
             refused[name] += times
         held, own = self.agent.held, self.agent.released

@@ -15,8 +15,9 @@ from fedfairx.errors import FedFairXError, StorageError, require
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.member import Peer
 from fedfairx.federation.place import Place
+from fedfairx.service.meters import labelled, text
 
-__all__ = ["UNKNOWN", "Membership"]
+__all__ = ["UNKNOWN", "Membership", "federation_lines"]
 
 LOG = logging.getLogger("fedfairx.service")
 EVERY = 1.0  # seconds between two exchanges when there is no news
@@ -92,14 +93,14 @@ class Membership:
         """Why nothing will be released any more; None while something will."""
         if self.agent.released >= self.releases:
             return (
-                f"all of this agent's {self.releases} releases are made, and its privacy budget is spent: what "
-                "comes now is in no release; found a new federation to go on together"
+                f"all of this agent's {self.releases} releases are made, its budget is spent: what comes now "
+                "is in no release; found a new federation to go on together"
             )
         last = self._rounds[-1] if self._rounds else 0
         if self.agent.observed - self.agent.unreleased >= last:
             return (
-                f"the last release of the federation's {self.horizon} rounds was due after {last} rewards: what "
-                "comes now is in no release; found a new federation to go on together"
+                f"the last release of the federation's {self.horizon} rounds was due after {last} rewards: "
+                "what comes now is in no release; found a new federation to go on together"
             )
         return None
 
@@ -137,3 +138,37 @@ class Membership:
             if times:
                 found[key] = found.get(key, 0) + times
         return found
+
+
+def federation_lines(membership: Membership) -> list[str]:
+    """For `/metrics`."""
+    member, peers = membership.member, membership.peers
+    now = [
+        (
+            "fedfairx_federation_reached",
+            "gauge",
+            "Whether the transport was, last.",
+            int(member.away is None),
+        ),
+        (
+            "fedfairx_federation_waiting",
+            "gauge",
+            "Whether a release is still to be sent.",
+            int(member.waiting),
+        ),
+        ("fedfairx_federation_halted", "gauge", "Whether it must not send.", int(member.halted is not None)),
+        ("fedfairx_federation_over", "gauge", "Whether all is released.", int(membership.over is not None)),
+    ]
+    lines = [*text(now)]
+    for name, help, of in (
+        ("release", "Number of the latest release held.", [peer.number for peer in peers.values()]),
+        ("records", "Records in the latest release held.", [peer.count for peer in peers.values()]),
+        ("lag", "Releases that it is behind this agent.", [peer.lag for peer in peers.values()]),
+    ):
+        values = [({"peer": peer}, value) for peer, value in zip(peers, of, strict=True)]
+        lines += labelled(f"fedfairx_peer_{name}", "gauge", help, values)
+    refused = [
+        ({"peer": each, "reason": why}, times) for (each, why), times in sorted(membership.refusals.items())
+    ]
+    lines += labelled("fedfairx_refused_total", "counter", "Refused messages.", refused)
+    return lines
