@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     port = int(str(places[0].superlink).rpartition(":")[2])
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left running
     with suppress(KeyboardInterrupt), ExitStack() as stack:
-        services = {name: (_serve(stack, base / name), _key_of(base / name)) for name in names}
+        services = {name: (serve(stack, base / name), key_of(base / name)) for name in names}
         for name, (url, _) in services.items():
             print(f"{name}: {url}", flush=True)
         flower = stack.enter_context(Flower(base, services, commands=commands, port=port, gap=args.gap))
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _serve(stack: ExitStack, folder: Path) -> str:
+def serve(stack: ExitStack, folder: Path) -> str:
     """An agent's service in a process of its own, on a free port; its address."""
     from fedfairx.errors import StateError
 
@@ -88,7 +88,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _key_of(folder: Path) -> Path:
+def key_of(folder: Path) -> Path:
     """A file with a key of role federation, made if there is none."""
     from fedfairx.federation.keys import write_private
     from fedfairx.service.settings import load, place_of

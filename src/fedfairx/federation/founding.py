@@ -72,7 +72,7 @@ def found(
         server = f"tls://{hosts[0]}:{port or PORT}"
     elif transport == "flower":
         superlink = f"{hosts[0]}:{port or SUPERLINK_PORT}"
-        make_hub(base / "hub", superlink)
+        make_hub(base / "hub")
     for name, key in made.items():
         _make_agent(base, name, key, authority, roster, server=server, superlink=superlink, days=days)
     _spread(base, roster, server)

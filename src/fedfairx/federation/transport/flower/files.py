@@ -1,8 +1,7 @@
-"""What a SuperLink and its SuperNodes need: the app, an address, a secret, and a key for each node."""
+"""What a SuperLink and its SuperNodes need: the app, a secret, and a key for each node."""
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
 from pathlib import Path
@@ -12,10 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from fedfairx.federation.keys import write_private
 
-__all__ = ["APP", "CONNECTION", "make_hub", "make_node", "write_app"]
+__all__ = ["APP", "make_hub", "make_node", "write_app"]
 
 APP = Path(__file__).with_name("app")
-CONNECTION = "hub"  # what `flwr` knows the SuperLink by
 
 
 def write_app(folder: Path) -> None:
@@ -23,17 +21,10 @@ def write_app(folder: Path) -> None:
     shutil.copytree(APP, folder, ignore=shutil.ignore_patterns("__pycache__", "*.fab"))
 
 
-def make_hub(folder: Path, address: str) -> None:
-    """Into the hub's folder: the app, `flwr`'s settings, and the secret between SuperLink and SuperExec."""
+def make_hub(folder: Path) -> None:
+    """Into the hub's folder: the app, and the secret between SuperLink and SuperExec."""
     write_app(folder / "app")
     write_private(folder / "superexec.secret", secrets.token_hex(32).encode())
-    (folder / "flwr").mkdir(mode=0o700)
-    (folder / "flwr" / "config.toml").write_text(
-        "# FLWR_HOME is this folder, and `flwr` is run in the one above, where the certificate is.\n"
-        f'[superlink]\ndefault = "{CONNECTION}"\n\n'
-        f'[superlink.{CONNECTION}]\naddress = {json.dumps(address)}\nroot-certificates = "authority.crt"\n',
-        encoding="utf-8",
-    )
 
 
 def make_node(folder: Path, public: Path) -> None:

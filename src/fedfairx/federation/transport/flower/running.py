@@ -4,6 +4,7 @@ each agent, and the run. For trying it out and for tests; organisations start ea
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -16,11 +17,11 @@ from pathlib import Path
 from types import TracebackType
 
 from fedfairx.errors import InvalidInput, StateError
-from fedfairx.federation.transport.flower.files import CONNECTION
 
 __all__ = ["Flower", "find_commands"]
 
 COMMANDS = ("flower-superlink", "flower-superexec", "flower-supernode", "flwr")
+CONNECTION = "hub"  # what `flwr` knows the SuperLink by
 START = 60.0  # seconds that a part may take to begin
 
 
@@ -46,6 +47,7 @@ class Flower:
 
     base: a federation's folder that `federate init --transport flower` has made.
     services: where each agent's service is, as http://127.0.0.1:8001, and the file with its key.
+    door: the port that SuperNodes go to, where there is a proxy before the SuperLink.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class Flower:
         gap: float,
         deadline: float = 30.0,
         rounds: int = 0,
+        door: int | None = None,
     ) -> None:
         self.base, self.services, self.port = base.resolve(), dict(services), port
+        self._door = door or port
         self.run_config = f"gap={float(gap)} deadline={float(deadline)} rounds={int(rounds)}"
         self._commands = commands
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -93,6 +97,7 @@ class Flower:
             *secret,
         )
         self._wait_for(self.port, "superlink")
+        self._connect(address)
         self._register()
         self._begin("superexec", "flower-superexec", *_flags(runtime_api_address=address), *root, *secret)
         for name, (url, key) in self.services.items():
@@ -100,7 +105,7 @@ class Flower:
                 f"supernode-{name}",
                 "flower-supernode",
                 *root,
-                *_flags(superlink=address, host="127.0.0.1", port=_free_port()),
+                *_flags(superlink=f"127.0.0.1:{self._door}", host="127.0.0.1", port=_free_port()),
                 *_flags(auth_supernode_private_key=self.base / name / "node.key"),
                 *_flags(node_config=f'service="{url}" key-file="{key.resolve()}"'),
             )
@@ -130,6 +135,11 @@ class Flower:
         """What a part has said: superlink, superexec (with the ServerApp), supernode-NAME."""
         return (self._logs / f"{name}.log").read_text(errors="replace")
 
+    @property
+    def processes(self) -> dict[str, int]:
+        """Each part's process, which leads the group of those that it has started."""
+        return {name: process.pid for name, process in self._processes.items()}
+
     def check(self) -> None:
         """`StateError` if a part has ended."""
         for name, process in self._processes.items():
@@ -148,11 +158,22 @@ class Flower:
                 start_new_session=True,  # a part starts others: they are stopped with it
             )
 
+    def _connect(self, address: str) -> None:
+        """Tell `flwr` where the SuperLink is."""
+        home = self._logs / "flwr.home"
+        home.mkdir(exist_ok=True)
+        authority = json.dumps(str(self.base / "hub" / "authority.crt"))
+        (home / "config.toml").write_text(
+            f'[superlink]\ndefault = "{CONNECTION}"\n\n'
+            f'[superlink.{CONNECTION}]\naddress = "{address}"\nroot-certificates = {authority}\n',
+            encoding="utf-8",
+        )
+
     def _flwr(self, *arguments: str) -> str:
         done = subprocess.run(
             [str(self._commands / "flwr"), *arguments],
             env=self._environment("flwr"),
-            cwd=self.base / "hub",
+            cwd=self._logs,
             capture_output=True,
             text=True,
             timeout=START,
@@ -162,7 +183,7 @@ class Flower:
         return done.stdout
 
     def _environment(self, part: str) -> dict[str, str]:
-        home = self.base / "hub" / "flwr" if part == "flwr" else self._logs / f"{part}.home"
+        home = self._logs / f"{part}.home"
         home.mkdir(exist_ok=True)
         path = f"{self._commands}{os.pathsep}{os.environ.get('PATH', '')}"
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
