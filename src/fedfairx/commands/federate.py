@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from fedfairx.commands import federate_flower
 from fedfairx.commands.common import add_json, add_verb, as_merit, as_schedule, print_json
+from fedfairx.commands.federate_demo import add_demo
 from fedfairx.errors import InvalidInput
 
 if TYPE_CHECKING:
     from fedfairx.federation.terms import Terms
 
-SUMMARY = "make, change and check the files of a federation of organisations"
+SUMMARY = "make, change and check the files of a federation of organisations; or try one"
 
 
 def add(verbs: Any) -> None:
@@ -26,13 +27,15 @@ def add(verbs: Any) -> None:
         example="""
             fedfairx federate init --agents org1,org2,org3 --out federation
             fedfairx federate check federation
-            fedfairx federate amend federation --add org4 --remove org2""",
+            fedfairx federate amend federation --add org4 --remove org2
+            fedfairx federate demo""",
     )
     parts = parser.add_subparsers(dest="part", metavar="WHAT", required=True)
     _add_init(parts)
     _add_check(parts)
     _add_amend(parts)
     _add_key(parts)
+    add_demo(parts)
     federate_flower.add(parts)
 
 
