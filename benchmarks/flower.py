@@ -11,22 +11,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from fedfairx.client import Client
-from fedfairx.commands.federate_flower import key_of, serve
+from fedfairx.commands.fleet import GAP, Fleet
+from fedfairx.commands.market import DIMENSION
+from fedfairx.commands.orders import Orders
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.founding import found
 from fedfairx.federation.schedules import EveryRound
 from fedfairx.federation.terms import Terms
-from fedfairx.federation.transport.flower.running import Flower, find_commands
-from fedfairx.storage.guest import open_keys
 from measure import Report, main
 
-NAMES, DIMENSION, GAP = ("org1", "org2", "org3"), 5, 1.0
+NAMES = ("org1", "org2", "org3")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -62,12 +59,6 @@ class Counter:
             sink.close()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def cpu_of(group: int) -> float:
     """CPU seconds of a process group, of those in it that have ended too."""
     total = 0
@@ -90,62 +81,58 @@ def until(met: Callable[[], bool]) -> None:
 
 
 def run(report: Report) -> None:
-    try:
-        commands = find_commands()
-    except InvalidInput as error:
-        report.note(f"left out: {error}")
-        return
-    report.heading(
-        f"Flower between {len(NAMES)} agents' services, d={DIMENSION}, rounds {GAP:g} s apart, one machine"
-    )
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        base, port = Path(folder) / "federation", free_port()
-        terms = Terms(dimension=DIMENSION, agents=3, horizon=1000, schedule=EveryRound(), epsilon=2.0)
-        found(base, terms, dict.fromkeys(NAMES), hosts=["127.0.0.1"], port=port, transport="flower")
-        clients, services = {}, {}
-        for name in NAMES:
-            url, key = serve(stack, base / name), key_of(base / name)
-            services[name] = url, key
-            with open_keys(base / name / "data" / "agent.sqlite") as keys:
-                clients[name] = stack.enter_context(Client(url, key=keys.add("benchmark", "writer")))
-        counter, began = Counter(port), time.perf_counter()
-        flower = Flower(base, services, commands=commands, port=port, gap=GAP, door=counter.port)
-        stack.enter_context(flower)
-        report.add("until all of it is started", time.perf_counter() - began, "s")
-        measure(report, clients, flower, counter, releases=4 if report.quick else 12)
+    terms = Terms(dimension=DIMENSION, agents=3, horizon=1000, schedule=EveryRound(), epsilon=2.0)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            fleet = Counted(Path(folder) / "federation", NAMES, terms, transport="flower")
+        except InvalidInput as error:
+            report.note(f"left out: {error}")
+            return
+        report.heading(
+            f"Flower between {len(NAMES)} agents' services, d={DIMENSION}, rounds {GAP:g} s apart, here"
+        )
+        with fleet:
+            measure(report, fleet, releases=4 if report.quick else 12)
 
 
-def measure(
-    report: Report, clients: dict[str, Client], flower: Flower, counter: Counter, *, releases: int
-) -> None:
+class Counted(Fleet):
+    """A fleet whose SuperNodes go to the SuperLink by a proxy that counts."""
+
+    def _start_flower(self, commands: Path, port: int) -> None:
+        self.counter = Counter(port)
+        self._door = self.counter.port
+        super()._start_flower(commands, port)
+
+
+def measure(report: Report, fleet: Counted, *, releases: int) -> None:
+    orders = {
+        name: Orders(name, fleet.urls[name], seed=0, place=place, key=fleet.keys[name])
+        for place, name in enumerate(NAMES)
+    }
     first, *others = NAMES
-    contexts = np.full((2, DIMENSION), 0.1).tolist()
+    assert fleet.flower is not None
+    nodes = [pid for part, pid in fleet.flower.processes.items() if part.startswith("supernode-")]
 
     def held(number: int) -> bool:
-        return all(clients[name].get("/v1/sync")["peers"][first]["release"] >= number for name in others)
+        looks = [orders[name].client.get("/v1/sync")["peers"][first]["release"] for name in others]
+        return min(looks) >= number
 
-    def release() -> None:
-        clients[first].observe(clients[first].decide(contexts), reward=0.5)
-
-    release()
+    orders[first].place(1)
     until(lambda: held(1))
-    nodes = [pid for part, pid in flower.processes.items() if part.startswith("supernode-")]
-    carried, cpu, began = counter.bytes, sum(map(cpu_of, nodes)), time.perf_counter()
+    carried, cpu = fleet.counter.bytes, sum(map(cpu_of, nodes))
     delays = []
     for number in range(2, releases + 2):
         start = time.perf_counter()
-        release()
+        orders[first].place(1)
         until(lambda number=number: held(number))  # type: ignore[misc]
         delays.append(time.perf_counter() - start)
-    seconds = time.perf_counter() - began
+    each = releases * len(NAMES)
     report.add("from a release until all others decide with it, median", float(np.median(delays)), "s")
-    report.add("longest", max(delays), "s")
-    report.add("releases, one after the other", releases, "")
-    report.add("bytes for each release and node, with TLS and polling",
-               (counter.bytes - carried) / releases / len(NAMES), "B")  # fmt: skip
-    used = sum(map(cpu_of, nodes)) - cpu
-    report.add("CPU for each release and node", used / releases / len(NAMES), "s")
-    report.add("all of it took", seconds, "s")
+    report.add("the longest", max(delays), "s")
+    report.add(
+        "bytes for each release and node, with TLS and polling", (fleet.counter.bytes - carried) / each, "B"
+    )
+    report.add("CPU for each release and node", (sum(map(cpu_of, nodes)) - cpu) / each, "s")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedfairx.commands import federate_flower
 from fedfairx.commands.common import add_json, add_verb, as_merit, as_schedule, print_json
 from fedfairx.commands.federate_demo import add_demo
 from fedfairx.errors import InvalidInput
@@ -36,7 +35,6 @@ def add(verbs: Any) -> None:
     _add_amend(parts)
     _add_key(parts)
     add_demo(parts)
-    federate_flower.add(parts)
 
 
 def run(args: argparse.Namespace) -> int:
