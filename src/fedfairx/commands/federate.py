@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.commands.common import add_json, add_verb, as_merit, as_schedule, print_json
@@ -207,11 +208,13 @@ def change(args: argparse.Namespace) -> int:
     roster = amend(
         args.folder, add=_named(args.add), remove=args.remove, rekey=_named(args.rekey), days=args.days
     )
-    print(
-        f"roster version {roster.version}: {', '.join(roster.members)}\n"
-        f"  {args.folder}/roster.json: for every member\n"
-        f"  {args.folder}/hub/nats-server.conf: for the hub, then: nats-server --signal reload"
-    )
+    hub = Path(args.folder, "hub")
+    print(f"roster version {roster.version}: {', '.join(roster.members)}")
+    print(f"  {args.folder}/roster.json: for every member")
+    if (hub / "nats-server.conf").exists():
+        print(f"  {hub}/nats-server.conf: for the hub, then: nats-server --signal reload")
+    if (hub / "nodes").exists():
+        print(f"  {hub}/nodes: for the SuperLink: flwr supernode register, and unregister for who has left")
     return 0
 
 

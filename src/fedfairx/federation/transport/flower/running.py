@@ -121,19 +121,18 @@ class Flower:
                 done.touch()
 
     def stop(self) -> None:
-        """Whatever was started here ends, and what that has started."""
-        for process in reversed(self._processes.values()):
-            _signal(process, signal.SIGTERM)
-        for process in self._processes.values():
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(5.0)
-            _signal(process, signal.SIGKILL)
-            process.wait()
+        """Whatever was started here ends, and what that has started; nodes first, so that they can say so."""
+        nodes = [process for part, process in self._processes.items() if part.startswith("supernode-")]
+        others = [process for process in self._processes.values() if process not in nodes]
+        for processes in (nodes, others):
+            for process in processes:
+                _signal(process, signal.SIGTERM)
+            for process in processes:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(5.0)
+                _signal(process, signal.SIGKILL)
+                process.wait()
         self._processes.clear()
-
-    def log(self, name: str) -> str:
-        """What a part has said: superlink, superexec (with the ServerApp), supernode-NAME."""
-        return (self._logs / f"{name}.log").read_text(errors="replace")
 
     @property
     def processes(self) -> dict[str, int]:
