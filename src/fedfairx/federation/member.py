@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from fedfairx.errors import FedFairXError, LedgerMismatch, MessageRefused, TransportUnavailable
 from fedfairx.federation.agent import Agent
+from fedfairx.federation.copies import contradiction
 from fedfairx.federation.sealing import Seal
 from fedfairx.federation.transport.protocol import Taken, Transport
 from fedfairx.federation.watching import repeat
@@ -141,14 +142,8 @@ class Member:
         except MessageRefused as error:
             self._refuse(self.agent.name, held, error)
             return
-        ours = 0 if self._release is None else self._release.number
-        if theirs.number > ours or (theirs.number == ours and theirs != self._release):
-            self.halted = (
-                f"the others have release {theirs.number} of {self.agent.name!r} with other content than "
-                f"this agent's, which has made {ours}: this is an old copy of it, or a second one runs. "
-                "Nothing is sent. Stop the second one, or put back the latest copy; if there is none, start "
-                "anew under a new name and a new key, with a new ledger and a budget of its own"
-            )
+        self.halted = self.halted or contradiction(self.agent, self._release, theirs)
+        if self.halted is not None:
             raise LedgerMismatch(self.halted)
 
     def _acknowledge(self) -> None:
@@ -269,10 +264,12 @@ class Member:
             self._seen.clear()
             self._message = None if self._release is None else seal.close(self._release)
 
-    def watch(self, *, every: float = 1.0, rest: float = 0.02) -> Callable[[], None]:
+    def watch(
+        self, *, every: float = 1.0, rest: float = 0.02, after: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
         """`exchange` in a thread, when the transport has news and every so many seconds; gives its end.
 
-        After each it rests a moment, so that news of many agents is taken together.
+        After each it calls `after`, and rests a moment, so that news of many agents is taken together.
         """
 
         def work() -> None:
@@ -280,6 +277,8 @@ class Member:
                 self.exchange()
             except FedFairXError as error:  # also of an agent whose storage is away
                 self.away = str(error)  # and it is tried again, for whoever has seen to it
+            if after is not None:
+                after()
 
         return repeat(work, self.transport, self._news, every=every, rest=rest, name=self.agent.name)
 

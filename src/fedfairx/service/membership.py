@@ -42,6 +42,7 @@ class Membership:
         self.releases = terms.releases
         self._rounds: list[int] = terms.times.rounds(terms.plan).tolist()
         self._said: set[str] = set()
+        self._state = ""
         self._stop: Callable[[], None] | None = None
 
     # --- sending and taking --------------------------------------------------------------------------
@@ -49,7 +50,17 @@ class Membership:
     def begin(self) -> None:
         """Exchange from now on, in a thread; an engine that carries messages calls by itself."""
         if not self.place.carried:
-            self._stop = self.member.watch(every=EVERY)
+            self._stop = self.member.watch(every=EVERY, after=self._log)
+
+    def _log(self) -> None:
+        """Say it when the others are lost, and when they are back; not each time that it is tried."""
+        now = "halted" if self.member.halted else "away" if self.member.away else ""
+        if now != self._state:
+            self._state = now
+            if now:
+                LOG.warning("not in touch with the federation: %s", self.trouble)
+            else:
+                LOG.info("in touch with the federation again")
 
     def end(self) -> None:
         if self._stop is not None:
