@@ -1,0 +1,84 @@
+"""A small world for demonstrations: suppliers bid for orders, and later it shows how good a choice was.
+
+Everything is drawn from a seed, so that two who decide differently are asked the same questions, and get the
+same luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedfairx.arrays import Array
+
+#: A supplier's group, and what its offers are like on average: price, quality, days.
+SUPPLIERS = {
+    "Ahorn": ("small", (3.0, 4.5, 6.0)),
+    "Birke": ("small", (4.0, 4.0, 4.0)),
+    "Buche": ("large", (5.0, 3.0, 2.0)),
+    "Eiche": ("large", (6.0, 4.0, 2.0)),
+    "Erle": ("small", (5.0, 2.5, 8.0)),
+    "Linde": ("large", (7.0, 3.5, 1.0)),
+}
+NAMES = ("price", "quality", "days")
+LOW, HIGH = (0.0, 1.0, 0.0), (10.0, 5.0, 14.0)
+FEATURES = ",".join(f"{name}={low:g}:{high:g}" for name, low, high in zip(NAMES, LOW, HIGH, strict=True))
+DIMENSION = len(NAMES) + 1  # with a constant
+STEEPNESS = 10.0  # of merit, as by default
+_MEANS = np.array([means for _, means in SUPPLIERS.values()])
+_SPREAD = 0.2  # of offers, in proportion to their mean
+
+
+class Market:
+    """One organisation's orders."""
+
+    def __init__(self, seed: int | list[int] | None = None) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def offers(self, orders: int) -> Array:
+        """(orders, suppliers, 3): what each supplier offers for each order."""
+        drawn = self._rng.normal(_MEANS, _SPREAD * _MEANS, (orders, *_MEANS.shape))
+        return np.clip(drawn, LOW, HIGH)
+
+    def luck(self, orders: int) -> Array:
+        """How lucky each order is, whichever offer is chosen: between 0 and 1, the less the better."""
+        return self._rng.random(orders)
+
+
+def worth(offers: Array) -> Array:
+    """How probably an order goes well, which nobody knows: good, cheap and soon is better."""
+    price, quality, days = offers[..., 0], offers[..., 1], offers[..., 2]
+    worth: Array = 0.4 + 0.12 * (quality - 3.0) - 0.03 * (price - 5.0) - 0.02 * (days - 4.0)
+    return worth
+
+
+def rewards(offers: Array, actions: Sequence[int] | Array, luck: Array) -> list[float]:
+    """1 where the order went well, else 0."""
+    chosen = np.take_along_axis(worth(offers), np.asarray(actions)[:, None], axis=1)[:, 0]
+    return [float(well) for well in luck < chosen]
+
+
+def unfairness(offers: Array, policies: Array) -> float:
+    """Fairness regret: by how much shares were others than the suppliers' merit entitles them to, summed."""
+    entitled = np.exp(STEEPNESS * worth(offers))
+    entitled /= entitled.sum(axis=1, keepdims=True)
+    return float(np.abs(np.asarray(policies) - entitled).sum())
+
+
+def contexts(offers: Array) -> Array:
+    """As a service with `FEATURES` and an intercept hands them to its agent."""
+    scaled = (offers - LOW) / (np.array(HIGH) - LOW)
+    with_constant = np.concatenate([scaled, np.ones((*offers.shape[:-1], 1))], axis=-1)
+    return np.asarray(with_constant / np.sqrt(DIMENSION))
+
+
+def request(offers: Array) -> dict[str, Any]:
+    """One order's body of a request: suppliers by name, with their group."""
+    return {
+        "actions": [
+            {"id": name, "group": group, "features": dict(zip(NAMES, offer, strict=True))}
+            for (name, (group, _)), offer in zip(SUPPLIERS.items(), offers.tolist(), strict=True)
+        ]
+    }
