@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 OUT ?= results
 CODE := src tests benchmarks examples
 
-.PHONY: setup test lint mutants reproduce quick bench clean
+.PHONY: setup test test-all lint mutants reproduce quick bench clean
 
 setup: $(VENV)/.ready
 
@@ -22,6 +22,10 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Also those that are marked `slow`: minutes more.
+test-all: lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow or not slow"
 
 mutants: setup
 	$(BIN)/python tests/mutants.py $(ONLY)
