@@ -128,7 +128,9 @@ class Scenario:
     @cached_property
     def reward_range(self) -> tuple[float, float]:
         """Where rewards lie, but for the rarest, by the laws of contexts, θ* and noise."""
-        return reward_range(self)
+        low, high = reward_range(self)
+        further = self.distance * self.context_norm  # of an agent's own θ*
+        return low - further, high + further
 
     @property
     def bounds(self) -> Bounds:
