@@ -30,7 +30,7 @@ LONGEST_DELAY = 12  # in mean delays: of a geometric law, all but 6 in a million
 class Scenario:
     """One simulated world. The defaults are the paper's section 5, as docs/reproduction.md reads it.
 
-    agents: how many there are, which all learn the same θ*.
+    agents: how many there are, which all learn the same θ* (but for `distance`).
     arms: how many they choose from, in a round where all are there.
     dimension: how many numbers describe an arm.
     horizon: rounds, in each of which every agent chooses once.
@@ -44,8 +44,8 @@ class Scenario:
         for each.
     presence: the probability that an arm but the first is there in a round.
     delay: rounds that a reward takes, the mean of a geometric law.
-    drift: sd per round and coordinate of a random walk of θ* on the sphere. distance: of each
-    agent's own θ* from the seed's, in a direction of its own; the paper has one θ* for all.
+    drift: sd per round and coordinate of a random walk of θ* on the sphere.
+    distance: of each agent's own θ* from the seed's, in a direction of its own; the paper has one for all.
 
     Contexts: "unit-ball" is x/√d with x uniform on [0, 1]^d, "raw" is that x itself (norms up to √d: the
     theory and the sensitivity want 1), "unit-norm" is x/‖x‖, all drawn anew for every arm, agent and round.
