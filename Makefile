@@ -6,7 +6,7 @@ FLOWER := .venv-flower
 OUT ?= results
 CODE := src tests benchmarks examples
 
-.PHONY: setup flower test lint mutants reproduce quick bench clean
+.PHONY: setup flower test test-all lint mutants reproduce quick bench clean
 
 setup: $(VENV)/.ready
 
@@ -31,6 +31,10 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Also those that are marked `slow`: minutes more.
+test-all: lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow or not slow"
 
 mutants: setup
 	$(BIN)/python tests/mutants.py $(ONLY)

@@ -334,7 +334,10 @@ def test_the_outbox_follows_the_agent() -> None:
     it = world()
     member, ear = it.member("org1"), it.member("org2")
     work(member.agent)
+    assert not member.waiting
     member.agent.release()
+    assert member.waiting
     assert member.message is not None
     assert member.exchange()
+    assert not member.waiting
     assert ear.receive() == ["org1"]

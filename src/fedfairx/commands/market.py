@@ -13,18 +13,30 @@ import numpy as np
 
 from fedfairx.arrays import Array
 
-#: A supplier's group, and what its offers are like on average: price, quality, days.
-SUPPLIERS = {
-    "Ahorn": ("small", (3.0, 4.5, 6.0)),
-    "Birke": ("small", (4.0, 4.0, 4.0)),
-    "Buche": ("large", (5.0, 3.0, 2.0)),
-    "Eiche": ("large", (6.0, 4.0, 2.0)),
-    "Erle": ("small", (5.0, 2.5, 8.0)),
-    "Linde": ("large", (7.0, 3.5, 1.0)),
+#: What an offer says: its range, and what one more of it adds to the chance that the order goes well.
+OFFER = {
+    "price": (0.0, 10.0, -0.03),
+    "quality": (1.0, 5.0, 0.1),
+    "days": (0.0, 14.0, -0.015),
+    "distance": (0.0, 1000.0, -0.00015),
+    "warranty": (0.0, 5.0, 0.03),
+    "returns": (0.0, 20.0, -0.01),
+    "carbon": (0.0, 50.0, -0.003),
+    "support": (1.0, 5.0, 0.04),
 }
-NAMES = ("price", "quality", "days")
-LOW, HIGH = (0.0, 1.0, 0.0), (10.0, 5.0, 14.0)
-FEATURES = ",".join(f"{name}={low:g}:{high:g}" for name, low, high in zip(NAMES, LOW, HIGH, strict=True))
+#: A supplier's group, and what its offers are like on average.
+SUPPLIERS = {
+    "Ahorn": ("small", (3.0, 4.5, 6.0, 200.0, 1.0, 4.0, 10.0, 4.0)),
+    "Birke": ("small", (4.0, 4.0, 4.0, 500.0, 2.0, 6.0, 20.0, 3.0)),
+    "Buche": ("large", (5.0, 3.0, 2.0, 100.0, 3.0, 8.0, 30.0, 2.0)),
+    "Eiche": ("large", (6.0, 4.0, 2.0, 700.0, 4.0, 3.0, 15.0, 4.0)),
+    "Erle": ("small", (5.0, 2.5, 8.0, 50.0, 1.0, 9.0, 5.0, 3.0)),
+    "Linde": ("large", (7.0, 3.5, 1.0, 400.0, 2.0, 5.0, 25.0, 4.5)),
+}
+NAMES = tuple(OFFER)
+LOW, HIGH, ADDS = (np.array(each) for each in zip(*OFFER.values(), strict=True))
+TYPICAL, CHANCE = (LOW + HIGH) / 2, 0.35  # of an offer that is in the middle of everything
+FEATURES = ",".join(f"{name}={low:g}:{high:g}" for name, (low, high, _) in OFFER.items())
 DIMENSION = len(NAMES) + 1  # with a constant
 STEEPNESS = 10.0  # of merit, as by default
 _MEANS = np.array([means for _, means in SUPPLIERS.values()])
@@ -38,7 +50,7 @@ class Market:
         self._rng = np.random.default_rng(seed)
 
     def offers(self, orders: int) -> Array:
-        """(orders, suppliers, 3): what each supplier offers for each order."""
+        """(orders, suppliers, features): what each supplier offers for each order."""
         drawn = self._rng.normal(_MEANS, _SPREAD * _MEANS, (orders, *_MEANS.shape))
         return np.clip(drawn, LOW, HIGH)
 
@@ -49,9 +61,7 @@ class Market:
 
 def worth(offers: Array) -> Array:
     """How probably an order goes well, which nobody knows: good, cheap and soon is better."""
-    price, quality, days = offers[..., 0], offers[..., 1], offers[..., 2]
-    worth: Array = 0.4 + 0.12 * (quality - 3.0) - 0.03 * (price - 5.0) - 0.02 * (days - 4.0)
-    return worth
+    return np.asarray(CHANCE + (offers - TYPICAL) @ ADDS)
 
 
 def rewards(offers: Array, actions: Sequence[int] | Array, luck: Array) -> list[float]:
@@ -69,7 +79,7 @@ def unfairness(offers: Array, policies: Array) -> float:
 
 def contexts(offers: Array) -> Array:
     """As a service with `FEATURES` and an intercept hands them to its agent."""
-    scaled = (offers - LOW) / (np.array(HIGH) - LOW)
+    scaled = (offers - LOW) / (HIGH - LOW)
     with_constant = np.concatenate([scaled, np.ones((*offers.shape[:-1], 1))], axis=-1)
     return np.asarray(with_constant / np.sqrt(DIMENSION))
 

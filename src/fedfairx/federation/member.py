@@ -80,7 +80,8 @@ class Member:
     @property
     def waiting(self) -> bool:
         """Whether there is something that the transport does not hold yet."""
-        return self._message is not None and self._there != self._message
+        sealed = 0 if self._release is None else self._release.number
+        return self.agent.released > sealed or self._there != self._message
 
     def send(self, release: Release | None = None) -> bool:
         """Publish a new release, or the one that waits; False: the transport is away, and it goes on waiting.
