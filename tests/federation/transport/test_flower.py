@@ -64,14 +64,14 @@ def test_the_demonstration_over_superlink_and_supernodes(tmp_path: Path) -> None
     registered = base / "hub" / "nodes" / "org3.registered"
     unknown = None
     try:
-        wait_until(lambda: registered.exists() or demo.poll() is not None, seconds=120, what="a SuperLink")
+        wait_until(lambda: registered.exists() or demo.poll() is not None, seconds=300, what="a SuperLink")
         port = int(str(Place.read(base / "org1").superlink).rpartition(":")[2])
         with pytest.raises((urllib.error.URLError, ConnectionError)):  # it speaks TLS and nothing else
             urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
         with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
             urllib.request.urlopen(f"https://127.0.0.1:{port}/", timeout=5, context=create_default_context())
         unknown = stranger(base, commands, tmp_path / "stranger", port)
-        said = json.loads(demo.communicate(timeout=240)[0])
+        said = json.loads(demo.communicate(timeout=300)[0])
         assert demo.returncode == 0
         assert (said["decisions"], said["rewards"], said["lost"]) == (6, 6, 0)
         unknown.wait(60)
