@@ -21,7 +21,7 @@ from fedfairx.federation.transport.flower.files import make_node
 from flower_server import flower_commands
 from nats_server import free_port, wait_until
 
-NAMES = ("org1", "org2", "org3")
+NAMES = ("org1", "org2")
 
 
 def processes_of(base: Path) -> list[str]:
@@ -59,28 +59,28 @@ def stranger(base: Path, commands: Path, folder: Path, port: int) -> subprocess.
 def test_the_demonstration_over_superlink_and_supernodes(tmp_path: Path) -> None:
     commands, base = flower_commands(), tmp_path / "federation"
     command = [sys.executable, "-m", "fedfairx", "federate", "demo", "--transport", "flower", "--json"]
-    flags = ["--flower", str(commands), "--agents", "3", "--rounds", "2", "--data", str(base)]
+    flags = ["--flower", str(commands), "--agents", "2", "--rounds", "2", "--data", str(base)]
     demo = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True)
-    registered = base / "hub" / "nodes" / "org3.registered"
+    registered = base / "hub" / "nodes" / "org2.registered"
     unknown = None
     try:
-        wait_until(lambda: registered.exists() or demo.poll() is not None, seconds=120, what="a SuperLink")
+        wait_until(lambda: registered.exists() or demo.poll() is not None, seconds=300, what="a SuperLink")
         port = int(str(Place.read(base / "org1").superlink).rpartition(":")[2])
         with pytest.raises((urllib.error.URLError, ConnectionError)):  # it speaks TLS and nothing else
             urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
         with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
             urllib.request.urlopen(f"https://127.0.0.1:{port}/", timeout=5, context=create_default_context())
         unknown = stranger(base, commands, tmp_path / "stranger", port)
-        said = json.loads(demo.communicate(timeout=240)[0])
+        said = json.loads(demo.communicate(timeout=300)[0])
         assert demo.returncode == 0
-        assert (said["decisions"], said["rewards"], said["lost"]) == (6, 6, 0)
+        assert (said["decisions"], said["rewards"], said["lost"]) == (4, 4, 0)
         unknown.wait(60)
         assert "Failed to activate SuperNode" in (tmp_path / "stranger" / "log").read_text()
     finally:
         end(demo, unknown)
     held = {name: releases(base / name) for name in NAMES}
-    assert said["releases"] == sum(held[name][name] for name in NAMES) >= 3
-    assert held["org1"] == held["org2"] == held["org3"]  # everybody has everybody's latest
+    assert said["releases"] == sum(held[name][name] for name in NAMES) >= 2
+    assert held["org1"] == held["org2"]  # everybody has everybody's latest
     assert processes_of(tmp_path) == []
 
 

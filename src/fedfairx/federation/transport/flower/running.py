@@ -169,14 +169,17 @@ class Flower:
         )
 
     def _flwr(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [str(self._commands / "flwr"), *arguments],
-            env=self._environment("flwr"),
-            cwd=self._logs,
-            capture_output=True,
-            text=True,
-            timeout=START,
-        )
+        try:
+            done = subprocess.run(
+                [str(self._commands / "flwr"), *arguments],
+                env=self._environment("flwr"),
+                cwd=self._logs,
+                capture_output=True,
+                text=True,
+                timeout=START,
+            )
+        except subprocess.TimeoutExpired:
+            raise StateError(f"flwr {' '.join(arguments[:2])} has not answered in {START:.0f} s") from None
         if done.returncode != 0:
             raise StateError(f"flwr {' '.join(arguments[:2])} failed: {(done.stderr or done.stdout).strip()}")
         return done.stdout
