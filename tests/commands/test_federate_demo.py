@@ -28,8 +28,8 @@ def demo(*flags: str) -> tuple[int, Any]:
 
 @pytest.mark.slow
 def test_five_learn_faster_than_each_alone() -> None:
-    """By the theory 0.45 times the regret. Over seeds 0 to 4 the ratio had a mean of 0.48 and an sd of 0.05, so
-    that the limit here fails by chance in fewer than one of a thousand runs.
+    """By the theory 0.45 times the regret. Over seeds 0 to 4 the ratio had a mean of 0.48 and an sd of 0.05:
+    by chance the limit here fails in fewer than one of a thousand runs.
     """
     code, said = demo("--agents", "5", "--rounds", "20000")
     assert (code, said["rewards"]) == (0, 100_000)
