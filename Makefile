@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FLOWER := .venv-flower
 OUT ?= results
 CODE := src tests benchmarks examples
 
-.PHONY: setup test test-all lint mutants reproduce quick bench clean
+.PHONY: setup flower test test-all lint mutants reproduce quick bench clean
 
 setup: $(VENV)/.ready
 
@@ -13,6 +14,14 @@ $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
+	touch $@
+
+# Flower pins what the service needs too: an environment of its own, with the version that pyproject.toml names.
+flower: $(FLOWER)/.ready
+
+$(FLOWER)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(FLOWER)
+	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check "$$(sed -n 's/^flower = \["\(.*\)"\]$$/\1/p' pyproject.toml)"
 	touch $@
 
 lint: setup
@@ -40,4 +49,4 @@ bench: setup
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis

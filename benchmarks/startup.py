@@ -1,20 +1,34 @@
-"""What a process pays before its first decision: the import, and loading compiled code from its cache."""
+"""What a process pays before its first decision: the import, and compiled code, kept from before or not."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 
 from measure import Contestant, Report, main, race
 
 IMPORT = "import {names}"
 FIRST = """
 import numpy, fedfairx
-agent = fedfairx.Agent(dimension=5, seed=0)
+agent = fedfairx.Agent(dimension=5, seed=0, rule="{rule}")
 contexts = numpy.full((10, 5), 0.4)
 start = time.process_time()
 agent.observe(agent.decide(contexts), reward=0.5)
 """
+SIMULATE = """
+import fedfairx
+start = time.process_time()
+fedfairx.simulate(fedfairx.Scenario(agents=2, arms=2, dimension=2, horizon=4), seeds=1)
+"""
+DEFAULT, OPTIMISM = (FIRST.format(rule=rule) for rule in ("expected-merit", "optimism"))
+#: What is run with an empty cache, and the most CPU seconds wanted.
+COLD = {
+    "first decide + observe": (DEFAULT, 3.0),
+    "first decide + observe, optimism": (OPTIMISM, 10.0),
+    "first simulate": (SIMULATE, 10.0),
+}
 CLOCKED = """
 import time
 start = time.process_time()
@@ -23,21 +37,26 @@ print(time.process_time() - start)
 """
 
 
-def child(code: str) -> float:
+def child(code: str, **environment: str) -> float:
     """Run code in a fresh interpreter; the seconds that it prints, without the interpreter's own start."""
-    script = CLOCKED.format(code=code)
-    answer = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", CLOCKED.format(code=code)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
     return float(answer.stdout.split()[-1])
 
 
 def run(report: Report) -> None:
     report.heading("Starting, in CPU seconds, with a warm cache")
-    child(FIRST)  # fills the cache of compiled code: up to a minute, once for each version of the source
+    child(DEFAULT)  # fills the cache of compiled code: up to a minute, once for each version of the source
     times = race(
         {
             "import fedfairx": Contestant(lambda: child(IMPORT.format(names="fedfairx"))),
             "import numpy, numba": Contestant(lambda: child(IMPORT.format(names="numpy, numba"))),
-            "first decide + observe": Contestant(lambda: child(FIRST)),
+            "first decide + observe": Contestant(lambda: child(DEFAULT)),
         },
         turns=2 if report.quick else 7,
     )
@@ -46,6 +65,12 @@ def run(report: Report) -> None:
     report.time("first decide + observe", times["first decide + observe"], "s", at_most=2.0)
     ratio = times["import fedfairx"].over(times["import numpy, numba"])
     report.ratio("import fedfairx ÷ import numpy, numba", ratio)
+    report.heading("The first time, in CPU seconds, with an empty cache")
+    for name, (code, most) in COLD.items():
+        with tempfile.TemporaryDirectory() as empty:
+            # Once: it takes seconds, and a second time would be the same work.
+            once = race({name: Contestant(lambda: child(code, NUMBA_CACHE_DIR=empty))}, turns=1)  # noqa: B023
+        report.time(name, once[name], "s", at_most=most)
 
 
 if __name__ == "__main__":

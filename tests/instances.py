@@ -8,18 +8,21 @@ from typing import Any
 import numpy as np
 
 import reference as ref
-from fedfairx.core import exposure
+from fedfairx.core import exposure, pooling
 from fedfairx.core import merit as kinds
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import estimate, grow
-from fedfairx.core.learner import Learner
+from fedfairx.core.learner import Learner, learner, start
 from fedfairx.core.memory import Single
 from fedfairx.core.merit_table import table
 from fedfairx.core.optimism.choose import Solver
-from fedfairx.core.posterior import learn_with_surprise
+from fedfairx.core.optimism.problem import Region, Scratch, scratch, scratch_size
+from fedfairx.core.posterior import Prior
 from fedfairx.core.single import decide_one, room_for
-from fedfairx.core.statistics import pack
+from fedfairx.core.statistics import dimension_of, pack
 from fedfairx.lanes import linear
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.rows import Rows, floats, size_of, vectors, zeros
 
 #: f(μ) = 1 + μ²: not monotone, so that nothing may lean on that.
 CUSTOM = kinds.Custom(
@@ -100,22 +103,64 @@ def merits(rng: np.random.Generator) -> dict[str, tuple[Any, Any]]:
 
 def expose(merit: kinds.Merit, means: np.ndarray) -> tuple[np.ndarray, float]:
     """The library's fair policy for these means, and its expected reward."""
-    column = np.ascontiguousarray(means[:, None], dtype=float)
+    column = np.ascontiguousarray(means, dtype=float)
     policy, slopes = np.zeros_like(column), np.zeros_like(column)
-    value = exposure.expose(None, table([merit]), column, policy, slopes)
-    return policy[:, 0], float(value)
+    value = exposure.expose(merit_rows(merit), floats(column), floats(policy), floats(slopes))
+    return policy, float(value)
 
 
-def follow(lanes: Any, inverse: np.ndarray, chosen: np.ndarray, product: np.ndarray) -> Any:
-    """`grow` from a context alone, in the steps in which a learner takes it."""
-    linear.multiply(lanes, inverse, chosen, product)
-    return grow(lanes, inverse, chosen, product, linear.inner(lanes, product, chosen))
+def in_rows(array: np.ndarray) -> Rows:
+    """Rows of an array whose last axis are the lanes: WIDTH of them, or one."""
+    return vectors(array) if array.shape[-1] == WIDTH else floats(array.reshape(array.shape[:-1]))
 
 
-def learn(state: Learner) -> None:
-    """One observation of every lane, by a learner that has no prior mean and whose noise nobody asks for."""
-    lanes = state.reward.shape[0]
-    learn_with_surprise(state, np.zeros(state.chosen.shape[0]), np.ones(lanes), np.zeros(lanes))
+def merit_rows(*merits: kinds.Merit) -> Rows:
+    """The merit of one lane, or of a block."""
+    return in_rows(table(merits))
+
+
+def each_merit(*merits: kinds.Merit) -> Rows:
+    """The same, lane by lane."""
+    return floats(table(merits))
+
+
+def blank(dimension: int, lanes: int, regulariser: float) -> Learner:
+    """A learner by optimism that has seen nothing, of one lane or a block."""
+    size = size_of(learner, dimension)
+    return start(
+        zeros(size) if lanes == 1 else zeros(size, lanes),
+        dimension,
+        merits=table([kinds.Exponential(10.0)] * lanes),
+        rule="optimism",
+        confidence=Confidence(regulariser=regulariser),
+        prior=Prior(),
+        learning=False,
+    )
+
+
+def worth(packed: np.ndarray, **given: float) -> float:
+    """`pooling.worth` of packed statistics."""
+    d = dimension_of(packed)
+    names = ("ratio", "noise_sd", "radius", "regulariser", "parameter_norm")
+    return pooling.worth(floats(packed), *(given[name] for name in names), floats(np.empty((2, d, d))))
+
+
+def region_of(instance: Instance) -> Region:
+    inverse = np.linalg.inv(instance.gram)
+    return Region(floats(instance.estimate.copy()), floats(inverse), floats(np.array([instance.radius])))
+
+
+def scratch_of(arms: int, dimension: int, lanes: int = 1) -> Scratch:
+    size = scratch_size(arms, dimension, lanes=lanes)
+    return scratch(floats(zeros(size)) if lanes == 1 else vectors(zeros(size, lanes)), arms, dimension)
+
+
+def follow(inverse: np.ndarray, chosen: np.ndarray) -> Any:
+    """`grow` from a context alone, in the steps in which a learner takes it. Of one lane."""
+    product = np.zeros(chosen.size)
+    rows = floats(inverse), floats(chosen), floats(product)
+    linear.multiply(*rows)
+    return grow(*rows, linear.inner(floats(product), floats(chosen)))
 
 
 @dataclass(frozen=True)
@@ -142,17 +187,17 @@ def solve(
     learner.inverse[:] = np.linalg.inv(V)
     learner.inverse[:] = (learner.inverse + learner.inverse.T) / 2
     learner.statistics[:] = pack(V, V @ instance.estimate)
-    used = np.zeros((dimension, 1))  # θ̂ as that code sees it: at condition 1e8 not to the last digit
-    estimate(None, learner.inverse[:, :, None], learner.statistics[:, None], used)
+    used = np.zeros(dimension)  # θ̂ as that code sees it: at condition 1e8 not to the last digit
+    estimate(floats(learner.inverse), floats(learner.statistics), floats(used))
     out = np.zeros(arms + 2 * dimension)
     action = decide_one(x, learner.memory, room_for(arms, dimension), out, uniform)
     theta = out[arms : arms + dimension].copy()
-    away = theta - used[:, 0]
+    away = theta - used
     return Answer(
         theta,
         out[:arms].copy(),
         action,
         ref.objective(theta, x, theirs),
-        ref.objective(used[:, 0], x, theirs),
+        ref.objective(used, x, theirs),
         float(np.sqrt(max(away @ V @ away, 0.0)) / instance.radius - 1.0),
     )

@@ -21,6 +21,7 @@ from fedfairx.core.statistics import diagonal_entries
 from fedfairx.federation.pool import sum_sd
 from fedfairx.federation.schedules import Determinant, Doubling
 from fedfairx.lanes.compile import COMPILING
+from fedfairx.lanes.rows import floats
 from fedfairx.privacy import Bounds
 from instances import CUSTOM, expose
 from simulated import held_against_reference
@@ -67,11 +68,8 @@ def true_regrets(
     """A round's fairness and reward regret by the library's own stages."""
     means = x @ theta_star
     fair, _ = expose(merit, means)
-    fairness, reward = np.zeros(1), np.zeros(1)
-    regret.regrets(
-        None, fair[:, None].copy(), policy[:, None].copy(), means[:, None].copy(), fairness, reward
-    )
-    return float(fairness[0]), float(reward[0])
+    unfair, lost = regret.regrets(floats(fair), floats(policy.copy()), floats(means), 0.0, 0.0)
+    return float(unfair), float(lost)
 
 
 def run(

@@ -45,12 +45,16 @@ DURABLE = ("tests/federation/test_durable.py", "-k", "sqlite or tmp or copy or o
 NEW_RUN = ("tests/federation/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
 RESULTS = ("tests/experiments/sweep/test_results.py",)
+SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
+DESK = ("tests/service/test_desk.py",)
+DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
 ENVELOPE = ("tests/federation/test_envelope.py",)
 ROSTER = ("tests/federation/test_roster.py",)
 MEMBER = ("tests/federation/test_member.py",)
 PLAUSIBLE = ("tests/federation/test_plausible.py",)
+FLOWER = ("tests/federation/transport/test_flower_app.py", "tests/federation/transport/test_flower_client.py")
 SQLITE = ("tests/federation/transport/test_contract.py", "-k", "sqlite")
 SEQUENCES = ("tests/fairness/test_sequences.py",)
 REGION = ("tests/fairness/test_region.py",)
@@ -147,6 +151,29 @@ MUTANTS = (
         "if False:",
         SQLITE,
     ),
+    Mutant(
+        "a SuperNode chooses the name that it writes under",
+        "federation/transport/flower/app/fedfairx_flower/server_app.py",
+        "    board[name] = message\n",
+        '    board[answer.get("name", name)] = message\n',
+        FLOWER,
+    ),
+    Mutant(
+        "an agent is asked before it has seen what others hold of it",
+        "federation/transport/flower/app/fedfairx_flower/client_app.py",
+        "    for told in portions(board):\n",
+        '    ask(host, port, key, "GET", "/v1/release/latest")\n    for told in portions(board):\n',
+        FLOWER,
+    ),
+    Mutant(
+        "an exception's text gets to the SuperLink",
+        "federation/transport/flower/app/fedfairx_flower/client_app.py",
+        """    except Exception:
+        answer = {"trouble": "failed"}""",
+        """    except Exception as error:
+        answer = {"trouble": str(error)}""",
+        FLOWER,
+    ),
     # What is said of fairness.
     Mutant(
         "an interval for a fixed number of rounds",
@@ -236,29 +263,29 @@ MUTANTS = (
     Mutant(
         "rewards are not clipped from below",
         "simulation/observing.py",
-        "smaller(larger(load(BLOCK, mind.reward), sharing.reward_low), sharing.reward_high)",
-        "smaller(load(BLOCK, mind.reward), sharing.reward_high)",
+        "smaller(larger(state.numbers[REWARD], privacy.reward_low), privacy.reward_high)",
+        "smaller(state.numbers[REWARD], privacy.reward_high)",
         OBSERVING,
     ),
     Mutant(
         "contexts are clipped by their norm, not by their distance from the point",
         "simulation/observing.py",
-        "offset = x - centre[j]",
-        "offset = x",
+        "offset = chosen[j] - centre[j]",
+        "offset = chosen[j]",
         OBSERVING,
     ),
     Mutant(
         "own+released counts the others in full (simulator)",
         "simulation/sharing.py",
-        "own + weight * (count - own))",
-        "count if weight > 0.0 else own)",
+        "numbers[COUNT, l] = made + weight * (count - made)",
+        "numbers[COUNT, l] = count if weight > 0.0 else made",
         HALVES,
     ),
     Mutant(
         "own+released counts the others in full (agent)",
-        "federation/pool.py",
-        "own_count + weight * count)",
-        "own_count + count)",
+        "federation/aggregate.py",
+        "own_count + weight * others_count",
+        "own_count + others_count",
         POOL,
     ),
     Mutant(
@@ -307,7 +334,7 @@ MUTANTS = (
     Mutant(
         "unit-norm contexts are not normalised",
         "simulation/contexts.py",
-        "        normalise_rows(BLOCK, contexts)\n",
+        "        normalise_rows(contexts)\n",
         "        pass\n",
         KERNEL,
     ),
@@ -429,7 +456,7 @@ MUTANTS = (
     ),
     Mutant(
         "an error counts in full, however little was known of the arm",
-        "core/posterior.py",
+        "core/learner.py",
         "error * error / larger(growth, 1.0)",
         "error * error",
         ("tests/federation/test_posterior_rules.py", "-k", "oracle and bayes"),
@@ -437,8 +464,8 @@ MUTANTS = (
     Mutant(
         "who decides from releases alone learns the noise from rewards",
         "simulation/setup.py",
-        "learning = decide_from != RELEASED and",
-        "learning = decide_from != -1 and",
+        "learning=decide_from != RELEASED",
+        "learning=decide_from != -1",
         ("tests/simulation/test_believing.py", "-k", "same_noise"),
     ),
     Mutant(
@@ -450,16 +477,16 @@ MUTANTS = (
     ),
     Mutant(
         "own exact statistics are forgotten beside the others'",
-        "simulation/pooling.py",
-        "new = new + load(BLOCK, minds.exact, block, k)",
-        "new = new + 0.0",
+        "simulation/sharing.py",
+        "shared[k] = shared[k] + exact[k]",
+        "shared[k] = shared[k] + 0.0",
         ("tests/simulation/test_believing.py", "-k", "same_noise"),
     ),
     Mutant(
         "λ never follows the noise",
         "simulation/deriving.py",
-        "ridge = noise_variance(prior, surprise, observed) / prior.variance",
-        "ridge = load(BLOCK, minds.ridge, block)",
+        "variance_of(mind.learner) / variance, numbers[RIDGE])",
+        "numbers[RIDGE], numbers[RIDGE])",
         ("tests/simulation/test_believing.py", "-k", "without_privacy"),
     ),
     # One private run after another.
@@ -516,8 +543,8 @@ MUTANTS = (
     Mutant(
         "the limit doubled",
         "core/optimism/certificate.py",
-        "limit = 0.5 * load(lanes, region.radius)",
-        "limit = 1.0 * load(lanes, region.radius)",
+        "limit = 0.5 * region.radius[0]",
+        "limit = 1.0 * region.radius[0]",
         CERTIFICATE,
     ),
     Mutant(
@@ -526,6 +553,49 @@ MUTANTS = (
         "share = chance * (chi + c * phi * gap)",
         "share = chance * chi",
         CERTIFICATE,
+    ),
+    # The service.
+    Mutant(
+        "a second reward is taken for the first one again, whatever it is",
+        "service/service.py",
+        "if stored.reward != left[stored.id].reward:",
+        "if False:",
+        SERVICE,
+    ),
+    Mutant(
+        "a key answers its decision to another request",
+        "service/service.py",
+        "if stored is None or stored.digest != wish.digest:",
+        "if stored is None:",
+        SERVICE,
+    ),
+    Mutant(
+        "the baseline's share is left out of the propensity",
+        "service/modes.py",
+        "kept = remark.control_share if remark.baseline == action else 0.0",
+        "kept = 0.0",
+        SERVICE,
+    ),
+    Mutant(
+        "a failed commit is acknowledged",
+        "service/desk.py",
+        "            return error\n        return outcomes",
+        "            return outcomes\n        return outcomes",
+        DESK,
+    ),
+    Mutant(
+        "any site may ask a service without keys",
+        "service/doors.py",
+        'raise Refused("host", "The Host must be localhost while there is no key.")',
+        "pass",
+        DOORS,
+    ),
+    Mutant(
+        "the last key revoked opens the door",
+        "service/doors.py",
+        "self.any_key = self.any_key or bool(found)",
+        "self.any_key = any(key.revoked is None for key in found)",
+        DOORS,
     ),
 )
 

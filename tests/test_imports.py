@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "drawing": BASE | {"showing"},
     "fairness": BASE | {"core", "showing", "fairness"},
     "storage": BASE | {"core", "privacy", "storage"},
-    "federation": BASE | {"core", "theory", "privacy", "showing", "storage", "federation"},
+    "federation": BASE | {"lanes", "core", "theory", "privacy", "showing", "storage", "federation"},
     "simulation": BASE | SHOW | {"lanes", "core", "privacy", "federation", "simulation"},
     "service": BASE
     | {"core", "fairness", "theory", "features", "privacy", "showing", "storage", "federation", "service"},
@@ -65,6 +65,7 @@ CORE_IMPORTS = {
     "operator",
     "numba",
     "numpy",
+    "types",
     "typing",
 }
 #: Where machine code is kept, nothing else.

@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfairx.core import estimate, learner, statistics
-from fedfairx.lanes.block import BLOCK, Lanes, lane_count
+from fedfairx.core import estimate, statistics
+from fedfairx.core.learner import GROWTH, learn
 from fedfairx.lanes.registers import WIDTH
-from instances import follow, learn
+from fedfairx.lanes.rows import by_lane, floats, vectors
+from instances import blank, follow, in_rows
 
 seeds = st.integers(0, 2**32 - 1)
 
 
 @settings(max_examples=40, deadline=None)
-@given(seeds, st.integers(1, 8), st.sampled_from([None, BLOCK]), st.floats(-3, 3))
-def test_derive_is_the_inverse(seed: int, dimension: int, block: Lanes, log_regulariser: float) -> None:
-    rng, lanes = np.random.default_rng(seed), lane_count(block)
+@given(seeds, st.integers(1, 8), st.sampled_from([1, WIDTH]), st.floats(-3, 3))
+def test_derive_is_the_inverse(seed: int, dimension: int, lanes: int, log_regulariser: float) -> None:
+    rng = np.random.default_rng(seed)
     regulariser = 10**log_regulariser
     packed = np.zeros((statistics.packed_size(dimension), lanes))
     inverse = np.full((dimension, dimension, lanes), np.nan)
@@ -28,9 +29,9 @@ def test_derive_is_the_inverse(seed: int, dimension: int, block: Lanes, log_regu
         root = rng.normal(size=(dimension, 2 * dimension))
         grams.append(root @ root.T)
         packed[:, l] = statistics.pack(grams[l], rng.normal(size=dimension))
-    estimate.derive(block, packed, np.full(packed.shape[1], regulariser), inverse)
+    estimate.derive(in_rows(packed), regulariser, in_rows(inverse))
     theta = np.full((dimension, lanes), np.nan)
-    estimate.estimate(block, inverse, packed, theta)
+    estimate.estimate(in_rows(inverse), in_rows(packed), in_rows(theta))
     for l in range(lanes):
         V = grams[l] + regulariser * np.eye(dimension)
         assert np.abs(inverse[:, :, l] @ V - np.eye(dimension)).max() <= 1e-8
@@ -41,41 +42,38 @@ def test_derive_is_the_inverse(seed: int, dimension: int, block: Lanes, log_regu
 @pytest.mark.parametrize("regulariser", [0.01, 1.0, 7.5])
 def test_follow_stays_with_derive(regulariser: float) -> None:
     rng = np.random.default_rng(1)
-    dimension, lanes = 4, WIDTH
-    packed = np.zeros((statistics.packed_size(dimension), lanes))
-    inverse, fresh = np.zeros((dimension, dimension, lanes)), np.zeros((dimension, dimension, lanes))
-    estimate.derive(BLOCK, packed, np.full(packed.shape[1], regulariser), inverse)
-    state = learner.learner(dimension, BLOCK, regulariser)._replace(statistics=packed, inverse=inverse)
+    dimension, fresh = 4, np.zeros((4, 4, WIDTH))
+    state = blank(dimension, WIDTH, regulariser)
+    inverse = state.inverse.array
     for _ in range(estimate.REFRESH_EVERY):
-        state.chosen[:] = rng.random((dimension, lanes))
+        state.chosen.array[:] = rng.random((dimension, WIDTH))
         learn(state)
-    estimate.derive(BLOCK, packed, np.full(packed.shape[1], regulariser), fresh)
+    estimate.derive(state.statistics, regulariser, vectors(fresh))
     # As many rank-one updates as are ever made between two derivations.
     assert np.abs(inverse - fresh).max() <= 1e-10 * np.abs(fresh).max()
     assert (inverse == inverse.transpose(1, 0, 2)).all()
 
 
 def test_a_zero_context_leaves_the_inverse_to_the_bit() -> None:
-    inverse = np.random.default_rng(0).normal(size=(3, 3, 1))
-    inverse += inverse.transpose(1, 0, 2)
+    inverse = np.random.default_rng(0).normal(size=(3, 3))
+    inverse += inverse.T
     before = inverse.copy()
-    assert follow(None, inverse, np.zeros((3, 1)), np.zeros((3, 1))) == 1.0
+    assert follow(inverse, np.zeros(3)) == 1.0
     assert (inverse == before).all()
 
 
 def test_follow_tells_how_the_determinant_grew() -> None:
-    inverse = np.eye(2)[:, :, None].copy()
-    growth = follow(None, inverse, np.array([[1.0], [2.0]]), np.zeros((2, 1)))
+    growth = follow(np.eye(2), np.array([1.0, 2.0]))
     assert growth == pytest.approx(np.linalg.det(np.eye(2) + np.outer([1, 2], [1, 2])))
 
 
 def followed(contexts: np.ndarray, regulariser: float = 1.0) -> np.ndarray:
     """V⁻¹ after these contexts, by updates alone."""
     dimension = contexts.shape[1]
-    inverse = np.eye(dimension)[:, :, None] / regulariser
+    inverse = np.eye(dimension) / regulariser
     for x in contexts:
-        follow(None, inverse, x[:, None].copy(), np.zeros((dimension, 1)))
-    return inverse[:, :, 0]
+        follow(inverse, x.copy())
+    return inverse
 
 
 def exact(contexts: np.ndarray, regulariser: float = 1.0) -> np.ndarray:
@@ -108,20 +106,19 @@ def test_one_context_that_is_far_too_large_spoils_nothing_for_the_others() -> No
         assert x @ ours @ x == pytest.approx(x @ truth @ x, rel=1e-6)
 
 
-@pytest.mark.parametrize("block", [None, BLOCK], ids=["one lane", "a block"])
-def test_the_growth_of_an_update_in_parts_is_that_of_the_whole(block: Lanes) -> None:
-    lanes = lane_count(block)
-    inverse = np.repeat(np.eye(2)[:, :, None], lanes, axis=2)
+@pytest.mark.parametrize("lanes", [1, WIDTH], ids=["one lane", "a block"])
+def test_the_growth_of_an_update_in_parts_is_that_of_the_whole(lanes: int) -> None:
     sizes = 10.0 ** np.arange(lanes)
-    state = learner.learner(2, block, 1.0)._replace(inverse=inverse)
-    state.chosen[0] = sizes
+    state = blank(2, lanes, 1.0)
+    state.chosen[0] = sizes if lanes > 1 else 1.0
     learn(state)
-    assert state.growth == pytest.approx(1.0 + sizes**2, rel=1e-12)
+    growth, inverse = by_lane(state.numbers).array[GROWTH], by_lane(state.inverse).array
+    assert growth == pytest.approx(1.0 + sizes**2, rel=1e-12)
     assert inverse[0, 0] == pytest.approx(1.0 / (1.0 + sizes**2), rel=1e-12)
     for l in range(lanes):  # a neighbour that takes more parts changes no bit
-        alone = np.eye(2)[:, :, None].copy()
-        follow(None, alone, state.chosen[:, l : l + 1].copy(), np.zeros((2, 1)))
-        assert (alone[:, :, 0] == inverse[:, :, l]).all()
+        alone = np.eye(2)
+        follow(alone, by_lane(state.chosen).array[:, l].copy())
+        assert (alone == inverse[:, :, l]).all()
 
 
 def test_rounding_can_not_make_a_pivot_negative() -> None:
@@ -129,15 +126,14 @@ def test_rounding_can_not_make_a_pivot_negative() -> None:
     rng = np.random.default_rng(1)
     for size in (1e7, 1e9, 1e50):
         rows = size * rng.normal(size=(2, 4))
-        packed = statistics.pack(rows.T @ rows, np.zeros(4))[:, None].copy()
-        inverse = np.zeros((4, 4, 1))
-        estimate.derive(None, packed, np.ones(1), inverse)
+        packed, inverse = statistics.pack(rows.T @ rows, np.zeros(4)), np.zeros((4, 4))
+        estimate.derive(floats(packed), 1.0, floats(inverse))
         assert np.isfinite(inverse).all()
-        assert np.linalg.eigvalsh(inverse[:, :, 0])[0] >= -1e-12
+        assert np.linalg.eigvalsh(inverse)[0] >= -1e-12
 
 
 def test_an_update_that_v_would_shrink_by_says_so_and_changes_nothing() -> None:
-    inverse = np.diag([1.0, -1e-3])[:, :, None].copy()  # what rounding may leave
+    inverse = np.diag([1.0, -1e-3])  # what rounding may leave
     before = inverse.copy()
-    assert follow(None, inverse, np.array([[0.0], [2.0]]), np.zeros((2, 1))) < 1.0
+    assert follow(inverse, np.array([0.0, 2.0])) < 1.0
     assert (inverse == before).all()

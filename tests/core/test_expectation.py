@@ -15,7 +15,9 @@ import posterior_reference
 import reference as ref
 from fedfairx.core.expectation import expose_by_posterior, log_expected_merit
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
-from fedfairx.core.merit_table import table
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.rows import floats, vectors, zeros
+from instances import each_merit, merit_rows
 
 PAIRS: list[tuple[Merit, object]] = [
     (Affine(0.1, 1.0, (0.0, 1.0)), ref.Affine(0.1, 1.0, 0.0, 1.0)),
@@ -32,7 +34,7 @@ PAIRS.append((GIVEN, ref.General(lambda mu: 0.2 + mu * mu, lambda mu: 2 * mu, -1
 @pytest.mark.parametrize(("merit", "oracle"), PAIRS, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("sd", [0.0, 1e-6, 0.03, 0.3, 3.0])
 def test_it_agrees_with_quadrature(merit: Merit, oracle: object, sd: float) -> None:
-    rows = table([merit])
+    rows = each_merit(merit)
     for mean in (-3.0, -0.2, 0.0, 0.45, 1.0, 5.0):
         wanted = posterior_reference.log_expected_merit(mean, sd, oracle)
         assert log_expected_merit(rows, 0, mean, sd) == pytest.approx(wanted, abs=1e-7)
@@ -46,17 +48,25 @@ def test_the_exponentials_closed_form_is_its_integral() -> None:
             lambda value, c=steepness, density=density: mpmath.exp(c * value) * density(value),
             [peak - 12 * sd, peak, peak + 12 * sd],
         )
-        found = log_expected_merit(table([Exponential(steepness)]), 0, mean, sd)
+        found = log_expected_merit(each_merit(Exponential(steepness)), 0, mean, sd)
         assert found == pytest.approx(float(mpmath.log(integral)), abs=1e-10)
 
 
 def policy(merit: Merit, means: np.ndarray, widths: np.ndarray, variance: float) -> np.ndarray:
     """The policy among arms of these means and xᵀV⁻¹x: two features, of which θ knows one and V the other."""
     contexts = np.stack([means, np.sqrt(widths)], axis=1)
-    theta, inverse = np.array([[1.0], [0.0]]), np.array([[0.0, 0.0], [0.0, 1.0]])
-    out, room, doubt = np.empty((means.size, 1)), np.empty((2, 1)), np.empty(1)
-    expose_by_posterior(None, contexts, theta, inverse, variance, table([merit]), True, room, doubt, out)
-    return out[:, 0]
+    theta, inverse = np.array([1.0, 0.0]), np.array([[0.0, 0.0], [0.0, 1.0]])
+    return posterior_policy(contexts, theta, inverse, variance, merit)
+
+
+def posterior_policy(
+    contexts: np.ndarray, theta: np.ndarray, inverse: np.ndarray, variance: float, merit: Merit
+) -> np.ndarray:
+    """`expose_by_posterior` of one lane."""
+    known = floats(contexts), floats(theta), floats(inverse), variance, merit_rows(merit)
+    out = np.empty(contexts.shape[0])
+    expose_by_posterior(*known, True, True, floats(np.empty(theta.size)), floats(out))
+    return out
 
 
 @given(
@@ -84,33 +94,27 @@ def test_who_is_less_known_gets_more_where_merit_is_convex() -> None:
 
 
 def test_merits_may_be_mixed_in_a_block() -> None:
-    from fedfairx.lanes.block import BLOCK
-    from fedfairx.lanes.registers import WIDTH
-    from fedfairx.lanes.vector import zeros
-
     merits = [[Exponential(7.0), Affine(), Power(), Logistic()][l % 4] for l in range(WIDTH)]
     rng = np.random.default_rng(0)
     contexts, theta, inverse = zeros(5, 2, WIDTH), zeros(2, WIDTH), zeros(2, 2, WIDTH)
     contexts[:], theta[0], inverse[1, 1] = rng.random((5, 2, WIDTH)), 1.0, 1.0
     alone = [policy(merit, contexts[:, 0, l], contexts[:, 1, l] ** 2, 0.05) for l, merit in enumerate(merits)]
-    room, doubt, out = zeros(2, WIDTH), zeros(WIDTH), zeros(5, WIDTH)
-    expose_by_posterior(BLOCK, contexts, theta, inverse, 0.05, table(merits), True, room, doubt, out)
+    out, room = zeros(5, WIDTH), vectors(zeros(2, WIDTH))
+    known = vectors(contexts), vectors(theta), vectors(inverse), 0.05, merit_rows(*merits)
+    expose_by_posterior(*known, True, True, room, vectors(out))
     assert out == pytest.approx(np.array(alone).T, rel=1e-12)
 
 
 def test_features_by_the_dozen_give_what_a_few_give() -> None:
     rng = np.random.default_rng(3)
     for dimension in (15, 16, 17, 40):
-        contexts, theta = rng.normal(size=(4, dimension)), rng.normal(size=(dimension, 1))
+        contexts, theta = rng.normal(size=(4, dimension)), rng.normal(size=dimension)
         root = rng.normal(size=(dimension, dimension)) / dimension
         inverse = root @ root.T
-        out, room, doubt = np.empty((4, 1)), np.empty((dimension, 1)), np.empty(1)
-        expose_by_posterior(
-            None, contexts, theta, inverse, 0.3, table([Exponential(0.7)]), True, room, doubt, out
-        )
+        out = posterior_policy(contexts, theta, inverse, 0.3, Exponential(0.7))
         widths = np.einsum("ai,ij,aj->a", contexts, inverse, contexts)
-        wanted = posterior_reference.policy_of_logs(0.7 * contexts @ theta[:, 0] + 0.5 * 0.49 * 0.3 * widths)
-        assert out[:, 0] == pytest.approx(wanted, rel=1e-10)
+        wanted = posterior_reference.policy_of_logs(0.7 * contexts @ theta + 0.5 * 0.49 * 0.3 * widths)
+        assert out == pytest.approx(wanted, rel=1e-10)
 
 
 # --- the inequalities of docs/expected-merit.md ------------------------------------------------------------

@@ -12,6 +12,7 @@ import reference as ref
 from fedfairx.core import exposure
 from fedfairx.core import merit as kinds
 from fedfairx.lanes.compile import COMPILING
+from fedfairx.lanes.rows import floats
 from instances import expose, merits
 
 KINDS = ("exponential", "affine", "power", "logistic", "custom")
@@ -60,13 +61,13 @@ def test_an_agent_of_steepness_a_thousand_decides() -> None:
 @given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=8), st.floats(0.0, 1.0, exclude_max=True))
 def test_draw_is_the_inverse_distribution_function(weights: list[float], uniform: float) -> None:
     policy = np.array(weights) / sum(weights)
-    assert exposure.draw(policy[:, None].copy(), 0, uniform) == ref.draw(policy, uniform)
+    assert exposure.draw(floats(policy), uniform) == ref.draw(policy, uniform)
 
 
 def test_draw_when_rounding_leaves_the_sum_below_one() -> None:
-    assert exposure.draw(np.array([[0.3], [0.3]]), 0, 0.9999) == 1
-    assert exposure.draw(np.array([[0.5], [0.5]]), 0, 0.5) == 1
-    assert exposure.draw(np.array([[0.5], [0.5]]), 0, 0.0) == 0
+    assert exposure.draw(floats(np.array([0.3, 0.3])), 0.9999) == 1
+    assert exposure.draw(floats(np.array([0.5, 0.5])), 0.5) == 1
+    assert exposure.draw(floats(np.array([0.5, 0.5])), 0.0) == 0
 
 
 def test_drawn_actions_follow_the_policy() -> None:

@@ -11,6 +11,8 @@ from fedfairx.core import pooling
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.federation import aggregate
 from fedfairx.lanes.eigen import jacobi
+from fedfairx.lanes.rows import floats
+from instances import worth
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -48,18 +50,16 @@ def test_worth_is_the_least_cost_on_a_grid(seed: int, dimension: int, noise_sd: 
             (pooling.OPTIMISM * 0.8 / np.sqrt(known) + weight * noise_sd * np.sqrt(3.0) / known).sum()
         )
 
-    found = aggregate.worth(
-        packed, ratio=ratio, noise_sd=noise_sd, radius=0.8, regulariser=1.0, parameter_norm=1.0
-    )
+    found = worth(packed, ratio=ratio, noise_sd=noise_sd, radius=0.8, regulariser=1.0, parameter_norm=1.0)
     assert 0.0 <= found <= 1.0
-    assert cost(found) <= min(cost(w) for w in np.linspace(0.0, 1.0, pooling.WEIGHTS)) * (1 + 1e-12)
+    assert cost(found) <= min(cost(w) for w in np.linspace(0.0, 1.0, pooling.STEPS)) * (1 + 1e-12)
 
 
 def test_noise_makes_others_worthless_and_its_absence_makes_them_worth_all() -> None:
     packed = statistics(1, 4, True)
     common = {"ratio": 9.0, "radius": 0.8, "regulariser": 1.0, "parameter_norm": 1.0}
-    assert aggregate.worth(packed, noise_sd=0.0, **common) == 1.0
-    assert aggregate.worth(packed, noise_sd=1e6, **common) == 0.0
+    assert worth(packed, noise_sd=0.0, **common) == 1.0
+    assert worth(packed, noise_sd=1e6, **common) == 0.0
 
 
 @settings(max_examples=60, deadline=None)
@@ -69,7 +69,7 @@ def test_jacobi_diagonalises(seed: int, dimension: int, magnitude: float) -> Non
     matrix = rng.normal(size=(dimension, dimension)) * 10.0**magnitude
     matrix = matrix + matrix.T
     values, vectors = matrix.copy(), np.empty_like(matrix)
-    jacobi(values, vectors)
+    jacobi(floats(values), floats(vectors))
     scale = np.abs(matrix).max()
     assert vectors @ vectors.T == pytest.approx(np.eye(dimension), abs=1e-12)
     assert (vectors * np.diag(values)) @ vectors.T == pytest.approx(matrix, abs=1e-12 * scale * dimension)

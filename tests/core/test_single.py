@@ -9,7 +9,7 @@ import pytest
 
 from fedfairx.core import statistics
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.memory import LARGEST, Single, add_one, learn_and_add, learn_one
+from fedfairx.core.memory import LARGEST, Single, learn_and_add, learn_one
 from fedfairx.core.merit import Exponential
 from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.single import decide_one, room_for
@@ -38,7 +38,7 @@ def test_learning(regulariser: float) -> None:
     for count in range(1, 200):
         x, y = rng.normal(size=D), float(rng.normal())
         growth = learn_one(single.memory, x, y)
-        add_one(sums, x, y)
+        statistics.add_one(sums, x, y)
         gram, _ = statistics.unpack(sums)
         after = np.linalg.slogdet(gram + regulariser * np.eye(D))[1]
         assert growth == pytest.approx(after - before, abs=1e-10)
@@ -58,7 +58,7 @@ def test_learning_and_adding_in_one_call_is_both() -> None:
     sums, sums_at_once = np.zeros(statistics.packed_size(D)), np.zeros(statistics.packed_size(D))
     for _ in range(20):
         x, y = rng.normal(size=D), float(rng.normal())
-        add_one(sums, x, y)
+        statistics.add_one(sums, x, y)
         assert learn_and_add(at_once.memory, sums_at_once, np.append([7.0, 8.0], x), 2, y) == learn_one(
             apart.memory, x, y
         )

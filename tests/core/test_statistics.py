@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 import reference as ref
 from fedfairx.core import statistics
-from fedfairx.lanes.block import BLOCK, Lanes, lane_count
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.rows import floats
+from instances import in_rows
 
 dimensions = st.integers(1, 12)
 
@@ -36,22 +38,21 @@ def test_a_length_that_no_dimension_has_is_known(size: int) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(1, 6), st.sampled_from([None, BLOCK]), st.integers(0, 2**32 - 1))
-def test_add_is_the_outer_product(dimension: int, block: Lanes, seed: int) -> None:
+@given(st.integers(1, 6), st.sampled_from([1, WIDTH]), st.integers(0, 2**32 - 1))
+def test_add_is_the_outer_product(dimension: int, lanes: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    lanes = lane_count(block)
     packed = np.zeros((statistics.packed_size(dimension), lanes))
     expected = np.zeros_like(packed)
     for _ in range(3):
-        chosen, reward = rng.normal(size=(dimension, lanes)), rng.normal(size=lanes)
-        statistics.add(block, packed, chosen, reward)
+        chosen, reward = rng.normal(size=(dimension, lanes)), float(rng.normal())
+        statistics.add(in_rows(packed), in_rows(chosen), reward)
         for l in range(lanes):
             x = chosen[:, l]
-            expected[:, l] += statistics.pack(np.outer(x, x), x * reward[l])
+            expected[:, l] += statistics.pack(np.outer(x, x), x * reward)
     assert (packed == expected).all()
 
 
 def test_a_zero_context_adds_nothing() -> None:
-    packed = np.array([[1.5], [-2.0]])
-    statistics.add(None, packed, np.zeros((1, 1)), np.array([7.0]))
-    assert (packed == [[1.5], [-2.0]]).all()
+    packed = np.array([1.5, -2.0])
+    statistics.add(floats(packed), floats(np.zeros(1)), 7.0)
+    assert (packed == [1.5, -2.0]).all()

@@ -11,9 +11,8 @@ import posterior_reference
 import reference as ref
 from fedfairx.core.weighing import doubt, weigh
 from fedfairx.federation.aggregate import weigh as weigh_packed
-from fedfairx.lanes.block import BLOCK
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.lanes.vector import zeros
+from fedfairx.lanes.rows import floats, vectors, zeros
 
 
 def noisy(rng: np.random.Generator, d: int, count: float, sd: float) -> np.ndarray:
@@ -90,11 +89,11 @@ def test_lanes_have_the_same_bits_as_one_alone() -> None:
     rng = np.random.default_rng(1)
     block = zeros(q, WIDTH)
     block[:] = np.array([noisy(rng, d, 100.0, 2.0) for _ in range(WIDTH)]).T
-    alone = [block[:, l : l + 1].copy() for l in range(WIDTH)]
-    weigh(BLOCK, block, 30.0, zeros(d, d, WIDTH), zeros(d, d + 1, WIDTH))
+    alone = [block[:, l].copy() for l in range(WIDTH)]
+    weigh(vectors(block), 30.0, vectors(zeros(d, d, WIDTH)), vectors(zeros(d, d + 1, WIDTH)))
     for l, packed in enumerate(alone):
-        weigh(None, packed, 30.0, np.empty((d, d, 1)), np.empty((d, d + 1, 1)))
-        assert (packed[:, 0] == block[:, l]).all()
+        weigh(floats(packed), 30.0, floats(np.empty((d, d))), floats(np.empty((d, d + 1))))
+        assert (packed == block[:, l]).all()
 
 
 def test_the_doubt_grows_with_the_noise_and_never_lets_the_sum_turn_negative() -> None:

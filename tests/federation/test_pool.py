@@ -10,9 +10,9 @@ import pytest
 import posterior_reference
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import pack, packed_size, unpack
-from fedfairx.federation.aggregate import worth
 from fedfairx.federation.pool import Known, OptimismPool, Pool, PosteriorPool
 from fedfairx.privacy import NonPrivate, Release, calibrate
+from instances import worth
 
 D = 3
 BLT = calibrate("blt", epsilon=2.0, delta=1e-6, releases=10, sensitivity=2.0)
@@ -28,7 +28,7 @@ def pool(*, private: bool = True) -> Pool:
     return OptimismPool(BLT if private else NonPrivate(), private, Confidence(), 4.0)
 
 
-KNOWN = Known(variance=0.01, size=1.0)
+KNOWN = Known(variance=0.01, size=1.0, ridge=1.0, mean=np.zeros(D))
 RELEASES = [release(seed, number, 50 * number) for seed, number in enumerate((1, 2, 3))]
 
 

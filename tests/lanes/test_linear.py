@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedfairx.lanes import linear
-from fedfairx.lanes.block import BLOCK
 from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.rows import Rows, floats, vectors
 
 K, D, N = 5, 3, WIDTH
 
@@ -25,53 +25,51 @@ def block(request: pytest.FixtureRequest) -> dict[str, np.ndarray]:
     }
 
 
+def shared_or_own(values: np.ndarray) -> Rows:
+    return vectors(values) if values.ndim == 3 else floats(values)
+
+
 def lane(values: np.ndarray, index: int) -> np.ndarray:
     return values[..., index] if values.ndim == 3 else values
 
 
 def test_scores(block: dict[str, np.ndarray]) -> None:
     means = np.full((K, N), np.nan)
-    linear.scores(BLOCK, block["contexts"], block["vector"], means)
+    linear.scores(shared_or_own(block["contexts"]), vectors(block["vector"]), vectors(means))
     for l in range(N):
         assert np.allclose(means[:, l], lane(block["contexts"], l) @ block["vector"][:, l], rtol=1e-14)
 
 
 def test_blend(block: dict[str, np.ndarray]) -> None:
     pull = np.full((D, N), np.nan)
-    linear.blend(BLOCK, block["contexts"], block["weights"], pull)
+    linear.blend(shared_or_own(block["contexts"]), vectors(block["weights"]), vectors(pull))
     for l in range(N):
         assert np.allclose(pull[:, l], block["weights"][:, l] @ lane(block["contexts"], l), rtol=1e-13)
 
 
 def test_multiply(block: dict[str, np.ndarray]) -> None:
     product = np.full((D, N), np.nan)
-    linear.multiply(BLOCK, block["inverse"], block["vector"], product)
+    linear.multiply(shared_or_own(block["inverse"]), vectors(block["vector"]), vectors(product))
     for l in range(N):
         assert np.allclose(product[:, l], lane(block["inverse"], l) @ block["vector"][:, l], rtol=1e-13)
 
 
-def test_rows(block: dict[str, np.ndarray]) -> None:
-    offset, taken = np.full((D, N), np.nan), np.full((D, N), np.nan)
-    linear.subtract_row(BLOCK, block["contexts"], 2, block["vector"], offset)
-    linear.take_arm(BLOCK, block["contexts"], 2, taken)
+def test_one_lane_is_taken(block: dict[str, np.ndarray]) -> None:
     out = np.full((K, D), np.nan)
     for l in range(N):
-        row = lane(block["contexts"], l)
-        assert (taken[:, l] == row[2]).all()
-        assert (offset[:, l] == row[2] - block["vector"][:, l]).all()
-        linear.take_lane(block["contexts"], l, out)
-        assert (out == row).all()
+        linear.take_lane(shared_or_own(block["contexts"]), l, floats(out))
+        assert (out == lane(block["contexts"], l)).all()
 
 
 @pytest.mark.parametrize(("arms", "dimension"), [(1, 1), (3, 7), (4, 8), (9, 13), (21, 20)])
 def test_one_lane_of_any_size(arms: int, dimension: int) -> None:
     rng = np.random.default_rng(arms)
     x, theta, weights = rng.normal(size=(arms, dimension)), rng.normal(size=dimension), rng.normal(size=arms)
-    means, pull = np.full((arms, 1), np.nan), np.full((dimension, 1), np.nan)
-    linear.scores(None, x, theta[:, None].copy(), means)
-    linear.blend(None, x, weights[:, None].copy(), pull)
-    assert means[:, 0] == pytest.approx(x @ theta, abs=1e-12)
-    assert pull[:, 0] == pytest.approx(weights @ x, abs=1e-12)
+    means, pull = np.full(arms, np.nan), np.full(dimension, np.nan)
+    linear.scores(floats(x), floats(theta), floats(means))
+    linear.blend(floats(x), floats(weights), floats(pull))
+    assert means == pytest.approx(x @ theta, abs=1e-12)
+    assert pull == pytest.approx(weights @ x, abs=1e-12)
 
 
 def test_a_lane_alone_has_the_same_bits(block: dict[str, np.ndarray]) -> None:
@@ -80,10 +78,9 @@ def test_a_lane_alone_has_the_same_bits(block: dict[str, np.ndarray]) -> None:
         (linear.blend, "contexts", "weights", D),
         (linear.multiply, "inverse", "vector", D),
     ):
-        together, alone = np.zeros((size, N)), np.zeros((size, 1))
-        product(BLOCK, block[rows], block[column], together)
+        together, alone = np.zeros((size, N)), np.zeros(size)
+        product(shared_or_own(block[rows]), vectors(block[column]), vectors(together))
         for l in range(N):
             own = np.ascontiguousarray(lane(block[rows], l))
-            for form in (own, own[:, :, None]):
-                product(None, form, block[column][:, l : l + 1].copy(), alone)
-                assert (alone[:, 0] == together[:, l]).all()
+            product(floats(own), floats(block[column][:, l].copy()), floats(alone))
+            assert (alone == together[:, l]).all()

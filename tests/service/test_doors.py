@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ssl
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -121,6 +122,8 @@ def test_keys_come_and_go_while_it_runs(
         assert key.partition(".")[2] not in shown
         assert main(["keys", "revoke", "--id", key.partition(".")[0], *where]) == 0
         until(lambda: client.get("/v1/model", headers=bearer(key)).status_code == 401)
+        time.sleep(0.3)  # it has looked for keys several times
+        assert client.get("/v1/model", headers=bearer(key)).status_code == 401
         assert client.get("/v1/model").status_code == 401
         assert client.post("/v1/decisions", json=BODY).status_code == 401
     with asking(place) as client:

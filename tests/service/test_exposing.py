@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from service_helpers import ACTIONS, asking, decide
+from service_helpers import ACTIONS, asking, decide, settings_for
+from starlette.testclient import TestClient
 
 import fedfairx as ffx
 from fedfairx.service import exposing
+from fedfairx.service.app import make_app
+from fedfairx.service.counting import Counting
+from fedfairx.service.opening import open_service
+from fedfairx.service.service import Service
 from fedfairx.storage.glances import by_time, first_time, last_of, latest, number_at
+
+
+@contextmanager
+def served(place: str, **given) -> Iterator[tuple[TestClient, Service]]:
+    """A service, and a client of it."""
+    service = open_service(settings_for(place, **given))
+    with TestClient(make_app(service), base_url="http://127.0.0.1") as client:
+        yield client, service
 
 
 def rewarded(client, count: int, **more) -> None:
@@ -21,13 +36,12 @@ def rewarded(client, count: int, **more) -> None:
 
 
 def test_it_is_the_table_of_the_library(place: str) -> None:
-    with asking(place) as client:
+    with served(place) as (client, service):
         rewarded(client, 40)
         gone = decide(client, actions=ACTIONS)
         client.delete(f"/v1/decisions/{gone['decision_id']}")
         decide(client, actions=ACTIONS)  # its reward has not come
         found = client.get("/v1/exposure").json()
-        service = client.app.state.service
         log = [
             ffx.Logged(
                 each.policy,
@@ -63,6 +77,7 @@ def test_it_is_the_table_of_the_library(place: str) -> None:
 
 def test_a_window_counts_what_was_made_in_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposing, "FRESH", 0.0)
+    monkeypatch.setattr(exposing, "COST", 0.0)
     with asking(place) as client:
         rewarded(client, 3)
         time.sleep(0.05)
@@ -104,9 +119,8 @@ def test_many_who_look_make_one_table(tmp_path: Path, monkeypatch: pytest.Monkey
     made = []
     real = exposing.exposure
     monkeypatch.setattr(exposing, "exposure", lambda *args, **more: made.append(1) or real(*args, **more))
-    with asking(str(tmp_path / "agent.sqlite")) as client:
+    with served(str(tmp_path / "agent.sqlite")) as (client, service):
         rewarded(client, 3)
-        service = client.app.state.service
 
         async def look() -> None:
             await asyncio.gather(*(service.exposing.look() for _ in range(20)))
@@ -116,8 +130,8 @@ def test_many_who_look_make_one_table(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_glances(place: str) -> None:
-    with asking(place) as client:
-        journal = client.app.state.service.journal
+    with served(place) as (client, service):
+        journal = service.journal
         assert latest(journal, limit=5) == []
         assert first_time(journal) is None
         assert number_at(journal, time.time()) == 0
@@ -136,3 +150,21 @@ def test_glances(place: str) -> None:
         assert last_of(journal, 100, first=0, end=end) == 0
         made, rewards = by_time(journal, since=before, width=3_600.0, count=2)
         assert (sum(made), sum(rewards)) == (13, 12)
+
+
+def test_counts_are_brought_up_to_date(place: str) -> None:
+    with served(place) as (client, service):
+        journal, counting, since = service.journal, Counting(), time.time() - 10
+        for _ in range(3):
+            rewarded(client, 4)
+            gone = decide(client)
+            client.delete(f"/v1/decisions/{gone['decision_id']}")
+            decide(client)
+            rewarded(client, 1)
+            assert counting.by_status(journal) == journal.counts()
+            time.sleep(0.1)
+            for width in (0.1, 5.0):
+                count = int((time.time() - since) / width) + 1
+                now = counting.by_time(journal, since=since, width=width, count=count)
+                assert now == by_time(journal, since=since, width=width, count=count)
+        assert counting.by_status(journal) == {"pending": 3, "rewarded": 15, "withdrawn": 3, "expired": 0}

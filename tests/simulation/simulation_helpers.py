@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 
 from fedfairx.core.confidence import Confidence
+from fedfairx.core.learner import REWARD
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.federation.algorithms import algorithm
 from fedfairx.federation.options import Options
 from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.rows import vectors
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel import run
 from fedfairx.simulation.setup import Setting, prepare
+from fedfairx.simulation.state import Mind, mind_in
 
 
 def options_for(name: str, **changes: Any) -> Options:
@@ -31,6 +34,11 @@ def setting_for(scenario: Scenario, options: Options, seeds: tuple[int, ...] = (
     return prepare(scenario, options, seeds, np.array([scenario.horizon]))
 
 
+def mind(setting: Setting, block: int = 0) -> Mind:
+    """What the lanes of a block know."""
+    return mind_in(vectors(setting.minds[block]), setting.world.parameter.shape[1])
+
+
 def records(setting: Setting, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """Contexts (T, m, d) and rewards (T, m) of the first seed's agents, as they were learnt."""
     agents = setting.world.agents
@@ -38,6 +46,7 @@ def records(setting: Setting, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     contexts, rewards = [], []
     for t in range(rounds):
         run(*setting, t, t + 1)
-        contexts.append(setting.minds.chosen[0].T[:agents].copy())
-        rewards.append(setting.minds.reward[0][:agents].copy())
+        state = mind(setting).learner
+        contexts.append(state.chosen.array.T[:agents].copy())
+        rewards.append(state.numbers[REWARD][:agents])
     return np.array(contexts), np.array(rewards)

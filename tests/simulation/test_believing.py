@@ -44,12 +44,12 @@ def held_against_oracle(
     theirs: dict[str, Any] = {}
     if chosen.private:
         options = {name: value for name, value in ours.items() if name != "centring"}
-        sharing = setting_for(scenario, options_for(chosen.name, **options), (SEED,)).sharing
+        privacy = setting_for(scenario, options_for(chosen.name, **options), (SEED,)).privacy
         own = decide_from == "own+released"
         theirs["release_noise"] = lambda k, i: (
-            sharing.noise[i, k] if own else sharing.noise[0, k] * (1.0 if i == 0 else 0.0)
+            privacy.noise[i, k] if own else privacy.noise[0, k] * (1.0 if i == 0 else 0.0)
         )
-        theirs["noise_sd"] = lambda k: sharing.sum_sd[k] / np.sqrt(m - 1 if own else m)
+        theirs["noise_sd"] = lambda k: privacy.sum_sd[k] / np.sqrt(m - 1 if own else m)
     contexts, _ = arms(scenario, SEED)
     run = oracle.posterior_run(
         np.array(contexts),

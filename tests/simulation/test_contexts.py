@@ -10,11 +10,12 @@ import pytest
 from scipy import stats
 
 from fedfairx.federation.options import Options
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.rows import vectors
 from fedfairx.privacy import Centring
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.contexts import draw_contexts
 from fedfairx.simulation.setup import prepare
+from fedfairx.simulation.state import desk
 
 ARMS, LANES = 4, 6
 WORLD = Scenario(agents=3, arms=ARMS, dimension=ARMS, horizon=600)
@@ -27,10 +28,12 @@ TABLES = pytest.mark.parametrize(
 def rounds(scenario: Scenario, places: int) -> tuple[np.ndarray, np.ndarray]:
     """Contexts (T, places, d, n) of a block with two seeds, and the arms (T, places, n) that they are of."""
     setting = prepare(scenario, Options(algorithm="fed-fairx-linucb"), (0, 1), np.array([1]))
-    block, present = np.zeros((places, scenario.dimension, WIDTH)), setting.room.present
+    room, arms = setting.room, scenario.arms
+    table = desk(vectors(room.memory), places, arms, scenario.dimension)
+    block, present = table.contexts.array, room.present
     drawn = []
     for t in range(scenario.horizon):
-        draw_contexts(setting.world, 0, t, block, setting.room)
+        draw_contexts(setting.world, 0, t, table, present)
         drawn.append((block.copy(), present[:places].copy()))
     contexts, numbers = zip(*drawn, strict=True)
     return np.array(contexts), np.array(numbers)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedfairx.lanes.block import BLOCK
+from fedfairx.lanes.compile import compiled
 from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.rows import Rows, vectors
 from fedfairx.simulation.draws import STREAMS, fill_uniform, generator, normal, stream_key, uniform
 
 N = 20_000
@@ -38,11 +39,16 @@ def test_keys_differ() -> None:
     assert generator(0, "privacy", 0).random() != generator(0, "privacy", 1).random()
 
 
+@compiled
+def fill(keys: Rows, base: Rows, block: Rows) -> None:
+    fill_uniform(keys[0], base[0], 0.5, block)
+
+
 def test_a_block_holds_the_numbers_that_single_calls_give() -> None:
     keys = np.array([stream_key(s, "contexts") for s in range(WIDTH)], dtype=np.uint64)
     base = np.arange(WIDTH, dtype=np.uint64) * np.uint64(1000)
     block = np.zeros((3, 4, WIDTH))
-    fill_uniform(BLOCK, keys, base, 0.5, block)
+    fill(vectors(keys[None]), vectors(base[None]), vectors(block))
     for i in range(3):
         for j in range(4):
             for lane in range(WIDTH):

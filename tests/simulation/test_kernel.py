@@ -91,8 +91,8 @@ def test_private_algorithms_with_the_same_noise(name: str, schedule, decide_from
     options = options_for(
         name, schedule=schedule, confidence=confidence, epsilon=20.0, decide_from=decide_from, shift=0.0
     )
-    sharing = prepare(scenario, options, (5,), np.array([200])).sharing
-    drawn = sharing.noise[0]  # of the sum of the agents
+    privacy = prepare(scenario, options, (5,), np.array([200])).privacy
+    drawn = privacy.noise[0]  # of the sum of the agents
     release_noise = np.zeros((drawn.shape[0], AGENTS, drawn.shape[1]))
     release_noise[:, 0] = drawn
     theirs = {

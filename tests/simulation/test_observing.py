@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulation_helpers import options_for, records, setting_for
+from simulation_helpers import mind, options_for, records, setting_for
 
+from fedfairx.core.learner import REWARD
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.federation.schedules import Doubling
 from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.rows import vectors, zeros
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Scenario
-from fedfairx.simulation.kernel import mind_of
 from fedfairx.simulation.observing import take_in
 
 D, ROUNDS = 2, 12
@@ -40,7 +41,7 @@ def test_records_are_clipped_as_a_privatizer_clips_them(change: dict[str, Any]) 
     records(setting, ROUNDS)
     moved = set()
     for agent in range(SCENARIO.agents):
-        expected = np.zeros(setting.minds.own.shape[1])
+        expected = np.zeros(setting.sharing.own.shape[1])
         for t in range(ROUNDS):
             x, y = contexts[t, agent], float(rewards[t, agent])
             if options.centring is None:
@@ -51,7 +52,7 @@ def test_records_are_clipped_as_a_privatizer_clips_them(change: dict[str, Any]) 
             expected += pack(np.outer(clipped_x, clipped_x), clipped_x * clipped_y)
             moved.add(("x", bool(np.abs(clipped_x - x).max() > 0.01)))
             moved.add(("y", int(np.sign(np.round(clipped_y - y, 2)))))
-        assert setting.minds.own[0, :, agent] == pytest.approx(expected, abs=1e-12)
+        assert setting.sharing.own[0, :, agent] == pytest.approx(expected, abs=1e-12)
     # Contexts inside and outside, rewards moved up, down and not at all: or a missing clip would not show.
     assert {("x", True), ("y", -1), ("y", 0), ("y", 1)} <= moved
 
@@ -60,11 +61,11 @@ def test_a_lane_without_an_observation_releases_none() -> None:
     # A ball that excludes zero: the privatizer would move a zero context to its edge.
     ball = Centring(context=(0.3, 0.3), context_radius=0.25, reward=0.5, reward_radius=0.25, constant=0.25)
     held = setting_for(SCENARIO, options_for("priv-fairx-linucb", schedule=LATER, centring=ball))
-    mind = mind_of(held.minds, 0)
-    mind.chosen[:, ::2] = 0.6  # outside the ball; the other lanes have nothing
-    mind.reward[::2] = 0.9
-    take_in(held.minds, mind, held.prior, held.sharing, held.room, 0)
-    own = held.minds.own[0]
+    known = mind(held)
+    known.learner.chosen.array[:, ::2] = 0.6  # outside the ball; the other lanes have nothing
+    known.learner.numbers[REWARD] = np.where(np.arange(WIDTH) % 2 == 0, 0.9, 0.0)
+    take_in(known, held.sharing, held.privacy, vectors(zeros(D, D, WIDTH)), 0)
+    own = held.sharing.own[0]
     assert (own[:, 1::2] == 0.0).all()
     edge = 0.3 + 0.25 / np.sqrt(D)
     for lane in range(0, WIDTH, 2):

@@ -24,18 +24,19 @@ def test_the_noise_is_that_of_the_sum_over_agents(decide_from: str, summed: int)
     """Nine agents' releases add up; `own+released` draws each agent's, because they are weighed apart."""
     scenario = Scenario(agents=9, arms=2, dimension=D, horizon=40)
     options = options_for("priv-fairx-linucb", schedule=SCHEDULE, decide_from=decide_from)
-    sharing = setting_for(scenario, options, SEEDS).sharing
+    setting = setting_for(scenario, options, SEEDS)
+    sharing, privacy = setting.sharing, setting.privacy
     sd = np.asarray(options.calibrated(sharing.most).sd(np.arange(1, sharing.most + 1)))
     diagonal = np.zeros(packed_size(D), dtype=bool)
     diagonal[diagonal_entries(D)] = True
     # 1 200 numbers of each release at least: the sd of their standard deviation is 2 %, six times that 12 %.
     for entries, scale in ((~diagonal, 1.0), (diagonal, math.sqrt(2.0))):
-        found = np.sqrt((sharing.noise[:, :, entries] ** 2).mean(axis=(0, 2)))
+        found = np.sqrt((privacy.noise[:, :, entries] ** 2).mean(axis=(0, 2)))
         tolerance = 0.12 if entries is not diagonal else 0.18  # half as many on the diagonal
         assert found == pytest.approx(scale * math.sqrt(summed) * sd, rel=tolerance)
     others = 9 if decide_from != "own+released" else 8
-    assert sharing.sum_sd == pytest.approx(math.sqrt(others) * sd)
-    assert sharing.shift == pytest.approx(4.0 * math.sqrt(others) * sd)
+    assert privacy.sum_sd == pytest.approx(math.sqrt(others) * sd)
+    assert privacy.shift == pytest.approx(4.0 * math.sqrt(others) * sd)
 
 
 def test_a_centred_run_clips_to_the_radii_around_its_point() -> None:
@@ -44,16 +45,16 @@ def test_a_centred_run_clips_to_the_radii_around_its_point() -> None:
     )
     scenario = Scenario(agents=2, arms=2, dimension=D, horizon=40)
     options = options_for("priv-fairx-linucb", schedule=SCHEDULE, centring=centring)
-    sharing = setting_for(scenario, options).sharing
-    assert sharing.centre.tolist() == [0.1, 0.2, 0.3]
-    assert sharing.context_bound == 0.4
-    assert (sharing.reward_low, sharing.reward_high) == pytest.approx((0.5, 0.9))
+    privacy = setting_for(scenario, options).privacy
+    assert privacy.centre.tolist() == [0.1, 0.2, 0.3]
+    assert privacy.context_bound == 0.4
+    assert (privacy.reward_low, privacy.reward_high) == pytest.approx((0.5, 0.9))
 
 
 @pytest.mark.parametrize(("nonnegative", "low"), [(False, -0.6), (True, 0.0)])
 def test_without_a_point_it_clips_around_zero(nonnegative: bool, low: float) -> None:
     bounds = Bounds(context_norm=0.8, reward=0.6, nonnegative=nonnegative)
     scenario = Scenario(agents=2, arms=2, dimension=D, horizon=40)
-    sharing = setting_for(scenario, options_for("b2", schedule=SCHEDULE, bounds=bounds)).sharing
-    assert sharing.centre.tolist() == [0.0] * D
-    assert (sharing.context_bound, sharing.reward_low, sharing.reward_high) == (0.8, low, 0.6)
+    privacy = setting_for(scenario, options_for("b2", schedule=SCHEDULE, bounds=bounds)).privacy
+    assert privacy.centre.tolist() == [0.0] * D
+    assert (privacy.context_bound, privacy.reward_low, privacy.reward_high) == (0.8, low, 0.6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.commands.common import add_json, add_verb, as_merit, as_schedule, print_json
@@ -71,10 +72,11 @@ def _add_init(parts: Any) -> None:
     parser.add_argument(
         "--transport",
         default="nats",
-        choices=("nats", "sqlite"),
-        help="sqlite: a file, for agents that are all on this machine; no hub (default: nats)",
+        choices=("nats", "sqlite", "flower"),
+        help="sqlite: a file, for agents that are all on this machine; no hub. flower: by SuperLink and "
+        "SuperNodes (default: nats)",
     )
-    parser.add_argument("--port", type=int, default=4222, help="of the hub (default: 4222)")
+    parser.add_argument("--port", type=int, help="of the hub (default: 4222, of a SuperLink 9092)")
     parser.add_argument("--days", type=int, default=825, help="that certificates are valid (default: 825)")
     parser.add_argument("--dimension", type=int, default=5, help="d (default: 5)")
     parser.add_argument("--horizon", type=int, default=100_000, help="rounds of each agent (default: 100000)")
@@ -108,12 +110,16 @@ def init(args: argparse.Namespace) -> int:
         days=args.days,
         transport=args.transport,
     )
-    hub = f"  {args.out}/hub: for whoever runs the hub, in that folder: nats-server -c nats-server.conf\n"
+    hubs = {
+        "nats": "the hub, in that folder: nats-server -c nats-server.conf",
+        "flower": "the SuperLink; docs/federation.md has the commands",
+    }
+    hub = f"  {args.out}/hub: for whoever runs {hubs.get(args.transport)}\n"
     folders = ", ".join(f"{args.out}/{name}" for name in roster.members)
     print(
         f"federation {roster.federation}, {len(roster.members)} agents, in {args.out}\n"
         f"  {folders}: one for each organisation, by a safe way; *.key are secrets\n"
-        f"{hub if args.transport == 'nats' else ''}"
+        f"{hub if args.transport in hubs else ''}"
         f"  {args.out}/convener: offline; needed again only to change who is in\n"
         "Tell every member the federation's id by another way: its roster must have it."
     )
@@ -202,11 +208,13 @@ def change(args: argparse.Namespace) -> int:
     roster = amend(
         args.folder, add=_named(args.add), remove=args.remove, rekey=_named(args.rekey), days=args.days
     )
-    print(
-        f"roster version {roster.version}: {', '.join(roster.members)}\n"
-        f"  {args.folder}/roster.json: for every member\n"
-        f"  {args.folder}/hub/nats-server.conf: for the hub, then: nats-server --signal reload"
-    )
+    hub = Path(args.folder, "hub")
+    print(f"roster version {roster.version}: {', '.join(roster.members)}")
+    print(f"  {args.folder}/roster.json: for every member")
+    if (hub / "nats-server.conf").exists():
+        print(f"  {hub}/nats-server.conf: for the hub, then: nats-server --signal reload")
+    if (hub / "nodes").exists():
+        print(f"  {hub}/nodes: for the SuperLink: flwr supernode register, and unregister for who has left")
     return 0
 
 

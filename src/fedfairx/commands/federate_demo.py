@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HORIZON = 100_000  # rounds of a demonstration that goes on until it is stopped
 LARGEST = 250  # orders at once
 GROWTH = 10  # of what went before, a tenth at once: early orders are decided one by one
-PATIENCE = 5.0  # seconds that compressed time waits for the others' releases
+PATIENCE = {"flower": 60.0}  # seconds that compressed time waits for the others' releases; others: 5
 FIGURE = "federation-demo.png"
 TICK = 0.5  # seconds between two looks
 
@@ -41,11 +41,18 @@ def add_demo(parts: Any) -> None:
         example="""
             fedfairx federate demo
             fedfairx federate demo --agents 5 --rounds 20000 --json
-            fedfairx federate demo --transport nats --epsilon 8""",
+            fedfairx federate demo --transport nats --epsilon 8
+            fedfairx federate demo --transport flower --flower flower/bin --rate 1""",
     )
     parser.add_argument("--agents", type=int, default=3, help="organisations (default: 3)")
     parser.add_argument(
-        "--transport", default="sqlite", choices=("sqlite", "nats"), help="nats needs nats-server"
+        "--transport",
+        default="sqlite",
+        choices=("sqlite", "nats", "flower"),
+        help="nats needs nats-server, flower Flower's commands",
+    )
+    parser.add_argument(
+        "--flower", metavar="BIN", help="folder with flower-superlink and the others (default: on the path)"
     )
     parser.add_argument(
         "--rounds", type=int, help="orders of each; then it ends by itself, as fast as it can"
@@ -81,9 +88,10 @@ def run(args: argparse.Namespace) -> int:
         folder = Path(args.data or Path(temporary) / "federation")
         flags = () if args.epsilon is None else ("--decide-from", "own+released")
         began = time.monotonic()
-        with Fleet(folder, names, _terms(args), transport=args.transport, flags=flags) as fleet:
+        given = {"transport": args.transport, "flags": flags, "flower": args.flower}
+        with Fleet(folder, names, _terms(args), **given) as fleet:
             orders = [
-                Orders(name, fleet.urls[name], seed=args.seed, place=place)
+                Orders(name, fleet.urls[name], seed=args.seed, place=place, key=fleet.keys.get(name))
                 for place, name in enumerate(fleet.names)
             ]
             demo = Demo(args, orders)
@@ -124,7 +132,9 @@ class Demo:
         )
         self._say(f"{len(self._orders)} services share what they learn by {self._args.transport} ({kind}):")
         for each in self._orders:
-            self._say(f"  {each.name}  {each.url}/  {each.url}/federation")
+            key = fleet.keys.get(each.name)
+            told = "" if key is None else f"  (any user, password {key})"
+            self._say(f"  {each.name}  {each.url}/  {each.url}/federation{told}")
         self._say(f"in {fleet.folder}; Ctrl-C ends it")
 
     def go(self) -> None:
@@ -159,7 +169,8 @@ class Demo:
         Orders that would take weeks are placed in a minute here, so that the milliseconds of a transport
         would count for days.
         """
-        ends = time.monotonic() + (0.0 if self._args.rounds is None else PATIENCE)
+        patience = 0.0 if self._args.rounds is None else PATIENCE.get(self._args.transport, 5.0)
+        ends = time.monotonic() + patience
         while True:
             looks = list(pool.map(lambda each: each.look(), self._orders))
             if _level(looks) or time.monotonic() >= ends:

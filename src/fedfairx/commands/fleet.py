@@ -16,19 +16,31 @@ from typing import Self
 from fedfairx.commands.market import FEATURES
 from fedfairx.errors import FedFairXError, InvalidInput
 from fedfairx.federation.founding import found
+from fedfairx.federation.keys import write_private
 from fedfairx.federation.terms import Terms
+from fedfairx.federation.transport.flower.running import Flower, find_commands
+from fedfairx.storage.guest import open_keys
 
 __all__ = ["Fleet"]
 
 PATIENCE = 180.0  # seconds until a service listens, on a machine that may have to compile first
 LOG = "service.log"
+ENGINE_KEY = "engine.key"  # of a service's doors for envelopes
+GAP = 1.0  # seconds between two of Flower's rounds
 
 
 class Fleet:
     """`names` in a federation with these terms, in `folder`; running inside `with`."""
 
     def __init__(
-        self, folder: Path, names: Sequence[str], terms: Terms, *, transport: str, flags: Sequence[str] = ()
+        self,
+        folder: Path,
+        names: Sequence[str],
+        terms: Terms,
+        *,
+        transport: str,
+        flags: Sequence[str] = (),
+        flower: str | None = None,
     ) -> None:
         self.folder = folder
         self.names = tuple(names)
@@ -36,7 +48,11 @@ class Fleet:
         self._transport = transport
         self._flags = tuple(flags)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands = find_commands(flower) if transport == "flower" else None
+        self.flower: Flower | None = None
+        self._door: int | None = None  # where SuperNodes go, if not to the SuperLink itself
         self.urls: Mapping[str, str] = {}
+        self.keys: dict[str, str] = {}  # to the services, where these need one
 
     def database(self, name: str) -> Path:
         """Where a service keeps its agent."""
@@ -51,8 +67,12 @@ class Fleet:
             if self._transport == "nats":
                 self._start_hub(port)
             for name in self.names:
+                if self._transport == "flower":
+                    self._make_keys(name)
                 self._start(name)
             self.urls = {name: self._listens(name) for name in self.names}
+            if self._commands is not None:
+                self._start_flower(self._commands, port)
         except BaseException:
             self.stop()
             raise
@@ -63,6 +83,8 @@ class Fleet:
 
     def stop(self) -> None:
         """End all of them in order, the hub last."""
+        if self.flower is not None:
+            self.flower.stop()
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():
@@ -87,6 +109,18 @@ class Fleet:
         config.write_text(config.read_text().replace('"0.0.0.0:', '"127.0.0.1:'))
         self._processes = {"hub": self._launch("hub", [program, "-c", config.name], cwd=hub)}
         _until(lambda: _answers(port), "the nats-server")
+
+    def _make_keys(self, name: str) -> None:
+        """One for the SuperNode, which opens nothing but envelopes, and one for whoever asks here."""
+        self.database(name).parent.mkdir(mode=0o700)
+        with open_keys(self.database(name)) as keys:
+            write_private(self.folder / name / ENGINE_KEY, keys.add("SuperNode", "federation").encode())
+            self.keys[name] = keys.add("demonstration", "admin")
+
+    def _start_flower(self, commands: Path, port: int) -> None:
+        services = {name: (self.urls[name], self.folder / name / ENGINE_KEY) for name in self.names}
+        self.flower = Flower(self.folder, services, commands=commands, port=port, gap=GAP, door=self._door)
+        self.flower.start()
 
     def _launch(self, name: str, command: Sequence[str], *, cwd: Path) -> subprocess.Popen[bytes]:
         with (self.folder / name / LOG).open("wb") as log:

@@ -17,10 +17,10 @@ __all__ = ["Orders"]
 class Orders:
     """What was asked and answered, and how unfair both have been, summed over orders."""
 
-    def __init__(self, name: str, url: str, *, seed: int, place: int) -> None:
+    def __init__(self, name: str, url: str, *, seed: int, place: int, key: str | None = None) -> None:
         self.name = name
         self.url = url
-        self.client = Client(url)
+        self.client = Client(url, key=key)
         self.together = 0.0
         self.alone = 0.0
         self.kept: dict[str, float | None] = {}  # what the service has acknowledged: id → reward

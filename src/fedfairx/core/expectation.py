@@ -13,35 +13,43 @@ import math
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.exposure import share_out
 from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC
-from fedfairx.core.merit_table import MeritTable, log_merit, merit_value
+from fedfairx.core.merit_table import (
+    FIRST,
+    HIGH,
+    KIND,
+    LOW,
+    SECOND,
+    exponential,
+    lane_of,
+    log_merit,
+    merit_value,
+)
 from fedfairx.core.posterior import squared_width
-from fedfairx.lanes.block import Lanes, lane_count
-from fedfairx.lanes.compile import leaf, stage
-from fedfairx.lanes.linear import entry
-from fedfairx.lanes.vector import fma, load, sqrt, store
+from fedfairx.lanes.compile import compiled, glue
+from fedfairx.lanes.rows import Rows, by_lane
+from fedfairx.lanes.vector import fma, sqrt
 
 REACH = 8.0  # standard deviations on either side that quadrature looks at; 1e-15 of the mass lies beyond
 LEVELS_OFF = 8.0  # in units of a logistic merit's steepness
 NODES, WEIGHTS_OF_NODES = (np.ascontiguousarray(part) for part in np.polynomial.legendre.leggauss(20))
 
 
-@stage
+@glue
 def normal_below(z: float) -> float:
     """Φ(z), exact in the lower tail too."""
     return 0.5 * math.erfc(-z / math.sqrt(2.0))
 
 
-@stage
+@glue
 def normal_density(z: float) -> float:
     """φ(z)."""
     return math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
 
 
-@stage
-def _part(merit: MeritTable, lane: int, mean: float, sd: float, low: float, high: float) -> float:
+@glue
+def _part(merit: Rows, lane: int, mean: float, sd: float, low: float, high: float) -> float:
     """∫ f(μ) φ((μ - mean)/sd)/sd dμ from low to high, by Gauss and Legendre's rule with 20 nodes."""
     centre, half, total = 0.5 * (low + high), 0.5 * (high - low), 0.0
     for k in range(NODES.shape[0]):
@@ -50,11 +58,11 @@ def _part(merit: MeritTable, lane: int, mean: float, sd: float, low: float, high
     return total * half / sd
 
 
-@stage
-def log_expected_merit(merit: MeritTable, lane: int, mean: float, sd: float) -> float:
+@compiled
+def log_expected_merit(merit: Rows, lane: int, mean: float, sd: float) -> float:
     """ln E f(μ), μ ~ N(mean, sd²), of one lane's merit."""
-    if merit.kind[lane] == EXPONENTIAL:
-        c = merit.first[lane]
+    if merit[KIND, lane] == EXPONENTIAL:
+        c = merit[FIRST, lane]
         return float(c * mean + 0.5 * (c * sd) ** 2)
     if sd > 0.0:
         return math.log(expected_merit(merit, lane, mean, sd))
@@ -62,12 +70,12 @@ def log_expected_merit(merit: MeritTable, lane: int, mean: float, sd: float) -> 
     return value
 
 
-@stage
-def expected_merit(merit: MeritTable, lane: int, mean: float, sd: float) -> float:
+@glue
+def expected_merit(merit: Rows, lane: int, mean: float, sd: float) -> float:
     """E f(μ), μ ~ N(mean, sd²) with sd > 0, of one lane's merit that is not exponential."""
-    low, high = merit.low[lane], merit.high[lane]
+    low, high = merit[LOW, lane], merit[HIGH, lane]
     below, above = normal_below((low - mean) / sd), normal_below((mean - high) / sd)
-    if merit.kind[lane] == AFFINE:
+    if merit[KIND, lane] == AFFINE:
         # The mean of μ held to [low, high].
         held = low * below + high * above
         held += mean * max(1.0 - below - above, 0.0)
@@ -83,8 +91,8 @@ def expected_merit(merit: MeritTable, lane: int, mean: float, sd: float) -> floa
         end = last
         if at < mean < end:  # the density's peak
             end = mean
-        if merit.kind[lane] == LOGISTIC:  # where it bends: its midpoint, and what it takes to level off
-            middle, wing = merit.second[lane], LEVELS_OFF / merit.first[lane]
+        if merit[KIND, lane] == LOGISTIC:  # where it bends: its midpoint, and what it takes to level off
+            middle, wing = merit[SECOND, lane], LEVELS_OFF / merit[FIRST, lane]
             for bend in (middle - wing, middle, middle + wing):
                 if at < bend < end:
                     end = bend
@@ -93,36 +101,35 @@ def expected_merit(merit: MeritTable, lane: int, mean: float, sd: float) -> floa
     return total
 
 
-@leaf
+@glue
 def expose_by_posterior(
-    lanes: Lanes,
-    contexts: Array,
-    theta: Array,
-    inverse: Array,
+    contexts: Rows,
+    theta: Rows,
+    inverse: Rows,
     variance: float,
-    merit: MeritTable,
+    merit: Rows,
     expecting: bool,
-    product: Array,
-    doubt: Array,
-    policy: Array,
+    quadrature: bool | None,
+    product: Rows,
+    policy: Rows,
 ) -> None:
     """π(a) ∝ E f(μ_a), μ_a ~ N(x_a·θ, σ² x_aᵀV⁻¹x_a), in log space; or, not `expecting`, π(a) ∝ f(x_a·θ).
 
-    contexts (K, d[, n]), theta (d, n), inverse (d, d[, n]), policy (K, n); product (d, n) and doubt (n,) are
-    room.
+    contexts (K, d), theta (d,), inverse (d, d), merit (MERIT_ROWS,), policy (K,); product (d,) is room.
+    `quadrature` is None where every merit is exponential: then nothing else is compiled.
     """
     for a in range(contexts.shape[0]):
         mean, width = 0.0, 0.0
         for j in range(contexts.shape[1]):
-            mean = fma(entry(lanes, contexts, a, j), load(lanes, theta, j), mean)
+            mean = fma(contexts[a, j], theta[j], mean)
         if expecting:
-            width = squared_width(lanes, contexts, a, inverse, product)
-        if merit.exponential:  # c m + c²s²/2 = c (m + (c σ²/2) xᵀV⁻¹x)
-            steepness = load(lanes, merit.first)
-            store(steepness * fma(0.5 * steepness * variance, width, mean), lanes, policy, a)
-        else:
-            store(mean, lanes, policy, a)
-            store(sqrt(variance * width), lanes, doubt)
-            for l in range(lane_count(lanes)):
-                policy[a, l] = log_expected_merit(merit, l, policy[a, l], doubt[l])
-    share_out(lanes, policy)
+            width = squared_width(contexts, a, inverse, product)
+        steepness = merit[FIRST]  # c m + c²s²/2 = c (m + (c σ²/2) xᵀV⁻¹x)
+        policy[a] = steepness * fma(0.5 * steepness * variance, width, mean)
+        if quadrature is not None and not exponential(merit):
+            policy[a] = mean
+            product[0] = sqrt(variance * width)  # its room is free again
+            each, logit, sd = by_lane(merit), by_lane(policy), by_lane(product)
+            for l in range(logit.shape[1]):
+                logit[a, l] = log_expected_merit(each, lane_of(merit, l), logit[a, l], sd[0, l])
+    share_out(policy)

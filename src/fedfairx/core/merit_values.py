@@ -6,14 +6,16 @@ import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.core.merit import Merit
-from fedfairx.core.merit_table import MeritTable, merit_value, table
+from fedfairx.core.merit_table import merit_value, table
 from fedfairx.lanes.compile import stage
+from fedfairx.lanes.rows import floats
 
 
 @stage
-def _fill(merit: MeritTable, means: Array, values: Array) -> None:
+def _fill(merit: Array, means: Array, values: Array) -> None:
+    rows = floats(merit)
     for k in range(means.shape[0]):
-        values[k] = merit_value(merit, 0, means[k])
+        values[k] = merit_value(rows, 0, means[k])
 
 
 def merit_values(merit: Merit, means: Array) -> Array:

@@ -12,21 +12,16 @@ be as sure of an arm that it has never seen, and starve it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.core.confidence import LARGEST_SETTING, SMALLEST_SETTING
-from fedfairx.core.estimate import grow
-from fedfairx.core.learner import Learner
-from fedfairx.core.statistics import add
 from fedfairx.errors import require
-from fedfairx.lanes.block import Lanes
-from fedfairx.lanes.compile import glue, leaf, stage
-from fedfairx.lanes.linear import entry, inner, multiply
+from fedfairx.lanes.compile import glue
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.lanes.vector import fma, item, larger, load, load_run, sqrt, store, store_run
+from fedfairx.lanes.rows import Rows, one_lane, put_run, run_at
+from fedfairx.lanes.vector import fma, larger, sqrt
 
 #: Observations that the noise assumed beforehand counts as, where the noise is learnt.
 ASSUMED_WEIGHT = 2.0
@@ -82,129 +77,83 @@ class Prior:
         return np.array(np.broadcast_to(np.asarray(self.mean, dtype=np.float64), dimension))
 
 
-class Assumed(NamedTuple):
-    """`Prior`, in the form that compiled stages read."""
+@glue
+def noise_variance(variance: float, noise: float, learning: float, surprise: float, observed: float) -> float:
+    """σ² as known now, from the sum of e²/g over `observed` rewards of one's own.
 
-    mean: Array  # (d,)
-    variance: float  # sd²
-    noise: float  # σ² assumed beforehand
-    learning: float  # 1 where the noise is learnt, 0 where it is known
-
-
-def assumed(prior: Prior, dimension: int, *, learning: bool) -> Assumed:
-    """The prior for stages; `learning` may forbid what the prior would allow."""
-    learns = 1.0 if prior.learn_noise and learning else 0.0
-    return Assumed(prior.means(dimension), prior.sd**2, prior.noise_sd**2, learns)
-
-
-@leaf
-def noise_variance(prior: Assumed, surprise: float, observed: float) -> float:
-    """σ² as known now, from the sum of e²/g over `observed` rewards of one's own."""
-    told = fma(prior.learning, surprise, ASSUMED_WEIGHT * prior.noise)
-    least = LEAST_NOISE * LEAST_NOISE * prior.variance
-    return larger(told / fma(prior.learning, observed, ASSUMED_WEIGHT), least)
-
-
-@leaf
-def posterior_mean(
-    lanes: Lanes, inverse: Array, packed: Array, mean: Array, ridge: Array, theta: Array
-) -> None:
-    """θ̂ = V⁻¹(b + λ·mean). inverse (d, d[, n]), packed (q, n), mean (d,), ridge (n,), theta (d, n)."""
-    dimension = theta.shape[0]
-    moment, weight = packed.shape[0] - dimension, load(lanes, ridge)
-    for i in range(dimension):
-        s = 0.0
-        for j in range(dimension):
-            pull = fma(weight, item(mean, j), load(lanes, packed, moment + j))
-            s = fma(entry(lanes, inverse, i, j), pull, s)
-        store(s, lanes, theta, i)
-
-
-@leaf
-def _width_of_one(contexts: Array, arm: int, inverse: Array, product: Array) -> float:
-    """`squared_width` of one lane with many features: WIDTH coordinates of V⁻¹x at a time."""
-    dimension = contexts.shape[1]
-    whole = dimension - dimension % WIDTH
-    row = product.reshape(dimension)
-    for j in range(0, whole, WIDTH):
-        run = 0.0
-        for i in range(dimension):
-            run = fma(load_run(inverse, i, j), item(contexts, arm, i), run)
-        store_run(run, row, j)
-    for j in range(whole, dimension):
-        s = 0.0
-        for i in range(dimension):
-            s = fma(item(inverse, i, j), item(contexts, arm, i), s)
-        row[j] = s
-    square = 0.0
-    for j in range(dimension):
-        square = fma(item(contexts, arm, j), item(row, j), square)
-    return square
-
-
-@leaf
-def squared_width(lanes: Lanes, contexts: Array, arm: int, inverse: Array, product: Array) -> float:
-    """x_aᵀ V⁻¹ x_a: σ² times it is the posterior variance of the arm's mean.
-
-    contexts (K, d[, n]), inverse (d, d[, n]); product (d, n) is room.
+    variance: sd² of the prior; noise: σ² assumed beforehand; learning: 1 where the noise is learnt, else 0.
     """
-    dimension = contexts.shape[1]
-    if lanes is None and contexts.ndim == 2 and dimension >= WIDTH:
-        return _width_of_one(contexts, arm, inverse, product)
-    square = 0.0
-    for i in range(dimension):  # V⁻¹ is symmetric: the upper triangle, twice
-        x = entry(lanes, contexts, arm, i)
-        half = 0.0
-        for j in range(i + 1, dimension):
-            half = fma(entry(lanes, inverse, i, j), entry(lanes, contexts, arm, j), half)
-        square = fma(x, fma(2.0, half, entry(lanes, inverse, i, i) * x), square)
-    return square
-
-
-@stage
-def sample(
-    lanes: Lanes, inverse: Array, variance: Array, normals: Array, factor: Array, theta: Array
-) -> None:
-    """theta (d, n), which holds θ̂, ← a draw of N(θ̂, σ²V⁻¹): θ̂ + σ F z with V⁻¹ = F Fᵀ, F lower.
-
-    inverse and factor (d, d, n), variance (n,), normals (d, n).
-    """
-    dimension = theta.shape[0]
-    sd = sqrt(load(lanes, variance))
-    for i in range(dimension):
-        for j in range(i + 1):
-            s = load(lanes, inverse, i, j)
-            for k in range(j):
-                s = fma(-load(lanes, factor, i, k), load(lanes, factor, j, k), s)
-            if i == j:
-                store(sqrt(larger(s, 0.0)), lanes, factor, i, i)
-            else:
-                store(s / larger(load(lanes, factor, j, j), 1e-300), lanes, factor, i, j)
-    for i in range(dimension):
-        s = 0.0
-        for j in range(i + 1):
-            s = fma(load(lanes, factor, i, j), load(lanes, normals, j), s)
-        store(fma(sd, s, load(lanes, theta, i)), lanes, theta, i)
+    told = fma(learning, surprise, ASSUMED_WEIGHT * noise)
+    least = LEAST_NOISE * LEAST_NOISE * variance
+    return larger(told / fma(learning, observed, ASSUMED_WEIGHT), least)
 
 
 @glue
-def learn_with_surprise(state: Learner, mean: Array, ridge: Array, surprise: Array) -> None:
-    """Take the observation (chosen, reward) of every lane into its statistics, its V⁻¹ and `surprise`; O(d²).
+def posterior_mean(inverse: Rows, packed: Rows, mean: Rows, ridge: float, theta: Rows) -> None:
+    """θ̂ = V⁻¹(b + λ·mean). inverse (d, d), packed (q,), mean and theta (d,)."""
+    dimension = theta.shape[0]
+    moment = packed.shape[0] - dimension
+    for i in range(dimension):
+        s = 0.0
+        for j in range(dimension):
+            s = fma(inverse[i, j], fma(ridge, mean[j], packed[moment + j]), s)
+        theta[i] = s
 
-    Alg. 1 lines 9 and 27, and e²/g into what σ is learnt from. Zeros change nothing.
+
+@glue
+def squared_width(contexts: Rows, arm: int, inverse: Rows, product: Rows) -> float:
+    """x_aᵀ V⁻¹ x_a: σ² times it is the posterior variance of the arm's mean.
+
+    contexts (K, d), inverse (d, d); product (d,) is room.
     """
-    lanes, dimension = state.lanes, state.chosen.shape[0]
-    multiply(lanes, state.inverse, state.chosen, state.product)
-    square = inner(lanes, state.product, state.chosen)
-    moment, weight = state.statistics.shape[0] - dimension, load(lanes, ridge)
-    error = load(lanes, state.reward)
-    for j in range(dimension):  # x·θ̂ = (V⁻¹x)·(b + λ·mean), all of before
-        pull = fma(weight, item(mean, j), load(lanes, state.statistics, moment + j))
-        error = fma(-load(lanes, state.product, j), pull, error)
-    growth = grow(lanes, state.inverse, state.chosen, state.product, square)
-    store(load(lanes, surprise) + error * error / larger(growth, 1.0), lanes, surprise)
-    store(growth, lanes, state.growth)
-    add(lanes, state.statistics, state.chosen, state.reward)
+    dimension = contexts.shape[1]
+    square = 0.0
+    if one_lane(product) and dimension >= WIDTH:  # many features: WIDTH coordinates of V⁻¹x at a time
+        whole = dimension - dimension % WIDTH
+        for j in range(0, whole, WIDTH):
+            run = 0.0
+            for i in range(dimension):
+                run = fma(run_at(inverse, i, j), contexts[arm, i], run)
+            put_run(run, product, j)
+        for j in range(whole, dimension):
+            s = 0.0
+            for i in range(dimension):
+                s = fma(inverse[i, j], contexts[arm, i], s)
+            product[j] = s
+        for j in range(dimension):
+            square = fma(contexts[arm, j], product[j], square)
+        return square
+    for i in range(dimension):  # V⁻¹ is symmetric: the upper triangle, twice
+        x = contexts[arm, i]
+        half = 0.0
+        for j in range(i + 1, dimension):
+            half = fma(inverse[i, j], contexts[arm, j], half)
+        square = fma(x, fma(2.0, half, inverse[i, i] * x), square)
+    return square
+
+
+@glue
+def sample(inverse: Rows, variance: float, normals: Rows, factor: Rows, theta: Rows) -> None:
+    """theta (d,), which holds θ̂, ← a draw of N(θ̂, σ²V⁻¹): θ̂ + σ F z with V⁻¹ = F Fᵀ, F lower.
+
+    inverse and factor (d, d), normals z (d,).
+    """
+    dimension = theta.shape[0]
+    sd = sqrt(variance)
+    for i in range(dimension):
+        for j in range(i + 1):
+            s = inverse[i, j]
+            for k in range(j):
+                s = fma(-factor[i, k], factor[j, k], s)
+            if i == j:
+                factor[i, i] = sqrt(larger(s, 0.0))
+            else:
+                factor[i, j] = s / larger(factor[j, j], 1e-300)
+    for i in range(dimension):
+        s = 0.0
+        for j in range(i + 1):
+            s = fma(factor[i, j], normals[j], s)
+        theta[i] = fma(sd, s, theta[i])
 
 
 def next_refresh(observed: int) -> int:

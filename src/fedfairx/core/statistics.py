@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfairx.arrays import Array
-from fedfairx.lanes.block import Lanes
-from fedfairx.lanes.compile import leaf
-from fedfairx.lanes.vector import load, store
+from fedfairx.lanes.compile import compiled, stage
+from fedfairx.lanes.rows import Rows, floats
 
 
 def packed_size(dimension: int) -> int:
@@ -51,20 +50,25 @@ def diagonal_entries(dimension: int) -> NDArray[np.intp]:
     return rows * dimension - rows * (rows - 1) // 2
 
 
-@leaf
-def add(lanes: Lanes, packed: Array, chosen: Array, reward: Array) -> None:
+@stage
+def add(packed: Rows, chosen: Rows, reward: float) -> None:
     """One more observation per lane: Gram += x xᵀ, moment += x y (Alg. 1 line 9).
 
-    packed (q, n), chosen (d, n), reward (n,). A zero context leaves a lane's statistics as they are.
+    packed (q,), chosen (d,). A zero context leaves a lane's statistics as they are.
     """
     dimension = chosen.shape[0]
     entry = 0
     for i in range(dimension):
-        x = load(lanes, chosen, i)
+        x = chosen[i]
         for j in range(i, dimension):
-            store(load(lanes, packed, entry) + x * load(lanes, chosen, j), lanes, packed, entry)
+            packed[entry] = packed[entry] + x * chosen[j]
             entry += 1
-    y = load(lanes, reward)
     for i in range(dimension):
-        store(load(lanes, packed, entry) + load(lanes, chosen, i) * y, lanes, packed, entry)
+        packed[entry] = packed[entry] + chosen[i] * reward
         entry += 1
+
+
+@compiled
+def add_one(sums: Array, context: Array, reward: float) -> None:
+    """`add`, of one lane, for Python: packed sums (q,), context (d,)."""
+    add(floats(sums), floats(context), reward)

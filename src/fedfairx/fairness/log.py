@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -9,14 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedfairx.arrays import Array
-from fedfairx.errors import InvalidInput, require
+from fedfairx.errors import InvalidInput
 
 Codes = NDArray[np.int64]
 _BLOCK = 1 << 16  # numbers of a policy that a block holds at most
 _SUM = 1e-6  # by which a policy may miss 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would take three times as long to make
 class Logged:
     """One decision of a log.
 
@@ -71,7 +72,7 @@ class Labels:
     _rows: dict[tuple[str | None, ...], Codes] = field(default_factory=dict)
 
     def row(self, labels: Sequence[str | None]) -> Codes:
-        key = tuple(labels)
+        key = labels if type(labels) is tuple else tuple(labels)
         known = self._rows.get(key)
         if known is None:
             known = np.array([self._number(label) for label in key], dtype=np.int64)
@@ -96,21 +97,17 @@ def gather(log: Iterable[Logged]) -> Blocks:
     """Check and sort a log into blocks; decisions among equally many actions stay in their order."""
     found = Blocks()
     waiting: dict[int, list[_Row]] = {}
-    with_contexts: bool | None = None
     for place, decision in enumerate(log):
-        row = _checked(decision, place, found)
-        if with_contexts is None:
-            with_contexts = row.contexts is not None
-        if (row.contexts is not None) != with_contexts:
-            raise InvalidInput(f"contexts must be given for all decisions or for none, got decision {place}")
-        arms = row.policy.shape[0]
+        row = _row(decision, place, found)
+        arms = row[1].size
         rows = waiting.setdefault(arms, [])
         rows.append(row)
         if len(rows) * arms >= _BLOCK:
             found.blocks.append(_block(waiting.pop(arms)))
     found.blocks += [_block(rows) for rows in waiting.values()]
-    dimensions = {block.contexts.shape[2] for block in found.blocks if block.contexts is not None}
-    require(len(dimensions) < 2, "contexts", "must be of one dimension", sorted(dimensions))
+    dimensions = {None if block.contexts is None else block.contexts.shape[2] for block in found.blocks}
+    if len(dimensions) > 1:
+        raise InvalidInput("contexts must be given for all decisions or for none, and be of one dimension")
     return found
 
 
@@ -122,59 +119,59 @@ def records(blocks: Iterable[Block]) -> Iterator[tuple[Array, Array]]:
             yield block.contexts[come, block.taken[come]], block.rewards[come]
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    policy: Array
-    taken: int
-    drawn: int
-    names: Codes
-    groups: Codes
-    contexts: Array | None
-    reward: float
+# place, policy, taken, drawn, names, groups, contexts, reward; its numbers are checked by the block
+_Row = tuple[int, Array, int, int, Codes, Codes, Array | None, float]
 
 
-def _checked(decision: Logged, place: int, found: Blocks) -> _Row:
+def _row(decision: Logged, place: int, found: Blocks) -> _Row:
     policy = np.asarray(decision.policy, dtype=np.float64)
-    if policy.ndim != 1 or policy.size == 0 or not (policy >= 0).all() or abs(policy.sum() - 1.0) > _SUM:
+    if policy.ndim != 1 or policy.size == 0:
         raise InvalidInput(f"policy must be (K,) probabilities that sum to 1, got decision {place}")
     arms, taken = policy.size, -1 if decision.action is None else decision.action
     drawn = taken if decision.drawn is None else decision.drawn
     if not (0 <= drawn < arms and (decision.action is None or 0 <= taken < arms)):
         raise InvalidInput(f"action must be a row of the policy, got decision {place}")
-    names: Sequence[str | None] = decision.names if decision.names is not None else range_names(arms)
-    groups = decision.groups if decision.groups is not None else (None,) * arms
-    if len(names) != arms or len(groups) != arms or not all(names):
+    names = found.names.row(range_names(arms) if decision.names is None else decision.names)
+    groups = found.groups.row((None,) * arms if decision.groups is None else decision.groups)
+    if names.size != arms or groups.size != arms:
         raise InvalidInput(f"names and groups must be one for each action, got decision {place}")
     contexts = None
     if decision.contexts is not None:
         contexts = np.asarray(decision.contexts, dtype=np.float64)
-        if contexts.ndim != 2 or len(contexts) != arms or not np.isfinite(contexts).all():
+        if contexts.ndim != 2 or len(contexts) != arms:
             raise InvalidInput(f"contexts must be (K, d) finite numbers, got decision {place}")
     reward = np.nan if decision.reward is None else float(decision.reward)
-    codes = found.names.row(names), found.groups.row(groups)
-    return _Row(policy, taken, drawn, *codes, contexts, reward)
+    return place, policy, taken, drawn, names, groups, contexts, reward
 
 
+@functools.cache
 def range_names(arms: int) -> tuple[str, ...]:
     """What actions without names are called."""
     return tuple(f"action {place}" for place in range(arms))
 
 
 def _block(rows: list[_Row]) -> Block:
-    contexts = (
-        None if rows[0].contexts is None else [row.contexts for row in rows if row.contexts is not None]
-    )
-    if contexts is not None:
-        shapes = {array.shape for array in contexts}
-        require(
-            len(shapes) == 1, "contexts", "must be of one dimension", sorted(shape[1] for shape in shapes)
+    places, policies, taken, drawn, names, groups, given, rewards = zip(*rows, strict=True)
+    policy = np.array(policies)
+    odd = np.any(policy < 0, axis=1) | ~(np.abs(policy.sum(axis=1) - 1.0) <= _SUM)
+    _refuse(odd, places, "policy must be (K,) probabilities that sum to 1")
+    codes = np.array(names)
+    _refuse(np.any(codes < 0, axis=1), places, "names must not be empty")
+    contexts = None
+    if given[0] is not None:
+        same = np.array([each is not None and each.shape == given[0].shape for each in given])
+        _refuse(
+            ~same, places, "contexts must be given for all decisions or for none, and be of one dimension"
         )
-    return Block(
-        np.array([row.policy for row in rows]),
-        np.array([row.taken for row in rows], dtype=np.int64),
-        np.array([row.drawn for row in rows], dtype=np.int64),
-        np.array([row.names for row in rows]),
-        np.array([row.groups for row in rows]),
-        None if contexts is None else np.array(contexts),
-        np.array([row.reward for row in rows]),
-    )
+        contexts = np.array(given)
+        _refuse(~np.isfinite(contexts).all(axis=(1, 2)), places, "contexts must be (K, d) finite numbers")
+    else:
+        some = np.array([each is not None for each in given])
+        _refuse(some, places, "contexts must be given for all decisions or for none")
+    rows_taken, rows_drawn = np.array(taken, dtype=np.int64), np.array(drawn, dtype=np.int64)
+    return Block(policy, rows_taken, rows_drawn, codes, np.array(groups), contexts, np.array(rewards))
+
+
+def _refuse(odd: NDArray[np.bool_], places: Sequence[int], rule: str) -> None:
+    if odd.any():
+        raise InvalidInput(f"{rule}, got decision {places[int(odd.argmax())]}")

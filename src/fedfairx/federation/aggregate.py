@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfairx.arrays import Array
-from fedfairx.core import pooling, weighing
+from fedfairx.core import partners, pooling, weighing
+from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import dimension_of
 from fedfairx.errors import require
+from fedfairx.lanes.rows import Rows, floats, size_of
 
 
 def combine(releases: Iterable[Array], size: int) -> Array:
@@ -31,26 +33,62 @@ def combine(releases: Iterable[Array], size: int) -> Array:
 def lift(packed: Array, shift: float) -> Array:
     """A copy with `shift` added to the Gram diagonal, and negative eigenvalues then raised to zero."""
     lifted = packed.copy()
-    pooling.lift(lifted, dimension_of(packed), shift)
+    pooling.lift(floats(lifted), shift, _room(packed))
     return lifted
 
 
 def weigh(packed: Array, *, noise_sd: float, size: float, variance: float) -> Array:
     """A copy, weighed direction by direction beside its noise: see `core.weighing`. `size` is E‖θ‖²."""
     d = dimension_of(packed)
-    weighed = packed.copy()[:, None]
-    kappa, floor = weighing.doubt(noise_sd, size, variance, d), weighing.noise_floor(noise_sd, d)
-    room = np.empty((d, d, 1)), np.empty((d, d + 1, 1))
-    weighing.quieten(None, weighed, floor, *room)
-    weighing.weigh(None, weighed, kappa, *room)
-    return weighed[:, 0]
+    weighed = packed.copy()
+    room = floats(np.empty((d, d))), floats(np.empty((d, d + 1)))
+    weighing.believe(floats(weighed), noise_sd, size, variance, *room)
+    return weighed
 
 
-def worth(
-    own: Array, *, ratio: float, noise_sd: float, radius: float, regulariser: float, parameter_norm: float
-) -> float:
-    """The weight of the others' noisy statistics beside an agent's own: see `core.pooling.worth`."""
-    return float(pooling.worth(own, dimension_of(own), ratio, noise_sd, radius, regulariser, parameter_norm))
+def translated(
+    own: Array, others: Array, *, ridge: float, variance: float, mean: Array
+) -> tuple[Array, float]:
+    """What others' statistics say of one's own θ, and how far apart the two are: `core.partners`."""
+    d, told = dimension_of(own), others.copy()
+    room = partners.room_in(floats(np.empty(size_of(partners.room_in, d))), d)
+    rows = floats(own.copy()), floats(told)
+    difference = float(partners.likeliest(*rows, ridge, variance, floats(mean), room))
+    partners.translate(rows[1], difference, ridge, floats(mean), room)
+    return told, difference
+
+
+def add_by_worth(
+    own: Array,
+    own_count: float,
+    others: Array,
+    others_count: float,
+    *,
+    noise_sd: float,
+    shift: float,
+    confidence: Confidence,
+) -> tuple[Array, float]:
+    """An agent's own exact statistics and the others' noisy ones by their worth, and how many records that
+    counts for: see `core.pooling`."""
+    both, lifted = own.copy(), others.copy()
+    weight = pooling.add_by_worth(
+        floats(both),
+        own_count,
+        floats(lifted),
+        others_count,
+        noise_sd,
+        shift,
+        confidence.radius(own_count + others_count, dimension_of(own)),
+        confidence.regulariser,
+        confidence.parameter_norm,
+        _room(own),
+    )
+    return both, own_count + weight * others_count
+
+
+def _room(packed: Array) -> Rows:
+    d = dimension_of(packed)
+    return floats(np.empty((2, d, d)))
 
 
 @dataclass(frozen=True)

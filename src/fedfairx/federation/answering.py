@@ -15,6 +15,7 @@ from fedfairx.federation.checks import as_contexts, not_finite
 from fedfairx.federation.sharing import Sharing
 
 DRAWN_AHEAD = 64  # uniforms at a time
+DRAWS = 1  # the stream of a seed that actions are drawn from
 
 
 class Answering(Sharing):
@@ -22,6 +23,10 @@ class Answering(Sharing):
 
     def __init__(self, dimension: int, *, seed: int | np.random.SeedSequence | None, **knowing: Any) -> None:
         super().__init__(dimension, **knowing)
+        if isinstance(
+            seed, int | np.integer
+        ):  # a caller's own default_rng(seed) must not draw the same numbers
+            seed = np.random.SeedSequence(int(seed), spawn_key=(DRAWS,))
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._uniforms: list[float] = []  # drawn ahead; the last is the next: a refused call takes none
         self._uniforms_each = 1 + self.dimension if self.rule == "thompson" else 1  # that a decision takes
@@ -49,7 +54,7 @@ class Answering(Sharing):
         else:
             if self._uniforms_each > 1:
                 draw_parameter(memory, self._normals(), np.empty(dimension * dimension + 1))
-            action = decide_by_posterior(rows, memory, values, uniform)
+            action = decide_by_posterior(rows, memory, values, uniform, self._learner.quadrature)
         if action < 0:
             raise not_finite(rows)
         return action

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from fedfairx.lanes.compile import leaf
+from fedfairx.lanes.compile import glue, stage
 from fedfairx.lanes.vector import bits, floor, fma, from_bits, larger, where_above
 
 LOG2_E = 1.4426950408889634
@@ -27,13 +27,13 @@ WHOLE = np.uint64(0x4330000000000000)  # 2⁵²
 TWO_52 = 4503599627370496.0
 
 
-@leaf
+@glue
 def power_of_two(n: float) -> float:
     """2ⁿ for a whole n in [-1022, 1023], by writing the exponent's bits."""
     return from_bits(bits(n + (INTEGER + BIAS)) << FRACTION_BITS)
 
 
-@leaf
+@stage
 def exp(x: float) -> float:
     """e^x for x ≤ 0 (and a little above), to about one unit in the last place, never zero.
 
@@ -53,7 +53,7 @@ def exp(x: float) -> float:
     return series * power_of_two(n)
 
 
-@leaf
+@stage
 def log(x: float) -> float:
     """ln x for a positive, normal x, to about one unit in the last place of the larger of ln x and 1."""
     word = bits(x)
@@ -78,7 +78,7 @@ def log(x: float) -> float:
     return fma(exponent, LN2_HIGH, fma(exponent, LN2_LOW, 2.0 * s * series))
 
 
-@leaf
+@stage
 def cosine_of_turn(x: float) -> float:
     """cos 2πx for x in [0, 1], to about 5e-16: 1 - 2 sin²(πy) with y = x less the nearest whole number."""
     y = math.pi * (x - floor(x + 0.5))

@@ -1,4 +1,4 @@
-"""`stage`: how every function over lanes is compiled, and where its machine code is kept.
+"""How every function over lanes is compiled, and where its machine code is kept.
 
 Numba's own file cache looks at one source file at a time, so that a function whose callee changed in
 another file would be loaded stale. Here the cache folder's name is a digest of every compiled source of
@@ -18,13 +18,18 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from types import FunctionType
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.extending import typeof_impl
 
 from fedfairx.announcing import announce
+from fedfairx.lanes import row_types, vector
 
+#: What Numba must know before anything is compiled: these tell it when they are imported.
+NUMBERS = (vector, row_types)
 config: Any = numba.config  # its attributes are made at run time
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -90,29 +95,69 @@ def _compile(function: Function, **more: Any) -> Function:
     return compiled
 
 
-def stage(function: Function) -> Function:
-    """Compile a pure function over lanes: no GIL, IEEE division, cached by the digest of the source.
+class _Part:
+    """A function that compiled code takes in, and that Python calls by other means."""
 
-    It may neither make arrays nor return one. In return nothing counts references, which would cost more
-    than the arithmetic.
+    def __init__(self, function: Callable[..., Any], inside: Any, called: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.inside, self.py_func, self.targetoptions = inside, function, inside.targetoptions
+        self._called = called
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._called(*arguments)
+
+
+@typeof_impl.register(_Part)
+def _typeof_part(value: _Part, context: Any) -> Any:
+    return typeof_impl(value.inside, context)
+
+
+def stage(function: Function) -> Function:
+    """A piece of mathematics over lanes, so small that calling it would cost more than it does: the compiler
+    puts it into every caller.
+
+    Without what Python would need to call it, which would take as long to compile; where Python does, as in
+    tests, a copy is compiled that has it.
+    """
+    if not COMPILING:
+        return _compile(function)
+    more = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    twin = FunctionType(
+        function.__code__, function.__globals__, closure=function.__closure__, name=function.__name__
+    )
+    twin.__module__ = function.__module__
+    twin.__qualname__ = f"{function.__qualname__}_for_python"  # machine code is kept by name
+    return cast(Function, _Part(function, _compile(function, _nrt=False, **more), compiled(twin)))
+
+
+def glue(function: Function) -> Function:
+    """A stage that mostly calls others, from one place: it is taken into its caller before anything is
+    compiled.
+
+    Numba optimises all code below a function anew for each level of calls, so levels that only name things
+    must cost none. (Its inliner copies what it inlines once for each level, so this is not for everything.)
+    """
+    return _compile(function, _nrt=False, inline="always")
+
+
+def compiled(function: Function) -> Function:
+    """A function with machine code of its own: what Python calls, and what is too large, or too rarely run,
+    to be a part of every caller.
+
+    No GIL, IEEE division, cached by the digest of the source. It may neither make arrays nor return one. In
+    return nothing counts references, which would cost more than the arithmetic.
     """
     return _compile(function, _nrt=False)
 
 
-def leaf(function: Function) -> Function:
-    """A stage so small that calling it would cost more than it does: it becomes part of every caller."""
-    return _compile(function, _nrt=False, forceinline=True)
+def allocating(function: Function) -> Function:
+    """`compiled`, of a function that makes or returns arrays."""
+    return _compile(function, _nrt=True)
 
 
-def allocating_stage(function: Function) -> Function:
-    """A `stage` that makes or returns arrays, or calls one that makes them."""
-    return _compile(function, _nrt=True)  # said aloud, because a callee compiled on demand inherits options
+def layout(function: Function) -> Function:
+    """`glue` that says what lies where in flat rows; `rows.size_of` measures it.
 
-
-def glue(function: Function) -> Function:
-    """A stage that mostly calls others, from one place: it becomes part of its caller.
-
-    Numba optimises all code below a function anew for each level of calls; without levels that only name
-    things, the package compiles in less than half the time.
+    Python, which compiled code can't hand any rows, calls it as it stands.
     """
-    return _compile(function, inline="always")
+    return cast(Function, _Part(function, glue(function), function)) if COMPILING else function

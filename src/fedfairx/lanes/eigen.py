@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.arrays import Array
-from fedfairx.lanes.compile import stage
+from fedfairx.lanes.compile import compiled
+from fedfairx.lanes.rows import Rows
 
 MOST_SWEEPS = 30  # convergence is quadratic: six or seven sweeps are usual
 
 
-@stage
-def jacobi(matrix: Array, vectors: Array) -> None:
+@compiled
+def jacobi(matrix: Rows, vectors: Rows) -> None:
     """Diagonalise in place: matrix (d, d) ← diag of eigenvalues, vectors (d, d) ← eigenvectors in columns.
 
     Jacobi's cyclic rotations: exact to rounding for every symmetric matrix, and at the d of a bandit quicker

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, cast
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -41,12 +42,12 @@ def _call_pointer(typingctx: Any, address: Any, value: Any) -> Any:  # noqa: ARG
         pointer = builder.inttoptr(args[0], function_type.as_pointer())
         return builder.call(pointer, [args[1]])
 
-    return types.float64(types.int64, types.float64), generate
+    return types.float64(types.uint64, types.float64), generate
 
 
-def _call_interpreted(address: int, value: float) -> float:
+def _call_interpreted(address: np.uint64, value: float) -> float:
     return float(_INTERPRETED[int(address)](value))
 
 
 #: Call the C function at an address with a number.
-call_pointer = cast(Callable[[int, float], float], _call_pointer if COMPILING else _call_interpreted)
+call_pointer = cast(Callable[[np.uint64, float], float], _call_pointer if COMPILING else _call_interpreted)

@@ -22,7 +22,7 @@ import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.errors import require
-from fedfairx.lanes.compile import allocating_stage
+from fedfairx.lanes.compile import allocating
 from fedfairx.privacy.factors import Integers
 
 __all__ = ["Blt", "BltMemory"]
@@ -170,5 +170,5 @@ def _unfilter_rows(rows: Array, omega: Array, theta: Array) -> None:
                 buffers[j, w] = theta[j] * buffers[j, w] + increment
 
 
-_filter = allocating_stage(_filter_rows)
-_unfilter = allocating_stage(_unfilter_rows)
+_filter = allocating(_filter_rows)
+_unfilter = allocating(_unfilter_rows)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedfairx.arrays import Array
-from fedfairx.core.memory import add_one, learn_and_add
-from fedfairx.core.statistics import packed_size
+from fedfairx.core.memory import learn_and_add
+from fedfairx.core.statistics import add_one, packed_size
 from fedfairx.errors import StateError, require
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.mechanisms import NonPrivate

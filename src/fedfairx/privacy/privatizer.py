@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fedfairx.arrays import Array
-from fedfairx.core.statistics import packed_size
+from fedfairx.core.statistics import add_one, packed_size
 from fedfairx.errors import BudgetExhausted, PrivacyError, StateError, require
 from fedfairx.privacy.bounding import Bounding, Bounds
 from fedfairx.privacy.guarantee import DecideFrom, Guarantee, claim, require_decide_from
@@ -94,7 +94,6 @@ class StreamPrivatizer(Unique):
         self.public_point = public_point
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
         self._checkpoint = checkpoint or (lambda _step: None)
-        self._rows, self._cols = np.triu_indices(dimension)
         self._grid = math.frexp(mechanism.base_sd)[1] - _GRID_BITS
         self._process = os.getpid()
         self._lock = threading.RLock()
@@ -169,8 +168,7 @@ class StreamPrivatizer(Unique):
         with self._one_at_a_time():
             here = self._position
             leaf = here.leaf.copy()
-            leaf[: self._rows.size] += x[self._rows] * x[self._cols]
-            leaf[self._rows.size :] += x * y
+            add_one(leaf, np.ascontiguousarray(x, dtype=np.float64), float(y))
             after = replace(
                 here, leaf=leaf, leaf_count=here.leaf_count + 1, clipped=here.clipped + (moved or clipped)
             )

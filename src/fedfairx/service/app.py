@@ -26,7 +26,7 @@ __all__ = ["make_app"]
 
 
 class Front:
-    """Finds plain addresses in a table, so that a decision need not pay for Starlette's search."""
+    """Finds plain addresses in a table: a decision need not pay for Starlette's search and wrapping."""
 
     def __init__(self, app: Starlette, plain: dict[str, Gate]) -> None:
         self._app = app

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedfairx.arrays import Array
 from fedfairx.core.statistics import unpack
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.storage.database import Row
 from fedfairx.storage.glances import for_exposure, last_of, number_at
-from fedfairx.storage.rows import floats
 
 if TYPE_CHECKING:
     from fedfairx.federation.agent import Agent
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Exposing", "Looked"]
 
 KEPT = 32  # tables, of as many windows
-FRESH = 10.0  # seconds for which a table is shown again as it is
+FRESH = 10.0  # seconds for which a table is shown again as it is, or
+COST = 10.0  # times as long as it took to make
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Looked:
     first: float | None  # time of the first decision in it
     last: float | None
     when: float
+    took: float  # seconds
     bounded: bool  # whether decisions of the window were left out because there are too many
     withdrawn: int
     baseline: int  # decisions that took the caller's own action
@@ -56,7 +59,7 @@ class Exposing:
         """The table of decisions made from `since` on and before `until`."""
         async with self._one_at_a_time:
             kept = self._kept.pop((since, until), None)
-            if kept is None or time.time() - kept.when > FRESH:
+            if kept is None or time.time() - kept.when > max(FRESH, COST * kept.took):
                 kept = await asyncio.to_thread(self._make, since, until)
             self._kept[since, until] = kept
             if len(self._kept) > KEPT:
@@ -64,6 +67,7 @@ class Exposing:
             return kept
 
     def _make(self, since: float | None, until: float | None) -> Looked:
+        began = time.monotonic()
         service, journal = self._service, self._service.journal
         settings, agent = service.settings, service.agent
         first = 0 if since is None else number_at(journal, since)
@@ -78,7 +82,16 @@ class Exposing:
             tolerance=settings.tolerance,
             sums=_exact_sums(agent),
         )
-        return Looked(table, seen.first, seen.last, time.time(), bounded, seen.withdrawn, seen.baseline)
+        return Looked(
+            table,
+            seen.first,
+            seen.last,
+            time.time(),
+            time.monotonic() - began,
+            bounded,
+            seen.withdrawn,
+            seen.baseline,
+        )
 
 
 class _Seen:
@@ -94,7 +107,7 @@ class _Seen:
             self.last = made / 1e6
             if self.first is None:
                 self.first = self.last
-            shares = floats(bytes(policy))
+            shares = np.frombuffer(policy, "<f8")
             if status == "withdrawn":
                 self.withdrawn += 1
             elif mode != "live":
@@ -102,7 +115,7 @@ class _Seen:
             yield Logged(
                 shares,
                 None if status == "withdrawn" else action,
-                floats(bytes(contexts)).reshape(shares.size, -1),
+                np.frombuffer(contexts, "<f8").reshape(shares.size, -1),
                 _labels(names),
                 _labels(groups),
                 drawn,

@@ -13,6 +13,7 @@ from fedfairx.errors import AlreadyObserved, KeyTaken, UnknownDecision
 from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas, showing, steps
 from fedfairx.service.asking import Asked, understand
+from fedfairx.service.counting import Counting
 from fedfairx.service.desk import Desk
 from fedfairx.service.doors import Doors
 from fedfairx.service.exposing import Exposing
@@ -64,6 +65,7 @@ class Service:
         last = None if membership is None else membership.release_if_due
         self.desk = Desk(agent, self.meters, limit=settings.max_waiting, last=last)
         self.exposing = Exposing(self)
+        self.counting = Counting()
         self.taking = Taking(settings.mode, settings.control_share)
 
     @property

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.arrays import Array
-from fedfairx.lanes.block import BLOCK
-from fedfairx.lanes.compile import leaf, stage
-from fedfairx.lanes.registers import WIDTH
-from fedfairx.lanes.vector import load, load_words, store
+from fedfairx.lanes.compile import compiled, glue
+from fedfairx.lanes.rows import Rows, by_lane, vectors
 from fedfairx.simulation.draws import fill_uniform, normalise_rows
-from fedfairx.simulation.state import PERSISTENT, RECORDED, UNIT_NORM, Counts, Room, World
+from fedfairx.simulation.state import CONTEXTS, PERSISTENT, RECORDED, UNIT_NORM, Counts, Desk, World
 
 
-@leaf
-def draw_contexts(world: World, block: int, t: int, contexts: Array, room: Room) -> None:
-    """contexts (K, d, n) of round t: drawn anew, or those of arms that are in a table."""
+@compiled
+def draw_contexts(world: World, block: int, t: int, desk: Desk, present: Counts) -> None:
+    """desk.contexts (K, d) of round t: drawn anew, or those of arms that are in a table."""
+    contexts = desk.contexts
+    key, agent = vectors(world.keys)[CONTEXTS, block], vectors(world.agent)[block]
+    number = agent + np.uint64(t) * np.uint64(world.agents)
     # Counters are spaced by the most arms there can be, so that the number of arms shifts nothing.
     if world.contexts >= PERSISTENT:
-        spacing = np.uint64(world.most_arms + 1)
-    else:
-        spacing = np.uint64(world.most_arms * contexts.shape[1])
-    before = np.uint64(t) * np.uint64(world.agents)
-    store((load_words(BLOCK, world.agent, block) + before) * spacing, BLOCK, room.base)
-    keys = world.context_keys[block]
-    if world.contexts >= PERSISTENT:
-        fill_uniform(BLOCK, keys, room.base, 1.0, room.chances)
-        pick_arms(world, block, contexts, room.chances, room.present)
+        fill_uniform(key, number * np.uint64(world.most_arms + 1), 1.0, desk.chances)
+        pick_arms(world, block, by_lane(contexts), by_lane(desk.chances), present)
         return
-    fill_uniform(BLOCK, keys, room.base, load(BLOCK, world.context_scale, block), contexts)
+    spacing = np.uint64(world.most_arms * contexts.shape[1])
+    fill_uniform(key, number * spacing, vectors(world.context_scale)[block], contexts)
     if world.contexts == UNIT_NORM:
-        normalise_rows(BLOCK, contexts)
+        normalise_rows(contexts)
 
 
-@stage
-def pick_arms(world: World, block: int, contexts: Array, chances: Array, present: Counts) -> None:
+@glue
+def pick_arms(world: World, block: int, contexts: Rows, chances: Rows, present: Counts) -> None:
     """contexts ← a uniformly random subset of a table's arms, their numbers, ascending, in present (K, n).
 
     Selection sampling (Knuth, The Art of Computer Programming, vol. 2, 3.4.2, algorithm S): each arm in turn
@@ -43,7 +37,7 @@ def pick_arms(world: World, block: int, contexts: Array, chances: Array, present
     """
     places, dimension = contexts.shape[0], contexts.shape[1]
     rows, arms = world.table.shape[0], world.table.shape[1]
-    for l in range(WIDTH):
+    for l in range(contexts.shape[2]):
         row = world.row[block, l]
         if world.contexts == RECORDED:
             row = int(chances[0, 0, l] * rows)

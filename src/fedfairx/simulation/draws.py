@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.arrays import Array
 from fedfairx.lanes.arithmetic import cosine_of_turn, log
-from fedfairx.lanes.block import Lanes
-from fedfairx.lanes.compile import leaf
-from fedfairx.lanes.vector import fma, from_bits, load, load_words, sqrt, store
+from fedfairx.lanes.compile import stage
+from fedfairx.lanes.rows import Rows
+from fedfairx.lanes.vector import fma, from_bits, sqrt
 
 Keys = NDArray[np.uint64]
 
@@ -25,7 +24,17 @@ S30, S27, S31, S12 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(12)
 ONE, TWO = np.uint64(1), np.uint64(2)
 ONE_POINT = np.uint64(1023 << 52)  # the bits of 1.0
 
-STREAMS = ("contexts", "actions", "rewards", "delays", "drift", "parameter", "privacy", "thompson")
+STREAMS = (
+    "contexts",
+    "actions",
+    "rewards",
+    "delays",
+    "drift",
+    "parameter",
+    "privacy",
+    "thompson",
+    "distance",
+)
 
 
 def stream_key(seed: int, stream: str) -> int:
@@ -39,7 +48,7 @@ def generator(seed: int, stream: str, part: int = 0) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAMS.index(stream), part)))
 
 
-@leaf
+@stage
 def uniform(key: np.uint64, counter: np.uint64) -> float:
     """Number `counter` of the stream `key`, uniform on [0, 1); of many streams where the two are Words."""
     z = key + GOLDEN * (counter + ONE)
@@ -50,7 +59,7 @@ def uniform(key: np.uint64, counter: np.uint64) -> float:
     return from_bits((z >> S12) | ONE_POINT) - 1.0
 
 
-@leaf
+@stage
 def normal(key: np.uint64, counter: np.uint64) -> float:
     """Number `counter` of the stream `key`, standard normal (Box and Muller 1958)."""
     radius = uniform(key, TWO * counter)
@@ -58,23 +67,22 @@ def normal(key: np.uint64, counter: np.uint64) -> float:
     return sqrt(-2.0 * log(1.0 - radius)) * cosine_of_turn(angle)
 
 
-@leaf
-def fill_uniform(lanes: Lanes, keys: Keys, base: Keys, scale: float, block: Array) -> None:
-    """block (rows, columns, n) ← scale · uniforms, number base[l] + row·columns + column of keys[l]."""
-    key, counter = load_words(lanes, keys), load_words(lanes, base)
+@stage
+def fill_uniform(key: np.uint64, counter: np.uint64, scale: float, block: Rows) -> None:
+    """block (rows, columns) ← scale · uniforms, number counter + row·columns + column of the stream `key`."""
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):
-            store(scale * uniform(key, counter), lanes, block, i, j)
+            block[i, j] = scale * uniform(key, counter)
             counter = counter + ONE
 
 
-@leaf
-def normalise_rows(lanes: Lanes, block: Array) -> None:
+@stage
+def normalise_rows(block: Rows) -> None:
     """Scale every row (over axis 1) of every lane to norm 1."""
     for i in range(block.shape[0]):
         square = 1e-300
         for j in range(block.shape[1]):
-            square = fma(load(lanes, block, i, j), load(lanes, block, i, j), square)
+            square = fma(block[i, j], block[i, j], square)
         scale = 1.0 / sqrt(square)
         for j in range(block.shape[1]):
-            store(scale * load(lanes, block, i, j), lanes, block, i, j)
+            block[i, j] = scale * block[i, j]

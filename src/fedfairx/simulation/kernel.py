@@ -12,210 +12,242 @@ import math
 import numpy as np
 
 from fedfairx.arrays import Array
-from fedfairx.core.estimate import REFRESH_EVERY, derive, estimate
+from fedfairx.core.estimate import REFRESH_EVERY, estimate
+from fedfairx.core.expectation import expose_by_posterior
 from fedfairx.core.exposure import at_least, draw_rows, expose
-from fedfairx.core.learner import Learner
-from fedfairx.core.merit_table import MeritTable
+from fedfairx.core.learner import COUNT, REWARD, RIDGE, Learner, radius_of, variance_of
 from fedfairx.core.optimism.choose import Solver, choose
-from fedfairx.core.optimism.problem import (
-    ARM_ROWS,
-    LANE_ROWS,
-    MODEL_ROWS,
-    POLICY,
-    SQUARE_ROWS,
-    Region,
-    Scratch,
-)
-from fedfairx.core.posterior import Assumed
+from fedfairx.core.optimism.problem import POLICY, PULL, Region, Scratch
+from fedfairx.core.posterior import posterior_mean, sample
 from fedfairx.core.regret import regrets
-from fedfairx.lanes.block import BLOCK
-from fedfairx.lanes.compile import glue, leaf, stage
+from fedfairx.core.rules import EXPECTED_MERIT
+from fedfairx.core.rules import THOMPSON as BY_THOMPSON
+from fedfairx.lanes.compile import compiled, glue
 from fedfairx.lanes.linear import scores
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.lanes.vector import absolute, fma, load, load_words, sqrt, store
+from fedfairx.lanes.rows import Rows, by_lane, vectors
+from fedfairx.lanes.vector import absolute, fma, sqrt
 from fedfairx.simulation.contexts import draw_contexts
+from fedfairx.simulation.deriving import derive_marked
 from fedfairx.simulation.draws import normal, uniform
 from fedfairx.simulation.exposure import count_exposure, note_exposure
-from fedfairx.simulation.observing import deliver
-from fedfairx.simulation.sharing import believed_radius, share
+from fedfairx.simulation.observing import deliver, learns_own
+from fedfairx.simulation.sharing import share
 from fedfairx.simulation.state import (
+    ACTIONS,
     BOUNDED,
+    DRIFT,
     HETEROSCEDASTIC,
-    RELEASED,
-    Belief,
-    Merits,
-    Minds,
+    MARKED,
+    REWARDS,
+    THOMPSON,
+    Delay,
+    Exposure,
+    Privacy,
     Room,
     Sharing,
     Tally,
     World,
+    desk,
+    mind_of,
 )
 
 
-@leaf
-def refresh_radius(minds: Minds, belief: Belief, block: int, dimension: int) -> None:
+@glue
+def refresh_radius(state: Learner) -> None:
     """√β of every lane; equal counts, which are the rule, are worked out once."""
+    numbers, radius = by_lane(state.numbers), by_lane(state.radius)
     known, value = -1.0, 0.0
-    for l in range(WIDTH):
-        count = minds.inside[block, l]
+    for l in range(numbers.shape[1]):
+        count = numbers[COUNT, l]
         if count != known:
             known = count
-            value = believed_radius(belief, count, dimension)
-        minds.radius[block, l] = value
+            value = radius_of(numbers, l, count, state.mean.shape[0])
+        radius[0, l] = value
 
 
-@leaf
-def act(
-    world: World, mind: Learner, contexts: Array, policy: Array, means: Array, block: int, t: int
-) -> None:
+@compiled
+def act(world: World, state: Learner, contexts: Rows, policy: Rows, means: Rows, block: int, t: int) -> None:
     """Draw every lane's action and its reward (Alg. 1 line 8); the observation is left at hand."""
-    position = load_words(BLOCK, world.agent, block) + np.uint64(t) * np.uint64(world.agents)
-    u = uniform(load_words(BLOCK, world.action_keys, block), position)
-    draw_rows(BLOCK, contexts, policy, means, u, mind.chosen, mind.reward)
-    mean, key = load(BLOCK, mind.reward), load_words(BLOCK, world.reward_keys, block)
+    keys = vectors(world.keys)
+    position = vectors(world.agent)[block] + np.uint64(t) * np.uint64(world.agents)
+    u = uniform(keys[ACTIONS, block], position)
+    mean = draw_rows(contexts, policy, means, u, state.chosen)
     if world.noise == BOUNDED:
-        noise = world.noise_sd * math.sqrt(3.0) * (2.0 * uniform(key, position) - 1.0)
+        noise = world.noise_sd * math.sqrt(3.0) * (2.0 * uniform(keys[REWARDS, block], position) - 1.0)
     else:
-        noise = world.noise_sd * normal(key, position)
+        noise = world.noise_sd * normal(keys[REWARDS, block], position)
         if world.noise == HETEROSCEDASTIC:
             noise = noise * (0.5 + absolute(mean))
-    store(mean + noise, BLOCK, mind.reward)
+    state.numbers[REWARD] = mean + noise
 
 
-@stage
-def drift_parameter(world: World, block: int, t: int) -> None:
+@compiled
+def drift_parameter(drift: float, parameter: Rows, key: np.uint64, t: int) -> None:
     """One step of θ*'s random walk on the sphere; the agents of a seed share the key, hence the walk."""
-    parameter, key = world.parameter[block], load_words(BLOCK, world.drift_keys, block)
     dimension = parameter.shape[0]
     square = 0.0
     for j in range(dimension):
         position = np.uint64(t) * np.uint64(dimension) + np.uint64(j)
-        value = load(BLOCK, parameter, j) + world.drift * normal(key, position)
-        store(value, BLOCK, parameter, j)
+        value = parameter[j] + drift * normal(key, position)
+        parameter[j] = value
         square = fma(value, value, square)
     scale = 1.0 / sqrt(square)
     for j in range(dimension):
-        store(scale * load(BLOCK, parameter, j), BLOCK, parameter, j)
+        parameter[j] = scale * parameter[j]
 
 
-@glue
-def mind_of(minds: Minds, block: int) -> Learner:
-    """The learner of one block."""
-    return Learner(
-        minds.statistics[block],
-        minds.inverse[block],
-        minds.estimate[block],
-        minds.radius[block],
-        minds.chosen[block],
-        minds.reward[block],
-        minds.product[block],
-        minds.det_growth[block],
-        BLOCK,
-    )
+@compiled
+def draw_parameters(
+    state: Learner, variance: float, key: np.uint64, position: np.uint64, work: Scratch
+) -> None:
+    """Thompson: θ̂ of every lane ← a draw of its posterior."""
+    normals, dimension = work.model[PULL], state.estimate.shape[0]
+    for j in range(dimension):
+        normals[j] = normal(key, position * np.uint64(dimension) + np.uint64(j))
+    sample(state.inverse, variance, normals, work.square[0], state.estimate)
 
 
-@glue
-def merit_of(merits: Merits, block: int) -> MeritTable:
-    """The merits of one block."""
-    return MeritTable(
-        merits.exponential[block],
-        merits.kind[block],
-        merits.first[block],
-        merits.second[block],
-        merits.third[block],
-        merits.low[block],
-        merits.high[block],
-        merits.address[block],
+@compiled
+def believe(
+    world: World,
+    state: Learner,
+    rule: int,
+    quadrature: bool | None,
+    contexts: Rows,
+    work: Scratch,
+    block: int,
+    t: int,
+) -> None:
+    """The policy of every lane by a rule of the posterior."""
+    posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
+    variance = variance_of(state)
+    if rule == BY_THOMPSON:
+        position = vectors(world.agent)[block] + np.uint64(t) * np.uint64(world.agents)
+        draw_parameters(state, variance, vectors(world.keys)[THOMPSON, block], position, work)
+    expose_by_posterior(
+        contexts,
+        state.estimate,
+        state.inverse,
+        variance,
+        state.merit,
+        rule == EXPECTED_MERIT,
+        quadrature,
+        state.product,
+        work.arms[POLICY],
     )
 
 
 @glue
 def play(
     world: World,
-    minds: Minds,
-    merits: Merits,
-    solver: Solver,
-    prior: Assumed,
-    belief: Belief,
-    sharing: Sharing,
+    minds: Array,
+    rule: int,
+    quadrature: bool | None,
+    solver: Solver | None,
+    least_share: float,
+    sharing: Sharing | None,
+    privacy: Privacy | None,
+    delay: Delay | None,
     tally: Tally,
+    exposure: Exposure | None,
     room: Room,
     block: int,
     t: int,
 ) -> None:
     """Round t (from 0) of every lane of a block: Alg. 1 lines 5 to 9."""
-    dimension, arms = minds.estimate.shape[1], world.arms[t]
-    contexts = room.contexts[: arms * dimension * WIDTH].reshape(arms, dimension, WIDTH)
-    work = Scratch(
-        room.arms[: ARM_ROWS * arms * WIDTH].reshape(ARM_ROWS, arms, WIDTH),
-        room.model.reshape(MODEL_ROWS, dimension, WIDTH),
-        room.lane.reshape(LANE_ROWS, WIDTH),
-        room.square.reshape(SQUARE_ROWS, dimension, dimension, WIDTH),
-        room.spare,
-        room.codes,
-        BLOCK,
-    )
-    truth = room.fair[: 3 * arms * WIDTH].reshape(3, arms, WIDTH)
-    mind = mind_of(minds, block)
-    merit = merit_of(merits, block)
+    parameter = vectors(world.parameter)[block]
+    dimension, arms = parameter.shape[0], world.arms[t]
+    table = desk(vectors(room.memory), arms, world.most_arms, dimension)
+    contexts, means, fair, policy = table.contexts, table.means, table.fair, table.work.arms[POLICY]
+    mind = mind_of(minds, block, dimension)
+    state = mind.learner
     if world.drift > 0.0:
-        drift_parameter(world, block, t)
-    draw_contexts(world, block, t, contexts, room)
-    estimate(BLOCK, mind.inverse, mind.statistics, mind.estimate)
-    refresh_radius(minds, belief, block, dimension)
-    choose(contexts, Region(mind.estimate, mind.inverse, mind.radius), merit, work, solver)
-    scores(BLOCK, contexts, world.parameter[block], truth[0])
-    expose(BLOCK, merit, truth[0], truth[1], truth[2])
-    policy = work.arms[POLICY]
-    if merits.least_share > 0.0:
-        for l in range(WIDTH):
-            at_least(policy, l, merits.least_share)
-    regrets(BLOCK, truth[1], policy, truth[0], tally.fairness_now[block], tally.reward_now[block])
-    act(world, mind, contexts, policy, truth[0], block, t)
-    if tally.exposure.shape[1] > 0:
-        count_exposure(tally, world, block, truth[0], truth[1], policy, room.present)
-    deliver(world, minds, mind, prior, sharing, room, block, t)
-    if (t + 1) % REFRESH_EVERY == 0 and sharing.decide_from != RELEASED:
-        derive(BLOCK, mind.statistics, minds.ridge[block], mind.inverse)
+        drift_parameter(world.drift, parameter, vectors(world.keys)[DRIFT, block], t)
+    draw_contexts(world, block, t, table, room.present)
+    if solver is None:
+        believe(world, state, rule, quadrature, contexts, table.work, block, t)
+    else:
+        estimate(state.inverse, state.statistics, state.estimate)
+        refresh_radius(state)
+        choose(contexts, Region(state.estimate, state.inverse, state.radius), state.merit, table.work, solver)
+    if least_share > 0.0:
+        at_least(policy, least_share)
+    scores(contexts, parameter, means)
+    expose(state.merit, means, fair, table.slopes)
+    unfair, lost = vectors(tally.fairness_now), vectors(tally.reward_now)
+    unfair[block], lost[block] = regrets(fair, policy, means, unfair[block], lost[block])
+    act(world, state, contexts, policy, means, block, t)
+    if exposure is not None:
+        sums = by_lane(means), by_lane(fair), by_lane(policy)
+        count_exposure(exposure, world.contexts, world.agents, block, *sums, room.present)
+    deliver(world, mind, sharing, privacy, delay, table.work.square[0], block, t)
+    if (t + 1) % REFRESH_EVERY == 0 and learns_own(privacy):
+        mind.notes[MARKED] = 1.0
+        derive_marked(mind, table.work.square[0])
 
 
-@stage
+@glue
 def note(tally: Tally, agents: int, point: int) -> None:
     """The mean over agents of the running sums, for every seed."""
     for seed in range(tally.fairness.shape[0]):
         fairness, reward = 0.0, 0.0
-        for i in range(agents):
-            lane = seed * agents + i
+        for lane in range(seed * agents, (seed + 1) * agents):
             fairness += tally.fairness_now[lane // WIDTH, lane % WIDTH]
             reward += tally.reward_now[lane // WIDTH, lane % WIDTH]
         tally.fairness[seed, point] = fairness / agents
         tally.reward[seed, point] = reward / agents
-    if tally.exposure.shape[1] > 0:
-        note_exposure(tally, agents, point)
 
 
-@stage
+@compiled
 def run(
     world: World,
-    minds: Minds,
-    merits: Merits,
-    solver: Solver,
-    prior: Assumed,
-    belief: Belief,
-    sharing: Sharing,
+    minds: Array,
+    rule: int,
+    quadrature: bool | None,
+    solver: Solver | None,
+    least_share: float,
+    sharing: Sharing | None,
+    privacy: Privacy | None,
+    differ: bool | None,
+    delay: Delay | None,
     tally: Tally,
+    exposure: Exposure | None,
     room: Room,
     begin: int,
     end: int,
 ) -> None:
-    """Rounds `begin` to `end` (exclusive, from 0); call it again to go on."""
-    blocks, point = minds.radius.shape[0], 0
+    """Rounds `begin` to `end` (exclusive, from 0); call it again to go on.
+
+    minds (B, size, n). `solver` is for optimism; without it, `rule` is one of the posterior's. What is
+    None is not compiled either.
+    """
+    blocks, point, dimension = minds.shape[0], 0, world.parameter.shape[1]
     while point < tally.points.shape[0] and tally.points[point] < begin + 1:
         point += 1
     for t in range(begin, end):
         for block in range(blocks):
-            play(world, minds, merits, solver, prior, belief, sharing, tally, room, block, t)
-        share(minds, sharing, belief, tally.syncs, room.exchange, world.agents, t)
+            play(
+                world,
+                minds,
+                rule,
+                quadrature,
+                solver,
+                least_share,
+                sharing,
+                privacy,
+                delay,
+                tally,
+                exposure,
+                room,
+                block,
+                t,
+            )
+        if sharing is not None:
+            table = desk(vectors(room.memory), 1, world.most_arms, dimension)
+            share(minds, solver, sharing, privacy, differ, tally.syncs, table, world.agents, t)
         if point < tally.points.shape[0] and tally.points[point] == t + 1:
             note(tally, world.agents, point)
+            if exposure is not None:
+                note_exposure(exposure, world.agents, point)
             point += 1

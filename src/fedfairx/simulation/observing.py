@@ -6,99 +6,111 @@ import math
 
 import numpy as np
 
-from fedfairx.core.learner import Learner
-from fedfairx.core.posterior import Assumed, learn_with_surprise
+from fedfairx.core.learner import COUNT, GROWTH, LEARNING, OBSERVED, REWARD, Learner, learn
 from fedfairx.core.statistics import add
 from fedfairx.lanes.arithmetic import log
-from fedfairx.lanes.block import BLOCK
-from fedfairx.lanes.compile import glue, leaf
-from fedfairx.lanes.registers import WIDTH
-from fedfairx.lanes.vector import any_above, fma, larger, load, smaller, sqrt, store, where_above
-from fedfairx.simulation.deriving import derive_adopted, double_refresh
+from fedfairx.lanes.compile import compiled, glue
+from fedfairx.lanes.rows import Rows, by_lane, floats, vectors
+from fedfairx.lanes.vector import any_above, fma, larger, smaller, sqrt, where_above
+from fedfairx.simulation.deriving import derive_marked, mark_doubled
 from fedfairx.simulation.draws import uniform
-from fedfairx.simulation.state import RELEASED, Minds, Room, Sharing, World
+from fedfairx.simulation.state import LOG_GROWTH, REFRESH, RELEASED, Delay, Mind, Privacy, Sharing, World
 
 
-@leaf
-def clip(sharing: Sharing, mind: Learner) -> None:
+@glue
+def clip(privacy: Privacy, state: Learner) -> None:
     """Move the observation at hand inside the privatizer's bounds, around its public point.
 
     A zero context stands for no observation, and stays zero wherever the public point is.
     """
-    chosen, centre = mind.chosen, sharing.centre
+    chosen, centre = state.chosen, floats(privacy.centre)
     square, size = 1e-300, 0.0
     for j in range(chosen.shape[0]):
-        x = load(BLOCK, chosen, j)
-        offset = x - centre[j]
+        offset = chosen[j] - centre[j]
         square = fma(offset, offset, square)
-        size = fma(x, x, size)
-    scale = where_above(size, 0.0, sharing.context_bound / sqrt(square), 1.0)
+        size = fma(chosen[j], chosen[j], size)
+    scale = where_above(size, 0.0, privacy.context_bound / sqrt(square), 1.0)
     for j in range(chosen.shape[0]):
-        x = load(BLOCK, chosen, j)
-        store(where_above(1.0, scale, centre[j] + scale * (x - centre[j]), x), BLOCK, chosen, j)
-    reward = smaller(larger(load(BLOCK, mind.reward), sharing.reward_low), sharing.reward_high)
-    store(reward, BLOCK, mind.reward)
+        x = chosen[j]
+        chosen[j] = where_above(1.0, scale, centre[j] + scale * (x - centre[j]), x)
+    reward = smaller(larger(state.numbers[REWARD], privacy.reward_low), privacy.reward_high)
+    state.numbers[REWARD] = reward
 
 
 @glue
-def take_in(minds: Minds, mind: Learner, prior: Assumed, sharing: Sharing, room: Room, block: int) -> None:
+def learn_own(mind: Mind, fresh: Rows) -> None:
+    """Learn the observation at hand into what decisions come from. fresh (d, d) is room."""
+    numbers, notes = mind.learner.numbers, mind.notes
+    learn(mind.learner)
+    if any_above(numbers[LEARNING], 0.0) and any_above(numbers[OBSERVED], notes[REFRESH] - 0.5):
+        mark_doubled(mind)
+        derive_marked(mind, fresh)
+
+
+@glue
+def take_in(mind: Mind, sharing: Sharing | None, privacy: Privacy | None, fresh: Rows, block: int) -> None:
     """Learn the observation at hand in every lane of a block; a zero context stands for none."""
-    if sharing.decide_from != RELEASED:
-        learn_with_surprise(mind, prior.mean, minds.ridge[block], minds.surprise[block])
-        if prior.learning > 0.0 and any_above(
-            load(BLOCK, minds.observed, block), load(BLOCK, minds.refresh, block) - 0.5
-        ):
-            double_refresh(minds, room.exchange.adopted, block)
-            derive_adopted(minds, prior, room, block)
-        if sharing.threshold > 0.0:
-            grown = load(BLOCK, minds.growth, block) + log(load(BLOCK, mind.growth))
-            store(grown, BLOCK, minds.growth, block)
-    if minds.exact.shape[1] > 0:
-        add(BLOCK, minds.exact[block], mind.chosen, mind.reward)
-    if minds.own.shape[1] > 0:
-        if sharing.private:  # clip, never assert
-            clip(sharing, mind)
-        add(BLOCK, minds.own[block], mind.chosen, mind.reward)
+    state, notes = mind.learner, mind.notes
+    chosen, numbers = state.chosen, state.numbers
+    if learns_own(privacy):
+        learn_own(mind, fresh)
+        if sharing is not None and sharing.threshold > 0.0:
+            notes[LOG_GROWTH] = notes[LOG_GROWTH] + log(numbers[GROWTH])
+    if privacy is not None:
+        if privacy.exact.shape[1] > 0:
+            add(vectors(privacy.exact)[block], chosen, numbers[REWARD])
+        clip(privacy, state)  # clip, never assert
+    if sharing is not None:
+        add(vectors(sharing.own)[block], chosen, numbers[REWARD])
 
 
-@leaf
+@glue
+def learns_own(privacy: Privacy | None) -> bool:
+    """Whether an agent's own records drive its decisions before they are released."""
+    own = True
+    if privacy is not None:
+        own = privacy.decide_from != RELEASED
+    return own
+
+
+@compiled
 def deliver(
     world: World,
-    minds: Minds,
-    mind: Learner,
-    prior: Assumed,
-    sharing: Sharing,
-    room: Room,
+    mind: Mind,
+    sharing: Sharing | None,
+    privacy: Privacy | None,
+    delay: Delay | None,
+    fresh: Rows,
     block: int,
     t: int,
 ) -> None:
     """Learn now, or put the observations on their way and learn those that arrive in round t."""
-    dimension = mind.chosen.shape[0]
-    if world.longest_delay == 0:
-        learnt = 1.0 if sharing.decide_from != RELEASED else 0.0
-        store(load(BLOCK, minds.observed, block) + 1.0, BLOCK, minds.observed, block)
-        store(load(BLOCK, minds.inside, block) + learnt, BLOCK, minds.inside, block)
-        take_in(minds, mind, prior, sharing, room, block)
-        return
-    size = room.history.shape[0]
-    for l in range(WIDTH):
-        for j in range(dimension):
-            room.history[t % size, block, j, l] = mind.chosen[j, l]
-        room.history[t % size, block, dimension, l] = mind.reward[l]
-    stay = world.delay / (1.0 + world.delay)
-    for age in range(min(t, world.longest_delay) + 1):
-        some = False
-        for l in range(WIDTH):
-            position = np.uint64(t - age) * np.uint64(world.agents) + world.agent[block, l]
-            u = uniform(world.delay_keys[block, l], position)
-            wait = min(int(math.log(1.0 - u) / math.log(stay)), world.longest_delay)
-            arrives = 1.0 if wait == age else 0.0
-            some = some or wait == age
+    learnt = 1.0 if learns_own(privacy) else 0.0
+    numbers = mind.learner.numbers
+    if delay is None:
+        numbers[OBSERVED] = numbers[OBSERVED] + 1.0
+        numbers[COUNT] = numbers[COUNT] + learnt
+        take_in(mind, sharing, privacy, fresh, block)
+    else:
+        size, dimension = delay.history.shape[0], mind.learner.chosen.shape[0]
+        each, chosen, history = by_lane(numbers), by_lane(mind.learner.chosen), floats(delay.history)
+        for l in range(each.shape[1]):
             for j in range(dimension):
-                mind.chosen[j, l] = arrives * room.history[(t - age) % size, block, j, l]
-            mind.reward[l] = arrives * room.history[(t - age) % size, block, dimension, l]
-            minds.observed[block, l] += arrives
-            if sharing.decide_from != RELEASED:
-                minds.inside[block, l] += arrives
-        if some:
-            take_in(minds, mind, prior, sharing, room, block)
+                history[t % size, block, j, l] = chosen[j, l]
+            history[t % size, block, dimension, l] = each[REWARD, l]
+        stay = delay.mean / (1.0 + delay.mean)
+        for age in range(min(t, delay.longest) + 1):
+            some, made = False, (t - age) % size
+            for l in range(each.shape[1]):
+                position = np.uint64(t - age) * np.uint64(world.agents) + world.agent[block, l]
+                u = uniform(delay.keys[block, l], position)
+                wait = min(int(math.log(1.0 - u) / math.log(stay)), delay.longest)
+                arrives = 1.0 if wait == age else 0.0
+                some = some or wait == age
+                for j in range(dimension):
+                    chosen[j, l] = arrives * history[made, block, j, l]
+                each[REWARD, l] = arrives * history[made, block, dimension, l]
+                each[OBSERVED, l] += arrives
+                each[COUNT, l] += learnt * arrives
+            if some:
+                take_in(mind, sharing, privacy, fresh, block)

@@ -15,7 +15,6 @@ from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.posterior import Prior
-from fedfairx.core.rules import RULES
 from fedfairx.drawing import METRIC_NAMES, Curves, draw_curves
 from fedfairx.errors import FedFairXError, needs, require
 from fedfairx.federation.algorithms import Algorithm
@@ -23,7 +22,7 @@ from fedfairx.federation.options import Calibrate, Options
 from fedfairx.federation.schedules import Schedule
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.showing import counted, html_table, mean_and_half, number, text_table
-from fedfairx.simulation import believing, kernel
+from fedfairx.simulation import kernel
 from fedfairx.simulation.environments import Scenario
 from fedfairx.simulation.setup import prepare
 from fedfairx.simulation.state import Counts
@@ -149,6 +148,7 @@ def simulate(
     centring: Centring | Literal["scenario"] | None = "scenario",
     decide_from: str | None = None,
     shift: float = 4.0,
+    partners: str = "alike",
     options: Options | None = None,
     workers: int = 1,
     points: int = 100,
@@ -186,6 +186,7 @@ def simulate(
         "bounds": bounds,
         "decide_from": decide_from,
         "shift": shift,
+        "partners": partners,
     }
     if options is None:
         chosen = scenario.options(centring=centring, **given)
@@ -229,13 +230,12 @@ def _run_group(
     scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts, exposure: bool
 ) -> tuple[Array, Array, Counts, Array, Array, Array]:
     setting = prepare(scenario, options, seeds, grid, exposure=exposure)
-    if options.optimistic:
-        kernel.run(*setting, 0, scenario.horizon)
-    else:
-        rule = RULES.index(options.composed.rule)
-        believing.run(*setting[:3], rule, setting.prior, *setting[6:], 0, scenario.horizon)
-    tally = setting.tally
-    shares = tally.exposure / (scenario.agents * scenario.horizon)
+    kernel.run(*setting, 0, scenario.horizon)
+    tally, shown = setting.tally, setting.exposure
     if not math.isfinite(float(tally.fairness.sum())):
         raise FedFairXError("the simulation left the range of numbers; are the scenario's sizes sensible?")
-    return tally.fairness, tally.reward, tally.syncs, shares, tally.shown, tally.entitled
+    if shown is None:  # not asked for
+        nobody = np.zeros((len(seeds), grid.size, 0))
+        return tally.fairness, tally.reward, tally.syncs, nobody[:, 0], nobody, nobody
+    shares = shown.by_rank / (scenario.agents * scenario.horizon)
+    return tally.fairness, tally.reward, tally.syncs, shares, shown.shown, shown.entitled

@@ -8,154 +8,253 @@ the sd.
 from __future__ import annotations
 
 from fedfairx.arrays import Array
-from fedfairx.core.confidence import practical_radius
-from fedfairx.core.estimate import derive
-from fedfairx.core.pooling import lift, worth
-from fedfairx.lanes.compile import glue, leaf, stage
+from fedfairx.core.learner import COUNT, OBSERVED, PARAMETER_NORM, RIDGE, radius_of, variance_of
+from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.partners import likeliest, room_in, translate
+from fedfairx.core.pooling import add_by_worth, lift
+from fedfairx.core.posterior import posterior_mean
+from fedfairx.core.weighing import believe, size_of_parameter
+from fedfairx.lanes.compile import compiled, glue
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.simulation.state import OWN_RELEASED, Belief, Counts, Exchange, Minds, Sharing
+from fedfairx.lanes.rows import Rows, by_lane, cut, floats, put_run, vectors
+from fedfairx.lanes.vector import absolute, any_above, larger, where_above
+from fedfairx.simulation.deriving import derive_marked
+from fedfairx.simulation.state import (
+    LOG_GROWTH,
+    MARKED,
+    OWN_RELEASED,
+    Counts,
+    Desk,
+    Mind,
+    Privacy,
+    Sharing,
+    mind_of,
+)
 
 
-@leaf
-def believed_radius(belief: Belief, count: float, dimension: int) -> float:
-    """√β with `count` observations inside V, by what all agents believe."""
-    radius: float = practical_radius(
-        count,
-        dimension,
-        belief.regulariser,
-        belief.noise_sd,
-        belief.failure,
-        belief.parameter_norm,
-        belief.scale,
-    )
-    return radius
-
-
-@leaf
-def is_due(minds: Minds, sharing: Sharing, syncs: Counts, agents: int, seed: int, t: int) -> bool:
+@glue
+def is_due(
+    minds: Array, sharing: Sharing, syncs: Counts, agents: int, dimension: int, seed: int, t: int
+) -> bool:
     """Whether this seed synchronises at the end of round t (from 0)."""
     if sharing.threshold == 0.0:
         return bool(sharing.due[t])
     if syncs[seed] >= sharing.most:
         return False
-    for i in range(agents):
-        lane = seed * agents + i
-        if minds.growth[lane // WIDTH, lane % WIDTH] * (t + 1 - sharing.last[seed]) > sharing.threshold:
+    rounds = t + 1 - sharing.last[seed]
+    for lane in range(seed * agents, (seed + 1) * agents):
+        notes = by_lane(mind_of(minds, lane // WIDTH, dimension).notes)
+        if notes[LOG_GROWTH, lane % WIDTH] * rounds > sharing.threshold:
             return True
     return False
 
 
-@stage
-def differs(statistics: Array, lane: int, packed: Array) -> bool:
-    """Whether a lane's statistics are other than these."""
-    for k in range(packed.shape[0]):  # noqa: SIM110 - a generator would not compile
-        if statistics[lane // WIDTH, k, lane % WIDTH] != packed[k, 0]:
-            return True
-    return False
-
-
-@leaf
-def adopt(minds: Minds, first: int, last: int, room: Exchange, count: float) -> None:
-    """Give the lanes `first` to `last` (exclusive) the statistics in the room.
-
-    Where nothing is new, nothing is derived: a federation of one stays what a lone agent is, bit for bit.
-    """
-    packed, inverse = room.packed, room.inverse
-    new = False
-    for lane in range(first, last):
-        minds.inside[lane // WIDTH, lane % WIDTH] = count
-        minds.growth[lane // WIDTH, lane % WIDTH] = 0.0
-        new = new or differs(minds.statistics, lane, packed)
-    if not new:
-        return
-    derive(None, packed, minds.ridge[first // WIDTH, first % WIDTH :], inverse)
-    for block in range(first // WIDTH, (last - 1) // WIDTH + 1):
-        low, high = max(first - block * WIDTH, 0), min(last - block * WIDTH, WIDTH)
-        statistics, inverses = minds.statistics[block], minds.inverse[block]
-        for k in range(packed.shape[0]):
-            for l in range(low, high):
-                statistics[k, l] = packed[k, 0]
-        for i in range(inverse.shape[0]):
-            for j in range(inverse.shape[0]):
-                for l in range(low, high):
-                    inverses[i, j, l] = inverse[i, j, 0]
-
-
-@leaf
-def add_up(minds: Minds, sharing: Sharing, seed: int, agents: int, release: int, total: Array) -> float:
-    """total (q,) ← the sum of what the agents of a seed release; returns how many observations are in it."""
+@glue
+def add_up(
+    minds: Array,
+    sharing: Sharing,
+    privacy: Privacy | None,
+    seed: int,
+    agents: int,
+    dimension: int,
+    release: int,
+) -> None:
+    """The sum of what the agents of a seed release, and how many observations are in it."""
+    total, own = floats(sharing.totals)[seed], floats(sharing.own)
     q, count = total.shape[0], 0.0
     for k in range(q):
         total[k] = 0.0
     for lane in range(seed * agents, (seed + 1) * agents):
-        own = minds.own[lane // WIDTH]
-        count += minds.observed[lane // WIDTH, lane % WIDTH]
+        numbers = by_lane(mind_of(minds, lane // WIDTH, dimension).learner.numbers)
+        count += numbers[OBSERVED, lane % WIDTH]
         for k in range(q):
-            total[k] += own[k, lane % WIDTH]
-        if sharing.decide_from == OWN_RELEASED:
+            total[k] += own[lane // WIDTH, k, lane % WIDTH]
+        if privacy is not None and privacy.decide_from == OWN_RELEASED:
             for k in range(q):
-                total[k] += sharing.noise[lane, release, k]
-    if sharing.private and sharing.decide_from != OWN_RELEASED:
+                total[k] += privacy.noise[lane, release, k]
+    if privacy is not None and privacy.decide_from != OWN_RELEASED:
         for k in range(q):
-            total[k] += sharing.noise[seed, release, k]
-    return count
+            total[k] += privacy.noise[seed, release, k]
+    sharing.counts[seed] = count
 
 
 @glue
+def gather(
+    mind: Mind,
+    sharing: Sharing,
+    privacy: Privacy | None,
+    differ: bool | None,
+    agents: int,
+    syncs: Counts,
+    block: int,
+) -> None:
+    """shared ← what is released to every lane of a block, and mark the lanes whose seed synchronises.
+
+    Without one's own release where decisions come from one's own exact statistics beside it.
+    """
+    shared, own, totals = floats(sharing.shared), floats(sharing.own), floats(sharing.totals)
+    notes, numbers = by_lane(mind.notes), by_lane(mind.learner.numbers)
+    for l in range(WIDTH):
+        lane = block * WIDTH + l
+        seed = lane // agents
+        here = seed < totals.shape[0] and sharing.counts[seed] >= 0.0
+        notes[MARKED, l] = 1.0 if here else 0.0
+        if here:
+            numbers[COUNT, l] = sharing.counts[seed]
+        for k in range(shared.shape[0]):
+            value = totals[seed, k] if here else 0.0
+            if privacy is not None and here and privacy.decide_from == OWN_RELEASED:
+                value -= own[block, k, l] + privacy.noise[lane, syncs[seed], k]
+            if privacy is None and differ is not None and here:
+                value -= own[block, k, l]
+            shared[k, l] = value
+
+
+@compiled
+def weigh(
+    mind: Mind, sharing: Sharing, privacy: Privacy, desk: Desk, agents: int, syncs: Counts, block: int
+) -> None:
+    """Of a posterior: shared ← what of it is worth believing to every lane."""
+    state, shared, lane = mind.learner, vectors(sharing.shared), by_lane(desk.work.lane)
+    for l in range(WIDTH):
+        seed = (block * WIDTH + l) // agents
+        here = by_lane(mind.notes)[MARKED, l] > 0.0
+        lane[0, l] = privacy.sum_sd[syncs[seed]] if here else privacy.sum_sd[0]
+    variance = variance_of(state)
+    posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
+    size = size_of_parameter(state.estimate, state.inverse, variance)
+    believe(shared, desk.work.lane[0], size, variance, desk.work.square[0], desk.turned)
+
+
+@compiled
+def translate_lanes(mind: Mind, shared: Rows, own: Rows, spare: Rows) -> None:
+    """Of partners who may differ: shared ← what the others say of each lane's own θ. own (q, n) by lane."""
+    numbers, each, mean = by_lane(mind.learner.numbers), by_lane(shared), by_lane(mind.learner.mean)
+    q, dimension = shared.shape[0], mean.shape[0]
+    mine, rest = cut(spare, q)
+    others, rest = cut(rest, q)
+    centre, rest = cut(rest, dimension)
+    variance, rest = cut(rest, WIDTH)
+    room = room_in(rest, dimension)
+    put_run(variance_of(mind.learner), variance, 0)
+    for l in range(WIDTH):
+        if by_lane(mind.notes)[MARKED, l] > 0.0:
+            for k in range(q):
+                mine[k], others[k] = own[k, l], each[k, l]
+            for j in range(dimension):
+                centre[j] = mean[j, l]
+            ridge = numbers[RIDGE, l]
+            difference = likeliest(mine, others, ridge, variance[l], centre, room)
+            translate(others, difference, ridge, centre, room)
+            for k in range(q):
+                each[k, l] = others[k]
+
+
+@glue
+def add_own(shared: Rows, own: Rows) -> None:
+    """One's own statistics beside the others'."""
+    for k in range(shared.shape[0]):
+        shared[k] = shared[k] + own[k]
+
+
+@compiled
+def weigh_lanes(
+    mind: Mind, sharing: Sharing, privacy: Privacy, spare: Rows, agents: int, syncs: Counts, block: int
+) -> None:
+    """Of optimism, `own+released`: shared ← each lane's exact statistics, and the others' by their worth."""
+    numbers, shared = by_lane(mind.learner.numbers), floats(sharing.shared)
+    q, dimension = shared.shape[0], mind.learner.mean.shape[0]
+    room, rest = cut(spare, 2, dimension, dimension)
+    own, rest = cut(rest, q)
+    others, rest = cut(rest, q)
+    for l in range(WIDTH):
+        if by_lane(mind.notes)[MARKED, l] > 0.0:
+            for k in range(q):
+                own[k] = privacy.exact[block, k, l]
+                others[k] = shared[k, l]
+            release = syncs[(block * WIDTH + l) // agents]
+            count, made = numbers[COUNT, l], numbers[OBSERVED, l]
+            weight = add_by_worth(
+                own,
+                made,
+                others,
+                count - made,
+                privacy.sum_sd[release],
+                privacy.shift[release],
+                radius_of(numbers, l, count, dimension),
+                numbers[RIDGE, l],
+                numbers[PARAMETER_NORM, l],
+                room,
+            )
+            numbers[COUNT, l] = made + weight * (count - made)
+            for k in range(q):
+                shared[k, l] = own[k]
+
+
+@glue
+def adopt(mind: Mind, shared: Rows) -> None:
+    """Give the marked lanes their new statistics; where nothing is new, the mark is taken away.
+
+    Then nothing is derived: a federation of one stays what a lone agent is, bit for bit.
+    """
+    notes, statistics = mind.notes, mind.learner.statistics
+    marked, news = notes[MARKED], 0.0
+    for k in range(shared.shape[0]):
+        old = statistics[k]
+        new = where_above(marked, 0.0, shared[k], old)
+        news = larger(absolute(new - old), news)
+        statistics[k] = new
+    notes[LOG_GROWTH] = where_above(marked, 0.0, 0.0, notes[LOG_GROWTH])
+    notes[MARKED] = where_above(news, 0.0, 1.0, 0.0)
+
+
+@compiled
 def share(
-    minds: Minds, sharing: Sharing, belief: Belief, syncs: Counts, room: Exchange, agents: int, t: int
+    minds: Array,
+    solver: Solver | None,
+    sharing: Sharing,
+    privacy: Privacy | None,
+    differ: bool | None,
+    syncs: Counts,
+    desk: Desk,
+    agents: int,
+    t: int,
 ) -> None:
     """Synchronise every seed that is due at the end of round t."""
-    if minds.own.shape[1] == 0 or (sharing.threshold == 0.0 and not sharing.due[t]):
+    if sharing.threshold == 0.0 and not sharing.due[t]:
         return
+    some, dimension = False, desk.turned.shape[0]
     for seed in range(syncs.shape[0]):
-        if is_due(minds, sharing, syncs, agents, seed, t):
-            release = syncs[seed]
-            count = add_up(minds, sharing, seed, agents, release, room.total)
-            if sharing.decide_from == OWN_RELEASED:
-                share_with_own(minds, sharing, belief, room, count, seed * agents, agents, release)
-            else:
-                if sharing.private:
-                    lift(room.total, minds.estimate.shape[1], sharing.shift[release])
-                for k in range(room.total.shape[0]):
-                    room.packed[k, 0] = room.total[k]
-                adopt(minds, seed * agents, (seed + 1) * agents, room, count)
+        sharing.counts[seed] = -1.0
+        if is_due(minds, sharing, syncs, agents, dimension, seed, t):
+            some = True
+            add_up(minds, sharing, privacy, seed, agents, dimension, syncs[seed])
+            if privacy is not None and solver is not None and privacy.decide_from != OWN_RELEASED:
+                room, _ = cut(desk.work.spare, 2, dimension, dimension)
+                lift(floats(sharing.totals)[seed], privacy.shift[syncs[seed]], room)
+    if not some:
+        return
+    for block in range(minds.shape[0]):
+        mind = mind_of(minds, block, dimension)
+        gather(mind, sharing, privacy, differ, agents, syncs, block)
+        if privacy is not None:
+            if solver is None:
+                weigh(mind, sharing, privacy, desk, agents, syncs, block)
+                if privacy.decide_from == OWN_RELEASED:
+                    if differ is not None:
+                        exact = floats(privacy.exact)[block]
+                        translate_lanes(mind, vectors(sharing.shared), exact, desk.work.spare)
+                    add_own(vectors(sharing.shared), vectors(privacy.exact)[block])
+            elif privacy.decide_from == OWN_RELEASED:
+                weigh_lanes(mind, sharing, privacy, desk.work.spare, agents, syncs, block)
+        if privacy is None and differ is not None:
+            own = floats(sharing.own)[block]
+            translate_lanes(mind, vectors(sharing.shared), own, desk.work.spare)
+            add_own(vectors(sharing.shared), vectors(sharing.own)[block])
+        adopt(mind, vectors(sharing.shared))
+        if any_above(mind.notes[MARKED], 0.0):
+            derive_marked(mind, desk.work.square[0])
+    for seed in range(syncs.shape[0]):
+        if sharing.counts[seed] >= 0.0:
             syncs[seed] += 1
             sharing.last[seed] = t + 1
-
-
-@glue
-def share_with_own(
-    minds: Minds,
-    sharing: Sharing,
-    belief: Belief,
-    room: Exchange,
-    count: float,
-    first: int,
-    agents: int,
-    release: int,
-) -> None:
-    """`own+released`: each agent's exact statistics, and the others' noisy ones by their worth."""
-    packed, others, total = room.packed, room.others, room.total
-    q, dimension = total.shape[0], minds.estimate.shape[1]
-    radius = believed_radius(belief, count, dimension)
-    for lane in range(first, first + agents):
-        block, l = lane // WIDTH, lane % WIDTH
-        own = minds.observed[block, l]
-        for k in range(q):
-            packed[k, 0] = minds.exact[block, k, l]
-            others[k] = total[k] - (minds.own[block, k, l] + sharing.noise[lane, release, k])
-        weight = worth(
-            packed[:, 0],
-            dimension,
-            (count - own) / max(own, 1.0),
-            sharing.sum_sd[release],
-            radius,
-            belief.regulariser,
-            belief.parameter_norm,
-        )
-        if weight > 0.0:
-            lift(others, dimension, sharing.shift[release])
-            for k in range(q):
-                packed[k, 0] += weight * others[k]
-        adopt(minds, lane, lane + 1, room, own + weight * (count - own))

@@ -1,4 +1,7 @@
-"""What a simulation holds: plain arrays, in tuples that compiled code reads. B blocks of n = WIDTH lanes."""
+"""What a simulation holds: plain arrays, in tuples that compiled code reads. B blocks of n = WIDTH lanes.
+
+A lane is one agent of one seed. What a run does not need is None, and then not compiled either.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfairx.arrays import Array
+from fedfairx.core.learner import Learner, learner
+from fedfairx.core.optimism.problem import Scratch, scratch
+from fedfairx.lanes.compile import glue, layout
+from fedfairx.lanes.rows import Rows, cut, vectors
 from fedfairx.simulation.draws import Keys
 
 Flags = NDArray[np.bool_]
@@ -16,10 +23,16 @@ Counts = NDArray[np.int64]
 GAUSSIAN, BOUNDED, HETEROSCEDASTIC = range(3)
 UNIT_BALL, RAW, UNIT_NORM, PERSISTENT, ONE_HOT, RECORDED = range(6)  # from PERSISTENT on, arms of a table
 RELEASED, RELEASED_LOCAL, OWN_RELEASED = range(3)
+#: Streams of random numbers, of each of which every lane has a key.
+CONTEXTS, ACTIONS, REWARDS, DRIFT, THOMPSON = range(5)
+#: A lane's numbers beside those of its learner: log det V since the last synchronisation, the observations
+#: made at which λ follows σ again, and 1 where V⁻¹ is to be derived anew.
+LOG_GROWTH, REFRESH, MARKED = range(3)
+NOTES = 3
 
 
 class World(NamedTuple):
-    """What the lanes of a block meet. B blocks of n lanes each."""
+    """What the lanes of a block meet."""
 
     arms: Counts  # (T,) arms in each round
     most_arms: int
@@ -27,65 +40,34 @@ class World(NamedTuple):
     noise: int
     noise_sd: float
     drift: float
-    delay: float
-    longest_delay: int
     agents: int
     agent: Keys  # (B, n) number of the lane's agent
     context_scale: Array  # (B, n) that contexts are multiplied by; 0 in lanes that fill up the last block
-    context_keys: Keys  # (B, n)
-    action_keys: Keys
-    reward_keys: Keys
-    delay_keys: Keys
-    drift_keys: Keys
-    thompson_keys: Keys
+    keys: Keys  # (5, B, n) of the streams
     parameter: Array  # θ* (B, d, n)
     table: Array  # (rows, K, d) arms that stay, a row for each seed, or recorded rounds; else no rows
     row: Counts  # (B, n) the row of a lane whose arms stay
 
 
-class Minds(NamedTuple):
-    """What the lanes know. `Learner`, with a block axis in front."""
+class Mind(NamedTuple):
+    """What the lanes of a block know."""
 
-    statistics: Array  # (B, q, n)
-    inverse: Array  # (B, d, d, n)
-    estimate: Array  # (B, d, n)
-    radius: Array  # (B, n)
-    chosen: Array  # (B, d, n)
-    reward: Array  # (B, n)
-    product: Array  # (B, d, n)
-    det_growth: Array  # (B, n)
-    inside: Array  # (B, n) observations inside V
-    observed: Array  # (B, n) observations made
-    own: Array  # (B, q, n) everything observed, as released (clipped); q = 0 when nothing is shared
-    exact: Array  # (B, q, n) everything observed, as it was; q = 0 unless decisions come from it
-    growth: Array  # (B, n) log det V since the last synchronisation
-    ridge: Array  # (B, n) λ inside V
-    surprise: Array  # (B, n) what σ is learnt from: see `core.posterior`
-    refresh: Array  # (B, n) observations made at which λ follows σ again
+    learner: Learner
+    notes: Rows  # (NOTES,)
 
 
-class Belief(NamedTuple):
-    """The constants of the confidence region."""
-
-    regulariser: float
-    noise_sd: float
-    failure: float
-    parameter_norm: float
-    scale: float
+@layout
+def mind_in(memory: Rows, dimension: int) -> Mind:
+    """The minds of a block, in its memory."""
+    state, rest = learner(memory, dimension)
+    notes, rest = cut(rest, NOTES)
+    return Mind(state, notes)
 
 
-class Merits(NamedTuple):
-    """`MeritTable`, with a block axis in front."""
-
-    exponential: Flags  # (B,)
-    kind: Counts  # (B, n)
-    first: Array
-    second: Array
-    third: Array
-    low: Array
-    high: Array
-    address: Counts
-    least_share: float  # that every arm gets in any case
+@glue
+def mind_of(minds: Array, block: int, dimension: int) -> Mind:
+    """The minds of one block of minds (B, size, n)."""
+    return mind_in(vectors(minds)[block], dimension)
 
 
 class Tally(NamedTuple):
@@ -96,61 +78,81 @@ class Tally(NamedTuple):
     reward: Array  # (seeds, P)
     fairness_now: Array  # (B, n) running sums
     reward_now: Array  # (B, n)
-    exposure: Array  # (seeds, K) policy mass by rank of the true mean; K = 0 when not asked for
     syncs: Counts  # (seeds,)
-    # By arm where arms stay, else by rank; cumulative, mean over agents; K = 0 when not asked for:
+
+
+class Exposure(NamedTuple):
+    """Who is shown how much. By arm where arms stay, else by rank; cumulative, mean over agents."""
+
+    by_rank: Array  # (seeds, K) policy mass by rank of the true mean
     shown: Array  # (seeds, P, K) of the policy
     entitled: Array  # (seeds, P, K) of the fair policy
     shown_now: Array  # (seeds, K) running sums
     entitled_now: Array  # (seeds, K)
 
 
-class Exchange(NamedTuple):
-    """Room to work in while agents synchronise."""
+class Delay(NamedTuple):
+    """Rewards that come later."""
 
-    adopted: Array  # (B, n) 1 in the lanes whose V⁻¹ is to be derived anew
-    totals: Array  # (seeds, q) the sum of all releases of every seed
-    due: Array  # (seeds,) 1 for the seeds that synchronise now
-    shared: Array  # (q, n) what the lanes of a block are about to adopt
-    noise_sd: Array  # (n,) of an entry of it
-    turned: Array  # (d, d + 1, n)
-    total: Array  # (q,) the sum of all releases
-    others: Array  # (q,)
-    packed: Array  # (q, 1) what a lane adopts
-    inverse: Array  # (d, d, 1)
-
-
-class Room(NamedTuple):
-    """Room to work in, flat, because the number of arms may change."""
-
-    contexts: Array
-    arms: Array
-    fair: Array
-    model: Array
-    lane: Array
-    square: Array
-    spare: Array
-    codes: Counts
-    base: Keys
-    history: Array  # (longest delay + 1, B, d + 1, n) observations on their way
-    exchange: Exchange
-    chances: Array  # (1 + K, 1, n) uniforms that pick arms of a table
-    present: Counts  # (K, n) the arms that they picked
+    mean: float  # rounds
+    longest: int
+    keys: Keys  # (B, n)
+    history: Array  # (longest + 1, B, d + 1, n) observations on their way
 
 
 class Sharing(NamedTuple):
-    """When and how the agents of a seed share."""
+    """When the agents of a seed share, and what."""
 
     due: Flags  # (T,) a synchronisation at the end of the round; public schedules
     threshold: float  # B1: of log det growth times rounds; 0 for public schedules
     most: int  # releases at most
     last: Counts  # (seeds,) round of the last synchronisation
+    own: Array  # (B, q, n) everything observed, as it is released: clipped
+    totals: Array  # (seeds, q) room: the sum of all releases
+    counts: Array  # (seeds,) room: observations in it; 0 of the seeds that don't synchronise now
+    shared: Array  # (q, n) room: what the lanes of a block are about to adopt
+
+
+class Privacy(NamedTuple):
+    """What is released instead of exact sums."""
+
     decide_from: int
-    private: bool
     centre: Array  # (d,) public point around which contexts are clipped; zeros without centring
-    context_bound: float  # private: contexts are clipped to this distance from it
-    reward_low: float  # private: rewards are clipped to [low, high]
+    context_bound: float  # contexts are clipped to this distance from it
+    reward_low: float  # rewards are clipped to [low, high]
     reward_high: float
-    noise: Array  # (seeds, τ, q) of the sum over agents, or (lanes, τ, q) of each agent; τ = 0 without
+    noise: Array  # (seeds, τ, q) of the sum over agents, or (lanes, τ, q) of each agent
     shift: Array  # (τ,) added to the Gram diagonal of the sum (own+released: of the others' sum)
     sum_sd: Array  # (τ,) sd of an entry of that sum
+    exact: Array  # (B, q, n) everything observed, as it was; q = 0 unless decisions come from it
+
+
+class Room(NamedTuple):
+    """Room to work in, of one block at a time."""
+
+    memory: Array  # (size, n), laid out by `desk` for each number of arms
+    present: Counts  # (K, n) which arms of a table are there
+
+
+class Desk(NamedTuple):
+    """A decision's room, laid out."""
+
+    contexts: Rows  # (K, d)
+    means: Rows  # (K,) true ones
+    fair: Rows  # (K,) the fair policy
+    slopes: Rows  # (K,)
+    chances: Rows  # (1 + most arms, 1) uniforms that pick arms of a table
+    turned: Rows  # (d, d + 1)
+    work: Scratch
+
+
+@layout
+def desk(memory: Rows, arms: int, most_arms: int, dimension: int) -> Desk:
+    """Room for a decision among `arms` arms, in flat rows."""
+    contexts, rest = cut(memory, arms, dimension)
+    means, rest = cut(rest, arms)
+    fair, rest = cut(rest, arms)
+    slopes, rest = cut(rest, arms)
+    chances, rest = cut(rest, 1 + most_arms, 1)
+    turned, rest = cut(rest, dimension, dimension + 1)
+    return Desk(contexts, means, fair, slopes, chances, turned, scratch(rest, arms, dimension))

@@ -44,7 +44,7 @@ def last_of(journal: Queries, count: int, *, first: int, end: int) -> int:
 
 
 def number_at(journal: Queries, time: float | None) -> int:
-    """The number of the first decision made at this time or later; without a time, one past the last."""
+    """The least number from which on all was done at this time or later; without one, past the last."""
     low, high = 0, _after_all(journal)
     if time is None:
         return high
@@ -69,6 +69,21 @@ def for_exposure(journal: Queries, *, first: int, end: int) -> Iterator[Row]:
         if len(rows) < PAGE:
             return
         first = rows[-1][0] + 1
+
+
+def counted(journal: Queries, since: int) -> tuple[int, dict[str, int], int]:
+    """Decisions made from a number on, what became of decisions from it on, and where to go on from."""
+    read, agent = journal.log.database.read, journal.agent
+    newest = read(
+        "SELECT (SELECT MAX(seq) FROM decisions WHERE agent = ?), "
+        "(SELECT MAX(seq) FROM outcomes WHERE agent = ?)",
+        (agent, agent),
+    )[0]
+    end = max([since, *(int(last) + 1 for last in newest if last is not None)])
+    where = "WHERE agent = ? AND seq >= ? AND seq < ?"
+    made = read(f"SELECT COUNT(*) FROM decisions {where}", (agent, since, end))[0][0]
+    ended = read(f"SELECT status, COUNT(*) FROM outcomes {where} GROUP BY status", (agent, since, end))
+    return int(made), {str(status): int(many) for status, many in ended}, end
 
 
 def by_time(journal: Queries, *, since: float, width: float, count: int) -> tuple[list[int], list[int]]:

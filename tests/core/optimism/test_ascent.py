@@ -9,12 +9,11 @@ import pytest
 
 import reference as ref
 from fedfairx.core import merit as kinds
-from fedfairx.core.merit_table import MeritTable, table
 from fedfairx.core.optimism import ascent, problem
 from fedfairx.core.optimism.problem import Region, Scratch
-from fedfairx.lanes.block import BLOCK, Lanes
 from fedfairx.lanes.registers import WIDTH
-from instances import Instance, merits, realistic
+from fedfairx.lanes.rows import Rows, by_lane, floats
+from instances import Instance, in_rows, merit_rows, merits, realistic, region_of, scratch_of
 
 KINDS = ("exponential", "affine", "power", "logistic", "custom")
 
@@ -22,12 +21,10 @@ KINDS = ("exponential", "affine", "power", "logistic", "custom")
 def at(instance: Instance, step: np.ndarray) -> tuple[Region, Scratch]:
     """A block of one lane at the point u with L⁻ᵀu = step."""
     arms, dimension = instance.contexts.shape
-    inverse = np.linalg.inv(instance.gram)
-    region = Region(instance.estimate[:, None].copy(), inverse, np.array([instance.radius]))
-    work = problem.scratch(arms, dimension, None)
-    work.model[problem.HERE_STEP, :, 0] = step
-    work.model[problem.HERE_PULL, :, 0] = instance.gram @ step
-    return region, work
+    work = scratch_of(arms, dimension)
+    work.model.array[problem.HERE_STEP] = step
+    work.model.array[problem.HERE_PULL] = instance.gram @ step
+    return region_of(instance), work
 
 
 def inside(rng: np.random.Generator, instance: Instance) -> np.ndarray:
@@ -42,12 +39,10 @@ def test_value_and_gradient_of_every_merit(kind: str) -> None:
     for _ in range(25):
         instance, (ours, theirs) = realistic(rng, arms=12, dimension=6), merits(rng)[kind]
         region, work = at(instance, inside(rng, instance))
-        problem.evaluate(instance.contexts, region, table([ours]), work)
-        theta = work.model[problem.THETA, :, 0].copy()
-        weights = work.arms[problem.WEIGHTS, :, 0]
-        assert work.lane[problem.OBJECTIVE, 0] == pytest.approx(
-            ref.objective(theta, instance.contexts, theirs)
-        )
+        problem.evaluate(floats(instance.contexts), region, merit_rows(ours), work)
+        theta = work.model.array[problem.THETA].copy()
+        weights = work.arms.array[problem.WEIGHTS]
+        assert work.lane[problem.OBJECTIVE] == pytest.approx(ref.objective(theta, instance.contexts, theirs))
         gradient = weights @ instance.contexts
         expected = ref.objective_gradient(theta, instance.contexts, theirs)
         assert gradient == pytest.approx(expected, rel=1e-5, abs=1e-6)
@@ -64,7 +59,7 @@ def test_value_and_gradient_of_every_merit(kind: str) -> None:
 
 def climbed(instance: Instance, merit: kinds.Merit, tolerance: float, steps: int) -> tuple[Region, Scratch]:
     region, work = at(instance, np.zeros(instance.estimate.size))
-    ascent.ascend(instance.contexts, region, table([merit]), work, tolerance, steps)
+    ascent.ascend(floats(instance.contexts), region, merit_rows(merit), work, tolerance, steps)
     return region, work
 
 
@@ -73,11 +68,11 @@ def test_it_ends_at_a_fixed_point() -> None:
     for _ in range(20):
         instance = realistic(rng)
         region, work = climbed(instance, kinds.Exponential(10.0), 1e-11, 1000)
-        u = work.model[problem.HERE_STEP, :, 0].copy()
-        assert work.lane[problem.DONE, 0] == 1.0
+        u = work.model.array[problem.HERE_STEP].copy()
+        assert work.lane[problem.DONE] == 1.0
         assert u @ instance.gram @ u == pytest.approx(1.0, abs=1e-9)
-        ascent.image(instance.contexts, region, work)
-        away = work.model[problem.STEP, :, 0] - u
+        ascent.image(floats(instance.contexts), region, work)
+        away = work.model.array[problem.STEP] - u
         assert np.sqrt(max(away @ instance.gram @ away, 0.0)) <= 1e-9
 
 
@@ -89,27 +84,27 @@ def test_it_never_ends_below_a_point_that_it_saw(kind: str) -> None:
         instance = Instance(instance.contexts * 3, instance.gram, instance.estimate, instance.radius * 3)
         for steps in (1, 5, 100):
             _, work = climbed(instance, ours, 1e-8, steps)
-            value, best = work.lane[problem.OBJECTIVE, 0], work.lane[problem.BEST, 0]
+            value, best = work.lane[problem.OBJECTIVE], work.lane[problem.BEST]
             assert value >= best - 1e-11 * (1 + abs(best))
             assert value == pytest.approx(
-                ref.objective(work.model[problem.THETA, :, 0], instance.contexts, theirs)
+                ref.objective(work.model.array[problem.THETA], instance.contexts, theirs)
             )
 
 
 def test_settle_goes_back_to_the_best_point_seen() -> None:
     instance = realistic(np.random.default_rng(3))
     region, work = climbed(instance, kinds.Exponential(10.0), 1e-10, 1000)
-    best = work.model[problem.HERE_STEP, :, 0].copy()
-    value = work.lane[problem.OBJECTIVE, 0]
+    best = work.model.array[problem.HERE_STEP].copy()
+    value = work.lane[problem.OBJECTIVE]
     # As if it had arrived at θ̂ after it had seen the point above.
-    work.model[problem.BEST_STEP, :, 0], work.lane[problem.BEST, 0] = best, value
-    work.model[problem.HERE_STEP] = 0.0
-    problem.evaluate(instance.contexts, region, table([kinds.Exponential(10.0)]), work)
-    work.lane[problem.DONE, 0] = 1.0
-    ascent.settle(instance.contexts, region, table([kinds.Exponential(10.0)]), work)
-    assert (work.model[problem.HERE_STEP, :, 0] == best).all()
-    assert work.lane[problem.OBJECTIVE, 0] == value
-    assert work.lane[problem.DONE, 0] == 0.0  # so that nothing is proved of it
+    work.model.array[problem.BEST_STEP], work.lane[problem.BEST] = best, value
+    work.model.array[problem.HERE_STEP] = 0.0
+    problem.evaluate(floats(instance.contexts), region, merit_rows(kinds.Exponential(10.0)), work)
+    work.lane[problem.DONE] = 1.0
+    ascent.settle(floats(instance.contexts), region, merit_rows(kinds.Exponential(10.0)), work)
+    assert (work.model.array[problem.HERE_STEP] == best).all()
+    assert work.lane[problem.OBJECTIVE] == value
+    assert work.lane[problem.DONE] == 0.0  # so that nothing is proved of it
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,25 +114,23 @@ def test_projected_gradient_stays_inside_and_never_ends_below_its_start(kind: st
         instance, (ours, theirs) = realistic(rng), merits(rng)[kind]
         region, work = at(instance, np.zeros(instance.estimate.size))
         ascent.ascend_pgd(
-            instance.contexts, region, table([ours]), work, float(rng.choice([0.1, 1.0, 30.0])), 30
+            floats(instance.contexts), region, merit_rows(ours), work, float(rng.choice([0.1, 1.0, 30.0])), 30
         )
-        away = work.model[problem.THETA, :, 0] - instance.estimate
+        away = work.model.array[problem.THETA] - instance.estimate
         assert away @ instance.gram @ away <= instance.radius**2 * (1 + 1e-9)
-        value = ref.objective(work.model[problem.THETA, :, 0], instance.contexts, theirs)
+        value = ref.objective(work.model.array[problem.THETA], instance.contexts, theirs)
         assert value >= ref.objective(instance.estimate, instance.contexts, theirs) - 1e-12
 
 
-def block_of(
-    instances: list[Instance], merit_list: list[Any], lanes: Lanes
-) -> tuple[np.ndarray, Region, MeritTable, Scratch]:
+def block_of(instances: list[Instance], merit_list: list[Any]) -> tuple[Rows, Region, Rows, Scratch]:
     contexts = np.stack([each.contexts for each in instances], axis=2)
     region = Region(
-        np.stack([each.estimate for each in instances], axis=1),
-        np.stack([np.linalg.inv(each.gram) for each in instances], axis=2),
-        np.array([each.radius for each in instances]),
+        in_rows(np.stack([each.estimate for each in instances], axis=1)),
+        in_rows(np.stack([np.linalg.inv(each.gram) for each in instances], axis=2)),
+        in_rows(np.array([[each.radius for each in instances]])),
     )
-    work = problem.scratch(contexts.shape[0], contexts.shape[1], lanes)
-    return contexts, region, table(merit_list), work
+    work = scratch_of(contexts.shape[0], contexts.shape[1], len(instances))
+    return in_rows(contexts), region, merit_rows(*merit_list), work
 
 
 def test_a_lane_climbs_to_the_same_bits_in_any_company_and_alone() -> None:
@@ -148,19 +141,16 @@ def test_a_lane_climbs_to_the_same_bits_in_any_company_and_alone() -> None:
         if each.contexts.shape == (6, 3):
             instances.append(each)
     merit = kinds.Exponential(10.0)
-    first = block_of(instances[:WIDTH], [merit] * WIDTH, BLOCK)
+    first = block_of(instances[:WIDTH], [merit] * WIDTH)
     ascent.ascend(*first, 1e-6, 100)
     order = [int(l) for l in rng.permutation(WIDTH + 3)[:WIDTH]]
-    second = block_of([instances[l] for l in order], [merit] * WIDTH, BLOCK)
+    second = block_of([instances[l] for l in order], [merit] * WIDTH)
     ascent.ascend(*second, 1e-6, 100)
     for place, l in enumerate(order):
-        alone = block_of([instances[l]], [merit], None)
+        alone = block_of([instances[l]], [merit])
         ascent.ascend(*alone, 1e-6, 100)
         for other, lane in ((alone, 0), (first, l)):
             if lane < WIDTH:
-                assert (
-                    second[3].model[problem.THETA, :, place] == other[3].model[problem.THETA, :, lane]
-                ).all()
-                assert (
-                    second[3].arms[problem.POLICY, :, place] == other[3].arms[problem.POLICY, :, lane]
-                ).all()
+                for part, row in (("model", problem.THETA), ("arms", problem.POLICY)):
+                    here, there = (by_lane(getattr(each[3], part)).array[row] for each in (second, other))
+                    assert (here[:, place] == there[:, lane]).all()

@@ -7,10 +7,10 @@ import pytest
 
 import reference as ref
 from fedfairx.core import merit as kinds
-from fedfairx.core.merit_table import table
 from fedfairx.core.optimism import certificate, problem
 from fedfairx.core.optimism.problem import Region, Scratch
-from instances import Instance, merits, realistic, solve, wild
+from fedfairx.lanes.rows import floats
+from instances import Instance, merit_rows, merits, realistic, region_of, scratch_of, solve, wild
 
 WHOLE_BALL = 2.0
 
@@ -29,14 +29,14 @@ def at(instance: Instance, steepness: float, theta: np.ndarray) -> tuple[Region,
     """A block of one lane at this θ, filled by NumPy alone."""
     x, merit = instance.contexts, ref.Exponential(steepness)
     inverse = np.linalg.inv(instance.gram)
-    work = problem.scratch(*x.shape, None)
-    work.arms[problem.MEANS, :, 0] = x @ theta
-    work.arms[problem.POLICY, :, 0] = ref.policy(theta, x, merit)
+    work = scratch_of(*x.shape)
+    work.arms.array[problem.MEANS] = x @ theta
+    work.arms.array[problem.POLICY] = ref.policy(theta, x, merit)
     gradient = ref.objective_gradient(theta, x, merit)
-    work.lane[problem.OBJECTIVE, 0] = ref.objective(theta, x, merit)
-    work.lane[problem.NORM, 0] = np.sqrt(gradient @ inverse @ gradient)
-    work.lane[problem.DONE, 0] = 1.0
-    return Region(instance.estimate[:, None].copy(), inverse, np.array([instance.radius])), work
+    work.lane[problem.OBJECTIVE] = ref.objective(theta, x, merit)
+    work.lane[problem.NORM] = np.sqrt(gradient @ inverse @ gradient)
+    work.lane[problem.DONE] = 1.0
+    return region_of(instance), work
 
 
 def proved(
@@ -48,10 +48,10 @@ def proved(
     *,
     sharp: bool = True,
 ) -> bool:
-    work.lane[problem.PROVED, 0] = 0.0
-    certificate.half_widths(contexts, region, work)
-    certificate.certify(contexts, region, table([merit]), work, distance, sharp)
-    return bool(work.lane[problem.PROVED, 0] == distance)
+    work.lane[problem.PROVED] = 0.0
+    certificate.half_widths(floats(contexts), region, work)
+    certificate.certify(floats(contexts), region, merit_rows(merit), work, distance, sharp)
+    return bool(work.lane[problem.PROVED] == distance)
 
 
 def test_what_is_proved_of_the_whole_ball_brute_force_can_not_beat() -> None:
@@ -100,7 +100,7 @@ def test_what_is_proved_within_a_distance_holds_there(distance: float) -> None:
                 instance.estimate + instance.radius * np.linalg.solve(factor, near.T).T
             ) @ instance.contexts.T
             values = (ref.policy_of_means(means, ref.Exponential(steepness)) * means).sum(axis=1)
-            assert (values <= work.lane[problem.OBJECTIVE, 0] + 1e-9).all()
+            assert (values <= work.lane[problem.OBJECTIVE] + 1e-9).all()
     assert certified >= 20
 
 
@@ -109,13 +109,13 @@ def test_half_widths_are_how_far_a_mean_can_move_against_the_policy() -> None:
     for _ in range(20):
         instance = realistic(rng)
         region, work = at(instance, 10.0, instance.estimate)
-        certificate.half_widths(instance.contexts, region, work)
-        centred = instance.contexts - work.arms[problem.POLICY, :, 0] @ instance.contexts
+        certificate.half_widths(floats(instance.contexts), region, work)
+        centred = instance.contexts - work.arms.array[problem.POLICY] @ instance.contexts
         squares = (centred * np.linalg.solve(instance.gram, centred.T).T).sum(axis=1)
         exact = instance.radius * np.sqrt(np.maximum(squares, 0.0))
-        assert work.arms[problem.WIDTHS, :, 0] == pytest.approx(exact, abs=1e-7)
-        certificate.coarse_half_widths(instance.contexts, region, work)
-        assert (work.arms[problem.WIDTHS, :, 0] >= exact - 1e-9).all()
+        assert work.arms.array[problem.HALF_WIDTHS] == pytest.approx(exact, abs=1e-7)
+        certificate.coarse_half_widths(floats(instance.contexts), region, work)
+        assert (work.arms.array[problem.HALF_WIDTHS] >= exact - 1e-9).all()
 
 
 def test_the_sharp_bound_is_a_frobenius_norm() -> None:
@@ -123,10 +123,10 @@ def test_the_sharp_bound_is_a_frobenius_norm() -> None:
     for _ in range(20):
         instance = realistic(rng)
         region, work = at(instance, 10.0, instance.estimate)
-        certificate.half_widths(instance.contexts, region, work)
-        share = work.arms[problem.SHARE, :, 0] = rng.random(instance.contexts.shape[0])
-        found = certificate.frobenius(instance.contexts, region, work)
-        centred = instance.contexts - work.arms[problem.POLICY, :, 0] @ instance.contexts
+        certificate.half_widths(floats(instance.contexts), region, work)
+        share = work.arms.array[problem.SHARE] = rng.random(instance.contexts.shape[0])
+        found = certificate.frobenius(floats(instance.contexts), region, work)
+        centred = instance.contexts - work.arms.array[problem.POLICY] @ instance.contexts
         z = np.linalg.solve(np.linalg.cholesky(instance.gram), centred.T)
         expected = instance.radius**2 * np.linalg.norm((z * share) @ z.T)
         assert found == pytest.approx(expected, rel=1e-6)
@@ -139,7 +139,7 @@ def test_only_what_has_arrived_and_only_the_exponential_is_proved() -> None:
     for kind, (ours, _) in merits(np.random.default_rng(0)).items():
         if kind != "exponential":
             assert not proved(region, work, instance.contexts, ours, WHOLE_BALL)
-    work.lane[problem.DONE, 0] = 0.0
+    work.lane[problem.DONE] = 0.0
     assert not proved(region, work, instance.contexts, kinds.Exponential(1.0), WHOLE_BALL)
 
 
@@ -158,8 +158,8 @@ def test_the_bounds_on_chi_and_phi_are_bounds() -> None:
 
 def sides(instance: Instance, work: Scratch, c: float, r: float) -> dict[str, float]:
     """The left side of the statement in docs/algorithm.md, term by term, in NumPy; `at` has filled `work`."""
-    policy, beta = work.arms[problem.POLICY, :, 0], instance.radius**2
-    gap = np.abs(work.arms[problem.MEANS, :, 0] - work.lane[problem.OBJECTIVE, 0])
+    policy, beta = work.arms.array[problem.POLICY], instance.radius**2
+    gap = np.abs(work.arms.array[problem.MEANS] - work.lane[problem.OBJECTIVE])
     z = np.linalg.solve(np.linalg.cholesky(instance.gram), instance.contexts.T).T
     y = z - policy @ z
     width = instance.radius * np.linalg.norm(y, axis=1)
@@ -189,7 +189,7 @@ def test_it_proves_exactly_what_its_statement_says(sharp: bool) -> None:
         for name in shows:
             shows[name] += left[name] > 0.05 * (left["chi"] + left["phi"] + left["third"])
         for share, expected in ((0.99, False), (1.01, True)):
-            work.lane[problem.NORM, 0] = 2 * share * total / instance.radius
+            work.lane[problem.NORM] = 2 * share * total / instance.radius
             found = proved(region, work, instance.contexts, kinds.Exponential(c), r, sharp=sharp)
             assert found == expected, (number, c, r, share)
     assert min(shows.values()) >= 30, shows  # or the test shows nothing
@@ -200,7 +200,7 @@ def test_beyond_what_a_float_can_hold_nothing_is_proved() -> None:
     instance = Instance(np.array([[1.0], [-1.0]]), np.eye(1), np.zeros(1), 1.0)
     for steepness, expected in ((299.0, True), (301.0, False)):
         region, work = at(instance, steepness, np.zeros(1))
-        work.lane[problem.NORM, 0] = 1e300
+        work.lane[problem.NORM] = 1e300
         for sharp in (False, True):
             assert (
                 proved(region, work, instance.contexts, kinds.Exponential(steepness), WHOLE_BALL, sharp=sharp)

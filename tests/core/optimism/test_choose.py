@@ -11,13 +11,12 @@ import reference as ref
 from fedfairx.core import merit as kinds
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.memory import Single
-from fedfairx.core.merit_table import table
 from fedfairx.core.optimism.choose import FAIR_PGD, WINNER, Solver, optimise
-from fedfairx.core.optimism.problem import POLICY, PROVED, THETA, Region, scratch
+from fedfairx.core.optimism.problem import POLICY, PROVED, THETA, Region
 from fedfairx.core.single import decide_one, room_for
-from fedfairx.lanes.block import BLOCK
 from fedfairx.lanes.registers import WIDTH
-from instances import Instance, merits, realistic, solve, tame, wild
+from fedfairx.lanes.rows import floats, vectors
+from instances import Instance, merit_rows, merits, realistic, scratch_of, solve, tame, wild
 
 seeds = st.integers(0, 2**32 - 1)
 PGD = Solver(rule=FAIR_PGD, max_steps=100, rate=1.0)
@@ -170,13 +169,13 @@ def test_a_lane_decides_the_same_bits_beside_neighbours_of_other_merits() -> Non
     arms, dimension = 6, 3
     contexts = rng.random((arms, dimension, WIDTH)) / np.sqrt(dimension)
     inverse = np.repeat(np.eye(dimension)[:, :, None], WIDTH, axis=2)
-    region = Region(rng.random((dimension, WIDTH)), inverse, np.full(WIDTH, 1.5))
+    region = Region(vectors(rng.random((dimension, WIDTH))), vectors(inverse), floats(np.array([1.5])))
     results = []
     for other in (kinds.Exponential(10.0), kinds.Logistic(8.0, 0.4, 0.1)):
-        work = scratch(arms, dimension, BLOCK)
-        rows = table([kinds.Exponential(10.0) if l % 2 == 0 else other for l in range(WIDTH)])
-        optimise(contexts, region, rows, work, Solver())
-        results.append((work.model[THETA, :, ::2].copy(), work.lane[PROVED, ::2].copy()))
+        work = scratch_of(arms, dimension, WIDTH)
+        rows = merit_rows(*(kinds.Exponential(10.0) if l % 2 == 0 else other for l in range(WIDTH)))
+        optimise(vectors(contexts), region, rows, work, Solver())
+        results.append((work.model.array[THETA, :, ::2].copy(), work.lane.array[PROVED, ::2].copy()))
     assert (results[0][0] == results[1][0]).all()
     assert (results[0][1] < 2.0).any()  # or the test shows nothing
 
@@ -189,17 +188,17 @@ def test_what_the_room_held_before_changes_no_bit(left_behind: float, merit: kin
     arms, dimension = 6, 3
     contexts = rng.random((arms, dimension, WIDTH)) / np.sqrt(dimension)
     inverse = np.repeat(np.eye(dimension)[:, :, None], WIDTH, axis=2)
-    region = Region(rng.random((dimension, WIDTH)), inverse, np.full(WIDTH, 1.5))
+    region = Region(vectors(rng.random((dimension, WIDTH))), vectors(inverse), floats(np.array([1.5])))
     alone = Single.start(dimension, merit=merit, confidence=Confidence(scale=1.5), solver=Solver())
     results = []
     for held in (0.0, left_behind):
-        work = scratch(arms, dimension, BLOCK)
+        work = scratch_of(arms, dimension, WIDTH)
         for part in (work.arms, work.model, work.lane, work.square, work.spare):
-            part.fill(held)
-        optimise(contexts, region, table([merit] * WIDTH), work, Solver())
+            part.array.fill(held)
+        optimise(vectors(contexts), region, merit_rows(*[merit] * WIDTH), work, Solver())
         assert (work.lane[PROVED] < 2.0).any()  # or no further starts were taken
         room, out = room_for(arms, dimension), np.zeros(arms + 2 * dimension)
         room.fill(held)
         decide_one(contexts[:, :, 0].copy(), alone.memory, room, out, 0.5)
-        results.append((work.model[THETA].tobytes(), work.arms[POLICY].tobytes(), out.tobytes()))
+        results.append((work.model.array[THETA].tobytes(), work.arms.array[POLICY].tobytes(), out.tobytes()))
     assert results[0] == results[1]

@@ -5,31 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from fedfairx.core import merit as kinds
-from fedfairx.core.merit_table import table
 from fedfairx.core.optimism import problem
-from fedfairx.core.optimism.problem import Region
-from fedfairx.core.optimism.restarts import begin_starts, choice_of, find_starts
+from fedfairx.core.optimism.restarts import begin_starts, find_starts, starts_of, take_decision
 from fedfairx.lanes.registers import WIDTH
-from instances import Instance, realistic
+from fedfairx.lanes.rows import floats
+from instances import Instance, merit_rows, realistic, region_of, scratch_of
 
 
 def starts(
     instance: Instance, best: float, *, here: np.ndarray | None = None, distance: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The arms that are worth a start, and the (pull, step) of those that get one, best bounds first."""
-    arms, dimension = instance.contexts.shape
-    region = Region(
-        instance.estimate[:, None].copy(), np.linalg.inv(instance.gram), np.array([instance.radius])
-    )
-    block = problem.scratch(arms, dimension, None)
-    block.model[problem.HERE_STEP, :, 0] = 0.0 if here is None else here
-    choice = choice_of(instance.contexts, region, table([kinds.Exponential(1.0)]), block, 0)
-    find_starts(choice, best, distance)
-    worth = np.nonzero(np.isfinite(choice.bounds))[0]
-    count = begin_starts(choice, best)
-    assert (choice.work.lane[problem.DONE, :count] == 0.0).all()
-    assert (choice.work.lane[problem.DONE, count:] == 1.0).all()
-    model = choice.work.model
+    shape = instance.contexts.shape
+    block, merit = scratch_of(*shape), merit_rows(kinds.Exponential(1.0))
+    block.model.array[problem.HERE_STEP] = 0.0 if here is None else here
+    found = starts_of(block, *shape)
+    take_decision(floats(instance.contexts), region_of(instance), merit, block, 0, found)
+    find_starts(found, best, distance)
+    worth = np.nonzero(np.isfinite(found.bounds.array))[0]
+    count = begin_starts(found, best)
+    assert (found.work.lane.array[problem.DONE, :count] == 0.0).all()
+    assert (found.work.lane.array[problem.DONE, count:] == 1.0).all()
+    model = found.work.model.array
     return worth, model[problem.HERE_PULL, :, :count], model[problem.HERE_STEP, :, :count]
 
 

@@ -212,14 +212,15 @@ def test_with_keys_one_signs_in(browser: Any, tmp_path: Path) -> None:
         page.goto(site.url + "/exposure")
         page.get_by_label("Key").fill("mistyped")
         page.keyboard.press("Enter")
-        assert page.get_by_role("alert").is_visible()
+        page.get_by_role("alert").wait_for()
         page.get_by_label("Key").fill(key)
         page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Overview", level=1).wait_for()
         page.get_by_role("link", name="Exposure").click()
-        assert page.get_by_role("heading", level=1).inner_text() == "Exposure"
+        page.get_by_role("heading", name="Exposure", level=1).wait_for()
         assert page.evaluate("document.cookie") == ""  # no script can read it
         page.get_by_role("button", name="Sign out").click()
-        assert page.get_by_role("heading", level=1).inner_text() == "Sign in"
+        page.get_by_role("heading", name="Sign in", level=1).wait_for()
         page.close()
     finally:
         site.stop()

@@ -37,6 +37,6 @@ def test_one_is_chosen() -> None:
 def test_a_chart_has_few_stretches_and_reaches_until_now(first: float, length: float) -> None:
     now = first + length
     since, width, count, _ = stretches(first, now)
-    assert 1 <= count <= 61
+    assert 10 <= count <= 61
     assert since <= max(first, now - 365 * 86_400)
     assert since + width * (count - 1) <= now < since + width * count + 1e-3

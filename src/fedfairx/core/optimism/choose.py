@@ -12,8 +12,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from fedfairx.arrays import Array
-from fedfairx.core.merit_table import MeritTable
 from fedfairx.core.optimism.ascent import ascend, ascend_pgd
 from fedfairx.core.optimism.certificate import certify, coarse_half_widths, half_widths
 from fedfairx.core.optimism.problem import (
@@ -32,10 +30,10 @@ from fedfairx.core.optimism.problem import (
     evaluate,
 )
 from fedfairx.core.optimism.restarts import restart
-from fedfairx.lanes.block import lane_count
-from fedfairx.lanes.compile import glue, leaf, stage
-from fedfairx.lanes.linear import inner, multiply, scores, take_arm
-from fedfairx.lanes.vector import fma, larger, load, sqrt, store, where_above
+from fedfairx.lanes.compile import compiled, glue
+from fedfairx.lanes.linear import blend, inner, scores
+from fedfairx.lanes.rows import Rows, by_lane
+from fedfairx.lanes.vector import fma, larger, sqrt, where_above
 
 FAIR, FAIR_PGD, WINNER = range(3)
 WHOLE_BALL = 2.0  # no two points of the unit ball are further apart
@@ -53,7 +51,7 @@ class Solver(NamedTuple):
 
 
 @glue
-def optimise(contexts: Array, region: Region, merit: MeritTable, work: Scratch, solver: Solver) -> None:
+def optimise(contexts: Rows, region: Region, merit: Rows, work: Scratch, solver: Solver) -> None:
     """Alg. 1 line 6 for every lane: θ, its policy and its means are left in `work`.
 
     One start where that is proved enough, many elsewhere; never below the objective at θ̂, where the
@@ -61,7 +59,7 @@ def optimise(contexts: Array, region: Region, merit: MeritTable, work: Scratch, 
     """
     begin_at_estimate(work)
     ascend(contexts, region, merit, work, solver.tolerance, solver.max_steps)
-    store(0.0, work.lanes, work.lane, PROVED)
+    work.lane[PROVED] = 0.0
     coarse_half_widths(contexts, region, work)
     if certify(contexts, region, merit, work, WHOLE_BALL, False):
         return
@@ -72,8 +70,9 @@ def optimise(contexts: Array, region: Region, merit: MeritTable, work: Scratch, 
         if certify(contexts, region, merit, work, distance, True):
             break
     better = False
-    for l in range(lane_count(work.lanes)):
-        if work.lane[PROVED, l] < WHOLE_BALL and restart(
+    proved = by_lane(work.lane)
+    for l in range(proved.shape[1]):
+        if proved[PROVED, l] < WHOLE_BALL and restart(
             contexts, region, merit, work, l, solver.tolerance, solver.max_steps
         ):
             better = True
@@ -81,48 +80,50 @@ def optimise(contexts: Array, region: Region, merit: MeritTable, work: Scratch, 
         evaluate(contexts, region, merit, work)
 
 
-@leaf
+@glue
 def begin_at_estimate(work: Scratch) -> None:
     """The present point of every lane ← u = 0, which is θ̂."""
     for j in range(work.model.shape[1]):
-        store(0.0, work.lanes, work.model[HERE_PULL], j)
-        store(0.0, work.lanes, work.model[HERE_STEP], j)
+        work.model[HERE_PULL, j] = 0.0
+        work.model[HERE_STEP, j] = 0.0
 
 
-@stage
-def favour(contexts: Array, region: Region, work: Scratch, floor: float) -> None:
+@compiled
+def favour(contexts: Rows, region: Region, work: Scratch, floor: float) -> None:
     """Winner takes all but a `floor` for every arm: LinUCB (Li et al. 2010), or a minimum share.
 
     The winner is the first arm of the largest upper bound; θ is that arm's own optimistic parameter. Among
     more than 1/floor arms all shares are equal.
     """
-    arms, lanes = contexts.shape[0], work.lanes
+    arms = contexts.shape[0]
     means, policy = work.arms[MEANS], work.arms[POLICY]
     chosen, product, theta = work.model[PULL], work.model[STEP], work.model[THETA]
-    radius = load(lanes, region.radius)
+    radius = region.radius[0]
     floor = min(floor, 1.0 / arms)
-    scores(lanes, contexts, region.estimate, means)
-    store(-math.inf, lanes, work.lane, BEST)
-    store(0.0, lanes, work.lane, OBJECTIVE)
+    scores(contexts, region.estimate, means)
+    work.lane[BEST] = -math.inf
+    work.lane[OBJECTIVE] = 0.0
     for a in range(arms):
-        take_arm(lanes, contexts, a, chosen)
-        multiply(lanes, region.inverse, chosen, product)
-        width = sqrt(larger(inner(lanes, chosen, product), 0.0))
-        bound, top = fma(radius, width, load(lanes, means, a)), load(lanes, work.lane, BEST)
+        for j in range(chosen.shape[0]):
+            chosen[j] = contexts[a, j]
+        blend(region.inverse, chosen, product)
+        width = sqrt(larger(inner(chosen, product), 0.0))
+        bound, top = fma(radius, width, means[a]), work.lane[BEST]
         scale = where_above(width, 0.0, radius / width, 0.0)
         for j in range(theta.shape[0]):
-            own = fma(scale, load(lanes, product, j), load(lanes, region.estimate, j))
-            store(where_above(bound, top, own, load(lanes, theta, j)), lanes, theta, j)
-        winner = where_above(bound, top, float(a), load(lanes, work.lane, OBJECTIVE))
-        store(winner, lanes, work.lane, OBJECTIVE)
-        store(larger(bound, top), lanes, work.lane, BEST)
-        store(floor, lanes, policy, a)
-    for l in range(lane_count(lanes)):
-        policy[int(work.lane[OBJECTIVE, l]), l] += 1.0 - arms * floor
+            own = fma(scale, product[j], region.estimate[j])
+            theta[j] = where_above(bound, top, own, theta[j])
+        winner = where_above(bound, top, float(a), work.lane[OBJECTIVE])
+        work.lane[OBJECTIVE] = winner
+        work.lane[BEST] = larger(bound, top)
+        policy[a] = floor
+    lane, share = by_lane(work.lane), by_lane(policy)
+    for l in range(lane.shape[1]):
+        share[int(lane[OBJECTIVE, l]), l] += 1.0 - arms * floor
 
 
 @glue
-def choose(contexts: Array, region: Region, merit: MeritTable, work: Scratch, solver: Solver) -> None:
+def choose(contexts: Rows, region: Region, merit: Rows, work: Scratch, solver: Solver) -> None:
     """The policy of every lane, by the solver's rule: left in `work`, with θ and the optimistic means."""
     if solver.rule == FAIR:
         optimise(contexts, region, merit, work, solver)

@@ -13,81 +13,97 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fedfairx.arrays import Array
 from fedfairx.core.exposure import expose
-from fedfairx.core.merit_table import MeritTable, tilt
-from fedfairx.lanes.block import Lanes, lane_count
-from fedfairx.lanes.compile import leaf, stage
+from fedfairx.core.merit_table import MERIT_ROWS, tilt
+from fedfairx.lanes.compile import layout, stage
 from fedfairx.lanes.linear import scores
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.lanes.vector import fma, load, store, zeros
+from fedfairx.lanes.rows import Rows, cut, flat, size_of
+from fedfairx.lanes.vector import fma
 
 
 class Region(NamedTuple):
-    """The confidence ellipsoid {θ : ‖θ - θ̂‖_V ≤ √β} of every lane (Alg. 1 line 5)."""
+    """The confidence ellipsoid {θ : ‖θ - θ̂‖_V ≤ √β} of every lane, or one of all lanes (Alg. 1 line 5)."""
 
-    estimate: Array  # θ̂ (d, n)
-    inverse: Array  # V⁻¹ (d, d, n), or (d, d) shared by all lanes
-    radius: Array  # √β (n,)
+    estimate: Rows  # (d,) θ̂
+    inverse: Rows  # (d, d) V⁻¹
+    radius: Rows  # (1,) √β
 
 
 class Scratch(NamedTuple):
     """Room for one lane or a block. After `optimise`: the policy, the means and θ of every lane."""
 
-    arms: Array  # (ARM_ROWS, K, n)
-    model: Array  # (MODEL_ROWS, d, n)
-    lane: Array  # (LANE_ROWS, n)
-    square: Array  # (SQUARE_ROWS, d, d, n)
-    spare: Array  # (spare_size,) for further starts
-    codes: NDArray[np.int64]  # (SPARE_CODES,) likewise
-    lanes: Lanes
+    arms: Rows  # (ARM_ROWS, K)
+    model: Rows  # (MODEL_ROWS, d)
+    lane: Rows  # (LANE_ROWS,)
+    square: Rows  # (SQUARE_ROWS, d, d)
+    spare: Rows  # floats, for further starts
 
 
 # Rows of the room.
 MEANS, POLICY, WEIGHTS, SHARE = range(4)
-WIDTHS = WEIGHTS  # free once the ascent is over
+HALF_WIDTHS = WEIGHTS  # free once the ascent is over
 THETA, PULL, STEP, HERE_PULL, HERE_STEP, LAST_PULL, LAST_STEP, GAP_PULL, GAP_STEP, BEST_STEP = range(10)
 OBJECTIVE, BEST, BEFORE, NORM, RESIDUAL, INERTIA, MEMORY, DONE, PROVED, ALONG, TURN = range(11)
 CURVATURE, TURNED = range(2)
 ARM_ROWS, MODEL_ROWS, LANE_ROWS, SQUARE_ROWS = 4, 10, 11, 2
-MERIT_ROWS, SPARE_CODES = 5, 2 * WIDTH
+
+
+@layout
+def scratch(memory: Rows, arms: int, dimension: int) -> Scratch:
+    """Room for a decision among `arms` arms, in flat rows; what is left of them is to spare."""
+    arm_rows, rest = cut(memory, ARM_ROWS, arms)
+    model, rest = cut(rest, MODEL_ROWS, dimension)
+    lane, rest = cut(rest, LANE_ROWS)
+    square, rest = cut(rest, SQUARE_ROWS, dimension, dimension)
+    return Scratch(arm_rows, model, lane, square, flat(rest))
+
+
+class Starts(NamedTuple):
+    """One decision on its own, and the block of starts that it gets: see `restarts`."""
+
+    contexts: Rows  # (K, d)
+    steps: Rows  # (K, d) V⁻¹x_a
+    bounds: Rows  # (K,) upper bound of each arm that is worth a start, -inf of the others
+    here_pull: Rows  # (d,) the point in hand
+    here_step: Rows  # (d,)
+    region: Region  # of every start: the same
+    merit: Rows  # (MERIT_ROWS,) likewise
+    work: Scratch  # a block
+
+
+@layout
+def starts_in(spare: Rows, work: Scratch, arms: int, dimension: int) -> Starts:
+    """What the starts of a decision share, in flat floats; `work` is their block."""
+    contexts, rest = cut(spare, arms, dimension)
+    steps, rest = cut(rest, arms, dimension)
+    bounds, rest = cut(rest, arms)
+    here_pull, rest = cut(rest, dimension)
+    here_step, rest = cut(rest, dimension)
+    estimate, rest = cut(rest, dimension)
+    inverse, rest = cut(rest, dimension, dimension)
+    radius, rest = cut(rest, 1)
+    merit, rest = cut(rest, MERIT_ROWS)
+    region = Region(estimate, inverse, radius)
+    return Starts(contexts, steps, bounds, here_pull, here_step, region, merit, work)
+
+
+def scratch_size(arms: int, dimension: int, *, lanes: int) -> int:
+    """Flat rows of so many lanes that `scratch` needs, with what the starts of one lane need."""
+    own = size_of(scratch, arms, dimension)
+    # Vectors begin where they may and end with a whole one: up to two of them are lost.
+    spare = (own + 2) * WIDTH + size_of(starts_in, None, arms, dimension)
+    return own + -(-spare // lanes)
 
 
 @stage
-def spare_size(arms: int, dimension: int) -> int:
-    """Numbers that `restarts` needs: a decision's own data once, and a block of starts."""
-    own = arms * (2 * dimension + 1) + dimension * (dimension + 2)
-    rows = ARM_ROWS * arms + (MODEL_ROWS + 1) * dimension + LANE_ROWS + 1 + MERIT_ROWS
-    return own + WIDTH * rows
-
-
-def scratch(arms: int, dimension: int, lanes: Lanes) -> Scratch:
-    """Fresh room for one decision, or a block of them, among `arms` arms."""
-    n = lane_count(lanes)
-    return Scratch(
-        zeros(ARM_ROWS, arms, n),
-        zeros(MODEL_ROWS, dimension, n),
-        zeros(LANE_ROWS, n),
-        zeros(SQUARE_ROWS, dimension, dimension, n),
-        zeros(spare_size(arms, dimension)),
-        zeros(SPARE_CODES, dtype=np.int64),
-        lanes,
-    )
-
-
-@leaf
-def evaluate(contexts: Array, region: Region, merit: MeritTable, work: Scratch) -> None:
+def evaluate(contexts: Rows, region: Region, merit: Rows, work: Scratch) -> None:
     """θ, the means, the policy and the objective at the present point; WEIGHTS gets w = ∂g/∂μ."""
-    lanes = work.lanes
     theta, here = work.model[THETA], work.model[HERE_STEP]
     means, policy, weights = work.arms[MEANS], work.arms[POLICY], work.arms[WEIGHTS]
-    radius = load(lanes, region.radius)
     for j in range(theta.shape[0]):
-        store(fma(radius, load(lanes, here, j), load(lanes, region.estimate, j)), lanes, theta, j)
-    scores(lanes, contexts, theta, means)
-    objective = expose(lanes, merit, means, policy, weights)
-    tilt(lanes, merit, means, policy, objective, weights)
-    store(objective, lanes, work.lane, OBJECTIVE)
+        theta[j] = fma(region.radius[0], here[j], region.estimate[j])
+    scores(contexts, theta, means)
+    objective = expose(merit, means, policy, weights)
+    tilt(merit, means, policy, objective, weights)
+    work.lane[OBJECTIVE] = objective

@@ -28,7 +28,7 @@ from fedfairx.service.pages.views import (
 )
 from fedfairx.service.pages.windows import Window, periods, stretches
 from fedfairx.service.pages.words import count, duration, sentence
-from fedfairx.storage.glances import by_time, first_time, latest
+from fedfairx.storage.glances import first_time, latest
 from fedfairx.storage.rows import StoredDecision
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ async def overview(service: Service) -> Overview:
 
 
 def _overview(service: Service, looked: Looked) -> Overview:
-    agent, counts = service.agent, service.journal.counts()
+    agent, counts = service.agent, service.counting.by_status(service.journal)
     waiting = next(iter(service.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
     return Overview(
@@ -73,7 +73,7 @@ def _series(service: Service) -> Series | None:
     if first is None:
         return None
     since, width, many, name = stretches(first, time.time())
-    made, rewarded = by_time(service.journal, since=since, width=width, count=many)
+    made, rewarded = service.counting.by_time(service.journal, since=since, width=width, count=many)
     if many > 3:  # the last one is not over, and would look like a fall
         many, made, rewarded = many - 1, made[:-1], rewarded[:-1]
     return Series([int(since + width * k) for k in range(many)], made, rewarded, name)

@@ -15,6 +15,8 @@ from fedfairx.service.problems import Refused
 __all__ = ["Window", "periods", "stretches", "window_of"]
 
 _LENGTHS = (
+    (1, "second"),
+    (10, "10 seconds"),
     (60, "minute"),
     (600, "10 minutes"),
     (3_600, "hour"),
@@ -23,6 +25,7 @@ _LENGTHS = (
     (604_800, "week"),
 )
 _MOST = 60  # stretches in a chart
+_LEAST = 10
 
 
 @dataclass(frozen=True)
@@ -67,5 +70,6 @@ def stretches(first: float, now: float) -> tuple[float, float, int, str]:
     """(since, width, count, name) of a chart from the first decision until now, a year at most."""
     since = max(first, now - 365 * 86_400)
     width, name = next((each for each in _LENGTHS if (now - since) / each[0] < _MOST), _LENGTHS[-1])
+    since = min(since, now - (_LEAST - 1) * width)  # one stretch alone would be a dot on an axis of years
     start = since - since % width
     return start, float(width), int((now - start) // width) + 1, name

@@ -1,0 +1,49 @@
+"""Counts of a long log, brought up to date by what came since they were last asked for."""
+
+from __future__ import annotations
+
+import threading
+
+from fedfairx.storage.glances import by_time, counted
+from fedfairx.storage.queries import Queries
+from fedfairx.storage.rows import STATUSES
+
+__all__ = ["Counting"]
+
+
+class Counting:
+    """How many decisions there are of each status, and in each stretch of time. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._decisions = 0
+        self._ended = dict.fromkeys(STATUSES, 0)
+        self._until = 0  # steps before this number are counted
+        self._stretches: tuple[float, float] = (0.0, 0.0)  # since and width of what is counted below
+        self._made: list[int] = []
+        self._rewarded: list[int] = []
+
+    def by_status(self, journal: Queries) -> dict[str, int]:
+        """How many there are of each status."""
+        with self._lock:
+            made, ended, self._until = counted(journal, self._until)
+            self._decisions += made
+            for status, many in ended.items():
+                self._ended[status] += many
+            found = dict(self._ended)
+            found["pending"] = self._decisions - sum(found.values())
+            return found
+
+    def by_time(
+        self, journal: Queries, *, since: float, width: float, count: int
+    ) -> tuple[list[int], list[int]]:
+        """Decisions and rewards in each of `count` stretches until now; what is over is not counted again."""
+        with self._lock:
+            if self._stretches != (since, width):
+                self._stretches, self._made, self._rewarded = (since, width), [], []
+            over = max(min(len(self._made), count) - 1, 0)
+            start = since + over * width
+            made, rewarded = by_time(journal, since=start, width=width, count=count - over)
+            self._made = self._made[:over] + made
+            self._rewarded = self._rewarded[:over] + rewarded
+            return list(self._made), list(self._rewarded)
