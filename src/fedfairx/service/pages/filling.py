@@ -27,7 +27,7 @@ from fedfairx.service.pages.views import (
     Series,
 )
 from fedfairx.service.pages.windows import Window, periods, stretches
-from fedfairx.service.pages.words import count, duration
+from fedfairx.service.pages.words import count, duration, sentence
 from fedfairx.storage.glances import first_time, latest
 from fedfairx.storage.rows import StoredDecision
 
@@ -190,11 +190,12 @@ def _federation_attention(service: Service) -> list[Attention]:
         return []
     found, halted = [], membership.member.halted
     if halted is not None:
-        found.append(Attention("bad", "It must send nothing", halted, "federation"))
+        found.append(Attention("bad", "It must send nothing", sentence(halted), "federation"))
     elif membership.member.away is not None:
-        found.append(Attention("warn", "The others can't be reached", membership.member.away, "federation"))
+        detail = sentence(membership.member.away)
+        found.append(Attention("warn", "The others can't be reached", detail, "federation"))
     if membership.over is not None:
-        found.append(Attention("warn", "Nothing more is shared", membership.over, "federation"))
+        found.append(Attention("warn", "Nothing more is shared", sentence(membership.over), "federation"))
     refused = sum(membership.refusals.values())
     if refused:
         detail = f"{count(refused)} since this start: forged, damaged, or of members who differ."
