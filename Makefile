@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FLOWER := .venv-flower
 OUT ?= results
 CODE := src tests benchmarks examples
 
-.PHONY: setup test lint mutants reproduce quick bench clean
+.PHONY: setup flower test test-all lint mutants reproduce quick bench clean
 
 setup: $(VENV)/.ready
 
@@ -15,6 +16,14 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[test]"
 	touch $@
 
+# Flower pins what the service needs too: an environment of its own, with the version that pyproject.toml names.
+flower: $(FLOWER)/.ready
+
+$(FLOWER)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(FLOWER)
+	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check "$$(sed -n 's/^flower = \["\(.*\)"\]$$/\1/p' pyproject.toml)"
+	touch $@
+
 lint: setup
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
@@ -22,6 +31,10 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Also those that are marked `slow`: minutes more.
+test-all: lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow or not slow"
 
 mutants: setup
 	$(BIN)/python tests/mutants.py $(ONLY)
@@ -36,4 +49,4 @@ bench: setup
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -54,6 +54,7 @@ ENVELOPE = ("tests/federation/test_envelope.py",)
 ROSTER = ("tests/federation/test_roster.py",)
 MEMBER = ("tests/federation/test_member.py",)
 PLAUSIBLE = ("tests/federation/test_plausible.py",)
+FLOWER = ("tests/federation/transport/test_flower_app.py", "tests/federation/transport/test_flower_client.py")
 SQLITE = ("tests/federation/transport/test_contract.py", "-k", "sqlite")
 SEQUENCES = ("tests/fairness/test_sequences.py",)
 REGION = ("tests/fairness/test_region.py",)
@@ -149,6 +150,29 @@ MUTANTS = (
         "if held != replacing:",
         "if False:",
         SQLITE,
+    ),
+    Mutant(
+        "a SuperNode chooses the name that it writes under",
+        "federation/transport/flower/app/fedfairx_flower/server_app.py",
+        "    board[name] = message\n",
+        '    board[answer.get("name", name)] = message\n',
+        FLOWER,
+    ),
+    Mutant(
+        "an agent is asked before it has seen what others hold of it",
+        "federation/transport/flower/app/fedfairx_flower/client_app.py",
+        "    for told in portions(board):\n",
+        '    ask(host, port, key, "GET", "/v1/release/latest")\n    for told in portions(board):\n',
+        FLOWER,
+    ),
+    Mutant(
+        "an exception's text gets to the SuperLink",
+        "federation/transport/flower/app/fedfairx_flower/client_app.py",
+        """    except Exception:
+        answer = {"trouble": "failed"}""",
+        """    except Exception as error:
+        answer = {"trouble": str(error)}""",
+        FLOWER,
     ),
     # What is said of fairness.
     Mutant(

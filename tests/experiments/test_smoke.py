@@ -25,6 +25,7 @@ FIGURES = {
     "exp6": ("exp6-starvation",),
     "exp7": ("exp7-communication",),
     "exp8": ("exp8-merit",),
+    "exp10": ("exp10-partners",),
     "exp9": ("exp9-summary", "exp9-worlds", "exp9-weakest", "exp9-joining"),
 }
 

@@ -236,7 +236,7 @@ def test_on_one_machine_there_is_no_hub(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
-        ('transport = "sqlite"', 'transport = "pigeon"', "must be nats or sqlite"),
+        ('transport = "sqlite"', 'transport = "pigeon"', "must be nats, sqlite or engine"),
         ('transport = "sqlite"', "", "must have transport"),
         ("[federation]", "", "must be TOML with"),
         ('id = "', 'id = "00', "is the roster of federation"),

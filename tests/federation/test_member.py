@@ -312,3 +312,32 @@ def test_agents_of_one_process_share_one_copy_of_a_release() -> None:
     for member in members:
         member.receive()
     assert members[0].agent.held["a2"] is members[1].agent.held["a2"]
+
+
+def test_an_old_copy_is_noticed_even_when_it_has_made_more_releases_since() -> None:
+    """It was away from the others, and its numbers have passed those that they hold."""
+    it = world()
+    member = it.member("org1")
+    for number in range(2):
+        released(member, seed=number)
+    other = it.member("org1", it.agent("org1", seed=5))  # as one that was put back to before the first
+    for number in range(3):
+        work(other.agent, seed=10 + number)
+        other.agent.release()
+    with pytest.raises(LedgerMismatch, match="Nothing is sent"):
+        other.exchange()
+    assert it.seal("org2").open("org1", it.transport.latest()["org1"]).number == 2
+
+
+def test_the_outbox_follows_the_agent() -> None:
+    """Whoever makes the release: the agent's latest is what is sent."""
+    it = world()
+    member, ear = it.member("org1"), it.member("org2")
+    work(member.agent)
+    assert not member.waiting
+    member.agent.release()
+    assert member.waiting
+    assert member.message is not None
+    assert member.exchange()
+    assert not member.waiting
+    assert ear.receive() == ["org1"]

@@ -19,12 +19,17 @@ from fedfairx.service.settings import load
 
 
 def founded(
-    base: Path, *, names: tuple[str, ...] = ("org1", "org2"), transport: str = "sqlite", **more: Any
+    base: Path,
+    *,
+    names: tuple[str, ...] = ("org1", "org2"),
+    transport: str = "sqlite",
+    port: int = 4222,
+    **more: Any,
 ) -> Path:
     """A federation's folders; `transport` "engine" is of messages that somebody else carries."""
     options = {"dimension": 3, "agents": len(names), "horizon": 50, "epsilon": 2.0, "schedule": EveryRound()}
     given = "sqlite" if transport == "engine" else transport
-    found(base, Terms(**(options | more)), dict.fromkeys(names), transport=given)  # type: ignore[arg-type]
+    found(base, Terms(**(options | more)), dict.fromkeys(names), transport=given, port=port)  # type: ignore[arg-type]
     if transport == "engine":
         for name in names:
             file = base / name / SETTINGS

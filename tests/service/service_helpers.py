@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,24 +64,38 @@ class Running:
         where = (
             ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
         )
-        self._arguments = ["serve", "--port", "0", *where, *flags]
+        self._run("serve", "--port", "0", *where, *flags)
+
+    @classmethod
+    def member(cls, folder: Path, *flags: str, start: bool = True) -> Running:
+        """A member of a federation, in its folder."""
+        made = cls.__new__(cls)
+        made._run(
+            "serve", "--port", "0", "--federation", str(folder), *flags, start=start, warm=[str(folder)]
+        )
+        return made
+
+    def _run(self, *arguments: str, start: bool = True, warm: Sequence[str] = ()) -> None:
+        self._arguments = list(arguments)
         self._nursery = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("nursery.py"))],
+            [sys.executable, str(Path(__file__).with_name("nursery.py")), *warm],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         self.said = ""
-        self.start()
+        if start:
+            self.start()
 
-    def start(self) -> None:
-        """Start it, and wait until it listens."""
+    def start(self, *, die: str = "") -> None:
+        """Start it, and wait until it listens; `die` is where it will kill itself (`nursery`)."""
         nursery = self._nursery
         assert nursery.stdin is not None
         assert nursery.stdout is not None
         assert nursery.stderr is not None
-        print(json.dumps(self._arguments), file=nursery.stdin, flush=True)
+        dying = [f"die:{die}"] if die else []
+        print(json.dumps([*dying, *self._arguments]), file=nursery.stdin, flush=True)
         self._process = int(nursery.stdout.readline() or 0)
         for line in nursery.stderr:
             self.said += line
@@ -108,9 +122,9 @@ class Running:
 
     def _end(self, how: int) -> None:
         os.kill(self._process, how)
-        until(self._gone, seconds=30)
+        until(self.gone, seconds=30)
 
-    def _gone(self) -> bool:
+    def gone(self) -> bool:
         try:
             os.kill(self._process, 0)
         except ProcessLookupError:

@@ -6,19 +6,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulation_helpers import mind, options_for, setting_for
+from simulation_helpers import mind, options_for, records, setting_for
 
+import fedfairx as ffx
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.learner import COUNT
+from fedfairx.core.learner import COUNT, RIDGE
+from fedfairx.core.statistics import unpack
+from fedfairx.federation.options import Options
 from fedfairx.federation.pool import Known, OptimismPool
 from fedfairx.federation.schedules import Doubling
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.privacy import Release
-from fedfairx.simulation import Scenario
+from fedfairx.simulation import Scenario, simulate
 from fedfairx.simulation.kernel import run
 
 AGENTS, DIMENSION = 11, 3  # two seeds are 22 lanes: a seed lies across two blocks
 CONFIDENCE = Confidence(noise_sd=0.1, scale=0.5)
+KNOWN = Known(1.0, 1.0, 1.0, np.zeros(DIMENSION))
 
 
 @pytest.mark.parametrize("decide_from", ["released", "own+released"])
@@ -67,12 +71,57 @@ def weights_beside_agents(
         for lane in lanes:
             block, l = lane // WIDTH, lane % WIDTH
             if decide_from == "released":
-                held = pool.all_alike(list(releases.values()), DIMENSION, Known(1.0, 1.0))
+                held = pool.all_alike(list(releases.values()), DIMENSION, KNOWN)
             else:
                 exact = np.ascontiguousarray(privacy.exact[block, :, l])
                 others = [each for k, each in releases.items() if k != lane]
-                held = pool.beside_own(exact, rounds, others, Known(1.0, 1.0))
+                held = pool.beside_own(exact, rounds, others, KNOWN)
                 weights.append((held.count - rounds) / (rounds * (AGENTS - 1)))
             assert minds[block].statistics.array[:, l] == pytest.approx(held.packed, rel=1e-9, abs=1e-9)
             assert minds[block].numbers[COUNT][l] == pytest.approx(held.count)
     return weights
+
+
+@pytest.mark.parametrize("distance", [0.0, 0.5])
+def test_agents_whose_partners_differ_learn_what_live_ones_learn(distance: float) -> None:
+    """The same records, round by round, give a live federation the same sums, to 1e-9."""
+    scenario = Scenario(agents=5, arms=4, dimension=DIMENSION, horizon=60, distance=distance)
+    options = Options(algorithm="fed-fairx-bayes", partners="differ", schedule=Doubling(start=4))
+    setting = setting_for(scenario, options)
+    contexts, rewards = records(setting, 60)
+    fed = ffx.Federation(agents=5, dimension=DIMENSION, horizon=60, options=options, seed=0)
+    for t in range(60):
+        for i, agent in enumerate(fed.agents):
+            agent.learn(contexts[t, i][None], [rewards[t, i]])
+        fed.end_round()
+    held = mind(setting).learner
+    believed = []
+    for i, agent in enumerate(fed.agents):
+        ridge = held.numbers[RIDGE][i]
+        gram, moment = unpack(np.ascontiguousarray(held.statistics.array[:, i]))
+        assert agent.gram == pytest.approx(gram + ridge * np.eye(DIMENSION), rel=1e-9, abs=1e-9)
+        assert agent.moment == pytest.approx(moment, rel=1e-9, abs=1e-9)
+        believed.append(float(np.trace(gram)))
+    # Who share one θ add up all records but the latest; of partners far apart somebody believes little.
+    everything = float((contexts**2).sum())
+    assert max(believed) > 0.6 * everything
+    assert (min(believed) < 0.6 * everything) == (distance > 0)
+
+
+def test_partners_far_apart_do_not_hurt_and_those_alike_help() -> None:
+    """Beside learning alone; without it, partners a whole unit apart make everybody several times worse."""
+    means = {}
+    for distance in (0.0, 1.0):
+        world = Scenario(agents=6, arms=6, dimension=3, horizon=1500, distance=distance)
+        means[distance] = {
+            name: float(simulate(world, algorithm=algorithm, seeds=4, **more).fairness_regret[:, -1].mean())
+            for name, algorithm, more in (
+                ("alone", "fairx-bayes", {}),
+                ("alike", "fed-fairx-bayes", {}),
+                ("differ", "fed-fairx-bayes", {"partners": "differ"}),
+            )
+        }
+    assert means[0.0]["differ"] < 0.6 * means[0.0]["alone"]
+    assert means[0.0]["differ"] < 1.1 * means[0.0]["alike"]
+    assert means[1.0]["differ"] < 1.15 * means[1.0]["alone"]
+    assert means[1.0]["alike"] > 3.0 * means[1.0]["alone"]

@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from fedfairx.client import Client
     from fedfairx.service.server import Server
 
-#: A supplier's group, and what its offers are like on average: price, quality, days.
-SUPPLIERS = {
-    "Ahorn": ("small", (3.0, 4.5, 6.0)),
-    "Birke": ("small", (4.0, 4.0, 4.0)),
-    "Buche": ("large", (5.0, 3.0, 2.0)),
-    "Eiche": ("large", (6.0, 4.0, 2.0)),
-    "Erle": ("small", (5.0, 2.5, 8.0)),
-    "Linde": ("large", (7.0, 3.5, 1.0)),
-}
-FEATURES = "price=0:10,quality=1:5,days=0:14"
 ANSWERED = 0.9  # of decisions get a reward at all
 
 
@@ -52,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     require(args.rate > 0, "--rate", "must be > 0", args.rate)
     with needs("service,client"):
         from fedfairx.client import Client
+        from fedfairx.commands.market import FEATURES
         from fedfairx.service.app import make_app
         from fedfairx.service.opening import open_service
         from fedfairx.service.server import serve
@@ -74,11 +65,14 @@ class Traffic:
     """Orders come, a supplier is chosen, and some time later it shows how well it did."""
 
     def __init__(self, client: Client, rate: float, seconds: float | None, server: Server) -> None:
+        from fedfairx.commands.market import Market
+
         self._client = client
         self._rate = rate
         self._end = None if seconds is None else time.monotonic() + seconds
         self._server = server
         self._random = random.Random()
+        self._market = Market()
         self._waiting: list[tuple[float, str, float]] = []  # a heap: due, decision, reward
 
     def run(self) -> None:
@@ -95,23 +89,11 @@ class Traffic:
             time.sleep(self._random.expovariate(self._rate))
 
     def _order(self) -> None:
-        offers = {name: self._offer(means) for name, (_, means) in SUPPLIERS.items()}
-        names = ("price", "quality", "days")
-        decision = self._client.decide(
-            actions=[
-                {"id": name, "group": SUPPLIERS[name][0], "features": dict(zip(names, offer, strict=True))}
-                for name, offer in offers.items()
-            ]
-        )
+        from fedfairx.commands.market import request, rewards
+
+        offers = self._market.offers(1)
+        decision = self._client.decide(**request(offers[0]))
         if self._random.random() < ANSWERED:
             due = time.monotonic() + self._random.uniform(0.0, 3.0)
-            heapq.heappush(self._waiting, (due, decision.id, self._reward(*offers[str(decision.name)])))
-
-    def _offer(self, means: tuple[float, float, float]) -> list[float]:
-        price, quality, days = (self._random.gauss(mean, 0.2 * mean) for mean in means)
-        return [price, quality, days]
-
-    def _reward(self, price: float, quality: float, days: float) -> float:
-        """What nobody knows: good, cheap and soon is better."""
-        worth = 0.4 + 0.12 * (quality - 3.0) - 0.03 * (price - 5.0) - 0.02 * (days - 4.0)
-        return min(1.0, max(0.0, worth + self._random.gauss(0.0, 0.1)))
+            (reward,) = rewards(offers, [decision.action], self._market.luck(1))
+            heapq.heappush(self._waiting, (due, decision.id, reward))

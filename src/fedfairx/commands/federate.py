@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.commands.common import add_json, add_verb, as_merit, as_schedule, print_json
+from fedfairx.commands.federate_demo import add_demo
 from fedfairx.errors import InvalidInput
 
 if TYPE_CHECKING:
     from fedfairx.federation.terms import Terms
 
-SUMMARY = "make, change and check the files of a federation of organisations"
+SUMMARY = "make, change and check the files of a federation of organisations; or try one"
 
 
 def add(verbs: Any) -> None:
@@ -25,13 +27,15 @@ def add(verbs: Any) -> None:
         example="""
             fedfairx federate init --agents org1,org2,org3 --out federation
             fedfairx federate check federation
-            fedfairx federate amend federation --add org4 --remove org2""",
+            fedfairx federate amend federation --add org4 --remove org2
+            fedfairx federate demo""",
     )
     parts = parser.add_subparsers(dest="part", metavar="WHAT", required=True)
     _add_init(parts)
     _add_check(parts)
     _add_amend(parts)
     _add_key(parts)
+    add_demo(parts)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,10 +72,11 @@ def _add_init(parts: Any) -> None:
     parser.add_argument(
         "--transport",
         default="nats",
-        choices=("nats", "sqlite"),
-        help="sqlite: a file, for agents that are all on this machine; no hub (default: nats)",
+        choices=("nats", "sqlite", "flower"),
+        help="sqlite: a file, for agents that are all on this machine; no hub. flower: by SuperLink and "
+        "SuperNodes (default: nats)",
     )
-    parser.add_argument("--port", type=int, default=4222, help="of the hub (default: 4222)")
+    parser.add_argument("--port", type=int, help="of the hub (default: 4222, of a SuperLink 9092)")
     parser.add_argument("--days", type=int, default=825, help="that certificates are valid (default: 825)")
     parser.add_argument("--dimension", type=int, default=5, help="d (default: 5)")
     parser.add_argument("--horizon", type=int, default=100_000, help="rounds of each agent (default: 100000)")
@@ -105,12 +110,16 @@ def init(args: argparse.Namespace) -> int:
         days=args.days,
         transport=args.transport,
     )
-    hub = f"  {args.out}/hub: for whoever runs the hub, in that folder: nats-server -c nats-server.conf\n"
+    hubs = {
+        "nats": "the hub, in that folder: nats-server -c nats-server.conf",
+        "flower": "the SuperLink; docs/federation.md has the commands",
+    }
+    hub = f"  {args.out}/hub: for whoever runs {hubs.get(args.transport)}\n"
     folders = ", ".join(f"{args.out}/{name}" for name in roster.members)
     print(
         f"federation {roster.federation}, {len(roster.members)} agents, in {args.out}\n"
         f"  {folders}: one for each organisation, by a safe way; *.key are secrets\n"
-        f"{hub if args.transport == 'nats' else ''}"
+        f"{hub if args.transport in hubs else ''}"
         f"  {args.out}/convener: offline; needed again only to change who is in\n"
         "Tell every member the federation's id by another way: its roster must have it."
     )
@@ -199,11 +208,13 @@ def change(args: argparse.Namespace) -> int:
     roster = amend(
         args.folder, add=_named(args.add), remove=args.remove, rekey=_named(args.rekey), days=args.days
     )
-    print(
-        f"roster version {roster.version}: {', '.join(roster.members)}\n"
-        f"  {args.folder}/roster.json: for every member\n"
-        f"  {args.folder}/hub/nats-server.conf: for the hub, then: nats-server --signal reload"
-    )
+    hub = Path(args.folder, "hub")
+    print(f"roster version {roster.version}: {', '.join(roster.members)}")
+    print(f"  {args.folder}/roster.json: for every member")
+    if (hub / "nats-server.conf").exists():
+        print(f"  {hub}/nats-server.conf: for the hub, then: nats-server --signal reload")
+    if (hub / "nodes").exists():
+        print(f"  {hub}/nodes: for the SuperLink: flwr supernode register, and unregister for who has left")
     return 0
 
 

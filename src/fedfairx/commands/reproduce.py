@@ -56,7 +56,7 @@ def add(verbs: Any) -> None:
 
 def _names(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "experiments", nargs="*", metavar="EXPERIMENT", help="exp1 … exp9, or all (default: all)"
+        "experiments", nargs="*", metavar="EXPERIMENT", help="exp1 … exp10, or all (default: all)"
     )
     parser.add_argument(
         "--plugin",

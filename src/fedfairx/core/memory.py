@@ -223,6 +223,12 @@ class Single:
         return float(self._state.numbers[RIDGE])
 
     @property
+    def mean(self) -> Array:
+        """The prior's mean (d,)."""
+        found: Array = self._state.mean.array
+        return found
+
+    @property
     def moment(self) -> Array:
         """b, and what the prior's mean adds to it: V⁻¹ times it is θ̂."""
         pulled: Array = self.statistics[-self.dimension :] + self.ridge * self._state.mean.array

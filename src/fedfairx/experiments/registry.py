@@ -12,7 +12,7 @@ from types import ModuleType
 from fedfairx.errors import InvalidInput, require
 from fedfairx.experiments.experiment import Experiment
 
-BUILT_IN = tuple(f"exp{number}" for number in range(1, 10))
+BUILT_IN = tuple(f"exp{number}" for number in range(1, 11))
 _PLUGGED: dict[str, Experiment] = {}
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Merit
 from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.partners import ALIKE
 from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import InvalidInput, StateError, require
@@ -47,6 +48,8 @@ class Agent(Deciding):
         makes it; without one `release` gives exact sums, which are NOT private.
     solver: "fixed-point", "pgd" or a `Solver`, for "optimism".
     shift: what makes private sums definite, in sds of their noise, for "optimism"; docs/privacy.md has it.
+    partners: "alike", one θ for all, or "differ": how far the others speak of one's own θ is learnt from
+        one's own rewards; for the rules of the posterior, and not where decisions come from releases alone.
     name: what others know its releases by, and must differ from theirs; by default it is random.
 
     >>> agent = Agent(2, seed=0)
@@ -75,6 +78,7 @@ class Agent(Deciding):
         privatizer: Privatizer | None = None,
         solver: str | Solver | None = None,
         shift: float = 4.0,
+        partners: str = ALIKE,
         name: str | None = None,
     ) -> None:
         check_parts(merit=merit, prior=prior, confidence=confidence, privatizer=privatizer, name=name)
@@ -90,6 +94,7 @@ class Agent(Deciding):
             privatizer=privatizer,
             solver=solver,
             shift=shift,
+            partners=partners,
         )
         owner: str | None = getattr(self.privatizer, "owner", None)
         fits = name is None or owner in (None, name)
@@ -205,6 +210,7 @@ class Agent(Deciding):
         budget: Budget | None = None,
         solver: str | Solver | None = None,
         shift: float | None = None,
+        partners: str | None = None,
         name: str | None = None,
         window: float | None = None,
         default_reward: float | None = None,
@@ -231,6 +237,7 @@ class Agent(Deciding):
             "confidence": confidence,
             "solver": solver,
             "shift": shift,
+            "partners": partners,
             "name": name,
         }
         agent = open_agent(cls, place, {k: v for k, v in settings.items() if v is not None}, budget)

@@ -26,7 +26,7 @@ from fedfairx.storage.log import Log
 from fedfairx.storage.mark import leave_mark
 from fedfairx.storage.opening import open_log
 
-_PLAIN = ("minimum_share", "epsilon", "delta", "decide_from", "shift")
+_PLAIN = ("minimum_share", "epsilon", "delta", "decide_from", "shift", "partners")
 _SAVE = "UPDATE federations SET progress = ? WHERE id = 1"
 
 
@@ -74,6 +74,7 @@ class Kept:
                     "confidence": options.region if options.optimistic else None,
                     "solver": composed.solver if options.optimistic else None,
                     "shift": options.shift,
+                    "partners": options.partners,
                     "name": name,
                 }
                 make_agent(Agent, log, given, budget)

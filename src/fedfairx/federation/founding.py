@@ -3,7 +3,9 @@
     roster.json              who is in, under which terms; for everybody
     convener/                federation.key signs rosters, authority.key certificates: to be kept offline
     hub/                     (with NATS) nats-server.conf, the hub's certificate: for whoever runs the server
-    NAME/                    for each agent: roster.json, agent.key, its certificate, its service's settings
+                             (with Flower) the app, nodes' public keys, the certificate: for the SuperLink
+    NAME/                    for each agent: roster.json, agent.key, its certificate (with Flower: its node's
+                             key), its service's settings
 
 A private key never goes into another's folder. An agent's own signing key need not be made here: who gives
 its public key has a folder without `agent.key`, and puts in its own.
@@ -23,6 +25,7 @@ from fedfairx.federation.keys import SigningKey, new_signing_key
 from fedfairx.federation.place import SETTINGS, Place, settings
 from fedfairx.federation.roster import Roster, convene
 from fedfairx.federation.terms import Terms
+from fedfairx.federation.transport.flower.files import make_hub, make_node
 from fedfairx.federation.transport.naming import inbox_of, news_of, stream_of_bucket, subject_of
 from fedfairx.federation.transport.protocol import require_name
 
@@ -30,6 +33,8 @@ __all__ = ["amend", "found", "hub_configuration"]
 
 RESERVED = ("convener", "hub")
 PORT = 4222
+SUPERLINK_PORT = 9092
+TRANSPORTS = ("nats", "sqlite", "flower")
 
 
 def found(
@@ -38,15 +43,16 @@ def found(
     agents: Mapping[str, str | None],
     *,
     hosts: Sequence[str] = ("localhost", "127.0.0.1"),
-    port: int = PORT,
+    port: int | None = None,
     days: int = 825,
     transport: str = "nats",
 ) -> Roster:
     """Make all files of a new federation. `agents` are names with a public key, or None to make one.
 
-    With transport "sqlite" all agents are on this machine, and there is no hub.
+    With transport "sqlite" all agents are on this machine, and there is no hub. With "flower" the hub is a
+    SuperLink.
     """
-    require(transport in ("nats", "sqlite"), "transport", "must be nats or sqlite", transport)
+    require(transport in TRANSPORTS, "transport", f"must be one of {', '.join(TRANSPORTS)}", transport)
     base = Path(folder)
     if base.exists() and any(base.iterdir()):
         raise InvalidInput(f"out must be a new or an empty folder, got {base}, which has something in it")
@@ -59,12 +65,16 @@ def found(
     roster = convene(convener, terms, members)
     (base / "convener").mkdir(mode=0o700, parents=True)
     convener.write(base / "convener" / "federation.key")
-    server, authority = None, None
-    if transport == "nats":
-        server = f"tls://{hosts[0]}:{port}"
+    server = superlink = authority = None
+    if transport != "sqlite":
         authority = _make_hub(base, roster, hosts=hosts, days=days)
+    if transport == "nats":
+        server = f"tls://{hosts[0]}:{port or PORT}"
+    elif transport == "flower":
+        superlink = f"{hosts[0]}:{port or SUPERLINK_PORT}"
+        make_hub(base / "hub")
     for name, key in made.items():
-        _make_agent(base, name, key, authority, roster, server=server, days=days)
+        _make_agent(base, name, key, authority, roster, server=server, superlink=superlink, days=days)
     _spread(base, roster, server)
     return roster
 
@@ -81,8 +91,8 @@ def amend(
     base = Path(folder)
     before = Roster.read(base / "roster.json")
     convener = SigningKey.read(base / "convener" / "federation.key")
-    server = _server_of(base, before)
-    authority = None if server is None else Identity.read(*_authority(base))
+    server, superlink = _way_of(base, before)
+    authority = None if server is superlink is None else Identity.read(*_authority(base))
     members, joining, changing = dict(before.members), dict(add or {}), dict(rekey or {})
     for name in (*remove, *changing):
         require(name in members, "name", f"must be one of the members {', '.join(members)}", name)
@@ -95,7 +105,7 @@ def amend(
     members |= {name: key.public if key else str((joining | changing)[name]) for name, key in made.items()}
     roster = before.amended(convener, members)
     for name in joining:
-        _make_agent(base, name, made[name], authority, roster, server=server, days=days)
+        _make_agent(base, name, made[name], authority, roster, server=server, superlink=superlink, days=days)
     for name in changing:
         old = base / name / "agent.key"
         if old.exists():
@@ -168,6 +178,7 @@ def _make_agent(
     roster: Roster,
     *,
     server: str | None,
+    superlink: str | None,
     days: int,
 ) -> None:
     folder = base / name
@@ -175,10 +186,13 @@ def _make_agent(
     if key is not None:
         key.write(folder / "agent.key")
     if authority is not None:
+        _copy(_authority(base)[0], folder)
+    if superlink is not None:
+        make_node(folder, base / "hub" / "nodes" / f"{name}.pub")
+    elif authority is not None:
         identity = authority.issue(name, days=days, email=identity_of(name, roster.federation))
         identity.write(folder / "tls.crt", folder / "tls.key")
-        _copy(_authority(base)[0], folder)
-    write_atomically(folder / SETTINGS, settings(roster, name, server=server))
+    write_atomically(folder / SETTINGS, settings(roster, name, server=server, superlink=superlink))
 
 
 def _spread(base: Path, roster: Roster, server: str | None) -> None:
@@ -192,11 +206,12 @@ def _spread(base: Path, roster: Roster, server: str | None) -> None:
     roster.write(base / "roster.json")  # last: while it is the old one, the change can be made again
 
 
-def _server_of(base: Path, roster: Roster) -> str | None:
-    """The server that agents were told of, from one of their settings."""
+def _way_of(base: Path, roster: Roster) -> tuple[str | None, str | None]:
+    """The server or the SuperLink that agents were told of, from one of their settings."""
     for name in roster.members:
         if (base / name / SETTINGS).exists():
-            return Place.read(base / name).server
+            place = Place.read(base / name)
+            return place.server, place.superlink
     raise StateError(f"{base} has no agent's folder left to read the hub's address from")
 
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
 from fedfairx.errors import FedFairXError, StateError
 from fedfairx.federation.certificates import Identity, identity_of, why_unfit
 from fedfairx.federation.founding import hub_configuration
-from fedfairx.federation.keys import SigningKey
+from fedfairx.federation.keys import SigningKey, require_private
 from fedfairx.federation.place import SETTINGS
 from fedfairx.federation.roster import Roster
 
@@ -104,6 +107,9 @@ def _hub(base: Path, roster: Roster) -> Iterator[Finding]:
         yield Finding("the hub's files are not here: there is none, or it has them")
         return
     yield _certificate(folder, "hub", "hub: its certificate is its authority's, and valid")
+    if (folder / "nodes").exists():
+        yield _nodes(folder / "nodes", roster)
+        return
     what = "hub: nats-server.conf lets in the members and nobody else"
     try:
         text = (folder / "nats-server.conf").read_text(encoding="utf-8")
@@ -118,6 +124,23 @@ def _hub(base: Path, roster: Roster) -> Iterator[Finding]:
     elif there != wanted:
         trouble = "its users or their permissions are not those of this roster: make it anew"
     yield Finding(what, trouble)
+
+
+def _nodes(folder: Path, roster: Roster) -> Finding:
+    missing = sorted(set(roster.members) - {path.stem for path in folder.glob("*.pub")})
+    trouble = f"there is no {folder / missing[0]}.pub" if missing else ""
+    return Finding("hub: has the key of every member's SuperNode", trouble)
+
+
+def _node_key(folder: Path) -> None:
+    path = folder / "node.key"
+    require_private(path)
+    try:
+        key = load_ssh_private_key(path.read_bytes(), password=None)
+    except (ValueError, TypeError):
+        raise StateError(f"{path} must hold an unencrypted private key in OpenSSH's form") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise StateError(f"{path} must hold an ECDSA key, and holds another kind")
 
 
 def _users(configuration: str) -> list[str]:
@@ -151,8 +174,10 @@ def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Fi
         _look(found, f"{named}: agent.key is the one in the roster, and its own alone", own_key)
     else:
         found.append(Finding(f"{named}: its key is not here: it has made it itself, and keeps it"))
+    if table.get("superlink") is not None:
+        _look(found, f"{named}: node.key is a SuperNode's, and its own alone", lambda: _node_key(folder))
     yield from found
-    if table.get("transport") == "sqlite":
+    if table.get("transport") in ("sqlite", "engine"):
         return
     email = identity_of(named, roster.federation)
     yield _certificate(

@@ -23,6 +23,7 @@ from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.memory import Single, learn_one
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.partners import DIFFER, PARTNERS
 from fedfairx.core.posterior import Prior, next_refresh
 from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.core.statistics import packed_size, unpack
@@ -51,6 +52,7 @@ class Knowledge:
         privatizer: Privatizer | None,
         solver: str | Solver | None,
         shift: float,
+        partners: str,
     ) -> None:
         require(rule in RULES, "rule", f"must be one of {', '.join(RULES)}", rule)
         fits = confidence is None or rule == OPTIMISM
@@ -76,6 +78,8 @@ class Knowledge:
         require(
             solver is None or rule == OPTIMISM, "solver", "is for rule='optimism'", solver, "leave it out"
         )
+        require(partners in PARTNERS, "partners", f"must be one of {', '.join(PARTNERS)}", partners)
+        self.partners = partners
         self.shift = shift  # in standard deviations of the aggregate's noise; private agents only
         self.rule = rule
         self.prior = Prior() if prior is None else prior
@@ -192,10 +196,14 @@ class Knowledge:
 
     def _share(self, latest: dict[str, Release]) -> None:
         """Derive what decisions come from, from the latest releases (Alg. 1 lines 22 and 27)."""
-        known = Known(self._learner.noise_variance, self._learner.size_of_parameter())
+        learner = self._learner
+        known = Known(learner.noise_variance, learner.size_of_parameter(), learner.ridge, learner.mean)
+        others = [latest[name] for name in sorted(latest) if name != self.name]
         if self.decide_from == "own+released":
-            others = [latest[name] for name in sorted(latest) if name != self.name]
             pooled = self._pool.beside_own(self._own, self._released_count, others, known)
+        elif self.partners == DIFFER and not self.private and self.name in latest:
+            own = latest[self.name]
+            pooled = self._pool.beside_own(own.packed, own.count, others, known)
         else:
             releases = [latest[name] for name in sorted(latest)]
             pooled = self._pool.all_alike(releases, self.dimension, known)
@@ -227,4 +235,5 @@ class Knowledge:
 
     def _new_pool(self) -> Pool:
         mechanism, region = self.privatizer.mechanism, self.confidence if self.rule == OPTIMISM else None
-        return pool_for(mechanism, private=self.private, region=region, shift=self.shift)
+        differ = self.partners == DIFFER
+        return pool_for(mechanism, private=self.private, region=region, shift=self.shift, differ=differ)

@@ -50,8 +50,8 @@ class Federation:
     algorithm: a name of `fedfairx.algorithms()`; it says the rule, what is shared, and whether privately.
     schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
     merit: one for all agents, or a sequence of one for each.
-    prior, minimum_share, confidence, solver, shift: as of `Agent`, but for `confidence`: algorithms of the
-        paper have half the theorem's radius, as fitted to its curves.
+    prior, minimum_share, confidence, solver, shift, partners: as of `Agent`, but for `confidence`: algorithms
+        of the paper have half the theorem's radius, as fitted to its curves.
     epsilon, delta: the privacy of each agent's messages, all together; for private algorithms.
     mechanism: how noise is laid over releases: a name that `fedfairx list` shows.
     bounds, centring: what records are clipped to, and the public point that they are measured from.
@@ -94,6 +94,7 @@ class Federation:
         centring: Centring | None = None,
         decide_from: str | None = None,
         shift: float = 4.0,
+        partners: str = "alike",
         options: Options | None = None,
         seed: int | None = None,
     ) -> None:
@@ -112,6 +113,7 @@ class Federation:
             centring=centring,
             decide_from=decide_from,
             shift=shift,
+            partners=partners,
         )
         self.algorithm = self.options.composed
         self.schedule = self.algorithm.schedule

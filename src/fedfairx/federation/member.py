@@ -16,8 +16,10 @@ from dataclasses import dataclass
 
 from fedfairx.errors import FedFairXError, LedgerMismatch, MessageRefused, TransportUnavailable
 from fedfairx.federation.agent import Agent
+from fedfairx.federation.copies import contradiction
 from fedfairx.federation.sealing import Seal
 from fedfairx.federation.transport.protocol import Taken, Transport
+from fedfairx.federation.watching import repeat
 from fedfairx.privacy import Release
 from fedfairx.privacy.continued import stream_of
 
@@ -78,7 +80,8 @@ class Member:
     @property
     def waiting(self) -> bool:
         """Whether there is something that the transport does not hold yet."""
-        return self._message is not None and self._there != self._message
+        sealed = 0 if self._release is None else self._release.number
+        return self.agent.released > sealed or self._there != self._message
 
     def send(self, release: Release | None = None) -> bool:
         """Publish a new release, or the one that waits; False: the transport is away, and it goes on waiting.
@@ -140,14 +143,8 @@ class Member:
         except MessageRefused as error:
             self._refuse(self.agent.name, held, error)
             return
-        ours = 0 if self._release is None else self._release.number
-        if theirs.number > ours or (theirs.number == ours and theirs != self._release):
-            self.halted = (
-                f"the others have release {theirs.number} of {self.agent.name!r} with other content than "
-                f"this agent's, which has made {ours}: this is an old copy of it, or a second one runs. "
-                "Nothing is sent. Stop the second one, or put back the latest copy; if there is none, start "
-                "anew under a new name and a new key, with a new ledger and a budget of its own"
-            )
+        self.halted = self.halted or contradiction(self.agent, self._release, theirs)
+        if self.halted is not None:
             raise LedgerMismatch(self.halted)
 
     def _acknowledge(self) -> None:
@@ -268,34 +265,23 @@ class Member:
             self._seen.clear()
             self._message = None if self._release is None else seal.close(self._release)
 
-    def watch(self, *, every: float = 1.0, rest: float = 0.02) -> Callable[[], None]:
+    def watch(
+        self, *, every: float = 1.0, rest: float = 0.02, after: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
         """`exchange` in a thread, when the transport has news and every so many seconds; gives its end.
 
-        After each it rests a moment, so that news of many agents is taken together.
+        After each it calls `after`, and rests a moment, so that news of many agents is taken together.
         """
-        news, ended = self._news, threading.Event()
-        unwatch = self.transport.watch(news.set)
 
         def work() -> None:
-            while not ended.is_set():
-                news.clear()
-                try:
-                    self.exchange()
-                except FedFairXError as error:  # also of an agent whose storage is away
-                    self.away = str(error)  # and it is tried again, for whoever has seen to it
-                ended.wait(rest)
-                news.wait(every)
+            try:
+                self.exchange()
+            except FedFairXError as error:  # also of an agent whose storage is away
+                self.away = str(error)  # and it is tried again, for whoever has seen to it
+            if after is not None:
+                after()
 
-        thread = threading.Thread(target=work, name=f"fedfairx-{self.agent.name}", daemon=True)
-        thread.start()
-
-        def stop() -> None:
-            ended.set()
-            unwatch()
-            news.set()
-            thread.join()
-
-        return stop
+        return repeat(work, self.transport, self._news, every=every, rest=rest, name=self.agent.name)
 
     def wake(self) -> None:
         """Have the thread of `watch` exchange at once; it returns before that has happened."""
@@ -303,10 +289,8 @@ class Member:
 
     @property
     def peers(self) -> dict[str, Peer]:
-        """The others, by name."""
-        refused: Counter[str] = (
-            Counter()
-        )  # not under the lock, which may be held while the transport is waited for
+        """The others, by name; not under the lock, which may be held while the transport is waited for."""
+        refused: Counter[str] = Counter()
         for (name, _), times in list(self.refusals.items()):
             refused[name] += times
         held, own = self.agent.held, self.agent.released

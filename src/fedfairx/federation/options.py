@@ -16,6 +16,7 @@ import numpy as np
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Merit
 from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.partners import ALIKE, DIFFER, PARTNERS
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import require
@@ -57,6 +58,8 @@ class Options:
     centring: the public point that records are clipped around; by default it is zero.
     decide_from: what a private agent's decisions may use, instead of the algorithm's own.
     shift: what makes private sums definite, in sds of their noise, for "optimism".
+    partners: "alike", one θ for all, or "differ": each agent learns from its own rewards how far the others
+        speak of its own θ.
 
     >>> Options(algorithm="priv-fairx-bayes", epsilon=2.0).composed.schedule
     Geometric(ratio=1.2, start=30)
@@ -75,6 +78,7 @@ class Options:
     centring: Centring | None = None
     decide_from: str | None = field(default=None, metadata={"choices": DECIDE_FROM, **_OWN})
     shift: float = 4.0
+    partners: str = field(default=ALIKE, metadata={"choices": PARTNERS})
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -91,6 +95,7 @@ class Options:
         least = self.minimum_share
         share = isinstance(least, int | float) and 0 <= least < 1
         require(share, "minimum_share", "must be in [0, 1)", least)
+        self._check_partners()
         require(math.isfinite(self.shift) and self.shift >= 0, "shift", "must be finite and >= 0", self.shift)
         if chosen.private:
             self._check_privacy()
@@ -98,6 +103,16 @@ class Options:
         text = f"is for private algorithms, and {chosen.name} is not private"
         require(self.epsilon is None, "epsilon", text, self.epsilon, "leave it out")
         require(self.decide_from is None, "decide_from", text, self.decide_from, "leave it out")
+
+    def _check_partners(self) -> None:
+        name, told = self.composed.name, self.partners
+        require(told in PARTNERS, "partners", f"must be one of {', '.join(PARTNERS)}", told)
+        if told == DIFFER:
+            text = f"must be {ALIKE!r} for {name}, which has no posterior"
+            require(not self.optimistic, "partners", text, told)
+            own = not self.private or self.composed.decide_from != "released"
+            text = f'must be {ALIKE!r} where decisions come from "released" data alone'
+            require(own, "partners", text, told, 'or decide_from="own+released"')
 
     def _check_privacy(self) -> None:
         composed = self.composed
@@ -219,6 +234,7 @@ class Options:
             privatizer=privatizer,
             solver=self.composed.solver if self.optimistic else None,
             shift=self.shift,
+            partners=self.partners,
             name=name,
         )
 
@@ -239,4 +255,5 @@ class Options:
             "centring": repr(self.centring) if private else None,
             "decide_from": composed.decide_from,
             "shift": self.shift if private and optimism else None,
+            "partners": self.partners,
         }

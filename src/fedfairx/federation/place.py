@@ -27,14 +27,21 @@ authority = "authority.crt"
 certificate = "tls.crt"
 certificate_key = "tls.key"
 """
+_FLOWER = """transport = "engine"  # a Flower SuperNode beside the agent carries its messages
+superlink = {superlink}
+authority = "authority.crt"
+node_key = "node.key"
+"""
 _SQLITE = """transport = "sqlite"
 path = "../transport.sqlite"
 """
 
 
-def settings(roster: Roster, name: str, *, server: str | None) -> str:
+def settings(roster: Roster, name: str, *, server: str | None, superlink: str | None = None) -> str:
     """TOML for an agent's service; without a server the way is a file beside the agents' folders."""
     way = _SQLITE if server is None else _NATS.format(server=json.dumps(server))
+    if superlink is not None:
+        way = _FLOWER.format(superlink=json.dumps(superlink))
     return f"""# Settings of {name} in federation {roster.federation}; paths are relative to this folder.
 # Dimension, merit, schedule and privacy are in the roster, which all members hold.
 name = {json.dumps(name)}
@@ -72,6 +79,11 @@ class Place:
     def server(self) -> str | None:
         """The first server of its hub; None where the way is a file."""
         return str(self._entry("servers")[0]) if self.table.get("transport") == "nats" else None
+
+    @property
+    def superlink(self) -> str | None:
+        """Where its SuperNode finds the SuperLink; None where the way is another than Flower."""
+        return None if self.table.get("superlink") is None else str(self.table["superlink"])
 
     def _entry(self, name: str) -> Any:
         if name not in self.table:

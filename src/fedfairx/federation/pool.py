@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import dimension_of, packed_size
-from fedfairx.federation.aggregate import add_by_worth, combine, lift, weigh
+from fedfairx.federation.aggregate import add_by_worth, combine, lift, translated, weigh
 from fedfairx.privacy import Release
 from fedfairx.privacy.mechanisms import Stated
 
@@ -30,10 +30,12 @@ class Pooled:
 
 
 class Known(NamedTuple):
-    """What an agent knows when it pools: σ² of the rewards, and E‖θ‖² under its posterior."""
+    """What an agent knows when it pools: σ² of the rewards, E‖θ‖² by its posterior, λ, the prior's mean."""
 
     variance: float
     size: float
+    ridge: float
+    mean: Array
 
 
 class Pool(Protocol):
@@ -65,6 +67,7 @@ class PosteriorPool:
 
     mechanism: Stated
     private: bool
+    differ: bool = False  # whether the others' θ may be another than one's own
 
     def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
         total, count = _total(releases, packed_size(dimension))
@@ -78,7 +81,10 @@ class PosteriorPool:
         if not others:
             return Pooled(own, float(own_count))
         theirs = self.all_alike(others, dimension_of(own), known)
-        return Pooled(own + theirs.packed, own_count + theirs.count)
+        packed = theirs.packed
+        if self.differ:
+            packed, _ = translated(own, packed, ridge=known.ridge, variance=known.variance, mean=known.mean)
+        return Pooled(own + packed, own_count + theirs.count)
 
 
 @dataclass(frozen=True)
@@ -122,8 +128,10 @@ class OptimismPool:
         )
 
 
-def pool_for(mechanism: Stated, *, private: bool, region: Confidence | None, shift: float) -> Pool:
+def pool_for(
+    mechanism: Stated, *, private: bool, region: Confidence | None, shift: float, differ: bool = False
+) -> Pool:
     """The pool of an agent: of optimism where it has a confidence region, else of a posterior."""
     if region is None:
-        return PosteriorPool(mechanism, private)
+        return PosteriorPool(mechanism, private, differ)
     return OptimismPool(mechanism, private, region, shift)

@@ -32,7 +32,7 @@ from fedfairx.federation.knowledge import Knowledge
 from fedfairx.privacy import Release
 
 FORMAT = "fedfairx-agent"
-SCHEMA = 4
+SCHEMA = 5
 
 
 def write(body: dict[str, Any], path: str | os.PathLike[str]) -> None:
@@ -90,6 +90,7 @@ def describe_settings(agent: Knowledge) -> dict[str, Any]:
         "confidence": parts.describe_confidence(agent.confidence),
         "solver": parts.describe_solver(agent.solver),
         "shift": float(agent.shift),
+        "partners": agent.partners,
     }
 
 
@@ -111,6 +112,7 @@ def settings_from(fields: Fields, merit: Merit | None) -> dict[str, Any]:
             "confidence": region if optimistic else None,
             "solver": solver if optimistic else None,
             "shift": fields.number("shift"),
+            "partners": fields.text("partners"),
             "name": fields.text("name"),
         }
     except InvalidInput as error:

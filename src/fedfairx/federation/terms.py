@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,6 @@ from fedfairx.federation.terms_parts import (
     schedule_from,
 )
 from fedfairx.privacy import Bounds, Budget, Centring, NonPrivate, Privatizer, calibrate, private
-from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.privacy.ledger import Ledger
 from fedfairx.privacy.mechanisms import Stated
 from fedfairx.privacy.noise import NoiseSource
@@ -161,18 +160,24 @@ class Terms:
             raise InvalidInput(f"noise must be given for {self.algorithm}: fedfairx.privacy.KeyedNoise(…)")
         return private(
             self.dimension,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            releases=self.releases,
             noise=noise,
-            mechanism=self.mechanism,
-            bounds=self.bounds,
-            centring=self.centring,
-            decide_from=cast("DecideFrom", decide_from or self._algorithm.decide_from),
             ledger=ledger,
-            public_schedule=self.times.public,
             confirm=confirm,
+            **self._privacy(decide_from),
         )
+
+    def _privacy(self, decide_from: str | None) -> dict[str, Any]:
+        """What a privatizer and a budget have in common."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "releases": self.releases,
+            "mechanism": self.mechanism,
+            "bounds": self.bounds,
+            "centring": self.centring,
+            "decide_from": decide_from or self._algorithm.decide_from,
+            "public_schedule": self.times.public,
+        }
 
     def agent(
         self,
@@ -194,7 +199,7 @@ class Terms:
         return Agent.open(
             place,
             dimension=self.dimension,
-            budget=self._budget(decide_from),
+            budget=None if self.epsilon is None else Budget(**self._privacy(decide_from)),
             name=name,
             **self._settings(),
             **opening,
@@ -210,20 +215,6 @@ class Terms:
             "confidence": self.confidence if optimistic else None,
             "solver": self._algorithm.solver if optimistic else None,
         }
-
-    def _budget(self, decide_from: str | None) -> Budget | None:
-        if self.epsilon is None:
-            return None
-        return Budget(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            releases=self.releases,
-            mechanism=self.mechanism,
-            bounds=self.bounds,
-            centring=self.centring,
-            decide_from=cast("DecideFrom", decide_from or self._algorithm.decide_from),
-            public_schedule=self.times.public,
-        )
 
     # --- as a file's part ----------------------------------------------------------------------------
 

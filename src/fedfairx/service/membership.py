@@ -15,8 +15,9 @@ from fedfairx.errors import FedFairXError, StorageError, require
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.member import Peer
 from fedfairx.federation.place import Place
+from fedfairx.service.meters import labelled, text
 
-__all__ = ["UNKNOWN", "Membership"]
+__all__ = ["UNKNOWN", "Membership", "federation_lines"]
 
 LOG = logging.getLogger("fedfairx.service")
 EVERY = 1.0  # seconds between two exchanges when there is no news
@@ -41,6 +42,7 @@ class Membership:
         self.releases = terms.releases
         self._rounds: list[int] = terms.times.rounds(terms.plan).tolist()
         self._said: set[str] = set()
+        self._state = ""
         self._stop: Callable[[], None] | None = None
 
     # --- sending and taking --------------------------------------------------------------------------
@@ -48,7 +50,17 @@ class Membership:
     def begin(self) -> None:
         """Exchange from now on, in a thread; an engine that carries messages calls by itself."""
         if not self.place.carried:
-            self._stop = self.member.watch(every=EVERY)
+            self._stop = self.member.watch(every=EVERY, after=self._log)
+
+    def _log(self) -> None:
+        """Say it when the others are lost, and when they are back; not each time that it is tried."""
+        now = "halted" if self.member.halted else "away" if self.member.away else ""
+        if now != self._state:
+            self._state = now
+            if now:
+                LOG.warning("not in touch with the federation: %s", self.trouble)
+            else:
+                LOG.info("in touch with the federation again")
 
     def end(self) -> None:
         if self._stop is not None:
@@ -92,8 +104,8 @@ class Membership:
         """Why nothing will be released any more; None while something will."""
         if self.agent.released >= self.releases:
             return (
-                f"all of this agent's {self.releases} releases are made, and its privacy budget is spent: "
-                "what comes now is in no release; found a new federation to go on together"
+                f"all of this agent's {self.releases} releases are made, its budget is spent: what comes now "
+                "is in no release; found a new federation to go on together"
             )
         last = self._rounds[-1] if self._rounds else 0
         if self.agent.observed - self.agent.unreleased >= last:
@@ -137,3 +149,37 @@ class Membership:
             if times:
                 found[key] = found.get(key, 0) + times
         return found
+
+
+def federation_lines(membership: Membership) -> list[str]:
+    """For `/metrics`."""
+    member, peers = membership.member, membership.peers
+    now = [
+        (
+            "fedfairx_federation_reached",
+            "gauge",
+            "Whether the transport was, last.",
+            int(member.away is None),
+        ),
+        (
+            "fedfairx_federation_waiting",
+            "gauge",
+            "Whether a release is still to be sent.",
+            int(member.waiting),
+        ),
+        ("fedfairx_federation_halted", "gauge", "Whether it must not send.", int(member.halted is not None)),
+        ("fedfairx_federation_over", "gauge", "Whether all is released.", int(membership.over is not None)),
+    ]
+    lines = [*text(now)]
+    for name, help, of in (
+        ("release", "Number of the latest release held.", [peer.number for peer in peers.values()]),
+        ("records", "Records in the latest release held.", [peer.count for peer in peers.values()]),
+        ("lag", "Releases that it is behind this agent.", [peer.lag for peer in peers.values()]),
+    ):
+        values = [({"peer": peer}, value) for peer, value in zip(peers, of, strict=True)]
+        lines += labelled(f"fedfairx_peer_{name}", "gauge", help, values)
+    refused = [
+        ({"peer": each, "reason": why}, times) for (each, why), times in sorted(membership.refusals.items())
+    ]
+    lines += labelled("fedfairx_refused_total", "counter", "Refused messages.", refused)
+    return lines

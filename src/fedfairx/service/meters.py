@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-__all__ = ["Meters", "Sample", "text"]
+__all__ = ["Meters", "Sample", "labelled", "text"]
 
 EDGES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # seconds
 Sample = tuple[str, str, str, float]  # name, kind, help, value
@@ -59,6 +59,16 @@ class Meters:
                 ("fedfairx_commit_steps_total", "counter", "Requests in those groups.", self.grouped),
             ]
         )
+
+
+def labelled(
+    name: str, kind: str, help: str, values: Iterable[tuple[dict[str, str], float]]
+) -> Iterable[str]:
+    """One number for each set of labels, whose values must need no escaping."""
+    yield from _head(name, kind, help)
+    for labels, value in values:
+        shown = ",".join(f'{label}="{text}"' for label, text in labels.items())
+        yield f"{name}{{{shown}}} {value!r}"
 
 
 def text(samples: Iterable[Sample]) -> Iterable[str]:

@@ -61,9 +61,7 @@ class Settings:
     delta: float = setting(1e-6, readers.number(0.0, 1.0, above=True), "beside epsilon")
     releases: int = setting(100, readers.whole(1), "messages that epsilon and delta are for")
     decide_from: str = setting("released", readers.choice(*DECIDE_FROM), "what a private agent decides from")
-    federation: str = setting(
-        "", readers.text, "its folder in a federation, as `fedfairx federate init` makes it"
-    )
+    federation: str = setting("", readers.text, "its folder in a federation; docs/federation.md")
     person_records: int | None = setting(
         None, readers.optional(readers.whole(1)), "of one person that enter, where a person is to be private"
     )

@@ -24,7 +24,17 @@ S30, S27, S31, S12 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(12)
 ONE, TWO = np.uint64(1), np.uint64(2)
 ONE_POINT = np.uint64(1023 << 52)  # the bits of 1.0
 
-STREAMS = ("contexts", "actions", "rewards", "delays", "drift", "parameter", "privacy", "thompson")
+STREAMS = (
+    "contexts",
+    "actions",
+    "rewards",
+    "delays",
+    "drift",
+    "parameter",
+    "privacy",
+    "thompson",
+    "distance",
+)
 
 
 def stream_key(seed: int, stream: str) -> int:

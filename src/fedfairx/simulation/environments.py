@@ -30,7 +30,7 @@ LONGEST_DELAY = 12  # in mean delays: of a geometric law, all but 6 in a million
 class Scenario:
     """One simulated world. The defaults are the paper's section 5, as docs/reproduction.md reads it.
 
-    agents: how many there are, which all learn the same θ*.
+    agents: how many there are, which all learn the same θ* (but for `distance`).
     arms: how many they choose from, in a round where all are there.
     dimension: how many numbers describe an arm.
     horizon: rounds, in each of which every agent chooses once.
@@ -45,6 +45,7 @@ class Scenario:
     presence: the probability that an arm but the first is there in a round.
     delay: rounds that a reward takes, the mean of a geometric law.
     drift: sd per round and coordinate of a random walk of θ* on the sphere.
+    distance: of each agent's own θ* from the seed's, in a direction of its own; the paper has one for all.
 
     Contexts: "unit-ball" is x/√d with x uniform on [0, 1]^d, "raw" is that x itself (norms up to √d: the
     theory and the sensitivity want 1), "unit-norm" is x/‖x‖, all drawn anew for every arm, agent and round.
@@ -67,6 +68,7 @@ class Scenario:
     presence: float = 1.0
     delay: float = 0.0
     drift: float = 0.0
+    distance: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("agents", "arms", "dimension", "horizon"):
@@ -82,7 +84,7 @@ class Scenario:
         walks = self.drift == 0 or self.theta != "box"
         require(walks, "drift", 'must be 0 for theta="box", since θ* walks on the sphere', self.drift)
         require(self.noise in NOISES, "noise", f"must be one of {', '.join(NOISES)}", self.noise)
-        for name in ("noise_sd", "delay", "drift"):
+        for name in ("noise_sd", "delay", "drift", "distance"):
             value = getattr(self, name)
             require(math.isfinite(value) and value >= 0, name, "must be finite and >= 0", value)
         require(0 < self.presence <= 1, "presence", "must be in (0, 1]", self.presence)
@@ -126,7 +128,9 @@ class Scenario:
     @cached_property
     def reward_range(self) -> tuple[float, float]:
         """Where rewards lie, but for the rarest, by the laws of contexts, θ* and noise."""
-        return reward_range(self)
+        low, high = reward_range(self)
+        further = self.distance * self.context_norm  # of an agent's own θ*
+        return low - further, high + further
 
     @property
     def bounds(self) -> Bounds:
@@ -180,6 +184,14 @@ class Scenario:
             return rng.random(self.dimension)
         theta = rng.random(self.dimension) if self.theta == "uniform" else rng.normal(size=self.dimension)
         return np.asarray(theta / np.linalg.norm(theta))
+
+    def parameters(self, seed: int) -> Array:
+        """θ* (agents, d) of each agent of a seed."""
+        common = np.tile(self.parameter(seed), (self.agents, 1))
+        if self.distance == 0.0:
+            return common
+        directions = generator(seed, "distance").normal(size=common.shape)
+        return np.asarray(common + self.distance * directions / np.linalg.norm(directions, axis=1)[:, None])
 
     def features(self, seed: int) -> Array:
         """(K, d): the contexts of the arms that stay, of a seed.

@@ -214,6 +214,7 @@ def run(
     least_share: float,
     sharing: Sharing | None,
     privacy: Privacy | None,
+    differ: bool | None,
     delay: Delay | None,
     tally: Tally,
     exposure: Exposure | None,
@@ -251,7 +252,7 @@ def run(
             )
         if sharing is not None:
             table = desk(vectors(room.memory), 1, world.most_arms, dimension)
-            share(minds, solver, sharing, privacy, tally.syncs, table, world.agents, t)
+            share(minds, solver, sharing, privacy, differ, tally.syncs, table, world.agents, t)
         if point < tally.points.shape[0] and tally.points[point] == t + 1:
             note(tally, world.agents, point)
             if exposure is not None:

@@ -148,6 +148,7 @@ def simulate(
     centring: Centring | Literal["scenario"] | None = "scenario",
     decide_from: str | None = None,
     shift: float = 4.0,
+    partners: str = "alike",
     options: Options | None = None,
     workers: int = 1,
     points: int = 100,
@@ -185,6 +186,7 @@ def simulate(
         "bounds": bounds,
         "decide_from": decide_from,
         "shift": shift,
+        "partners": partners,
     }
     if options is None:
         chosen = scenario.options(centring=centring, **given)

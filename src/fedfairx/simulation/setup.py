@@ -12,6 +12,7 @@ from fedfairx.core.learner import start
 from fedfairx.core.merit_table import quadrature_for, table
 from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.optimism.problem import scratch_size
+from fedfairx.core.partners import DIFFER
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import RULES
 from fedfairx.core.statistics import packed_size
@@ -59,6 +60,7 @@ class Setting(NamedTuple):
     least_share: float
     sharing: Sharing | None
     privacy: Privacy | None
+    differ: bool | None  # whether partners may
     delay: Delay | None
     tally: Tally
     exposure: Exposure | None
@@ -87,6 +89,7 @@ def prepare(
         options.minimum_share,
         _sharing(scenario, options, len(seeds), shape) if shares else None,
         _privacy(scenario, options, decide_from, seeds, shape) if options.private else None,
+        True if shares and options.partners == DIFFER else None,
         _delay(scenario, seeds, seed_of, shape) if scenario.longest_delay else None,
         _tally(len(seeds), grid, shape),
         _exposure(len(seeds), scenario.arms, grid) if exposure else None,
@@ -102,7 +105,7 @@ def _keys(stream: str, seeds: tuple[int, ...], seed_of: Counts, shape: Shape) ->
 def _world(
     scenario: Scenario, seeds: tuple[int, ...], seed_of: Counts, agent_of: Counts, shape: Shape
 ) -> World:
-    parameters = np.array([scenario.parameter(seed) for seed in seeds])[seed_of]
+    parameters = np.array([scenario.parameters(seed) for seed in seeds])[seed_of, agent_of]
     recorded = isinstance(scenario.contexts, Recorded)
     # Lanes that fill up the last block see arms that are all alike, and cost next to nothing.
     scale = zeros(*shape)

@@ -14,6 +14,10 @@ import pytest
 import uvicorn
 from market import fill
 
+from fedfairx.federation.founding import found
+from fedfairx.federation.schedules import Never
+from fedfairx.federation.terms import Terms
+from fedfairx.federation.transport import SqliteTransport
 from fedfairx.service.app import make_app
 from fedfairx.service.opening import open_service
 from fedfairx.service.pages import PAGES
@@ -71,6 +75,31 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     found = Site(place)
     yield found
     found.stop()
+
+
+@pytest.fixture(scope="module")
+def member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A member of a federation with partners of whom nothing, or nothing good, has come."""
+    base = tmp_path_factory.mktemp("federation")
+    terms = Terms(dimension=3, agents=3, horizon=20, epsilon=2.0, schedule=Never())
+    found(base, terms, dict.fromkeys(("org1", "org2", "organisation-with-a-long-name")), transport="sqlite")
+    SqliteTransport(base / "transport.sqlite").publish("org2", b"rubbish", replacing=None)
+    site = Site(base / "org1" / "data" / "agent.sqlite", federation=str(base / "org1"))
+    yield site
+    site.stop()
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("path", ["/", "/federation"])
+def test_a_member_has_a_page_that_fits(browser: Any, member: Site, width: int, path: str) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 844}, bypass_csp=True)
+    page = context.new_page()
+    page.goto(member.url + path)
+    assert page.get_by_text("Nothing more is shared").count() >= 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.evaluate(AXE)
+    assert page.evaluate("axe.run().then(result => result.violations.map(each => each.id))") == []
+    context.close()
 
 
 def test_a_browser_has_nothing_to_complain_about(browser: Any, site: Site) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import fedfairx as ffx
 from fedfairx.service.exposing import Looked
 from fedfairx.service.pages.rendering import page
-from fedfairx.service.pages.views import ExposurePage, FederationPage, Frame, PrivacyPage
+from fedfairx.service.pages.views import ExposurePage, FederationPage, Frame, Partner, PrivacyPage
 
 FRAME = Frame("clinic-3", "shadow", 1.8e9, signed_in=True)
 
@@ -40,7 +40,9 @@ def test_a_private_agent() -> None:
 
 
 def test_partners_are_listed() -> None:
-    text = html("federation", FederationPage("clinic-3", 4, (("clinic-1", 7),)))
+    text = html(
+        "federation", FederationPage("clinic-3", 4, partners=[Partner("clinic-1", 7, 90, None, 0, [])])
+    )
     assert "clinic-1" in text
     assert "alone" not in text
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fedfairx.fairness.verdict import ABOVE, BELOW
 from fedfairx.service import showing
 from fedfairx.service.exposing import Looked
+from fedfairx.service.membership import UNKNOWN
 from fedfairx.service.modes import Remark, propensity
 from fedfairx.service.pages.views import (
     Attention,
@@ -20,12 +21,13 @@ from fedfairx.service.pages.views import (
     Frame,
     Option,
     Overview,
+    Partner,
     PrivacyPage,
     ReportPage,
     Series,
 )
 from fedfairx.service.pages.windows import Window, periods, stretches
-from fedfairx.service.pages.words import count, duration
+from fedfairx.service.pages.words import count, duration, sentence
 from fedfairx.storage.glances import first_time, latest
 from fedfairx.storage.rows import StoredDecision
 
@@ -96,7 +98,7 @@ def _attention(service: Service, looked: Looked, oldest: float | None) -> list[A
         age = duration(time.time() - oldest)
         detail = f"The oldest decision has waited {age} for its reward, and no window ends it."
         found.append(Attention("warn", "Rewards are missing", detail, "decisions"))
-    return found + _privacy_attention(service)
+    return found + _privacy_attention(service) + _federation_attention(service)
 
 
 def _privacy_attention(service: Service) -> list[Attention]:
@@ -162,9 +164,43 @@ def privacy(service: Service) -> PrivacyPage:
 
 def federation(service: Service) -> FederationPage:
     now = showing.sync(service)
+    refused = {name: sorted(reasons.items()) for name, reasons in now.refusals.items()}
     return FederationPage(
-        now.name, now.released, tuple((name, peer.release) for name, peer in now.peers.items())
+        name=now.name,
+        released=now.released,
+        federation=now.federation,
+        roster=now.roster,
+        releases=now.releases,
+        next_round=now.next_round,
+        observed=service.agent.observed,
+        waiting=now.waiting,
+        trouble=now.trouble,
+        over=now.over,
+        partners=[
+            Partner(name, peer.release, peer.records, peer.came, peer.lag, refused.get(name, ()))
+            for name, peer in now.peers.items()
+        ],
+        strangers=refused.get(UNKNOWN, ()),
     )
+
+
+def _federation_attention(service: Service) -> list[Attention]:
+    membership = service.membership
+    if membership is None:
+        return []
+    found, halted = [], membership.member.halted
+    if halted is not None:
+        found.append(Attention("bad", "It must send nothing", sentence(halted), "federation"))
+    elif membership.member.away is not None:
+        detail = sentence(membership.member.away)
+        found.append(Attention("warn", "The others can't be reached", detail, "federation"))
+    if membership.over is not None:
+        found.append(Attention("warn", "Nothing more is shared", sentence(membership.over), "federation"))
+    refused = sum(membership.refusals.values())
+    if refused:
+        detail = f"{count(refused)} since this start: forged, damaged, or of members who differ."
+        found.append(Attention("warn", "Messages were refused", detail, "federation"))
+    return found
 
 
 async def report(service: Service, window: Window) -> ReportPage:

@@ -50,6 +50,7 @@ _templates.filters.update(
     precise=words.precise,
     iso=words.iso,
     duration=words.duration,
+    sentence=words.sentence,
 )
 
 

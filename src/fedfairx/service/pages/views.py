@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fedfairx.service.exposing import Looked
 
@@ -117,10 +117,31 @@ class PrivacyPage:
 
 
 @dataclass(frozen=True)
+class Partner:
+    """Another member: what is held of it, and what was refused, by reason."""
+
+    name: str
+    release: int
+    records: int
+    came: float | None
+    lag: int
+    refused: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True)
 class FederationPage:
     name: str
     released: int
-    partners: Sequence[tuple[str, int]] = field(default=())
+    federation: str | None = None
+    roster: int | None = None
+    releases: int | None = None
+    next_round: int | None = None
+    observed: int = 0
+    waiting: bool = False
+    trouble: str | None = None
+    over: str | None = None
+    partners: Sequence[Partner] = ()
+    strangers: Sequence[tuple[str, int]] = ()
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,11 @@ def iso(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
 
 
+def sentence(text: str) -> str:
+    """An error's text, as a sentence."""
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
 def duration(seconds: float) -> str:
     """About how long."""
     for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):

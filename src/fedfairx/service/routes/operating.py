@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service import schemas
+from fedfairx.service.membership import federation_lines
 from fedfairx.service.meters import text
 from fedfairx.service.operations import Operation, reply
 from fedfairx.service.service import Service
@@ -26,6 +27,8 @@ async def readyz(service: Service, _request: Request) -> Response:
 
 async def metrics(service: Service, _request: Request) -> Response:
     lines = [*service.meters.lines(), *text(await asyncio.to_thread(service.gauges))]
+    if service.membership is not None:
+        lines += await asyncio.to_thread(federation_lines, service.membership)
     return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

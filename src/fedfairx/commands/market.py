@@ -1,0 +1,94 @@
+"""A small world for demonstrations: suppliers bid for orders, and later it shows how good a choice was.
+
+Everything is drawn from a seed, so that two who decide differently are asked the same questions, and get the
+same luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedfairx.arrays import Array
+
+#: What an offer says: its range, and what one more of it adds to the chance that the order goes well.
+OFFER = {
+    "price": (0.0, 10.0, -0.03),
+    "quality": (1.0, 5.0, 0.1),
+    "days": (0.0, 14.0, -0.015),
+    "distance": (0.0, 1000.0, -0.00015),
+    "warranty": (0.0, 5.0, 0.03),
+    "returns": (0.0, 20.0, -0.01),
+    "carbon": (0.0, 50.0, -0.003),
+    "support": (1.0, 5.0, 0.04),
+}
+#: A supplier's group, and what its offers are like on average.
+SUPPLIERS = {
+    "Ahorn": ("small", (3.0, 4.5, 6.0, 200.0, 1.0, 4.0, 10.0, 4.0)),
+    "Birke": ("small", (4.0, 4.0, 4.0, 500.0, 2.0, 6.0, 20.0, 3.0)),
+    "Buche": ("large", (5.0, 3.0, 2.0, 100.0, 3.0, 8.0, 30.0, 2.0)),
+    "Eiche": ("large", (6.0, 4.0, 2.0, 700.0, 4.0, 3.0, 15.0, 4.0)),
+    "Erle": ("small", (5.0, 2.5, 8.0, 50.0, 1.0, 9.0, 5.0, 3.0)),
+    "Linde": ("large", (7.0, 3.5, 1.0, 400.0, 2.0, 5.0, 25.0, 4.5)),
+}
+NAMES = tuple(OFFER)
+LOW, HIGH, ADDS = (np.array(each) for each in zip(*OFFER.values(), strict=True))
+TYPICAL, CHANCE = (LOW + HIGH) / 2, 0.35  # of an offer that is in the middle of everything
+FEATURES = ",".join(f"{name}={low:g}:{high:g}" for name, (low, high, _) in OFFER.items())
+DIMENSION = len(NAMES) + 1  # with a constant
+STEEPNESS = 10.0  # of merit, as by default
+_MEANS = np.array([means for _, means in SUPPLIERS.values()])
+_SPREAD = 0.2  # of offers, in proportion to their mean
+
+
+class Market:
+    """One organisation's orders."""
+
+    def __init__(self, seed: int | list[int] | None = None) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def offers(self, orders: int) -> Array:
+        """(orders, suppliers, features): what each supplier offers for each order."""
+        drawn = self._rng.normal(_MEANS, _SPREAD * _MEANS, (orders, *_MEANS.shape))
+        return np.clip(drawn, LOW, HIGH)
+
+    def luck(self, orders: int) -> Array:
+        """How lucky each order is, whichever offer is chosen: between 0 and 1, the less the better."""
+        return self._rng.random(orders)
+
+
+def worth(offers: Array) -> Array:
+    """How probably an order goes well, which nobody knows: good, cheap and soon is better."""
+    return np.asarray(CHANCE + (offers - TYPICAL) @ ADDS)
+
+
+def rewards(offers: Array, actions: Sequence[int] | Array, luck: Array) -> list[float]:
+    """1 where the order went well, else 0."""
+    chosen = np.take_along_axis(worth(offers), np.asarray(actions)[:, None], axis=1)[:, 0]
+    return [float(well) for well in luck < chosen]
+
+
+def unfairness(offers: Array, policies: Array) -> float:
+    """Fairness regret: by how much shares were others than the suppliers' merit entitles them to, summed."""
+    entitled = np.exp(STEEPNESS * worth(offers))
+    entitled /= entitled.sum(axis=1, keepdims=True)
+    return float(np.abs(np.asarray(policies) - entitled).sum())
+
+
+def contexts(offers: Array) -> Array:
+    """As a service with `FEATURES` and an intercept hands them to its agent."""
+    scaled = (offers - LOW) / (HIGH - LOW)
+    with_constant = np.concatenate([scaled, np.ones((*offers.shape[:-1], 1))], axis=-1)
+    return np.asarray(with_constant / np.sqrt(DIMENSION))
+
+
+def request(offers: Array) -> dict[str, Any]:
+    """One order's body of a request: suppliers by name, with their group."""
+    return {
+        "actions": [
+            {"id": name, "group": group, "features": dict(zip(NAMES, offer, strict=True))}
+            for (name, (group, _)), offer in zip(SUPPLIERS.items(), offers.tolist(), strict=True)
+        ]
+    }

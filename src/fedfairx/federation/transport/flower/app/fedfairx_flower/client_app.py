@@ -1,0 +1,104 @@
+"""At an organisation's SuperNode: bring the others' messages to the agent's service, and take its own along.
+
+The SuperLink sends this code, so whoever has the SuperLink can run other code here. So it holds no secret of
+the agent: only a key to the service's two doors for messages, in a file that the node's own configuration
+names. What the SuperLink sends decides neither where nor with which key anything is asked.
+
+Each message starts a new Python: nothing is imported but the standard library and Flower. What goes wrong is
+told in a few fixed words, because an exception's text would be sent to the SuperLink.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import ipaddress
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+TIMEOUT = 10.0  # seconds
+LARGEST = 2**21  # bytes of an answer
+PORTION = 2**21  # letters of messages in a request; a service takes twice as much
+
+
+class Trouble(Exception):
+    """Something that the SuperLink may be told."""
+
+
+def carry(message: Message, context: Context) -> Message:
+    """Answer a message of the ServerApp."""
+    try:
+        answer: dict[str, Any] = visit(context.node_config, message.content.config_records.get("board", {}))
+    except Trouble as trouble:
+        answer = {"trouble": str(trouble)}
+    except Exception:
+        answer = {"trouble": "failed"}
+    return Message(RecordDict({"answer": ConfigRecord(answer)}), reply_to=message)
+
+
+def visit(config: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, bytes]:
+    """Give the board to the agent's service, and then ask for its message: in this order it has seen what
+    others hold of it before it sends more."""
+    host, port, key = door(config)
+    for told in portions(board):
+        ask(host, port, key, "PUT", "/v1/peers", json.dumps({"envelopes": told}).encode())
+    found = ask(host, port, key, "GET", "/v1/release/latest")
+    return {} if found is None else {"message": base64.b64decode(found["envelope"], validate=True)}
+
+
+def portions(board: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """The board in requests that a service takes, also when some of it is as large as it may be."""
+    told: dict[str, str] = {}
+    for name, held in board.items():
+        if isinstance(held, bytes):
+            text = base64.b64encode(held).decode()
+            if told and sum(map(len, told.values())) + len(text) > PORTION:
+                yield told
+                told = {}
+            told[name] = text
+    yield told
+
+
+def door(config: Mapping[str, Any]) -> tuple[str, int, str]:
+    """Where the agent's service is, on this machine, and the key: from the node's own configuration."""
+    try:
+        address = urlsplit(str(config["service"]))
+        key = Path(str(config["key-file"])).read_text(encoding="ascii").strip()
+        host, port = address.hostname or "", address.port or 8000
+        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except (KeyError, ValueError, OSError):
+        raise Trouble("node not configured") from None
+    if address.scheme != "http" or not local:
+        raise Trouble("service must be on loopback")
+    return host, port, key
+
+
+def ask(host: str, port: int, key: str, method: str, path: str, body: bytes | None = None) -> Any:
+    """What the service answers, asked by no proxy and following no redirection; None where it has nothing."""
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    try:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        content = answer.read(LARGEST + 1)
+    except (OSError, http.client.HTTPException):
+        raise Trouble("service away") from None
+    finally:
+        connection.close()
+    if answer.status == 404 and method == "GET":
+        return None  # it has released nothing yet
+    if answer.status != 200:
+        raise Trouble(f"service answered {answer.status}")
+    if len(content) > LARGEST:
+        raise Trouble("answer too large")
+    return json.loads(content)
+
+
+app = ClientApp()
+app.query()(carry)

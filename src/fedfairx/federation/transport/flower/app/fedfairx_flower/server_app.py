@@ -1,0 +1,90 @@
+"""At the SuperLink: ask every node for its agent's latest message, and tell all of them what all have said.
+
+It forwards bytes, which it can neither read the meaning of nor change unseen: they are signed. It keeps
+them in memory alone, because a run that begins anew has everything again after its first round.
+
+A node writes under the name that its key was registered by, and no other, whatever it answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from logging import INFO, WARNING
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.common.logger import log
+from flwr.serverapp import Grid, ServerApp
+
+PULL = 0.1  # seconds between two looks for answers
+LARGEST = 2**20  # bytes of a message
+FAILURES = 10  # rounds in a row, after which the run ends as failed
+
+
+def forward(grid: Grid, context: Context) -> None:
+    """Rounds for as long as the run goes; one that brought something is followed by one that spreads it."""
+    gap, deadline = (float(context.run_config[name]) for name in ("gap", "deadline"))
+    rounds = int(context.run_config["rounds"])
+    board: dict[str, bytes] = {}
+    done = failed = 0
+    while rounds == 0 or done < rounds:
+        began = time.monotonic()
+        try:
+            if exchange(grid, board, deadline=deadline):
+                exchange(grid, board, deadline=deadline)
+            failed = 0
+        except Exception as error:  # the SuperLink is away: what is lost now comes with a later round
+            failed += 1
+            log(WARNING, "fedfairx: a round failed: %s", type(error).__name__)
+            if failed == FAILURES:
+                raise
+        done += 1
+        if done != rounds:
+            time.sleep(max(gap - (time.monotonic() - began), 0.0))
+
+
+def exchange(grid: Grid, board: dict[str, bytes], *, deadline: float) -> bool:
+    """One message to every node, with all that is on the board; whether an answer had something new."""
+    names = named(grid.get_nodes())
+    content = RecordDict({"board": ConfigRecord(dict(board))})
+    messages = [Message(content, node, "query", ttl=deadline) for node in names]
+    ids = list(grid.push_messages(messages)) if messages else []
+    waiting = {one: names[node] for one, node in zip(ids, names, strict=bool(ids)) if one}
+    asked, news, end = len(waiting), [], time.monotonic() + deadline
+    while waiting and time.monotonic() < end:
+        time.sleep(PULL)
+        for reply in grid.pull_messages(list(waiting)):
+            name = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if name is not None and take(board, name, reply):
+                news.append(name)
+    log(INFO, "fedfairx: asked %d, answered %d, new of %s", asked, asked - len(waiting), sorted(news))
+    return bool(news)
+
+
+def named(nodes: Any) -> dict[int, str]:
+    """Who is there, by the names that their keys were registered by; a name for two nodes is nobody's."""
+    found = [(int(node.node_id), str(node.name)) for node in nodes]
+    times = Counter(name for _, name in found)
+    for name in sorted(name for name in times if not name or times[name] > 1):
+        log(WARNING, "fedfairx: %d nodes are registered as %r: left out", times[name], name)
+    return {node: name for node, name in found if name and times[name] == 1}
+
+
+def take(board: dict[str, bytes], name: str, reply: Any) -> bool:
+    """Put an answer on the board; whether it was new."""
+    if reply.has_error():
+        log(WARNING, "fedfairx: %s could not answer: code %s", name, reply.error.code)
+        return False
+    answer = reply.content.config_records.get("answer", {})
+    if answer.get("trouble"):
+        log(WARNING, "fedfairx: %s has trouble: %.80r", name, answer["trouble"])
+    message = answer.get("message")
+    if not isinstance(message, bytes) or len(message) > LARGEST or board.get(name) == message:
+        return False
+    board[name] = message
+    return True
+
+
+app = ServerApp()
+app.main()(forward)

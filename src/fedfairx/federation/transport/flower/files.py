@@ -1,0 +1,36 @@
+"""What a SuperLink and its SuperNodes need: the app, a secret, and a key for each node."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from fedfairx.federation.keys import write_private
+
+__all__ = ["APP", "make_hub", "make_node", "write_app"]
+
+APP = Path(__file__).with_name("app")
+
+
+def write_app(folder: Path) -> None:
+    """The Flower app, as a folder that `flwr run` takes."""
+    shutil.copytree(APP, folder, ignore=shutil.ignore_patterns("__pycache__", "*.fab"))
+
+
+def make_hub(folder: Path) -> None:
+    """Into the hub's folder: the app, and the secret between SuperLink and SuperExec."""
+    write_app(folder / "app")
+    write_private(folder / "superexec.secret", secrets.token_hex(32).encode())
+
+
+def make_node(folder: Path, public: Path) -> None:
+    """A SuperNode's key into an agent's folder, in OpenSSH's form, which alone Flower reads; its public half
+    into the hub's."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    write_private(folder / "node.key", key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    public.parent.mkdir(exist_ok=True)
+    public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")

@@ -1,0 +1,219 @@
+"""All of Flower on one machine: a SuperLink with TLS and node authentication, its SuperExec, a SuperNode for
+each agent, and the run. For trying it out and for tests; organisations start each part where it belongs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from fedfairx.errors import InvalidInput, StateError
+
+__all__ = ["Flower", "find_commands"]
+
+COMMANDS = ("flower-superlink", "flower-superexec", "flower-supernode", "flwr")
+CONNECTION = "hub"  # what `flwr` knows the SuperLink by
+START = 60.0  # seconds that a part may take to begin
+
+
+def find_commands(folder: str | os.PathLike[str] | None = None) -> Path:
+    """The folder that Flower's commands are in: `bin` of the environment that it was installed into."""
+    if folder is None:
+        first = shutil.which(COMMANDS[0])
+        if first is None:
+            raise InvalidInput(
+                "Flower's commands are not on the path: install fedfairx[flower] into an environment of its "
+                "own, and say where it is (--flower ENVIRONMENT/bin)"
+            )
+        folder = Path(first).parent
+    found = Path(folder).resolve()
+    for name in COMMANDS:
+        if not (found / name).exists():
+            raise InvalidInput(f"flower must be a folder with {', '.join(COMMANDS)}, got {folder}: no {name}")
+    return found
+
+
+class Flower:
+    """The processes of one SuperLink. As a context they are started, and in the end all are stopped.
+
+    base: a federation's folder that `federate init --transport flower` has made.
+    services: where each agent's service is, as http://127.0.0.1:8001, and the file with its key.
+    door: the port that SuperNodes go to, where there is a proxy before the SuperLink.
+    """
+
+    def __init__(
+        self,
+        base: Path,
+        services: Mapping[str, tuple[str, Path]],
+        *,
+        commands: Path,
+        port: int,
+        gap: float,
+        deadline: float = 30.0,
+        rounds: int = 0,
+        door: int | None = None,
+    ) -> None:
+        self.base, self.services, self.port = base.resolve(), dict(services), port
+        self._door = door or port
+        self.run_config = f"gap={float(gap)} deadline={float(deadline)} rounds={int(rounds)}"
+        self._commands = commands
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._logs = self.base / "logs"
+
+    def __enter__(self) -> Flower:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._logs.mkdir(exist_ok=True)
+        hub, address = self.base / "hub", f"127.0.0.1:{self.port}"
+        secret = _flags(superexec_auth_secret_file=hub / "superexec.secret")
+        root = _flags(root_certificates=hub / "authority.crt")
+        self._begin(
+            "superlink",
+            "flower-superlink",
+            *_flags(host="127.0.0.1", port=self.port, database=hub / "superlink.db", isolation="process"),
+            *_flags(ssl_ca_certfile=hub / "authority.crt", ssl_certfile=hub / "hub.crt"),
+            *_flags(ssl_keyfile=hub / "hub.key"),
+            *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
+            *secret,
+        )
+        self._wait_for(self.port, "superlink")
+        self._connect(address)
+        self._register()
+        self._begin("superexec", "flower-superexec", *_flags(runtime_api_address=address), *root, *secret)
+        for name, (url, key) in self.services.items():
+            self._begin(
+                f"supernode-{name}",
+                "flower-supernode",
+                *root,
+                *_flags(superlink=f"127.0.0.1:{self._door}", host="127.0.0.1", port=_free_port()),
+                *_flags(auth_supernode_private_key=self.base / name / "node.key"),
+                *_flags(node_config=f'service="{url}" key-file="{key.resolve()}"'),
+            )
+        self._flwr("run", str(self.base / "hub" / "app"), CONNECTION, "--run-config", self.run_config)
+
+    def _register(self) -> None:
+        """Each node's key under its agent's name, unless a start before has done it."""
+        for name in self.services:
+            public = self.base / "hub" / "nodes" / f"{name}.pub"
+            done = public.with_suffix(".registered")
+            if not done.exists():
+                self._flwr("supernode", "register", str(public), CONNECTION, "--name", name)
+                done.touch()
+
+    def stop(self) -> None:
+        """Whatever was started here ends, and what that has started; nodes first, so that they can say so."""
+        nodes = [process for part, process in self._processes.items() if part.startswith("supernode-")]
+        others = [process for process in self._processes.values() if process not in nodes]
+        for processes in (nodes, others):
+            for process in processes:
+                _signal(process, signal.SIGTERM)
+            for process in processes:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(5.0)
+                _signal(process, signal.SIGKILL)
+                process.wait()
+        self._processes.clear()
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """Each part's process, which leads the group of those that it has started."""
+        return {name: process.pid for name, process in self._processes.items()}
+
+    def check(self) -> None:
+        """`StateError` if a part has ended."""
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                raise StateError(f"{name} has ended with {process.returncode}; see {self._logs / name}.log")
+
+    def _begin(self, part: str, command: str, *arguments: str) -> None:
+        with (self._logs / f"{part}.log").open("wb") as log:
+            self._processes[part] = subprocess.Popen(
+                [str(self._commands / command), *arguments],
+                env=self._environment(part),
+                cwd=self._logs,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a part starts others: they are stopped with it
+            )
+
+    def _connect(self, address: str) -> None:
+        """Tell `flwr` where the SuperLink is."""
+        home = self._logs / "flwr.home"
+        home.mkdir(exist_ok=True)
+        authority = json.dumps(str(self.base / "hub" / "authority.crt"))
+        (home / "config.toml").write_text(
+            f'[superlink]\ndefault = "{CONNECTION}"\n\n'
+            f'[superlink.{CONNECTION}]\naddress = "{address}"\nroot-certificates = {authority}\n',
+            encoding="utf-8",
+        )
+
+    def _flwr(self, *arguments: str) -> str:
+        try:
+            done = subprocess.run(
+                [str(self._commands / "flwr"), *arguments],
+                env=self._environment("flwr"),
+                cwd=self._logs,
+                capture_output=True,
+                text=True,
+                timeout=START,
+            )
+        except subprocess.TimeoutExpired:
+            raise StateError(f"flwr {' '.join(arguments[:2])} has not answered in {START:.0f} s") from None
+        if done.returncode != 0:
+            raise StateError(f"flwr {' '.join(arguments[:2])} failed: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
+
+    def _environment(self, part: str) -> dict[str, str]:
+        home = self._logs / f"{part}.home"
+        home.mkdir(exist_ok=True)
+        path = f"{self._commands}{os.pathsep}{os.environ.get('PATH', '')}"
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+        return {**kept, **quiet, "PATH": path, "FLWR_HOME": str(home)}
+
+    def _wait_for(self, port: int, name: str) -> None:
+        ends = time.monotonic() + START
+        while time.monotonic() < ends:
+            self.check()
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.1)
+        raise StateError(f"{name} does not listen on port {port}; see {self._logs / name}.log")
+
+
+def _flags(**options: object) -> list[str]:
+    """port=1 as --port 1."""
+    return [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def _signal(process: subprocess.Popen[bytes], which: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, which)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,187 @@
+"""Members' services as real processes: killed at every step of a release, cut off, put back from a backup.
+
+Never: a number with two contents, a record in two releases or in none, a decision refused, a reward lost.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import httpx
+import pytest
+from member_service import founded, member_of, rounds, sync
+from service_helpers import CONTEXTS, Running, until
+
+import fedfairx as ffx
+from fedfairx.federation.envelope import Envelope
+from fedfairx.federation.transport import SqliteTransport
+from nats_server import NatsServer, free_port
+
+#: What has just been done when the service dies.
+STEPS = {
+    "closed the leaf": "fedfairx.storage.ledger:StoredLedger.freeze",
+    "recorded the release": "fedfairx.storage.ledger:StoredLedger.record",
+    "released, not on disk": "fedfairx.federation.agent:Agent.release",
+    "on disk, not acknowledged": "fedfairx.service.desk:Desk._do",
+    "about to publish": "before:fedfairx.federation.transport.sqlite:SqliteTransport.publish",
+    "published": "fedfairx.federation.transport.sqlite:SqliteTransport.publish",
+    "marked as sent": "fedfairx.storage.ledger:StoredLedger.mark_sent",
+}
+
+
+class Customer:
+    """Asks again whatever was not acknowledged, and remembers what was."""
+
+    def __init__(self) -> None:
+        self.rewards: dict[str, float] = {}
+        self._asked = 0
+
+    def order(self, url: str) -> None:
+        """A decision and its reward; `httpx.TransportError` if the service dies meanwhile."""
+        with httpx.Client(base_url=url, timeout=10.0) as http:
+            key = f"order-{self._asked}"
+            made = http.post("/v1/decisions", json={"contexts": CONTEXTS}, headers={"idempotency-key": key})
+            assert made.status_code == 201, made.text
+            identity, reward = made.json()["decision_id"], (self._asked % 7) / 7
+            taken = http.put(f"/v1/decisions/{identity}/reward", json={"reward": reward})
+            assert taken.status_code == 204, taken.text
+            self.rewards[identity] = reward
+            self._asked += 1
+
+
+def test_killed_at_every_step_of_a_release(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation", horizon=200)
+    transport, customer, seen = SqliteTransport(base / "transport.sqlite"), Customer(), {}
+    running = Running.member(base / "org1", start=False)
+    for step, where in STEPS.items():
+        if "publish" in where:  # what an earlier life could not send would be its first
+            running.start()
+            with httpx.Client(base_url=running.url) as http:
+                until(lambda: not sync(http)["waiting"])
+            running.kill()
+        running.start(die=where)
+        for _ in range(50):
+            try:
+                customer.order(running.url)
+            except httpx.TransportError:
+                break
+        until(running.gone)
+        message = transport.latest().get("org1")
+        if message is not None:
+            release = Envelope.parse(message).release
+            assert seen.setdefault(release.number, release) == release, step
+    running.start()
+    customer.order(running.url)
+    with httpx.Client(base_url=running.url) as http:
+        until(lambda: not sync(http)["waiting"])
+        released = sync(http)["released"]
+    running.stop()
+    last = Envelope.parse(transport.latest()["org1"]).release
+    with ffx.Agent.open(base / "org1" / "data" / "agent.sqlite") as agent:
+        agent.verify()
+        kept = {row.id: row.reward for row in agent.journal.decisions(status="rewarded")}
+        assert customer.rewards == kept
+        assert (last.number, last.count) == (released, len(kept))  # each record once
+        ledger = agent.privatizer.ledger
+        assert ledger.unsent() == ()
+        for number, release in seen.items():
+            assert ledger.message(number) == release.to_bytes()
+    with member_of(base / "org2") as two:
+        until(lambda: sync(two)["peers"]["org1"]["release"] == last.number)
+        assert not sync(two)["refusals"]
+
+
+def test_cut_off_from_the_hub_and_back(tmp_path: Path) -> None:
+    port = free_port()
+    base = founded(tmp_path / "federation", transport="nats", port=port, horizon=5_000)
+    hub = NatsServer.of(base / "hub" / "nats-server.conf", port)
+    hub.start()
+    one, two = Running.member(base / "org1"), Running.member(base / "org2")
+    try:
+        with httpx.Client(base_url=one.url, timeout=30) as first, httpx.Client(base_url=two.url) as second:
+            rounds(first, 10)
+            until(lambda: sync(second)["peers"]["org1"]["records"] == 10, seconds=20)
+            hub.kill()
+            for _ in range(4):  # 1000 rounds, and not one decision is refused
+                rounds(first, 250)
+            rounds(second, 30)
+            until(lambda: sync(first)["trouble"] is not None, seconds=20)
+            assert sync(first)["waiting"]
+            hub.start()
+            until(lambda: sync(second)["peers"]["org1"]["records"] == 1010, seconds=30)
+            until(lambda: sync(first)["peers"]["org2"]["records"] == 30, seconds=30)
+            until(lambda: sync(first)["trouble"] is None and not sync(first)["waiting"], seconds=20)
+            assert not sync(first)["refusals"]
+            assert not sync(second)["refusals"]
+    finally:
+        one.stop()
+        two.stop()
+        hub.kill()
+
+
+def test_put_back_from_an_old_backup_it_sends_nothing_and_says_what_to_do(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation")
+    database = base / "org1" / "data" / "agent.sqlite"
+    backup = tmp_path / "backup.sqlite"
+    transport = SqliteTransport(base / "transport.sqlite")
+
+    def work(count: int) -> None:
+        with member_of(base / "org1") as one:
+            for _ in range(count):
+                rounds(one, 2)
+            until(lambda: not sync(one)["waiting"])
+
+    work(1)
+    shutil.copy(database, backup)
+    work(2)
+    latest = transport.latest()["org1"]
+    shutil.copy(backup, database)
+    for left in database.parent.glob("agent.sqlite-*"):
+        left.unlink()
+    with pytest.raises(AssertionError, match="older copy"):
+        Running.member(base / "org1")
+    (database.parent / "agent.sqlite.lock").unlink()  # as somebody in a hurry would
+    running = Running.member(base / "org1")
+    with httpx.Client(base_url=running.url) as http:
+        rounds(http, 2)
+        until(lambda: sync(http)["trouble"] is not None)
+        rounds(http, 2)  # deciding goes on
+        assert "start anew under a new name and a new key" in sync(http)["trouble"]
+        assert "fedfairx_federation_halted 1" in http.get("/metrics").text
+        assert "It must send nothing" in http.get("/").text
+        answer = http.get("/v1/release/latest")
+        assert answer.status_code == 409
+        assert answer.json()["type"].endswith(":halted")
+    running.stop()
+    assert transport.latest()["org1"] == latest
+    assert "Nothing is sent" in running.said
+
+
+def test_what_anybody_writes_into_the_transport_is_refused(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation", names=("org1", "org2", "org3"))
+    transport = SqliteTransport(base / "transport.sqlite")
+    with member_of(base / "org2") as two:
+        rounds(two, 5)
+        until(lambda: not sync(two)["waiting"])
+    good = transport.latest()["org2"]
+    transport.publish("org3", good, replacing=None)  # another's, under this name
+    transport.publish("<script>", b"rubbish", replacing=None)
+    flipped = bytearray(good)
+    flipped[-100] ^= 1
+    transport.publish("org2", bytes(flipped), replacing=good)
+    with member_of(base / "org1") as one:
+        until(lambda: len(sync(one)["refusals"]) == 3)
+        assert sync(one)["refusals"] == {
+            "?": {"malformed": 1},
+            "org2": {"signature": 1},
+            "org3": {"sender": 1},
+        }
+        rounds(one, 3)
+        assert sync(one)["peers"]["org2"]["release"] == 0
+        for page in ("/federation", "/"):
+            assert "&lt;script" not in one.get(page).text
+            assert "<script>" not in one.get(page).text
+        assert 'fedfairx_refused_total{peer="?",reason="malformed"} 1' in one.get("/metrics").text
+        transport.publish("org2", good, replacing=bytes(flipped))
+        until(lambda: sync(one)["peers"]["org2"]["release"] == 1)

@@ -1,0 +1,168 @@
+"""A service in a federation: it releases on its schedule, exchanges in the background, and says how it is."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from member_service import founded, member_of, rounds, sync
+from service_helpers import decide, until
+
+from fedfairx.errors import InvalidInput
+from fedfairx.federation.place import SETTINGS, Place
+from fedfairx.federation.schedules import Doubling, Never
+from fedfairx.federation.transport import SqliteTransport
+from fedfairx.service.settings import load
+
+
+def holds(client: Any, name: str, number: int) -> bool:
+    return bool(sync(client)["peers"][name]["release"] == number)
+
+
+def test_two_services_learn_from_each_other(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation")
+    with member_of(base / "org1") as one, member_of(base / "org2") as two:
+        before = two.get("/v1/model").json()["estimate"]
+        rounds(one, 20, reward=1.0)
+        until(lambda: holds(two, "org1", 1))
+        assert two.get("/v1/model").json()["estimate"] != before
+        rounds(two, 1)
+        until(lambda: holds(one, "org2", 1))
+        now = sync(one)
+        assert (now["released"], now["trouble"], now["over"]) == (1, None, None)
+        assert now["peers"]["org2"] | {"came": None} == {
+            "release": 1,
+            "records": 1,
+            "came": None,
+            "lag": 0,
+            "refused": 0,
+        }
+        until(lambda: not sync(one)["waiting"])
+        metrics = one.get("/metrics").text
+        assert 'fedfairx_peer_release{peer="org2"} 1' in metrics
+        assert "fedfairx_federation_reached 1" in metrics
+        page = one.get("/federation").text
+        assert "org2" in page
+        assert "with the others" in page
+
+
+def test_it_releases_once_for_all_rounds_that_a_batch_has_passed(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation", schedule=Doubling(start=2))  # 2, 4, 8, 16, 32
+    with member_of(base / "org1") as one:
+        for count, made, following in ((1, 0, 2), (1, 1, 4), (1, 1, 4), (6, 2, 16), (6, 2, 16), (1, 3, 32)):
+            rounds(one, count)
+            assert (sync(one)["released"], sync(one)["next_round"]) == (made, following)
+    with member_of(base / "org1") as one:  # what is due follows from what is kept
+        assert sync(one)["next_round"] == 32
+        rounds(one, 15)
+        assert sync(one)["released"] == 3
+        rounds(one, 1)
+        assert sync(one)["released"] == 4
+
+
+def test_past_its_schedule_it_says_so_and_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    base = founded(tmp_path / "federation", schedule=Doubling(start=2), horizon=5)
+    with caplog.at_level(logging.WARNING), member_of(base / "org1") as one:
+        rounds(one, 3)
+        assert sync(one)["over"] is None
+        for _ in range(3):
+            rounds(one, 4)
+        assert "in no release" in sync(one)["over"]
+        assert "Nothing more is shared" in one.get("/federation").text
+        assert "Nothing more is shared" in one.get("/").text
+        assert "fedfairx_federation_over 1" in one.get("/metrics").text
+        assert one.get("/v1/model").json()["observed"] == 15
+    assert caplog.text.count("in no release") == 1
+
+
+def test_a_spent_budget_refuses_no_reward(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation", horizon=2)
+    with member_of(base / "org1") as one:
+        for _ in range(4):
+            rounds(one, 1)
+        assert sync(one)["released"] == 2
+        assert "budget is spent" in sync(one)["over"]
+
+
+def test_a_schedule_without_releases(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation", schedule=Never(), epsilon=None, algorithm="fed-fairx-bayes")
+    with member_of(base / "org1") as one:
+        rounds(one, 3)
+        assert sync(one)["released"] == 0
+        assert sync(one)["over"] is not None
+
+
+def test_it_decides_while_the_transport_is_away_and_catches_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = founded(tmp_path / "federation")
+    file = base / "transport.sqlite"
+    file.mkdir()  # nothing can be opened there
+    with member_of(base / "org1") as one:
+        for _ in range(5):
+            rounds(one, 2)
+        now = sync(one)
+        assert (now["released"], now["waiting"]) == (5, True)
+        until(lambda: sync(one)["trouble"] is not None)
+        assert "can&#39;t be reached" in one.get("/").text
+        assert "fedfairx_federation_reached 0" in one.get("/metrics").text
+        file.rmdir()
+        until(lambda: not sync(one)["waiting"])
+        assert sync(one)["trouble"] is None
+    held = SqliteTransport(file).latest()
+    assert Place.read(base / "org2").seal().open("org1", held["org1"]).number == 5
+
+
+def test_what_waited_is_sent_by_the_next_life(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation")
+    (base / "transport.sqlite").mkdir()
+    with member_of(base / "org1") as one:
+        rounds(one, 2)
+    (base / "transport.sqlite").rmdir()
+    with member_of(base / "org1") as one, member_of(base / "org2") as two:
+        until(lambda: holds(two, "org1", 1))
+        until(lambda: not sync(one)["waiting"])
+
+
+def test_exact_sums_are_shared_too(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation", epsilon=None, algorithm="fed-fairx-bayes")
+    with member_of(base / "org1") as one, member_of(base / "org2") as two:
+        rounds(one, 20, reward=1.0)
+        until(lambda: holds(two, "org1", 1))
+        assert sync(two)["peers"]["org1"]["records"] == 20
+        assert any(two.get("/v1/model").json()["estimate"])
+
+
+def test_settings_lead_to_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = founded(tmp_path / "federation")
+    monkeypatch.chdir(tmp_path)
+    file = base / "org1" / SETTINGS
+    for settings in (
+        load(config=file, environment={}),
+        load({"federation": str(base / "org1")}, environment={}),
+        load(environment={"FEDFAIRX_FEDERATION": str(base / "org1")}),
+    ):
+        assert settings.federation == str(base / "org1")
+        assert settings.data == str(base / "org1" / "data")
+        assert settings.name == "org1"
+    for name, value in (("rule", "greedy"), ("epsilon", 1.0), ("merit", "exponential"), ("releases", 3)):
+        with pytest.raises(InvalidInput, match=f"{name} must be left out"):
+            load({"federation": str(base / "org1"), name: value}, environment={})
+    with pytest.raises(InvalidInput, match="config can't be read"):
+        load({"federation": str(tmp_path / "nowhere")}, environment={})
+    with pytest.raises(InvalidInput, match="name must be 'org1'"), member_of(base / "org1", name="org2"):
+        pass
+    with pytest.raises(InvalidInput, match="dimension must be 3"), member_of(base / "org1", dimension=4):
+        pass
+
+
+def test_each_member_chooses_what_it_decides_from(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation", schedule=Doubling(start=40))
+    with member_of(base / "org1", decide_from="own+released") as one, member_of(base / "org2") as two:
+        for client in (one, two):
+            rounds(client, 10, reward=1.0)
+        assert any(one.get("/v1/model").json()["estimate"])
+        assert not any(two.get("/v1/model").json()["estimate"])
+        decide(two)
