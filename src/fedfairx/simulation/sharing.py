@@ -126,7 +126,7 @@ def weigh(
     believe(shared, desk.work.lane[0], size, variance, desk.work.square[0], desk.turned)
 
 
-@compiled
+@apart
 def translate_lanes(mind: Mind, shared: Rows, own: Rows, spare: Rows) -> None:
     """Of partners who may differ: shared ← what the others say of each lane's own θ. own (q, n) by lane."""
     numbers, each, mean = by_lane(mind.learner.numbers), by_lane(shared), by_lane(mind.learner.mean)
