@@ -84,7 +84,8 @@ def test_every_flag_of_every_verb_is_explained() -> None:
     for name, verb in verbs.items():
         for action in verb._actions:
             assert action.help, f"{name} {action.option_strings}"
-            plain = action.nargs == 0 or action.dest == "arguments"  # a switch, or what is passed on
+            # A switch, what must be given, or what is passed on.
+            plain = action.nargs == 0 or action.required or action.dest == "arguments"
             assert plain or "default: " in action.help, f"{name} {action.option_strings}: {action.help}"
 
 

@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.core.learner import NOISE_SD
+from fedfairx.core.learner import SCALE as LEARNER_SCALE
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.options import SCALE, Options
 from fedfairx.federation.schedules import Determinant, EveryRound, Plan, timetable
+from fedfairx.lanes.rows import vectors
 from fedfairx.privacy import Bounds, Centring, NonPrivateSums, SimulatedNoise
 from fedfairx.simulation.setup import prepare
+from fedfairx.simulation.state import mind_in
 
 WORLD = ffx.Scenario(agents=3, arms=4, dimension=2, horizon=60, noise_sd=0.3)
 SIZE = {"agents": 3, "dimension": 2, "horizon": 60}
@@ -44,11 +48,12 @@ def test_what_is_simulated_is_what_is_deployed(name: str) -> None:
         options.inner_bounds.sensitivity < 0.8 * WORLD.bounds.sensitivity
     )  # clipped around the middle of the scenario's box
     assert mechanism.digest() == options.calibrated(setting.sharing.most).digest()
-    assert setting.sharing.sum_sd[0] == pytest.approx(np.sqrt(3) * mechanism.sd(1))
-    assert setting.merits.least_share == agent.minimum_share == 0.02
+    assert setting.privacy.sum_sd[0] == pytest.approx(np.sqrt(3) * mechanism.sd(1))
+    assert setting.least_share == agent.minimum_share == 0.02
     if name == "priv-fairx-linucb":
         assert agent.confidence == ffx.Confidence(noise_sd=0.3, scale=SCALE)
-        assert setting.belief == tuple(getattr(agent.confidence, part) for part in setting.belief._fields)
+        numbers = mind_in(vectors(setting.minds[0]), SIZE["dimension"]).learner.numbers
+        assert (numbers[NOISE_SD][0], numbers[LEARNER_SCALE][0]) == (0.3, SCALE)
     given = ffx.simulate(WORLD, seeds=2, options=options)
     spelt = ffx.simulate(WORLD, seeds=2, algorithm=name, epsilon=2.0, minimum_share=0.02)
     assert given.options == spelt.options

@@ -30,7 +30,7 @@ def add(verbs: Any) -> None:
             fedfairx federate amend federation --add org4 --remove org2
             fedfairx federate demo""",
     )
-    parts = parser.add_subparsers(dest="part", metavar="WHAT", required=True)
+    parts = parser.add_subparsers(dest="part", metavar="WHAT", required=True, help="what to do")
     _add_init(parts)
     _add_check(parts)
     _add_amend(parts)

@@ -27,13 +27,17 @@ def add(verbs: Any) -> None:
             fedfairx keys list --data DIR
             fedfairx keys revoke --data DIR --id 1f0c2d3e4b5a""",
     )
-    parser.add_argument("what", choices=WHAT)
-    parser.add_argument("--role", choices=ROLES, help="of the new key")
-    parser.add_argument("--name", default="", help="of whoever will use the new key, for the list")
-    parser.add_argument("--id", help="of the key to revoke, as the list has it")
-    parser.add_argument("--config", metavar="FILE", help="the service's TOML file")
-    parser.add_argument("--data", metavar="DIR", help="the service's data folder")
-    parser.add_argument("--database", metavar="URL", help="its PostgreSQL database, instead of that")
+    parser.add_argument("what", choices=WHAT, help="what to do")
+    parser.add_argument("--role", choices=ROLES, help="of the new key (default: none; create needs one)")
+    parser.add_argument(
+        "--name", default="", help="of whoever will use the new key, for the list (default: none)"
+    )
+    parser.add_argument("--id", help="of the key to revoke, as the list has it (default: none)")
+    parser.add_argument("--config", metavar="FILE", help="the service's TOML file (default: none)")
+    parser.add_argument("--data", metavar="DIR", help="the service's data folder (default: fedfairx-data)")
+    parser.add_argument(
+        "--database", metavar="URL", help="its PostgreSQL database, instead of that (default: none)"
+    )
     add_json(parser)
 
 

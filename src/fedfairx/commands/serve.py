@@ -29,9 +29,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     """A flag for each setting. The table needs none of the service's libraries."""
     from fedfairx.service.settings import table
 
-    parser.add_argument("--config", metavar="FILE", help="a TOML file with any of these")
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with any of these (default: none)")
     for one in table():
-        default = f" (default: {one.shown})" if one.shown else ""
+        default = f" (default: {one.shown or 'none'})"
         parser.add_argument(
             one.flag, metavar=one.metavar, dest=one.name, help=one.help.replace("%", "%%") + default
         )

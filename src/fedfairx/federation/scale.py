@@ -7,6 +7,7 @@ deciding costs no more; the warning says a limit, and nothing of the contexts.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 
 import numpy as np
@@ -16,6 +17,14 @@ from fedfairx.errors import ScaleWarning
 
 LOOKS = 8  # calls that are looked at
 FAR = 10.0  # times the size that is expected
+
+
+def _levels_to_caller() -> int:
+    """For `warnings.warn` where this is called: how far up it is to the first frame that is not ours."""
+    frame, levels = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("fedfairx."):
+        frame, levels = frame.f_back, levels + 1
+    return levels
 
 
 class ScaleWatch:
@@ -35,5 +44,5 @@ class ScaleWatch:
             "expects: it will learn slowly or starve arms. Scale them (fedfairx.features.unit_ball), or give "
             "a prior with a smaller sd (rule='optimism': a confidence with a smaller parameter_norm)",
             ScaleWarning,
-            stacklevel=3,
+            stacklevel=_levels_to_caller(),
         )
