@@ -32,9 +32,7 @@ def add(verbs: Any) -> None:
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
     parser.add_argument("--rate", type=float, default=30.0, help="decisions per second (default: 30)")
     parser.add_argument("--seconds", type=float, help="stop by itself after so long (default: never)")
-    parser.add_argument(
-        "--data", metavar="DIR", help="keep what happens in this folder (default: nothing)"
-    )
+    parser.add_argument("--data", metavar="DIR", help="keep what happens in this folder (default: nothing)")
 
 
 def run(args: argparse.Namespace) -> int:
