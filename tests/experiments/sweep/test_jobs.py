@@ -203,3 +203,28 @@ def test_a_terminal_gets_a_bar_with_rate_and_time_left():
 def test_quiet_and_logs():
     assert isinstance(progress(quiet=True, stream=Terminal()), Quiet)
     assert isinstance(progress(stream=io.StringIO()), Lines)
+
+
+def test_a_result_that_its_worker_took_along_is_made_again(tmp_path: Path):
+    class Racy(ThreadPoolExecutor):
+        """The first result is taken for an error, as Dask's executor does where a worker dies just then."""
+
+        asked = 0
+
+        def submit(self, fn, /, *args, **keywords):
+            self.asked += 1
+            if self.asked > 1:
+                return super().submit(fn, *args, **keywords)
+
+            def race():
+                typ, error, trace = fn(*args, **keywords)
+                return typ, error, trace
+
+            return super().submit(race)
+
+    store = Store(tmp_path / "results", provenance()).open()
+    jobs, _ = plan([("exp", small_run())], 1, store)
+    with Racy(1) as executor:
+        done = sweep(jobs, executor=executor, store=store, progress=Quiet())
+    assert done.failures == ()
+    assert executor.asked == len(jobs) + 1

@@ -20,6 +20,9 @@ from fedfairx.lanes.registers import WIDTH
 
 # Small enough that two workers end together and progress is seen, large enough to fill the kernel's lanes.
 JOB_COST = 5_000_000  # agent-rounds
+# What Dask's executor says where a worker dies between giving its result and being asked whether it is done:
+# it takes the result for an error. The job is done once more.
+LOST = "TypeError: cannot unpack non-iterable Outcome object"
 EARLY = 20_000  # rounds that a run's first ones are worth: while little is known the solver works hardest
 POSTERIOR = 0.3  # of the time of optimism, which has a solver
 WEIGHING_OTHERS = 3.0  # where every agent weighs the others' releases beside its own, each time
@@ -146,6 +149,10 @@ def sweep(
         for future in as_completed(futures):
             failures += _take(future, futures[future], store, progress)
             handled.add(future)  # not before: one that is interrupted while it is stored is stored again
+        for lost in [failure for failure in failures if failure.reason == LOST]:
+            failures.remove(lost)
+            again = executor.submit(perform, lost.job.run, lost.job.seeds, store.made_by)
+            failures += _take(again, lost.job, store, progress)
     except KeyboardInterrupt:
         failures += _stop(futures, handled, store, progress)
         stored = len(handled) - len(failures)
