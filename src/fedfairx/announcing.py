@@ -19,10 +19,10 @@ class Announcer(event.Listener):
 
     def __init__(self, folder: str | None) -> None:
         self._text = (
-            "compiling: up to half a minute, in every process, because no folder for machine code can be "
+            "compiling: some ten seconds, in every process, because no folder for machine code can be "
             "written; NUMBA_CACHE_DIR may name one"
             if folder is None
-            else f"compiling once, up to half a minute; the machine code is kept in {folder}"
+            else f"compiling once, some ten seconds; the machine code is kept in {folder}"
         )
         self._said = False
 

@@ -116,7 +116,7 @@ print(twice(3.0), twice(3))
 @pytest.mark.parametrize(
     ("place", "arguments", "said"),
     [
-        ("cache", [], "compiling once, up to half a minute; the machine code is kept in "),
+        ("cache", [], "compiling once, some ten seconds; the machine code is kept in "),
         ("file/below", [], "no folder for machine code can be written; NUMBA_CACHE_DIR may name one"),
         ("cache", ["silent"], None),
     ],

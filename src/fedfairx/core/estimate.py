@@ -6,7 +6,7 @@ from time to time, so that rounding can't gather.
 
 from __future__ import annotations
 
-from fedfairx.lanes.compile import glue
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.linear import inner, multiply
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import any_above, fma, larger, sqrt, where_above
@@ -19,7 +19,7 @@ LARGE_GROWTH = 1e3
 MOST_PARTS = 200  # enough for a growth of 1e600, which is more than there is
 
 
-@glue
+@stage
 def derive(packed: Rows, ridge: float, inverse: Rows) -> None:
     """inverse = (λI + Gram)⁻¹ for every lane, by Cholesky. packed (q,), ridge λ, inverse (d, d).
 
@@ -60,7 +60,7 @@ def derive(packed: Rows, ridge: float, inverse: Rows) -> None:
             inverse[j, i] = inverse[i, j]
 
 
-@glue
+@stage
 def grow(inverse: Rows, chosen: Rows, product: Rows, square: float) -> float:
     """V⁻¹ ← (V + xxᵀ)⁻¹ (Sherman and Morrison), with product = V⁻¹x and square = xᵀV⁻¹x at hand; returns
     1 + xᵀV⁻¹x, by which det V grows. Where that is large, xxᵀ is added in parts, which is rare.
@@ -87,7 +87,7 @@ def grow(inverse: Rows, chosen: Rows, product: Rows, square: float) -> float:
     return total
 
 
-@glue
+@stage
 def estimate(inverse: Rows, packed: Rows, theta: Rows) -> None:
     """θ̂ = V⁻¹ b for every lane. inverse (d, d), packed (q,), theta (d,)."""
     dimension = theta.shape[0]

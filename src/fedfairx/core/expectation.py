@@ -27,7 +27,7 @@ from fedfairx.core.merit_table import (
     merit_value,
 )
 from fedfairx.core.posterior import squared_width
-from fedfairx.lanes.compile import apart, glue
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import fma, sqrt
 
@@ -36,19 +36,19 @@ LEVELS_OFF = 8.0  # in units of a logistic merit's steepness
 NODES, WEIGHTS_OF_NODES = (np.ascontiguousarray(part) for part in np.polynomial.legendre.leggauss(20))
 
 
-@glue
+@stage
 def normal_below(z: float) -> float:
     """Φ(z), exact in the lower tail too."""
     return 0.5 * math.erfc(-z / math.sqrt(2.0))
 
 
-@glue
+@stage
 def normal_density(z: float) -> float:
     """φ(z)."""
     return math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
 
 
-@glue
+@stage
 def _part(merit: Rows, lane: int, mean: float, sd: float, low: float, high: float) -> float:
     """∫ f(μ) φ((μ - mean)/sd)/sd dμ from low to high, by Gauss and Legendre's rule with 20 nodes."""
     centre, half, total = 0.5 * (low + high), 0.5 * (high - low), 0.0
@@ -58,7 +58,7 @@ def _part(merit: Rows, lane: int, mean: float, sd: float, low: float, high: floa
     return total * half / sd
 
 
-@apart
+@stage
 def log_expected_merit(merit: Rows, lane: int, mean: float, sd: float) -> float:
     """ln E f(μ), μ ~ N(mean, sd²), of one lane's merit."""
     if merit[KIND, lane] == EXPONENTIAL:
@@ -70,7 +70,7 @@ def log_expected_merit(merit: Rows, lane: int, mean: float, sd: float) -> float:
     return value
 
 
-@glue
+@stage
 def expected_merit(merit: Rows, lane: int, mean: float, sd: float) -> float:
     """E f(μ), μ ~ N(mean, sd²) with sd > 0, of one lane's merit that is not exponential."""
     low, high = merit[LOW, lane], merit[HIGH, lane]
@@ -101,7 +101,7 @@ def expected_merit(merit: Rows, lane: int, mean: float, sd: float) -> float:
     return total
 
 
-@glue
+@stage
 def expose_by_posterior(
     contexts: Rows,
     theta: Rows,

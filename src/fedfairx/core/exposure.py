@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fedfairx.core.merit_table import log_merits
 from fedfairx.lanes.arithmetic import exp
-from fedfairx.lanes.compile import glue, stage
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, one_lane, put_run, run_at
 from fedfairx.lanes.vector import fma, larger, where_above
 
 
-@glue
+@stage
 def _merits(policy: Rows, top: float) -> float:
     """policy (K,), which holds log merits, ← e^(log merit - top); returns their sum."""
     arms, total, first = policy.shape[0], 0.0, 0
@@ -27,7 +27,7 @@ def _merits(policy: Rows, top: float) -> float:
     return total
 
 
-@glue
+@stage
 def share_out(policy: Rows) -> None:
     """policy (K,), which holds log merits, ← shares."""
     scale = _scale(policy)
@@ -60,7 +60,7 @@ def expose(merit: Rows, means: Rows, policy: Rows, slopes: Rows) -> float:
     return objective
 
 
-@glue
+@stage
 def at_least(policy: Rows, share: float) -> None:
     """Give every arm `share`, and the rest by the policy; where there are too many arms, all get the same."""
     arms = policy.shape[0]
@@ -69,7 +69,7 @@ def at_least(policy: Rows, share: float) -> None:
         policy[a] = min(share, 1.0 / arms) + rest * policy[a]
 
 
-@glue
+@stage
 def draw(policy: Rows, uniform: float) -> int:
     """The action that `uniform` in [0, 1) picks: the first a with π(0) + … + π(a) > uniform. One lane."""
     arms: int = policy.shape[0]
@@ -81,7 +81,7 @@ def draw(policy: Rows, uniform: float) -> int:
     return arms - 1  # the sum fell short of 1 by rounding
 
 
-@glue
+@stage
 def draw_rows(contexts: Rows, policy: Rows, means: Rows, uniform: float, chosen: Rows) -> float:
     """`draw` for every lane: the drawn arm's context becomes `chosen` (d,); returns its mean."""
     dimension = contexts.shape[1]

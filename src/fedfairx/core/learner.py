@@ -15,7 +15,7 @@ from fedfairx.core.merit_table import MERIT_ROWS
 from fedfairx.core.posterior import Prior, noise_variance
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.statistics import add
-from fedfairx.lanes.compile import glue, layout
+from fedfairx.lanes.compile import layout, stage
 from fedfairx.lanes.linear import inner, multiply
 from fedfairx.lanes.rows import Rows, cut, floats, vectors
 from fedfairx.lanes.vector import fma, larger
@@ -94,7 +94,7 @@ def start(
     return state
 
 
-@glue
+@stage
 def variance_of(state: Learner) -> float:
     """σ² as a posterior has it now."""
     numbers = state.numbers
@@ -107,7 +107,7 @@ def variance_of(state: Learner) -> float:
     )
 
 
-@glue
+@stage
 def radius_of(numbers: Rows, lane: int, count: float, dimension: int) -> float:
     """√β of one lane with `count` observations inside V. numbers (NUMBERS, n) `by_lane`."""
     return practical_radius(
@@ -121,7 +121,7 @@ def radius_of(numbers: Rows, lane: int, count: float, dimension: int) -> float:
     )
 
 
-@glue
+@stage
 def learn(state: Learner) -> None:
     """Take the observation at hand of every lane into its statistics, its V⁻¹ and its surprise; O(d²).
 

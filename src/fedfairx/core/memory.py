@@ -37,7 +37,7 @@ from fedfairx.core.optimism.choose import Solver, Variant
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.core.statistics import add
-from fedfairx.lanes.compile import compiled, glue, layout
+from fedfairx.lanes.compile import compiled, layout, stage
 from fedfairx.lanes.rows import Rows, by_lane, cut, floats, size_of, zeros
 
 LARGEST = 1e100  # of a context's or a reward's size: beyond it sums of products may overflow
@@ -63,7 +63,7 @@ def mind_in(memory: Rows, dimension: int) -> Mind:
     return Mind(state, settings, fresh)
 
 
-@glue
+@stage
 def all_sound(contexts: Rows) -> bool:
     """Whether every number is finite and at most `LARGEST` in size."""
     for a in range(contexts.shape[0]):
@@ -73,7 +73,7 @@ def all_sound(contexts: Rows) -> bool:
     return True
 
 
-@glue
+@stage
 def answer(contexts: Rows, policy: Rows, theta: Rows, least_share: float, out: Rows, uniform: float) -> int:
     """Draw an action from policy (K,), once every arm has its least share.
 
@@ -91,7 +91,7 @@ def answer(contexts: Rows, policy: Rows, theta: Rows, least_share: float, out: R
     return action
 
 
-@glue
+@stage
 def _learn(memory: Rows, context: Rows, first: int, dimension: int, reward: float) -> float:
     """Take one observation, whose context begins at `first`. Returns log(1 + xᵀV⁻¹x), by which log det V
     grew; below 0 V⁻¹ must be derived."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC, POWER, Custom, Merit
-from fedfairx.lanes.compile import apart, glue, stage
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.pointer import call_pointer
 from fedfairx.lanes.rows import Rows, by_lane, one_lane
 from fedfairx.lanes.vector import any_above, bits, fma
@@ -33,19 +33,19 @@ def quadrature_for(merits: Sequence[Merit]) -> bool | None:
     return None if all(merit.kind == EXPONENTIAL for merit in merits) else True
 
 
-@glue
+@stage
 def exponential(merit: Rows) -> bool:
     """Whether the merit of every lane is exponential: then stages have no branches and log f is exact."""
     return not any_above(merit[KIND], EXPONENTIAL + 0.5)
 
 
-@glue
+@stage
 def lane_of(merit: Rows, lane: int) -> int:
     """Where the merit of a lane stands in `by_lane(merit)`: all lanes of a block may share one."""
     return 0 if one_lane(merit) else lane
 
 
-@apart
+@stage
 def log_merit(merit: Rows, lane: int, mean: float) -> tuple[float, float]:
     """log f(μ) and its slope f'(μ)/f(μ), for the merit of one lane. merit (MERIT_ROWS, n) `by_lane`."""
     kind = merit[KIND, lane]

@@ -26,7 +26,7 @@ import numpy as np
 
 from fedfairx.core.pooling import gram_of
 from fedfairx.core.weighing import place
-from fedfairx.lanes.compile import compiled, glue, layout
+from fedfairx.lanes.compile import compiled, layout, stage
 from fedfairx.lanes.eigen import jacobi
 from fedfairx.lanes.rows import Rows, cut
 
@@ -63,7 +63,7 @@ def room_in(memory: Rows, dimension: int) -> Room:
     return Room(basis, values, theirs, gram, factor, moment, solved)
 
 
-@glue
+@stage
 def decompose(others: Rows, ridge: float, mean: Rows, room: Room) -> None:
     """In the eigenbasis of Ṽ = λI + Gram of the others: its eigenvalues, and their θ̂ less `mean`."""
     dimension = mean.shape[0]
@@ -78,7 +78,7 @@ def decompose(others: Rows, ridge: float, mean: Rows, room: Room) -> None:
         room.theirs[k] = s / value
 
 
-@glue
+@stage
 def turn_own(own: Rows, mean: Rows, room: Room) -> None:
     """gram ← Uᵀ G U and moment ← Uᵀ(b - G·mean) of one's own packed statistics."""
     dimension = mean.shape[0]
@@ -105,14 +105,14 @@ def turn_own(own: Rows, mean: Rows, room: Room) -> None:
             room.gram[k, c] = s
 
 
-@glue
+@stage
 def precision(value: float, difference: float, ridge: float) -> float:
     """A along an eigenvector of Ṽ."""
     square = difference * difference
     return value / (1.0 - square + square * value / ridge)
 
 
-@glue
+@stage
 def log_evidence(difference: float, ridge: float, variance: float, room: Room) -> float:
     """ln p of one's own rewards, all in the eigenbasis."""
     dimension = room.values.shape[0]

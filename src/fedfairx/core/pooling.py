@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.lanes.compile import compiled, glue
+from fedfairx.lanes.compile import compiled, stage
 from fedfairx.lanes.eigen import jacobi
 from fedfairx.lanes.rows import Rows
 
@@ -15,7 +15,7 @@ OPTIMISM = 0.8  # share of the radius that shows in the policy
 STEPS = 41  # in which a weight is sought
 
 
-@glue
+@stage
 def gram_of(packed: Rows, gram: Rows) -> None:
     """gram (d, d) ← the Gram matrix of packed statistics."""
     entry = 0
@@ -26,7 +26,7 @@ def gram_of(packed: Rows, gram: Rows) -> None:
             entry += 1
 
 
-@glue
+@stage
 def positive(factor: Rows) -> bool:
     """Whether a matrix is positive definite: whether Cholesky's factor can take its place."""
     for i in range(factor.shape[0]):
@@ -102,7 +102,7 @@ def worth(
     return weight
 
 
-@glue
+@stage
 def add_by_worth(
     own: Rows,
     own_count: float,

@@ -18,7 +18,7 @@ import numpy as np
 from fedfairx.arrays import Array
 from fedfairx.core.confidence import LARGEST_SETTING, SMALLEST_SETTING
 from fedfairx.errors import require
-from fedfairx.lanes.compile import glue
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, one_lane, put_run, run_at
 from fedfairx.lanes.vector import fma, larger, sqrt
@@ -77,7 +77,7 @@ class Prior:
         return np.array(np.broadcast_to(np.asarray(self.mean, dtype=np.float64), dimension))
 
 
-@glue
+@stage
 def noise_variance(variance: float, noise: float, learning: float, surprise: float, observed: float) -> float:
     """σ² as known now, from the sum of e²/g over `observed` rewards of one's own.
 
@@ -88,7 +88,7 @@ def noise_variance(variance: float, noise: float, learning: float, surprise: flo
     return larger(told / fma(learning, observed, ASSUMED_WEIGHT), least)
 
 
-@glue
+@stage
 def posterior_mean(inverse: Rows, packed: Rows, mean: Rows, ridge: float, theta: Rows) -> None:
     """θ̂ = V⁻¹(b + λ·mean). inverse (d, d), packed (q,), mean and theta (d,)."""
     dimension = theta.shape[0]
@@ -100,7 +100,7 @@ def posterior_mean(inverse: Rows, packed: Rows, mean: Rows, ridge: float, theta:
         theta[i] = s
 
 
-@glue
+@stage
 def squared_width(contexts: Rows, arm: int, inverse: Rows, product: Rows) -> float:
     """x_aᵀ V⁻¹ x_a: σ² times it is the posterior variance of the arm's mean.
 
@@ -132,7 +132,7 @@ def squared_width(contexts: Rows, arm: int, inverse: Rows, product: Rows) -> flo
     return square
 
 
-@glue
+@stage
 def sample(inverse: Rows, variance: float, normals: Rows, factor: Rows, theta: Rows) -> None:
     """theta (d,), which holds θ̂, ← a draw of N(θ̂, σ²V⁻¹): θ̂ + σ F z with V⁻¹ = F Fᵀ, F lower.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fedfairx.lanes.compile import glue
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import absolute
 
 
-@glue
+@stage
 def regrets(fair: Rows, policy: Rows, means: Rows, fairness: float, reward: float) -> tuple[float, float]:
     """The two sums, of every lane, with a round's regrets added. fair, policy and the true means (K,).
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.lanes.compile import glue, stage
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import fma, larger, sqrt
 
 
-@glue
+@stage
 def size_of_parameter(theta: Rows, inverse: Rows, variance: float) -> float:
     """E‖θ‖² under N(θ̂, σ²V⁻¹). theta (d,), inverse (d, d)."""
     square, trace = 0.0, 0.0
@@ -28,7 +28,7 @@ def size_of_parameter(theta: Rows, inverse: Rows, variance: float) -> float:
     return fma(variance, trace, square)
 
 
-@glue
+@stage
 def doubt(noise_sd: float, size: float, variance: float, dimension: int) -> float:
     """κ: how large an eigenvalue must be for its direction to be half believed.
 
@@ -38,7 +38,7 @@ def doubt(noise_sd: float, size: float, variance: float, dimension: int) -> floa
     return larger(noise_sd * noise_sd * (1.0 + size) / variance, least)
 
 
-@glue
+@stage
 def place(dimension: int, i: int, j: int) -> int:
     """Where entry (i, j) of the Gram matrix stands in packed statistics."""
     low, high = min(i, j), max(i, j)
@@ -73,7 +73,7 @@ def turn(factor: Rows, packed: Rows, turned: Rows) -> None:
             turned[i, c] = s * factor[i, i]
 
 
-@glue
+@stage
 def quieten(packed: Rows, floor: float, factor: Rows, turned: Rows) -> None:
     """Gram G̃ ← G̃³(G̃² + floor²I)⁻¹, in place: what does not rise above the noise is next to nothing."""
     dimension, trace = factor.shape[0], 1e-280
@@ -108,7 +108,7 @@ def quieten(packed: Rows, floor: float, factor: Rows, turned: Rows) -> None:
             packed[place(dimension, i, j)] = 0.5 * both
 
 
-@glue
+@stage
 def weigh(packed: Rows, kappa: float, factor: Rows, turned: Rows) -> None:
     """packed ← what is worth believing: Gram G̃(G̃ + κI)⁻¹G̃ and moment G̃(G̃ + κI)⁻¹b̃. In place.
 
@@ -131,13 +131,13 @@ def weigh(packed: Rows, kappa: float, factor: Rows, turned: Rows) -> None:
             packed[moment + i if j == dimension else place(dimension, i, j)] = s
 
 
-@glue
+@stage
 def noise_floor(noise_sd: float, dimension: int) -> float:
     """What the eigenvalues of noise alone reach: 2s√d (Wigner)."""
     return 2.0 * math.sqrt(dimension) * noise_sd
 
 
-@glue
+@stage
 def believe(packed: Rows, noise_sd: float, size: float, variance: float, factor: Rows, turned: Rows) -> None:
     """Noisy sums (q,) ← what is worth believing of them, in every lane. In place; see the head of this file.
 

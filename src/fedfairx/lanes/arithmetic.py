@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from fedfairx.lanes.compile import glue, stage
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.vector import bits, floor, fma, from_bits, larger, where_above
 
 LOG2_E = 1.4426950408889634
@@ -27,7 +27,7 @@ WHOLE = np.uint64(0x4330000000000000)  # 2⁵²
 TWO_52 = 4503599627370496.0
 
 
-@glue
+@stage
 def power_of_two(n: float) -> float:
     """2ⁿ for a whole n in [-1022, 1023], by writing the exponent's bits."""
     return from_bits(bits(n + (INTEGER + BIAS)) << FRACTION_BITS)

@@ -27,6 +27,7 @@ from numba.extending import typeof_impl
 
 from fedfairx.announcing import announce
 from fedfairx.lanes import row_types, vector
+from fedfairx.lanes.inner import InnerCompiler
 
 #: What Numba must know before anything is compiled: these tell it when they are imported.
 NUMBERS = (vector, row_types)
@@ -95,58 +96,42 @@ def _compile(function: Function, **more: Any) -> Function:
     return compiled
 
 
-class _Part:
+class _Inner:
     """A function that compiled code takes in, and that Python calls by other means."""
 
-    def __init__(self, function: Callable[..., Any], inside: Any, called: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], called: Callable[[], Callable[..., Any]]) -> None:
         functools.update_wrapper(self, function)
-        self.inside, self.py_func, self.targetoptions = inside, function, inside.targetoptions
-        self._called = called
+        # Nor is it kept on disk: what is, holds all that it takes in.
+        inner = {"cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        self.inside = cast(Any, _compile(function, _nrt=False, pipeline_class=InnerCompiler, **inner))
+        self.py_func, self.targetoptions = function, self.inside.targetoptions
+        self._called = functools.cache(called)
 
     def __call__(self, *arguments: Any) -> Any:
-        return self._called(*arguments)
+        return self._called()(*arguments)
 
 
-@typeof_impl.register(_Part)
-def _typeof_part(value: _Part, context: Any) -> Any:
+@typeof_impl.register(_Inner)
+def _typeof_inner(value: _Inner, context: Any) -> Any:
     return typeof_impl(value.inside, context)
 
 
 def stage(function: Function) -> Function:
-    """A piece of mathematics over lanes, so small that calling it would cost more than it does: the compiler
-    puts it into every caller.
+    """A piece of mathematics over lanes: code that other compiled code takes in (see `inner`).
+
+    However many levels of them there are, none costs anything: the compiler decides what becomes part of its
+    caller and what is called. Where Python calls one, as in tests, a copy is compiled for it.
     """
-    return _for_compiled_code(function, forceinline=True)
 
+    def for_python() -> Function:
+        twin = FunctionType(
+            function.__code__, function.__globals__, closure=function.__closure__, name=function.__name__
+        )
+        twin.__module__ = function.__module__
+        twin.__qualname__ = f"{function.__qualname__}_for_python"  # machine code is kept by name
+        return compiled(cast(Function, twin))
 
-def apart(function: Function) -> Function:
-    """A part with machine code of its own: what is too large, or too rarely run, to be in every caller."""
-    return _for_compiled_code(function)
-
-
-def _for_compiled_code(function: Function, **more: Any) -> Function:
-    """Without what Python would need to call it, which would take as long to compile; where Python does, as
-    in tests, a copy is compiled that has it.
-    """
-    if not COMPILING:
-        return _compile(function)
-    more |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    twin = FunctionType(
-        function.__code__, function.__globals__, closure=function.__closure__, name=function.__name__
-    )
-    twin.__module__ = function.__module__
-    twin.__qualname__ = f"{function.__qualname__}_for_python"  # machine code is kept by name
-    return cast(Function, _Part(function, _compile(function, _nrt=False, **more), compiled(twin)))
-
-
-def glue(function: Function) -> Function:
-    """A stage that mostly calls others, from one place: it is taken into its caller before anything is
-    compiled.
-
-    Numba optimises all code below a function anew for each level of calls, so levels that only name things
-    must cost none. (Its inliner copies what it inlines once for each level, so this is not for everything.)
-    """
-    return _compile(function, _nrt=False, inline="always")
+    return cast(Function, _Inner(function, for_python)) if COMPILING else _compile(function)
 
 
 def compiled(function: Function) -> Function:
@@ -164,8 +149,8 @@ def allocating(function: Function) -> Function:
 
 
 def layout(function: Function) -> Function:
-    """`glue` that says what lies where in flat rows; `rows.size_of` measures it.
+    """A stage that says what lies where in flat rows; `rows.size_of` measures it.
 
     Python, which compiled code can't hand any rows, calls it as it stands.
     """
-    return cast(Function, _Part(function, glue(function), function)) if COMPILING else function
+    return cast(Function, _Inner(function, lambda: function)) if COMPILING else function

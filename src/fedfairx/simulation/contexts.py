@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.lanes.compile import apart, glue
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.rows import Rows, by_lane, vectors
 from fedfairx.simulation.draws import fill_uniform, normalise_rows
 from fedfairx.simulation.state import CONTEXTS, PERSISTENT, RECORDED, UNIT_NORM, Counts, Desk, World
 
 
-@apart
+@stage
 def draw_contexts(world: World, block: int, t: int, desk: Desk, present: Counts) -> None:
     """desk.contexts (K, d) of round t: drawn anew, or those of arms that are in a table."""
     contexts = desk.contexts
@@ -27,7 +27,7 @@ def draw_contexts(world: World, block: int, t: int, desk: Desk, present: Counts)
         normalise_rows(contexts)
 
 
-@glue
+@stage
 def pick_arms(world: World, block: int, contexts: Rows, chances: Rows, present: Counts) -> None:
     """contexts ← a uniformly random subset of a table's arms, their numbers, ascending, in present (K, n).
 

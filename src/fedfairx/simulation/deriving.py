@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fedfairx.core.estimate import derive
 from fedfairx.core.learner import OBSERVED, PRIOR_VARIANCE, RIDGE, variance_of
-from fedfairx.lanes.compile import apart, glue
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import where_above
 from fedfairx.simulation.state import MARKED, REFRESH, Mind
 
 
-@glue
+@stage
 def mark_doubled(mind: Mind) -> None:
     """Mark the lanes whose own observations have doubled since λ last followed σ."""
     notes = mind.notes
@@ -18,7 +18,7 @@ def mark_doubled(mind: Mind) -> None:
     notes[MARKED] = where_above(doubled, 0.0, 1.0, notes[MARKED])
 
 
-@glue
+@stage
 def follow_noise(mind: Mind) -> None:
     """λ ← σ²/sd² in the marked lanes that have a posterior, and when next: at the next power of two of own
     observations."""
@@ -32,7 +32,7 @@ def follow_noise(mind: Mind) -> None:
             notes[REFRESH, l] *= 2.0
 
 
-@apart
+@stage
 def derive_marked(mind: Mind, fresh: Rows) -> None:
     """V⁻¹ of the marked lanes from their sums, with λ as the noise learnt until now makes it.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fedfairx.lanes.compile import apart
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.rows import Rows
 from fedfairx.simulation.state import ONE_HOT, PERSISTENT, Counts, Exposure
 
 
-@apart
+@stage
 def count_exposure(
     exposure: Exposure,
     contexts: int,
@@ -40,7 +40,7 @@ def count_exposure(
             exposure.entitled_now[seed, name] += fair[a, l]
 
 
-@apart
+@stage
 def note_exposure(exposure: Exposure, agents: int, point: int) -> None:
     """The mean over agents of the running sums, for every seed and arm."""
     for seed in range(exposure.shown_now.shape[0]):

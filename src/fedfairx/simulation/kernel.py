@@ -22,7 +22,7 @@ from fedfairx.core.posterior import posterior_mean, sample
 from fedfairx.core.regret import regrets
 from fedfairx.core.rules import EXPECTED_MERIT
 from fedfairx.core.rules import THOMPSON as BY_THOMPSON
-from fedfairx.lanes.compile import apart, compiled, glue
+from fedfairx.lanes.compile import compiled, stage
 from fedfairx.lanes.linear import scores
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, by_lane, vectors
@@ -53,7 +53,7 @@ from fedfairx.simulation.state import (
 )
 
 
-@glue
+@stage
 def refresh_radius(state: Learner) -> None:
     """√β of every lane; equal counts, which are the rule, are worked out once."""
     numbers, radius = by_lane(state.numbers), by_lane(state.radius)
@@ -66,7 +66,7 @@ def refresh_radius(state: Learner) -> None:
         radius[0, l] = value
 
 
-@apart
+@stage
 def act(world: World, state: Learner, contexts: Rows, policy: Rows, means: Rows, block: int, t: int) -> None:
     """Draw every lane's action and its reward (Alg. 1 line 8); the observation is left at hand."""
     keys = vectors(world.keys)
@@ -82,7 +82,7 @@ def act(world: World, state: Learner, contexts: Rows, policy: Rows, means: Rows,
     state.numbers[REWARD] = mean + noise
 
 
-@apart
+@stage
 def drift_parameter(drift: float, parameter: Rows, key: np.uint64, t: int) -> None:
     """One step of θ*'s random walk on the sphere; the agents of a seed share the key, hence the walk."""
     dimension = parameter.shape[0]
@@ -97,7 +97,7 @@ def drift_parameter(drift: float, parameter: Rows, key: np.uint64, t: int) -> No
         parameter[j] = scale * parameter[j]
 
 
-@apart
+@stage
 def draw_parameters(
     state: Learner, variance: float, key: np.uint64, position: np.uint64, work: Scratch
 ) -> None:
@@ -108,7 +108,7 @@ def draw_parameters(
     sample(state.inverse, variance, normals, work.square[0], state.estimate)
 
 
-@apart
+@stage
 def believe(
     world: World,
     state: Learner,
@@ -138,7 +138,7 @@ def believe(
     )
 
 
-@glue
+@stage
 def play(
     world: World,
     minds: Array,
@@ -190,7 +190,7 @@ def play(
         derive_marked(mind, table.work.square[0])
 
 
-@glue
+@stage
 def note(tally: Tally, agents: int, point: int) -> None:
     """The mean over agents of the running sums, for every seed."""
     for seed in range(tally.fairness.shape[0]):

@@ -9,7 +9,7 @@ import numpy as np
 from fedfairx.core.learner import COUNT, GROWTH, LEARNING, OBSERVED, REWARD, Learner, learn
 from fedfairx.core.statistics import add
 from fedfairx.lanes.arithmetic import log
-from fedfairx.lanes.compile import apart, glue
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.rows import Rows, by_lane, floats, vectors
 from fedfairx.lanes.vector import any_above, fma, larger, smaller, sqrt, where_above
 from fedfairx.simulation.deriving import derive_marked, mark_doubled
@@ -17,7 +17,7 @@ from fedfairx.simulation.draws import uniform
 from fedfairx.simulation.state import LOG_GROWTH, REFRESH, RELEASED, Delay, Mind, Privacy, Sharing, World
 
 
-@glue
+@stage
 def clip(privacy: Privacy, state: Learner) -> None:
     """Move the observation at hand inside the privatizer's bounds, around its public point.
 
@@ -37,7 +37,7 @@ def clip(privacy: Privacy, state: Learner) -> None:
     state.numbers[REWARD] = reward
 
 
-@glue
+@stage
 def learn_own(mind: Mind, fresh: Rows) -> None:
     """Learn the observation at hand into what decisions come from. fresh (d, d) is room."""
     numbers, notes = mind.learner.numbers, mind.notes
@@ -47,7 +47,7 @@ def learn_own(mind: Mind, fresh: Rows) -> None:
         derive_marked(mind, fresh)
 
 
-@glue
+@stage
 def take_in(mind: Mind, sharing: Sharing | None, privacy: Privacy | None, fresh: Rows, block: int) -> None:
     """Learn the observation at hand in every lane of a block; a zero context stands for none."""
     state, notes = mind.learner, mind.notes
@@ -64,7 +64,7 @@ def take_in(mind: Mind, sharing: Sharing | None, privacy: Privacy | None, fresh:
         add(vectors(sharing.own)[block], chosen, numbers[REWARD])
 
 
-@glue
+@stage
 def learns_own(privacy: Privacy | None) -> bool:
     """Whether an agent's own records drive its decisions before they are released."""
     own = True
@@ -73,7 +73,7 @@ def learns_own(privacy: Privacy | None) -> bool:
     return own
 
 
-@apart
+@stage
 def deliver(
     world: World,
     mind: Mind,

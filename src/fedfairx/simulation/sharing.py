@@ -14,7 +14,7 @@ from fedfairx.core.partners import likeliest, room_in, translate
 from fedfairx.core.pooling import add_by_worth, lift
 from fedfairx.core.posterior import posterior_mean
 from fedfairx.core.weighing import believe, size_of_parameter
-from fedfairx.lanes.compile import apart, glue
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, by_lane, cut, floats, put_run, vectors
 from fedfairx.lanes.vector import absolute, any_above, larger, where_above
@@ -32,7 +32,7 @@ from fedfairx.simulation.state import (
 )
 
 
-@glue
+@stage
 def is_due(
     minds: Array, sharing: Sharing, syncs: Counts, agents: int, dimension: int, seed: int, t: int
 ) -> bool:
@@ -49,7 +49,7 @@ def is_due(
     return False
 
 
-@glue
+@stage
 def add_up(
     minds: Array,
     sharing: Sharing,
@@ -78,7 +78,7 @@ def add_up(
     sharing.counts[seed] = count
 
 
-@glue
+@stage
 def gather(
     mind: Mind,
     sharing: Sharing,
@@ -110,7 +110,7 @@ def gather(
             shared[k, l] = value
 
 
-@apart
+@stage
 def weigh(
     mind: Mind, sharing: Sharing, privacy: Privacy, desk: Desk, agents: int, syncs: Counts, block: int
 ) -> None:
@@ -126,7 +126,7 @@ def weigh(
     believe(shared, desk.work.lane[0], size, variance, desk.work.square[0], desk.turned)
 
 
-@apart
+@stage
 def translate_lanes(mind: Mind, shared: Rows, own: Rows, spare: Rows) -> None:
     """Of partners who may differ: shared ← what the others say of each lane's own θ. own (q, n) by lane."""
     numbers, each, mean = by_lane(mind.learner.numbers), by_lane(shared), by_lane(mind.learner.mean)
@@ -150,14 +150,14 @@ def translate_lanes(mind: Mind, shared: Rows, own: Rows, spare: Rows) -> None:
                 each[k, l] = others[k]
 
 
-@glue
+@stage
 def add_own(shared: Rows, own: Rows) -> None:
     """One's own statistics beside the others'."""
     for k in range(shared.shape[0]):
         shared[k] = shared[k] + own[k]
 
 
-@apart
+@stage
 def weigh_lanes(
     mind: Mind, sharing: Sharing, privacy: Privacy, spare: Rows, agents: int, syncs: Counts, block: int
 ) -> None:
@@ -191,7 +191,7 @@ def weigh_lanes(
                 shared[k, l] = own[k]
 
 
-@glue
+@stage
 def adopt(mind: Mind, shared: Rows) -> None:
     """Give the marked lanes their new statistics; where nothing is new, the mark is taken away.
 
@@ -208,7 +208,7 @@ def adopt(mind: Mind, shared: Rows) -> None:
     notes[MARKED] = where_above(news, 0.0, 1.0, 0.0)
 
 
-@apart
+@stage
 def share(
     minds: Array,
     solver: Solver | None,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedfairx.arrays import Array
 from fedfairx.core.learner import Learner, learner
 from fedfairx.core.optimism.problem import Scratch, scratch
-from fedfairx.lanes.compile import glue, layout
+from fedfairx.lanes.compile import layout, stage
 from fedfairx.lanes.rows import Rows, cut, vectors
 from fedfairx.simulation.draws import Keys
 
@@ -64,7 +64,7 @@ def mind_in(memory: Rows, dimension: int) -> Mind:
     return Mind(state, notes)
 
 
-@glue
+@stage
 def mind_of(minds: Array, block: int, dimension: int) -> Mind:
     """The minds of one block of minds (B, size, n)."""
     return mind_in(vectors(minds)[block], dimension)

@@ -34,7 +34,7 @@ from fedfairx.core.optimism.problem import (
     evaluate,
     evaluate_again,
 )
-from fedfairx.lanes.compile import apart, glue, stage
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.linear import blend, inner
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import absolute, all_above, any_above, fma, larger, smaller, sqrt, where_above
@@ -60,7 +60,7 @@ def image(contexts: Rows, region: Region, work: Scratch) -> None:
         _slow_down(work)
 
 
-@apart
+@stage
 def _slow_down(work: Scratch) -> None:
     """Draw the image towards u in the lanes that have inertia: rare."""
     lane, pull, step = by_lane(work.lane), by_lane(work.model[PULL]), by_lane(work.model[STEP])
@@ -79,7 +79,7 @@ def _slow_down(work: Scratch) -> None:
                 step[j, l] = scale * step[j, l] if length > SHORT else here_step[j, l]
 
 
-@glue
+@stage
 def note_progress(work: Scratch) -> None:
     """Give inertia to a lane whose objective fell, and remember the better point that it left."""
     objective, before = work.lane[OBJECTIVE], work.lane[BEFORE]
@@ -88,7 +88,7 @@ def note_progress(work: Scratch) -> None:
     work.lane[BEFORE] = objective
 
 
-@apart
+@stage
 def _note_fall(work: Scratch) -> None:
     """`note_progress` of the lanes that fell: rare.
 
@@ -175,7 +175,7 @@ def advance(work: Scratch) -> None:
         here_step[j] = where_above(done, 0.0, here_step[j], new_step)
 
 
-@glue
+@stage
 def begin(work: Scratch) -> None:
     """Forget what an earlier ascent left behind; the present point stays.
 
@@ -200,7 +200,7 @@ def unfinished(work: Scratch) -> bool:
     return not all_above(work.lane[DONE], 0.0)
 
 
-@apart
+@stage
 def ascend(
     contexts: Rows, region: Region, merit: Rows, work: Scratch, tolerance: float, max_steps: int
 ) -> None:
@@ -220,7 +220,7 @@ def ascend(
     settle(contexts, region, merit, work)
 
 
-@glue
+@stage
 def settle(contexts: Rows, region: Region, merit: Rows, work: Scratch) -> None:
     """Move the lanes that are below the best that they saw to that point, and evaluate there."""
     if unfinished(work):
@@ -238,7 +238,7 @@ def settle(contexts: Rows, region: Region, merit: Rows, work: Scratch) -> None:
         evaluate_again(contexts, region, merit, work)
 
 
-@apart
+@stage
 def ascend_pgd(contexts: Rows, region: Region, merit: Rows, work: Scratch, rate: float, steps: int) -> None:
     """The paper's solver: `steps` of gradient ascent in u at `rate`, each projected onto the unit ball.
 

@@ -24,7 +24,7 @@ from fedfairx.core.optimism.problem import (
     Scratch,
 )
 from fedfairx.lanes.arithmetic import exp
-from fedfairx.lanes.compile import apart, stage
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.linear import blend, inner, largest_row
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import absolute, any_above, fma, larger, smaller, sqrt, where_above
@@ -97,7 +97,7 @@ def frobenius(contexts: Rows, region: Region, work: Scratch) -> float:
     return radius * radius * sqrt(larger(0.0, square))  # NaN, which proves nothing, stays NaN
 
 
-@apart
+@stage
 def certify(contexts: Rows, region: Region, merit: Rows, work: Scratch, distance: float, sharp: bool) -> bool:
     """PROVED ← `distance` where no point within it, in u, has a larger objective; True where all are.
 

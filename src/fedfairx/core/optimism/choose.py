@@ -30,7 +30,7 @@ from fedfairx.core.optimism.problem import (
     evaluate_again,
 )
 from fedfairx.core.optimism.restarts import restart
-from fedfairx.lanes.compile import apart, glue
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.linear import blend, inner, scores
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import fma, larger, sqrt, where_above
@@ -58,7 +58,7 @@ class Solver(NamedTuple):
 Variant = tuple[bool | None, bool | None]  # `pgd` and `winner` of `choose`
 
 
-@glue
+@stage
 def optimise(contexts: Rows, region: Region, merit: Rows, work: Scratch, solver: Solver) -> None:
     """Alg. 1 line 6 for every lane: θ, its policy and its means are left in `work`.
 
@@ -88,7 +88,7 @@ def optimise(contexts: Rows, region: Region, merit: Rows, work: Scratch, solver:
         evaluate_again(contexts, region, merit, work)
 
 
-@glue
+@stage
 def begin_at_estimate(work: Scratch) -> None:
     """The present point of every lane ← u = 0, which is θ̂."""
     for j in range(work.model.shape[1]):
@@ -96,7 +96,7 @@ def begin_at_estimate(work: Scratch) -> None:
         work.model[HERE_STEP, j] = 0.0
 
 
-@apart
+@stage
 def favour(contexts: Rows, region: Region, work: Scratch, floor: float) -> None:
     """Winner takes all but a `floor` for every arm: LinUCB (Li et al. 2010), or a minimum share.
 
@@ -130,7 +130,7 @@ def favour(contexts: Rows, region: Region, work: Scratch, floor: float) -> None:
         share[int(lane[OBJECTIVE, l]), l] += 1.0 - arms * floor
 
 
-@glue
+@stage
 def choose(
     contexts: Rows,
     region: Region,

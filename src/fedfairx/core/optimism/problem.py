@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fedfairx.core.exposure import expose
 from fedfairx.core.merit_table import MERIT_ROWS, tilt
-from fedfairx.lanes.compile import apart, layout, stage
+from fedfairx.lanes.compile import layout, stage
 from fedfairx.lanes.linear import scores
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, cut, flat, size_of
@@ -109,7 +109,7 @@ def evaluate(contexts: Rows, region: Region, merit: Rows, work: Scratch) -> None
     work.lane[OBJECTIVE] = objective
 
 
-@apart
+@stage
 def evaluate_again(contexts: Rows, region: Region, merit: Rows, work: Scratch) -> None:
     """`evaluate` where it is rare, or of a whole block: a copy in every place would be compiled in each."""
     evaluate(contexts, region, merit, work)

@@ -34,7 +34,7 @@ from fedfairx.core.optimism.problem import (
     scratch,
     starts_in,
 )
-from fedfairx.lanes.compile import apart, glue, layout
+from fedfairx.lanes.compile import layout, stage
 from fedfairx.lanes.linear import blend, inner, take_lane
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, blocks, by_lane, one_lane
@@ -51,7 +51,7 @@ def starts_of(block: Scratch, arms: int, dimension: int) -> Starts:
     return starts_in(work.spare, work, arms, dimension)
 
 
-@glue
+@stage
 def take_decision(
     contexts: Rows, region: Region, merit: Rows, block: Scratch, lane: int, starts: Starts
 ) -> None:
@@ -70,7 +70,7 @@ def take_decision(
         ours.estimate[j] = estimate[j, own]
 
 
-@glue
+@stage
 def find_starts(starts: Starts, best: float, distance: float) -> None:
     """The upper bound of every arm whose optimistic direction x_a/‖x_a‖ could lead to more than `best`.
 
@@ -88,7 +88,7 @@ def find_starts(starts: Starts, best: float, distance: float) -> None:
         bounds[a] = bound if width > 0.0 and apart and bound > best else -math.inf
 
 
-@glue
+@stage
 def begin_starts(starts: Starts, best: float) -> int:
     """Put the arms of the largest bounds above `best` into the block of starts, and strike them out."""
     contexts, steps, bounds = starts.contexts, starts.steps, starts.bounds
@@ -116,7 +116,7 @@ def begin_starts(starts: Starts, best: float) -> int:
     return count
 
 
-@glue
+@stage
 def give_up(starts: Starts, best: float, distance: float) -> None:
     """End the starts that are near the point in hand, and those that can't hope to reach the best.
 
@@ -139,7 +139,7 @@ def give_up(starts: Starts, best: float, distance: float) -> None:
     work.lane[DONE] = done
 
 
-@glue
+@stage
 def largest_objective(work: Scratch, count: int, best: float) -> float:
     """The largest of `best` and the objectives of the first `count` starts."""
     lane = by_lane(work.lane)
@@ -148,7 +148,7 @@ def largest_objective(work: Scratch, count: int, best: float) -> float:
     return best
 
 
-@glue
+@stage
 def climb(starts: Starts, count: int, best: float, distance: float, tolerance: float, max_steps: int) -> None:
     """`ascend` for a block of `count` starts, of which those without hope are given up."""
     contexts, region, merit, work = starts.contexts, starts.region, starts.merit, starts.work
@@ -167,7 +167,7 @@ def climb(starts: Starts, count: int, best: float, distance: float, tolerance: f
     note_last(work)
 
 
-@apart
+@stage
 def restart(
     contexts: Rows,
     region: Region,
