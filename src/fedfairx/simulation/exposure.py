@@ -23,6 +23,8 @@ def count_exposure(
     By the rank of each arm's true mean in its round (rank 0 is the best arm); the sums over time go by the
     arm's number where arms stay (`present`).
     """
+    if exposure.by_rank.shape[1] == 0:
+        return  # not asked for
     arms, lanes = means.shape
     stay = contexts in (PERSISTENT, ONE_HOT)
     for l in range(lanes):

@@ -150,9 +150,9 @@ def play(
     least_share: float,
     sharing: Sharing | None,
     privacy: Privacy | None,
-    delay: Delay | None,
+    delay: Delay,
     tally: Tally,
-    exposure: Exposure | None,
+    exposure: Exposure,
     room: Room,
     block: int,
     t: int,
@@ -181,9 +181,8 @@ def play(
     unfair, lost = vectors(tally.fairness_now), vectors(tally.reward_now)
     unfair[block], lost[block] = regrets(fair, policy, means, unfair[block], lost[block])
     act(world, state, contexts, policy, means, block, t)
-    if exposure is not None:
-        sums = by_lane(means), by_lane(fair), by_lane(policy)
-        count_exposure(exposure, world.contexts, world.agents, block, *sums, room.present)
+    sums = by_lane(means), by_lane(fair), by_lane(policy)
+    count_exposure(exposure, world.contexts, world.agents, block, *sums, room.present)
     deliver(world, mind, sharing, privacy, delay, table.work.square[0], block, t)
     if (t + 1) % REFRESH_EVERY == 0 and learns_own(privacy):
         mind.notes[MARKED] = 1.0
@@ -215,9 +214,9 @@ def run(
     sharing: Sharing | None,
     privacy: Privacy | None,
     differ: bool | None,
-    delay: Delay | None,
+    delay: Delay,
     tally: Tally,
-    exposure: Exposure | None,
+    exposure: Exposure,
     room: Room,
     begin: int,
     end: int,
@@ -255,6 +254,5 @@ def run(
             share(minds, solver, sharing, privacy, differ, tally.syncs, table, world.agents, t)
         if point < tally.points.shape[0] and tally.points[point] == t + 1:
             note(tally, world.agents, point)
-            if exposure is not None:
-                note_exposure(exposure, world.agents, point)
+            note_exposure(exposure, world.agents, point)
             point += 1

@@ -74,43 +74,57 @@ def learns_own(privacy: Privacy | None) -> bool:
 
 
 @stage
+def send(mind: Mind, delay: Delay, block: int, t: int) -> None:
+    """Put the observations at hand on their way."""
+    dimension, now = mind.learner.chosen.shape[0], t % delay.history.shape[0]
+    each, chosen, history = by_lane(mind.learner.numbers), by_lane(mind.learner.chosen), floats(delay.history)
+    for l in range(each.shape[1]):
+        for j in range(dimension):
+            history[now, block, j, l] = chosen[j, l]
+        history[now, block, dimension, l] = each[REWARD, l]
+
+
+@stage
+def receive(world: World, mind: Mind, delay: Delay, learnt: float, block: int, t: int, age: int) -> bool:
+    """The observations `age` rounds old that arrive in round t come to hand; False when none does."""
+    dimension, made = mind.learner.chosen.shape[0], (t - age) % delay.history.shape[0]
+    each, chosen, history = by_lane(mind.learner.numbers), by_lane(mind.learner.chosen), floats(delay.history)
+    stay, some = delay.mean / (1.0 + delay.mean), False
+    for l in range(each.shape[1]):
+        position = np.uint64(t - age) * np.uint64(world.agents) + world.agent[block, l]
+        u = uniform(delay.keys[block, l], position)
+        wait = min(int(math.log(1.0 - u) / math.log(stay)), delay.longest)
+        arrives = 1.0 if wait == age else 0.0
+        some = some or wait == age
+        for j in range(dimension):
+            chosen[j, l] = arrives * history[made, block, j, l]
+        each[REWARD, l] = arrives * history[made, block, dimension, l]
+        each[OBSERVED, l] += arrives
+        each[COUNT, l] += learnt * arrives
+    return some
+
+
+@stage
 def deliver(
     world: World,
     mind: Mind,
     sharing: Sharing | None,
     privacy: Privacy | None,
-    delay: Delay | None,
+    delay: Delay,
     fresh: Rows,
     block: int,
     t: int,
 ) -> None:
     """Learn now, or put the observations on their way and learn those that arrive in round t."""
-    learnt = 1.0 if learns_own(privacy) else 0.0
-    numbers = mind.learner.numbers
-    if delay is None:
-        numbers[OBSERVED] = numbers[OBSERVED] + 1.0
-        numbers[COUNT] = numbers[COUNT] + learnt
-        take_in(mind, sharing, privacy, fresh, block)
-    else:
-        size, dimension = delay.history.shape[0], mind.learner.chosen.shape[0]
-        each, chosen, history = by_lane(numbers), by_lane(mind.learner.chosen), floats(delay.history)
-        for l in range(each.shape[1]):
-            for j in range(dimension):
-                history[t % size, block, j, l] = chosen[j, l]
-            history[t % size, block, dimension, l] = each[REWARD, l]
-        stay = delay.mean / (1.0 + delay.mean)
-        for age in range(min(t, delay.longest) + 1):
-            some, made = False, (t - age) % size
-            for l in range(each.shape[1]):
-                position = np.uint64(t - age) * np.uint64(world.agents) + world.agent[block, l]
-                u = uniform(delay.keys[block, l], position)
-                wait = min(int(math.log(1.0 - u) / math.log(stay)), delay.longest)
-                arrives = 1.0 if wait == age else 0.0
-                some = some or wait == age
-                for j in range(dimension):
-                    chosen[j, l] = arrives * history[made, block, j, l]
-                each[REWARD, l] = arrives * history[made, block, dimension, l]
-                each[OBSERVED, l] += arrives
-                each[COUNT, l] += learnt * arrives
-            if some:
-                take_in(mind, sharing, privacy, fresh, block)
+    learnt, numbers = 1.0 if learns_own(privacy) else 0.0, mind.learner.numbers
+    if delay.longest > 0:
+        send(mind, delay, block, t)
+    for age in range(min(t, delay.longest) + 1):
+        some = True
+        if delay.longest > 0:
+            some = receive(world, mind, delay, learnt, block, t, age)
+        else:
+            numbers[OBSERVED] = numbers[OBSERVED] + 1.0
+            numbers[COUNT] = numbers[COUNT] + learnt
+        if some:
+            take_in(mind, sharing, privacy, fresh, block)

@@ -234,8 +234,5 @@ def _run_group(
     tally, shown = setting.tally, setting.exposure
     if not math.isfinite(float(tally.fairness.sum())):
         raise FedFairXError("the simulation left the range of numbers; are the scenario's sizes sensible?")
-    if shown is None:  # not asked for
-        nobody = np.zeros((len(seeds), grid.size, 0))
-        return tally.fairness, tally.reward, tally.syncs, nobody[:, 0], nobody, nobody
     shares = shown.by_rank / (scenario.agents * scenario.horizon)
     return tally.fairness, tally.reward, tally.syncs, shares, shown.shown, shown.entitled

@@ -61,9 +61,9 @@ class Setting(NamedTuple):
     sharing: Sharing | None
     privacy: Privacy | None
     differ: bool | None  # whether partners may
-    delay: Delay | None
+    delay: Delay
     tally: Tally
-    exposure: Exposure | None
+    exposure: Exposure
     room: Room
 
 
@@ -90,9 +90,9 @@ def prepare(
         _sharing(scenario, options, len(seeds), shape) if shares else None,
         _privacy(scenario, options, decide_from, seeds, shape) if options.private else None,
         True if shares and options.partners == DIFFER else None,
-        _delay(scenario, seeds, seed_of, shape) if scenario.longest_delay else None,
+        _delay(scenario, seeds, seed_of, shape),
         _tally(len(seeds), grid, shape),
-        _exposure(len(seeds), scenario.arms, grid) if exposure else None,
+        _exposure(len(seeds), scenario.arms if exposure else 0, grid),
         _room(scenario),
     )
 

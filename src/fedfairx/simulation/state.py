@@ -1,6 +1,6 @@
 """What a simulation holds: plain arrays, in tuples that compiled code reads. B blocks of n = WIDTH lanes.
 
-A lane is one agent of one seed. What a run does not need is None, and then not compiled either.
+A lane is one agent of one seed. What a run does not need is None, and then not compiled either, or empty.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ class Tally(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """Who is shown how much. By arm where arms stay, else by rank; cumulative, mean over agents."""
+    """Who is shown how much. By arm where arms stay, else by rank; cumulative, mean over agents.
+
+    K = 0 where nobody asks.
+    """
 
     by_rank: Array  # (seeds, K) policy mass by rank of the true mean
     shown: Array  # (seeds, P, K) of the policy
@@ -95,7 +98,7 @@ class Delay(NamedTuple):
     """Rewards that come later."""
 
     mean: float  # rounds
-    longest: int
+    longest: int  # 0: none does
     keys: Keys  # (B, n)
     history: Array  # (longest + 1, B, d + 1, n) observations on their way
 
