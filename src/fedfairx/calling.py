@@ -118,6 +118,10 @@ class Calls:
         return Call("DELETE", f"/v1/decisions/{_id(decision)}")
 
     @staticmethod
+    def _forget_many(decisions: Sequence[RemoteDecision | str]) -> Call:
+        return Call("POST", "/v1/withdrawals", {"decision_ids": [_plain_id(one) for one in decisions]})
+
+    @staticmethod
     def _headers(call: Call) -> dict[str, str]:
         return {} if call.key is None else {"idempotency-key": call.key}
 

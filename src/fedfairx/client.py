@@ -74,6 +74,10 @@ class Client(Calls):
         """It was never shown: no reward will come."""
         self._do(self._forget(decision))
 
+    def forget_many(self, decisions: Sequence[RemoteDecision | str]) -> None:
+        """Several that were never shown: all are withdrawn, or none."""
+        self._do(self._forget_many(decisions))
+
     def get(self, path: str) -> Any:
         """Anything that can be read, such as "/v1/model"."""
         return self._do(Call("GET", path))
@@ -148,6 +152,10 @@ class AsyncClient(Calls):
     async def forget(self, decision: RemoteDecision | str) -> None:
         """As `Client.forget`."""
         await self._do(self._forget(decision))
+
+    async def forget_many(self, decisions: Sequence[RemoteDecision | str]) -> None:
+        """As `Client.forget_many`."""
+        await self._do(self._forget_many(decisions))
 
     async def get(self, path: str) -> Any:
         """As `Client.get`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
 import pyarrow.parquet
 import pytest
@@ -121,6 +122,46 @@ def test_a_decision_that_was_never_shown(place: str) -> None:
         rewarded = decide(client)["decision_id"]
         put(client, rewarded, 1.0)
         assert client.delete(f"/v1/decisions/{rewarded}").status_code == 409
+
+
+def test_withdrawals_in_a_batch_are_whole(place: str) -> None:
+    with asking(place, max_batch=3) as client:
+        made = [decide(client)["decision_id"] for _ in range(5)]
+        put(client, made[0], 1.0)
+
+        def withdraw(*identities):
+            return client.post("/v1/withdrawals", json={"decision_ids": identities})
+
+        for status, kind, identities in (
+            (404, "unknown-decision", [made[1], "nobody-1"]),
+            (409, "conflict", [made[1], made[0]]),  # it has its reward
+            (422, "invalid", [made[1], made[1]]),
+            (422, "invalid", []),
+            (413, "too-large", made[1:]),
+        ):
+            refused = withdraw(*identities)
+            assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == (status, kind)
+            assert client.get("/v1/model").json()["pending"] == 4
+        assert withdraw(made[1], made[2]).status_code == 204
+        assert withdraw(made[2], made[3]).status_code == 204  # one is new
+        assert withdraw(made[1], made[2], made[3]).status_code == 204  # none is
+        assert client.get("/v1/model").json()["pending"] == 1
+        assert put(client, made[2], 1.0).status_code == 409
+        assert "\nfedfairx_withdrawn_total 3\n" in client.get("/metrics").text
+    with asking(place) as client:  # and after a restart
+        statuses = [client.get(f"/v1/decisions/{one}").json()["status"] for one in made]
+        assert statuses == ["rewarded", "withdrawn", "withdrawn", "withdrawn", "pending"]
+
+
+def test_a_thousand_withdrawals_and_no_more(tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.db")) as client:
+        body = {"decisions": [{"contexts": CONTEXTS}] * 1000}
+        made = client.post("/v1/decisions/batch", json=body).json()["decisions"]
+        identities = [one["decision_id"] for one in made]
+        more = {"decision_ids": [*identities, decide(client)["decision_id"]]}
+        assert client.post("/v1/withdrawals", json=more).status_code == 413
+        assert client.post("/v1/withdrawals", json={"decision_ids": identities}).status_code == 204
+        assert client.get("/v1/model").json()["pending"] == 1
 
 
 def test_shadow_takes_the_baseline_and_learns_from_it(place: str) -> None:

@@ -36,6 +36,7 @@ def test_a_round(url: str) -> None:
         client.forget(named)
         made = client.decide_many([{"contexts": CONTEXTS}, {"actions": ACTIONS, "excluded": ["ben"]}])
         client.observe_many(made, [0.1, 0.2])
+        client.forget_many([client.decide(CONTEXTS), client.decide(CONTEXTS).id])
         assert client.get("/v1/model")["observed"] == before + 3
         with pytest.raises(ServiceError) as caught:
             client.observe(decision, reward=0.6)
@@ -48,11 +49,14 @@ def test_a_round(url: str) -> None:
 def test_an_asynchronous_round(url: str) -> None:
     async def work() -> None:
         async with ffx.AsyncClient(url) as client:
+            pending = (await client.get("/v1/model"))["pending"]
             decisions = await asyncio.gather(*[client.decide(CONTEXTS) for _ in range(10)])
             await asyncio.gather(*[client.observe(one, reward=0.5) for one in decisions])
             made = await client.decide_many([{"contexts": CONTEXTS}])
             await client.observe_many(made, [0.1])
             await client.forget(await client.decide(actions=ACTIONS))
+            await client.forget_many([await client.decide(CONTEXTS)])
+            assert (await client.get("/v1/model"))["pending"] == pending
             assert (await client.get("/v1/sync"))["released"] == 0
 
     asyncio.run(work())

@@ -48,6 +48,7 @@ def test_the_tour_runs_as_printed(url: str, tmp_path: Path) -> None:
     assert '"status":"rewarded"' in done.stdout
     assert "NOT PRIVATE" in done.stdout
     assert "fedfairx_rewards_total 2" in done.stdout
+    assert "fedfairx_withdrawn_total 2" in done.stdout
     assert "decision_id,seq,time" in done.stdout
 
 

@@ -102,7 +102,7 @@ class Settings:
     root_path: str = setting("", readers.text, "path under which a proxy shows the service")
     max_body: int = setting(4_194_304, readers.whole(1_024), "bytes of a request's body")
     max_actions: int = setting(1_000, readers.whole(1), "actions in a decision")
-    max_batch: int = setting(1_000, readers.whole(1, 10_000), "decisions or rewards in a batch")
+    max_batch: int = setting(1_000, readers.whole(1, 10_000), "decisions, rewards or withdrawals in a batch")
     max_waiting: int = setting(
         10_000, readers.whole(1), "requests that wait to be written, before others get 503"
     )

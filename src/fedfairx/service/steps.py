@@ -91,12 +91,12 @@ class Reward(msgspec.Struct, frozen=True):
 
 
 class Withdraw(msgspec.Struct, frozen=True):
-    """A decision that was never shown."""
+    """Decisions of one request that were never shown: all of them, or none."""
 
-    identity: str
+    identities: Sequence[str]
 
     def __call__(self, agent: Agent) -> None:
-        agent.forget(self.identity)
+        agent.forget_many(self.identities)
 
 
 def probe(agent: Agent) -> None:
