@@ -69,6 +69,11 @@ class Deciding(Answering):
         """Rewards that it has taken, those of `learn` too."""
         return self._released_count + self._local_count
 
+    @property
+    def model_version(self) -> int:
+        """Grows with every reward and every message that it takes."""
+        return self.observed + sum([release.number for release in self._latest.values()])
+
     # --- deciding ------------------------------------------------------------------------------------
 
     def decide(

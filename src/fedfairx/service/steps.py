@@ -10,7 +10,6 @@ from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas
 from fedfairx.service.asking import Asked
 from fedfairx.service.modes import Remark, Taking, propensity
-from fedfairx.service.showing import model_version
 from fedfairx.storage.rows import DecisionNote, StoredDecision
 
 __all__ = ["Decide", "Reward", "Withdraw", "answer_of_stored", "probe"]
@@ -25,7 +24,7 @@ class Decide(msgspec.Struct, frozen=True):
     digest: str | None
 
     def __call__(self, agent: Agent) -> list[schemas.DecisionMade]:
-        version = model_version(agent)
+        version = agent.model_version
         return [self._one(agent, one, key, version) for one, key in zip(self.asked, self.keys, strict=True)]
 
     def _one(self, agent: Agent, asked: Asked, key: str | None, version: int) -> schemas.DecisionMade:
