@@ -12,6 +12,7 @@ import pytest
 from service_helpers import ACTIONS, CONTEXTS, asking, decide, until
 
 import fedfairx as ffx
+from fedfairx.storage import schema
 
 
 def put(client, identity, reward):
@@ -319,3 +320,55 @@ def test_a_setting_that_contradicts_the_database_is_refused(place: str) -> None:
         pass
     with asking(place, dimension=0) as client:  # what is kept need not be said again
         decide(client)
+
+
+NAMED = "price=0:10,rating=1:5"
+
+
+def test_features_are_kept_and_others_refused(place: str) -> None:
+    actions = [{"id": "a", "features": {"price": 5.0, "rating": 3.0}}]
+    with asking(place, features=NAMED, intercept=True) as client:
+        decide(client, actions=actions)
+    for others, kept, got in (
+        ({"features": "rating=1:5,price=0:10"}, "price=0.0:10.0,rating=1.0:5.0", "rating=1.0:5.0,price"),
+        ({"features": "price=0:20,rating=1:5"}, "price=0.0:10.0,rating=1.0:5.0", "price=0.0:20.0"),
+        ({"features": NAMED + ",age=0:9"}, "price=0.0:10.0,rating=1.0:5.0", "age=0.0:9.0"),
+        ({"features": ""}, "price=0.0:10.0,rating=1.0:5.0", r"\(none\)"),
+        ({"features": NAMED, "intercept": False}, "intercept=true", "intercept=false"),
+    ):
+        said = f"must be what the agent has learnt from so far, .*{kept}, got .*{got}.*; leave it out"
+        with pytest.raises(ffx.errors.InvalidInput, match=said), asking(place, **others):
+            pass
+    for same in ({"features": NAMED, "intercept": True}, {"dimension": 2}, {"dimension": 0}):
+        with asking(place, **same) as client:
+            decide(client, actions=actions)
+            model = client.get("/v1/model").json()
+            assert (model["features"], model["intercept"], model["dimension"]) == (
+                ["price", "rating"],
+                True,
+                3,
+            )
+            rows = [json.loads(line) for line in client.get("/v1/export").text.splitlines()]
+            assert rows[-1]["contexts"] == rows[0]["contexts"]
+
+
+def test_an_agent_without_names_gets_none_later(place: str) -> None:
+    with asking(place, dimension=2):
+        pass
+    none = r"features=\(none\), got features=price"
+    with pytest.raises(ffx.errors.InvalidInput, match=none), asking(place, features=NAMED):
+        pass
+
+
+def test_an_agent_of_an_earlier_version_keeps_what_it_is_told_first(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = place if place.startswith("postgresql:") else place.replace("agent.db", "agent.sqlite")
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+    ffx.Agent.open(where, dimension=2).close()
+    monkeypatch.undo()
+    with asking(place, features=NAMED):
+        pass
+    others = "rating=1:5,price=0:10"
+    with pytest.raises(ffx.errors.InvalidInput, match="features must be"), asking(place, features=others):
+        pass
