@@ -18,8 +18,8 @@ from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError, StateError, StorageError, StorageUnavailable
 from fedfairx.privacy.file_lock import FileLock
+from fedfairx.privacy.forked import watch
 from fedfairx.storage.database import Row
-from fedfairx.storage.forked import watch
 
 APPLICATION = 0x46465841  # "FFXA"
 #: Rows that a statement inserts: around each of them other threads get their turn, and this one waits again.
