@@ -126,6 +126,31 @@ def test_it_gives_up(flaky: Any) -> None:
     assert caught.value.status == 0
 
 
+def test_the_asynchronous_one_asks_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "PAUSE", 0.0)
+    transport = Flaky(httpx.ReadError("broken"), httpx.Response(503))
+
+    async def work() -> None:
+        async with AsyncClient("http://there", retries=3) as client:
+            await client._http.aclose()
+            client._http = httpx.AsyncClient(transport=httpx.MockTransport(transport), **client._options)
+            assert (await client.decide([[1.0]])).id == "a-1"
+            transport.failures += [httpx.ConnectError("no")] * 4
+            with pytest.raises(ServiceError, match="could not be reached"):
+                await client.decide([[1.0]])
+
+    asyncio.run(work())
+    assert len(transport.asked) == 3 + 4
+    assert len(set(transport.asked)) == 2
+
+
+def test_an_answer_of_something_in_between(flaky: Any) -> None:
+    for odd in (httpx.Response(500, text="oops"), httpx.Response(500, json=7), httpx.Response(500, json="x")):
+        client, _ = flaky(odd)
+        with pytest.raises(ServiceError, match="The service answered 500"):
+            client.decide([[1.0]])
+
+
 def test_what_was_refused_is_not_asked_again(flaky: Any) -> None:
     client, transport = flaky(
         httpx.Response(401, json={"type": "urn:x:y", "detail": "No.", "remedy": "Ask."})
