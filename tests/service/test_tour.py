@@ -30,6 +30,10 @@ def url(tmp_path: Path) -> Iterator[str]:
     running.stop()
 
 
+def test_the_tour_fits_the_quick_start() -> None:
+    assert "fedfairx serve --data DIR --dimension 3 --port 8000\n" in DOCS.read_text(encoding="utf-8")
+
+
 def test_the_tour_runs_as_printed(url: str, tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         missing("curl")
