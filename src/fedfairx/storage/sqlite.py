@@ -23,7 +23,7 @@ from fedfairx.storage.database import Row
 
 APPLICATION = 0x46465841  # "FFXA"
 #: Rows that a statement inserts: around each of them other threads get their turn, and this one waits again.
-AT_ONCE = 32
+AT_ONCE = 128
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH", "SQLITE_SCHEMA", "SQLITE_FORMAT")
 
 
@@ -115,9 +115,10 @@ class SqliteDatabase:
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
         with self._translated():
+            most = self._writer.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
             start, width = 0, AT_ONCE
             while start < len(rows):
-                while width > len(rows) - start:
+                while width > 1 and (width > len(rows) - start or width * len(rows[0]) > most):
                     width //= 2
                 some = rows[start : start + width]
                 self._writer.execute(_repeated(statement, width), list(chain.from_iterable(some)))
