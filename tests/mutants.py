@@ -558,7 +558,14 @@ MUTANTS = (
     Mutant(
         "a second reward is taken for the first one again, whatever it is",
         "service/service.py",
-        "if stored.reward != left[stored.id].reward:",
+        "if stored.reward != given[stored.id].reward:",
+        "if False:",
+        SERVICE,
+    ),
+    Mutant(
+        "other features are taken for those that were learnt from",
+        "service/remembering.py",
+        "if name in settings.given and given != value:",
         "if False:",
         SERVICE,
     ),

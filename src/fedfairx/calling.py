@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -15,15 +16,14 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = [
-    "AGAIN",
     "Actions",
+    "Attempts",
     "Call",
     "Calls",
     "Contexts",
     "RemoteDecision",
     "ServiceError",
     "decision_of",
-    "unreached",
 ]
 
 AGAIN = (429, 502, 503, 504)  # answers of a service or a proxy that may soon answer otherwise
@@ -69,7 +69,7 @@ class Call:
 
 
 class Calls:
-    """What is asked, and how answers are read; how it travels is the two clients' affair."""
+    """What is asked; how it travels is the two clients' affair."""
 
     def __init__(self, url: str, key: str | None, timeout: float, retries: int) -> None:
         self._options: dict[str, Any] = {
@@ -78,13 +78,6 @@ class Calls:
             "timeout": timeout,
         }
         self._retries = retries
-
-    def _pauses(self) -> Iterator[float]:
-        """Seconds to wait before each repetition; by chance, so that callers don't come back together."""
-        pause = PAUSE
-        for _ in range(self._retries):
-            yield pause * random.uniform(0.5, 1.5)
-            pause = min(2 * pause, LONGEST)
 
     @staticmethod
     def _decide(
@@ -118,16 +111,51 @@ class Calls:
         return Call("DELETE", f"/v1/decisions/{_id(decision)}")
 
     @staticmethod
-    def _headers(call: Call) -> dict[str, str]:
-        return {} if call.key is None else {"idempotency-key": call.key}
+    def _forget_many(decisions: Sequence[RemoteDecision | str]) -> Call:
+        return Call("POST", "/v1/withdrawals", {"decision_ids": [_plain_id(one) for one in decisions]})
 
-    @staticmethod
-    def _answer(response: httpx.Response) -> Any:
+
+class Attempts:
+    """One call, tried until it is answered or given up: to be gone through, by the pauses before each try."""
+
+    def __init__(self, call: Call, retries: int) -> None:
+        headers = {} if call.key is None else {"idempotency-key": call.key}
+        self.request = {"method": call.method, "url": call.path, "json": call.body, "headers": headers}
+        self.response: httpx.Response | None = None  # of the last try, where there was one
+        self._failed = ""
+        self._retries = retries
+
+    def __iter__(self) -> Iterator[float]:
+        """Seconds; by chance, so that callers don't come back together."""
+        yield 0.0
+        pause = PAUSE
+        for _ in range(self._retries):
+            if self.response is not None and self.response.status_code not in AGAIN:
+                return
+            yield pause * random.uniform(0.5, 1.5)
+            pause = min(2 * pause, LONGEST)
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Around a try that sets `response`."""
+        import httpx
+
+        self.response = None
+        try:
+            yield
+        except httpx.TransportError as error:
+            self._failed = type(error).__name__
+
+    def answer(self) -> Any:
+        """What the last try brought, or `ServiceError`."""
+        response = self.response
+        if response is None:
+            raise ServiceError(0, "unreached", f"The service could not be reached ({self._failed}).")
         if response.is_success:
             return None if response.status_code == 204 else response.json()
         try:
             problem = dict(response.json())
-        except ValueError:
+        except (ValueError, TypeError):  # no JSON, or no object: of something between us and the service
             problem = {}
         kind = str(problem.get("type", "")).rpartition(":")[2]
         detail = str(problem.get("detail", f"The service answered {response.status_code}."))
@@ -173,9 +201,3 @@ def _plain_id(decision: RemoteDecision | str) -> str:
 
 def _id(decision: RemoteDecision | str) -> str:
     return quote(_plain_id(decision), safe="")
-
-
-def unreached(error: Exception) -> Any:
-    raise ServiceError(
-        0, "unreached", f"The service could not be reached ({type(error).__name__})."
-    ) from None

@@ -13,15 +13,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from fedfairx.calling import (
-    AGAIN,
     Actions,
+    Attempts,
     Call,
     Calls,
     Contexts,
     RemoteDecision,
     ServiceError,
     decision_of,
-    unreached,
 )
 from fedfairx.errors import needs
 
@@ -74,6 +73,10 @@ class Client(Calls):
         """It was never shown: no reward will come."""
         self._do(self._forget(decision))
 
+    def forget_many(self, decisions: Sequence[RemoteDecision | str]) -> None:
+        """Several that were never shown: all are withdrawn, or none."""
+        self._do(self._forget_many(decisions))
+
     def get(self, path: str) -> Any:
         """Anything that can be read, such as "/v1/model"."""
         return self._do(Call("GET", path))
@@ -89,22 +92,12 @@ class Client(Calls):
         self.close()
 
     def _do(self, call: Call) -> Any:
-        import httpx
-
-        pauses = self._pauses()
-        while True:
-            try:
-                response = self._http.request(
-                    call.method, call.path, json=call.body, headers=self._headers(call)
-                )
-            except httpx.TransportError as error:
-                failed, response = error, None
-            if response is not None and response.status_code not in AGAIN:
-                return self._answer(response)
-            pause = next(pauses, None)
-            if pause is None:
-                return self._answer(response) if response is not None else unreached(failed)
+        attempts = Attempts(call, self._retries)
+        for pause in attempts:
             time.sleep(pause)
+            with attempts.trying():
+                attempts.response = self._http.request(**attempts.request)
+        return attempts.answer()
 
 
 class AsyncClient(Calls):
@@ -149,6 +142,10 @@ class AsyncClient(Calls):
         """As `Client.forget`."""
         await self._do(self._forget(decision))
 
+    async def forget_many(self, decisions: Sequence[RemoteDecision | str]) -> None:
+        """As `Client.forget_many`."""
+        await self._do(self._forget_many(decisions))
+
     async def get(self, path: str) -> Any:
         """As `Client.get`."""
         return await self._do(Call("GET", path))
@@ -164,19 +161,9 @@ class AsyncClient(Calls):
         await self.aclose()
 
     async def _do(self, call: Call) -> Any:
-        import httpx
-
-        pauses = self._pauses()
-        while True:
-            try:
-                response = await self._http.request(
-                    call.method, call.path, json=call.body, headers=self._headers(call)
-                )
-            except httpx.TransportError as error:
-                failed, response = error, None
-            if response is not None and response.status_code not in AGAIN:
-                return self._answer(response)
-            pause = next(pauses, None)
-            if pause is None:
-                return self._answer(response) if response is not None else unreached(failed)
+        attempts = Attempts(call, self._retries)
+        for pause in attempts:
             await asyncio.sleep(pause)
+            with attempts.trying():
+                attempts.response = await self._http.request(**attempts.request)
+        return attempts.answer()

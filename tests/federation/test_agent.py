@@ -106,6 +106,25 @@ def test_observe_many_is_all_or_nothing() -> None:
     assert agent.pending == 2
 
 
+def test_forget_many_is_all_or_nothing() -> None:
+    rng = np.random.default_rng(0)
+    agent = ffx.Agent(D, seed=0)
+    made = agent.decide_many([contexts(rng) for _ in range(4)])
+    agent.observe(made[0], reward=0.1)
+    for refused, error in (
+        ([made[1], made[0]], AlreadyObserved),
+        ([made[1], made[1].id], AlreadyObserved),
+        ([made[1], "nobody-1"], UnknownDecision),
+    ):
+        with pytest.raises(error):
+            agent.forget_many(refused)
+        assert agent.pending == 3
+    agent.forget_many([made[1], made[2].id])
+    assert agent.pending == 1
+    with pytest.raises(AlreadyObserved):
+        agent.observe(made[2], reward=0.1)
+
+
 def test_each_reward_once_and_only_of_ones_own_decisions() -> None:
     rng = np.random.default_rng(0)
     agent, other = ffx.Agent(D, seed=0, rule="optimism"), ffx.Agent(D, seed=1)

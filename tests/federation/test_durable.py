@@ -27,7 +27,7 @@ from fedfairx.errors import (
 )
 from fedfairx.federation import durable, state
 from fedfairx.privacy import Bounds, Centring, Release, refuse_old_copy
-from fedfairx.storage import DecisionNote
+from fedfairx.storage import DecisionNote, Journal
 
 BUDGET = ffx.Budget(epsilon=4.0, delta=0.1, releases=10)
 
@@ -101,6 +101,46 @@ def test_one_that_was_stopped_is_the_same_to_the_bit_as_one_that_never_was(
                 agent.journal.log.closing.clear()
     with ffx.Agent.open(place) as agent:
         assert told(agent) | {"pending": 0} == told(never) | {"pending": 0}
+        agent.verify()
+
+
+def test_the_more_wait_the_rarer_are_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each lists all that wait: if one came every 10 steps, 300 decisions would make lists of 4 650."""
+    monkeypatch.setattr(durable, "SNAPSHOT_EVERY", 10)
+    lengths: list[int] = []
+    write = Journal.write_snapshot
+
+    def watched(journal: Journal, body: dict[str, Any]) -> None:
+        lengths.append(len(body["pending"]))
+        write(journal, body)
+
+    monkeypatch.setattr(Journal, "write_snapshot", watched)
+    x = contexts(np.random.default_rng(0))
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
+        made = [agent.decide(x) for _ in range(300)]
+        assert sum(lengths) <= 2 * 300
+        agent.journal.log.closing.clear()  # a crash
+    with ffx.Agent.open(tmp_path / "agent.db") as agent:
+        assert agent.pending == 300
+        agent.observe_many([one.id for one in made], [0.5] * 300)
+        lengths.clear()
+        for _ in range(10):
+            agent.observe(agent.decide(x), reward=0.5)
+        assert len(lengths) == 2  # few wait: they come every 10 steps
+        agent.verify()
+
+
+@pytest.mark.parametrize("together", [1, 127, 128, 300])
+def test_any_number_of_steps_is_one_transaction(place: str, together: int) -> None:
+    x = contexts(np.random.default_rng(0))
+    with ffx.Agent.open(place, dimension=D, seed=0) as agent:
+        with agent.together():
+            made = [agent.decide(x).id for _ in range(together)]
+            agent.observe_many(made[::2], [0.5] * len(made[::2]))
+        agent.journal.log.closing.clear()  # a crash
+    with ffx.Agent.open(place) as agent:
+        assert [each.id for each in agent.journal.decisions()] == made
+        assert [each.id for each in agent.journal.decisions(status="rewarded")] == made[::2]
         agent.verify()
 
 

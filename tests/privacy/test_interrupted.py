@@ -68,7 +68,7 @@ def test_an_interruption_anywhere_in_a_release_repeats_and_skips_nothing(
     name: str, durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C at every single line of the code that makes a release; then the caller tries again."""
-    monkeypatch.setattr("fedfairx.privacy.sqlite_ledger.secrets.token_bytes", bytes)
+    monkeypatch.setattr("fedfairx.privacy.table_ledger.secrets.token_bytes", bytes)
     configuration = configured(name=name)
     expected = feed(StreamPrivatizer(3, ledger=MemoryLedger(random=bytes), **configuration), 7, 4)
 

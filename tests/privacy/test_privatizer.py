@@ -166,7 +166,7 @@ def test_a_state_of_another_configuration_is_refused() -> None:
 
 
 def test_a_durable_ledger_holds_the_state_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedfairx.privacy.sqlite_ledger.secrets.token_bytes", bytes)
+    monkeypatch.setattr("fedfairx.privacy.table_ledger.secrets.token_bytes", bytes)
     configuration = configured()
     oracle = StreamPrivatizer(3, ledger=MemoryLedger(random=bytes), **configuration)
     expected = feed(oracle, 5, 30)

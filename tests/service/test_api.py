@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
 import pyarrow.parquet
 import pytest
 from service_helpers import ACTIONS, CONTEXTS, asking, decide, until
 
 import fedfairx as ffx
+from fedfairx.storage import schema
 
 
 def put(client, identity, reward):
@@ -121,6 +123,46 @@ def test_a_decision_that_was_never_shown(place: str) -> None:
         rewarded = decide(client)["decision_id"]
         put(client, rewarded, 1.0)
         assert client.delete(f"/v1/decisions/{rewarded}").status_code == 409
+
+
+def test_withdrawals_in_a_batch_are_whole(place: str) -> None:
+    with asking(place, max_batch=3) as client:
+        made = [decide(client)["decision_id"] for _ in range(5)]
+        put(client, made[0], 1.0)
+
+        def withdraw(*identities):
+            return client.post("/v1/withdrawals", json={"decision_ids": identities})
+
+        for status, kind, identities in (
+            (404, "unknown-decision", [made[1], "nobody-1"]),
+            (409, "conflict", [made[1], made[0]]),  # it has its reward
+            (422, "invalid", [made[1], made[1]]),
+            (422, "invalid", []),
+            (413, "too-large", made[1:]),
+        ):
+            refused = withdraw(*identities)
+            assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == (status, kind)
+            assert client.get("/v1/model").json()["pending"] == 4
+        assert withdraw(made[1], made[2]).status_code == 204
+        assert withdraw(made[2], made[3]).status_code == 204  # one is new
+        assert withdraw(made[1], made[2], made[3]).status_code == 204  # none is
+        assert client.get("/v1/model").json()["pending"] == 1
+        assert put(client, made[2], 1.0).status_code == 409
+        assert "\nfedfairx_withdrawn_total 3\n" in client.get("/metrics").text
+    with asking(place) as client:  # and after a restart
+        statuses = [client.get(f"/v1/decisions/{one}").json()["status"] for one in made]
+        assert statuses == ["rewarded", "withdrawn", "withdrawn", "withdrawn", "pending"]
+
+
+def test_a_thousand_withdrawals_and_no_more(tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.db")) as client:
+        body = {"decisions": [{"contexts": CONTEXTS}] * 1000}
+        made = client.post("/v1/decisions/batch", json=body).json()["decisions"]
+        identities = [one["decision_id"] for one in made]
+        more = {"decision_ids": [*identities, decide(client)["decision_id"]]}
+        assert client.post("/v1/withdrawals", json=more).status_code == 413
+        assert client.post("/v1/withdrawals", json={"decision_ids": identities}).status_code == 204
+        assert client.get("/v1/model").json()["pending"] == 1
 
 
 def test_shadow_takes_the_baseline_and_learns_from_it(place: str) -> None:
@@ -278,3 +320,55 @@ def test_a_setting_that_contradicts_the_database_is_refused(place: str) -> None:
         pass
     with asking(place, dimension=0) as client:  # what is kept need not be said again
         decide(client)
+
+
+NAMED = "price=0:10,rating=1:5"
+
+
+def test_features_are_kept_and_others_refused(place: str) -> None:
+    actions = [{"id": "a", "features": {"price": 5.0, "rating": 3.0}}]
+    with asking(place, features=NAMED, intercept=True) as client:
+        decide(client, actions=actions)
+    for others, kept, got in (
+        ({"features": "rating=1:5,price=0:10"}, "price=0.0:10.0,rating=1.0:5.0", "rating=1.0:5.0,price"),
+        ({"features": "price=0:20,rating=1:5"}, "price=0.0:10.0,rating=1.0:5.0", "price=0.0:20.0"),
+        ({"features": NAMED + ",age=0:9"}, "price=0.0:10.0,rating=1.0:5.0", "age=0.0:9.0"),
+        ({"features": ""}, "price=0.0:10.0,rating=1.0:5.0", r"\(none\)"),
+        ({"features": NAMED, "intercept": False}, "intercept=true", "intercept=false"),
+    ):
+        said = f"must be what the agent has learnt from so far, .*{kept}, got .*{got}.*; leave it out"
+        with pytest.raises(ffx.errors.InvalidInput, match=said), asking(place, **others):
+            pass
+    for same in ({"features": NAMED, "intercept": True}, {"dimension": 2}, {"dimension": 0}):
+        with asking(place, **same) as client:
+            decide(client, actions=actions)
+            model = client.get("/v1/model").json()
+            assert (model["features"], model["intercept"], model["dimension"]) == (
+                ["price", "rating"],
+                True,
+                3,
+            )
+            rows = [json.loads(line) for line in client.get("/v1/export").text.splitlines()]
+            assert rows[-1]["contexts"] == rows[0]["contexts"]
+
+
+def test_an_agent_without_names_gets_none_later(place: str) -> None:
+    with asking(place, dimension=2):
+        pass
+    none = r"features=\(none\), got features=price"
+    with pytest.raises(ffx.errors.InvalidInput, match=none), asking(place, features=NAMED):
+        pass
+
+
+def test_an_agent_of_an_earlier_version_keeps_what_it_is_told_first(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = place if place.startswith("postgresql:") else place.replace("agent.db", "agent.sqlite")
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+    ffx.Agent.open(where, dimension=2).close()
+    monkeypatch.undo()
+    with asking(place, features=NAMED):
+        pass
+    others = "rating=1:5,price=0:10"
+    with pytest.raises(ffx.errors.InvalidInput, match="features must be"), asking(place, features=others):
+        pass

@@ -36,6 +36,7 @@ def test_a_round(url: str) -> None:
         client.forget(named)
         made = client.decide_many([{"contexts": CONTEXTS}, {"actions": ACTIONS, "excluded": ["ben"]}])
         client.observe_many(made, [0.1, 0.2])
+        client.forget_many([client.decide(CONTEXTS), client.decide(CONTEXTS).id])
         assert client.get("/v1/model")["observed"] == before + 3
         with pytest.raises(ServiceError) as caught:
             client.observe(decision, reward=0.6)
@@ -48,11 +49,14 @@ def test_a_round(url: str) -> None:
 def test_an_asynchronous_round(url: str) -> None:
     async def work() -> None:
         async with ffx.AsyncClient(url) as client:
+            pending = (await client.get("/v1/model"))["pending"]
             decisions = await asyncio.gather(*[client.decide(CONTEXTS) for _ in range(10)])
             await asyncio.gather(*[client.observe(one, reward=0.5) for one in decisions])
             made = await client.decide_many([{"contexts": CONTEXTS}])
             await client.observe_many(made, [0.1])
             await client.forget(await client.decide(actions=ACTIONS))
+            await client.forget_many([await client.decide(CONTEXTS)])
+            assert (await client.get("/v1/model"))["pending"] == pending
             assert (await client.get("/v1/sync"))["released"] == 0
 
     asyncio.run(work())
@@ -120,6 +124,31 @@ def test_it_gives_up(flaky: Any) -> None:
     with pytest.raises(ServiceError, match="could not be reached") as caught:
         client.decide([[1.0]])
     assert caught.value.status == 0
+
+
+def test_the_asynchronous_one_asks_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "PAUSE", 0.0)
+    transport = Flaky(httpx.ReadError("broken"), httpx.Response(503))
+
+    async def work() -> None:
+        async with AsyncClient("http://there", retries=3) as client:
+            await client._http.aclose()
+            client._http = httpx.AsyncClient(transport=httpx.MockTransport(transport), **client._options)
+            assert (await client.decide([[1.0]])).id == "a-1"
+            transport.failures += [httpx.ConnectError("no")] * 4
+            with pytest.raises(ServiceError, match="could not be reached"):
+                await client.decide([[1.0]])
+
+    asyncio.run(work())
+    assert len(transport.asked) == 3 + 4
+    assert len(set(transport.asked)) == 2
+
+
+def test_an_answer_of_something_in_between(flaky: Any) -> None:
+    for odd in (httpx.Response(500, text="oops"), httpx.Response(500, json=7), httpx.Response(500, json="x")):
+        client, _ = flaky(odd)
+        with pytest.raises(ServiceError, match="The service answered 500"):
+            client.decide([[1.0]])
 
 
 def test_what_was_refused_is_not_asked_again(flaky: Any) -> None:

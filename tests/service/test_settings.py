@@ -66,6 +66,7 @@ def test_bad_values_are_named(name: str, value: object, word: str) -> None:
         {"tls_key": "key.pem"},
         {"mode": "shadow", "control_share": 0.1},
         {"default_reward": 0.0},
+        {"features": "a=0:1,b=0:1", "dimension": 3},
     ],
 )
 def test_settings_that_do_not_fit(given: dict[str, object]) -> None:

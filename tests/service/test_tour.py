@@ -30,6 +30,10 @@ def url(tmp_path: Path) -> Iterator[str]:
     running.stop()
 
 
+def test_the_tour_fits_the_quick_start() -> None:
+    assert "fedfairx serve --data DIR --dimension 3 --port 8000\n" in DOCS.read_text(encoding="utf-8")
+
+
 def test_the_tour_runs_as_printed(url: str, tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         missing("curl")
@@ -48,6 +52,7 @@ def test_the_tour_runs_as_printed(url: str, tmp_path: Path) -> None:
     assert '"status":"rewarded"' in done.stdout
     assert "NOT PRIVATE" in done.stdout
     assert "fedfairx_rewards_total 2" in done.stdout
+    assert "fedfairx_withdrawn_total 2" in done.stdout
     assert "decision_id,seq,time" in done.stdout
 
 

@@ -44,6 +44,7 @@ def every_step(agent: ffx.Agent) -> list[Any]:
         lambda: agent.observe_many([waiting], [0.5]),
         lambda: agent.learn(X, [0.1, 0.2, 0.3]),
         lambda: agent.forget(waiting),
+        lambda: agent.forget_many([waiting]),
         lambda: agent.release(),
         lambda: agent.absorb({"a": agent.release()}),
         lambda: agent.begin_run(ffx.Budget(epsilon=1.0, delta=0.1, releases=3)),

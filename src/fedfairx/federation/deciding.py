@@ -69,6 +69,11 @@ class Deciding(Answering):
         """Rewards that it has taken, those of `learn` too."""
         return self._released_count + self._local_count
 
+    @property
+    def model_version(self) -> int:
+        """Grows with every reward and every message that it takes."""
+        return self.observed + sum([release.number for release in self._latest.values()])
+
     # --- deciding ------------------------------------------------------------------------------------
 
     def decide(
@@ -197,18 +202,23 @@ class Deciding(Answering):
     ) -> None:
         """`observe` for several; when one of them is refused, none has been taken."""
         with self._lock:
-            numbers = [known(decision, self._pending, self._gone) for decision in decisions]
+            numbers = self._different(decisions)
             values = [self._reward(reward) for reward in rewards]
             same = len(numbers) == len(values)
             require(same, "rewards", f"must be as many as the {len(numbers)} decisions", len(values))
-            if len(set(numbers)) != len(numbers):
-                raise AlreadyObserved("a decision occurs twice among these decisions")
             whose = as_persons(persons, len(numbers))
             with self._step():
                 for number, value, person in zip(numbers, values, whose, strict=True):
                     self._take(self._pending[number], value, person)
             if self._plain is None:
                 self._watch.look(len(values))
+
+    def _different(self, decisions: Iterable[Decision | str]) -> list[int]:
+        """The numbers of decisions that wait for their reward; each may be meant once."""
+        numbers = [known(decision, self._pending, self._gone) for decision in decisions]
+        if len(set(numbers)) != len(numbers):
+            raise AlreadyObserved("a decision occurs twice among these decisions")
+        return numbers
 
     def learn(
         self, contexts: ArrayLike, rewards: Iterable[float], *, persons: Iterable[str | int] | None = None
@@ -244,11 +254,15 @@ class Deciding(Answering):
 
     def forget(self, decision: Decision | str) -> None:
         """Give up on a reward that will never come."""
+        self.forget_many([decision])
+
+    def forget_many(self, decisions: Iterable[Decision | str]) -> None:
+        """`forget` for several; when one of them is refused, none has been forgotten."""
         with self._lock, self._step():
-            number = known(decision, self._pending, self._gone)
-            del self._pending[number]
-            if self._journal is not None:
-                self._journal.ended(number, "withdrawn", None)
+            for number in self._different(decisions):
+                del self._pending[number]
+                if self._journal is not None:
+                    self._journal.ended(number, "withdrawn", None)
 
     def expire(self, now: float | None = None) -> int:
         """Give up on decisions older than the `window` that the agent was opened with, and say how many.

@@ -39,7 +39,7 @@ from fedfairx.storage.mark import leave_mark
 from fedfairx.storage.opening import open_log
 from fedfairx.storage.rows import unpacked_log
 
-SNAPSHOT_EVERY = 5000  # steps
+SNAPSHOT_EVERY = 5000  # steps at least
 FEW = 20_000  # steps that are read at once
 
 AgentType = TypeVar("AgentType", bound=Deciding)
@@ -271,7 +271,8 @@ class Keeper:
         if self.log.mark_due:
             self.log.mark_due = False
             leave_mark(self.log)
-        if self.log.end - self.journal.snapshot_at >= SNAPSHOT_EVERY:
+        # It lists all that wait, so it is made no more often than they come: else many would make each dear.
+        if self.log.end - self.journal.snapshot_at >= max(SNAPSHOT_EVERY, self._agent.pending):
             self._snapshot()
 
     def _before_close(self) -> None:

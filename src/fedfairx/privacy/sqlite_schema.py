@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["APPLICATION", "SAVE", "SCHEMA"]
+from fedfairx.privacy.table_ledger import Tables
+
+__all__ = ["APPLICATION", "SAVE", "SCHEMA", "TABLES"]
 
 APPLICATION = 0x46465802  # "FFX", and the version of the tables
 
@@ -47,4 +49,5 @@ SCHEMA = _TABLES + "".join(
     for name, event, broken in _RULES
 )
 
+TABLES = Tables("parameters", "records", "releases", "position")
 SAVE = "INSERT OR REPLACE INTO position VALUES (1, ?, ?, ?, ?, ?, ?)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -77,7 +78,8 @@ class FeatureTable:
         for index, row in enumerate(rows):
             if len(row) != given:
                 raise InvalidInput(f"{where}[{index}] must be {given} numbers, got {len(row)} of them")
-        made = np.array(rows, dtype=np.float64)
+        numbers = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * given)
+        made = numbers.reshape(len(rows), given)
         clipped = 0
         if self.names:
             scaled = (made - self._low) / self._width

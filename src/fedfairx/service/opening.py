@@ -15,6 +15,7 @@ from fedfairx.privacy import Budget
 from fedfairx.service.doors import Doors, is_loopback
 from fedfairx.service.features import FeatureTable
 from fedfairx.service.membership import Membership
+from fedfairx.service.remembering import remember, remembered
 from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings, place_of
 from fedfairx.storage.keys import ApiKeys
@@ -29,11 +30,12 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
     if not settings.database:
         Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
     place = Place.read(settings.federation) if settings.federation else None
+    settings = remembered(settings)
     agent = _open(settings, merit, place)
     try:
         expected = agent.dimension - settings.intercept
-        given = len(settings.features) or settings.dimension or expected
-        require(given == expected, "dimension", f"must be {expected}, as in the database", given)
+        for given in filter(None, (settings.dimension, len(settings.features))):
+            require(given == expected, "dimension", f"must be {expected}, as in the database", given)
         features = FeatureTable(settings.features, dimension=expected, intercept=settings.intercept)
         doors = Doors(ApiKeys(agent.journal.log), loopback=is_loopback(settings.host))
         if doors.keys_needed and not doors.any_key:
@@ -41,6 +43,7 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
                 f"host must be loopback while there is no key, got host={settings.host!r}; "
                 "`fedfairx keys create --role writer` makes one"
             )
+        remember(agent, settings)
         _warm(agent)
         membership = None if place is None else Membership(place, agent)
         return Service(settings, agent, doors, features, membership)

@@ -99,6 +99,12 @@ class RewardBatch(Body):
     rewards: Annotated[list[RewardOf], Meta(min_length=1)]
 
 
+class WithdrawalBatch(Body):
+    """Several decisions that were never shown: all are withdrawn, or none."""
+
+    decision_ids: Annotated[list[Name], Meta(min_length=1)]
+
+
 class DecisionSeen(Struct):
     """A decision as readers see it: no contexts and no reward; `/v1/export` has them, for admins."""
 

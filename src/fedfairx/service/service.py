@@ -14,7 +14,7 @@ from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas, showing, steps
 from fedfairx.service.asking import Asked, understand
 from fedfairx.service.counting import Counting
-from fedfairx.service.desk import Desk
+from fedfairx.service.desk import Desk, Step
 from fedfairx.service.doors import Doors
 from fedfairx.service.exposing import Exposing
 from fedfairx.service.features import FeatureTable
@@ -107,33 +107,47 @@ class Service:
 
     async def reward(self, rewards: Sequence[schemas.RewardOf]) -> None:
         """Take all rewards or none. One that was taken before, and is the same, counts as taken."""
-        left = {one.decision_id: one for one in rewards}
-        _check_once(len(left), len(rewards))
+        given = {one.decision_id: one for one in rewards}
+
+        def step(left: Sequence[str]) -> Step[None]:
+            return steps.Reward([given[identity] for identity in left])
+
+        def check(stored: StoredDecision) -> None:
+            if stored.reward != given[stored.id].reward:
+                raise Refused("conflict", "The decision has another reward already.")
+
+        identities = [one.decision_id for one in rewards]
+        self.meters.rewards += await self._end(identities, "rewarded", step, check)
+
+    async def withdraw(self, identities: Sequence[str]) -> None:
+        """Forget all of these decisions or none. One that was withdrawn before counts as withdrawn."""
+        self.meters.withdrawn += await self._end(identities, "withdrawn", steps.Withdraw)
+
+    async def _end(
+        self,
+        identities: Sequence[str],
+        wanted: str,
+        step: Callable[[Sequence[str]], Step[None]],
+        check: Callable[[StoredDecision], None] = lambda _: None,
+    ) -> int:
+        """End decisions, all or none, and say how many: those that had ended so before are left out.
+
+        `step` ends some of them; `check` refuses one that has not ended before as it should now.
+        """
+        if len(set(identities)) != len(identities):
+            raise Refused("invalid", "A decision occurs twice in the batch.")
+        left = identities
         while left:
             try:
-                await self.desk.do(steps.Reward(list(left.values())))
+                await self.desk.do(step(left))
+                break
             except (AlreadyObserved, UnknownDecision):
-                done = await self._ended(list(left), "rewarded")
-                for stored in done:
-                    if stored.reward != left[stored.id].reward:
-                        raise Refused("conflict", "The decision has another reward already.") from None
-                left = {
-                    identity: one
-                    for identity, one in left.items()
-                    if identity not in {one.id for one in done}
-                }
-            else:
-                self.meters.rewards += len(left)
-                return
-
-    async def withdraw(self, identity: str) -> None:
-        """Forget a decision. One that was withdrawn before counts as withdrawn."""
-        try:
-            await self.desk.do(steps.Withdraw(identity))
-        except (AlreadyObserved, UnknownDecision):
-            await self._ended([identity], "withdrawn")
-        else:
-            self.meters.withdrawn += 1
+                done = await self._ended(left, wanted)
+            for stored in done:
+                check(stored)
+            over = {stored.id for stored in done}
+            left = [identity for identity in left if identity not in over]
+        return len(left)
 
     async def _ended(self, identities: Sequence[str], wanted: str) -> list[StoredDecision]:
         """Those of a refused step that are as they should be already; the others explain the refusal."""
@@ -184,11 +198,6 @@ class Service:
         if self.membership is not None:
             await asyncio.to_thread(self.membership.end)
         await asyncio.to_thread(self.agent.close)
-
-
-def _check_once(different: int, given: int) -> None:
-    if different != given:
-        raise Refused("invalid", "A decision occurs twice in the batch.")
 
 
 def _again(journal: Journal, asked: Sequence[Asked], wish: Wish) -> list[schemas.DecisionMade]:

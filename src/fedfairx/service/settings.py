@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from fedfairx.errors import InvalidInput
+from fedfairx.errors import InvalidInput, require
 from fedfairx.service import readers
 from fedfairx.service.features import Feature
 from fedfairx.service.readers import Reader
@@ -102,7 +102,7 @@ class Settings:
     root_path: str = setting("", readers.text, "path under which a proxy shows the service")
     max_body: int = setting(4_194_304, readers.whole(1_024), "bytes of a request's body")
     max_actions: int = setting(1_000, readers.whole(1), "actions in a decision")
-    max_batch: int = setting(1_000, readers.whole(1, 10_000), "decisions or rewards in a batch")
+    max_batch: int = setting(1_000, readers.whole(1, 10_000), "decisions, rewards or withdrawals in a batch")
     max_waiting: int = setting(
         10_000, readers.whole(1), "requests that wait to be written, before others get 503"
     )
@@ -188,6 +188,9 @@ def check(settings: Settings) -> Settings:
     agreed = AGREED & settings.given if settings.federation else ()
     if agreed:
         raise InvalidInput(f"{sorted(agreed)[0]} must be left out: the federation's roster says it")
+    named = len(settings.features)
+    fits = not named or settings.dimension in (0, named)
+    require(fits, "dimension", f"must be that of the {named} features", settings.dimension)
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise InvalidInput("tls_certificate and tls_key must be given together")
     if settings.mode == "shadow" and settings.control_share:

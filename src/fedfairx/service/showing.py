@@ -13,12 +13,7 @@ from fedfairx.storage.rows import StoredDecision
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
 
-__all__ = ["model", "model_version", "privacy", "seen", "sync"]
-
-
-def model_version(agent: Agent) -> int:
-    """Grows with every reward and every message that the agent takes."""
-    return agent.observed + sum(release.number for release in agent._latest.values())
+__all__ = ["model", "privacy", "seen", "sync"]
 
 
 def seen(stored: StoredDecision) -> schemas.DecisionSeen:
@@ -53,7 +48,7 @@ def model(service: Service) -> schemas.Model:
         estimate=agent.estimate.tolist(),
         observed=agent.observed,
         pending=agent.pending,
-        model_version=model_version(agent),
+        model_version=agent.model_version,
         mode=settings.mode,
         control_share=settings.control_share,
     )

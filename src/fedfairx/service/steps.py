@@ -10,7 +10,6 @@ from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas
 from fedfairx.service.asking import Asked
 from fedfairx.service.modes import Remark, Taking, propensity
-from fedfairx.service.showing import model_version
 from fedfairx.storage.rows import DecisionNote, StoredDecision
 
 __all__ = ["Decide", "Reward", "Withdraw", "answer_of_stored", "probe"]
@@ -25,7 +24,7 @@ class Decide(msgspec.Struct, frozen=True):
     digest: str | None
 
     def __call__(self, agent: Agent) -> list[schemas.DecisionMade]:
-        version = model_version(agent)
+        version = agent.model_version
         return [self._one(agent, one, key, version) for one, key in zip(self.asked, self.keys, strict=True)]
 
     def _one(self, agent: Agent, asked: Asked, key: str | None, version: int) -> schemas.DecisionMade:
@@ -91,12 +90,12 @@ class Reward(msgspec.Struct, frozen=True):
 
 
 class Withdraw(msgspec.Struct, frozen=True):
-    """A decision that was never shown."""
+    """Decisions of one request that were never shown: all of them, or none."""
 
-    identity: str
+    identities: Sequence[str]
 
     def __call__(self, agent: Agent) -> None:
-        agent.forget(self.identity)
+        agent.forget_many(self.identities)
 
 
 def probe(agent: Agent) -> None:

@@ -41,7 +41,9 @@ class Database(Protocol):
         """Inside a transaction, or a transaction by itself."""
         ...
 
-    def execute_many(self, statement: str, rows: Sequence[Row]) -> None: ...
+    def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
+        """An `INSERT INTO … VALUES (…)` of each row, inside a transaction."""
+        ...
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         """Of what is committed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -16,8 +16,7 @@ from fedfairx.arrays import Array
 STATUSES = ("pending", "rewarded", "withdrawn", "expired")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DecisionNote:
+class DecisionNote(NamedTuple):  # a third of the time that a frozen dataclass takes to make
     """What is kept with a decision, in the same transaction, beside what the agent itself knows of it.
 
     key: of the request, once for ever: a second decision under it is refused (`KeyTaken`).

@@ -68,7 +68,9 @@ CREATE TABLE api_keys (
 )
 """
 
-MIGRATIONS: list[str] = [_FIRST]
+_MEANINGS = "CREATE TABLE meanings (agent INTEGER PRIMARY KEY, body TEXT NOT NULL)"
+
+MIGRATIONS: list[str] = [_FIRST, _MEANINGS]
 
 
 def bring_up(database: Database) -> None:

@@ -11,15 +11,19 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError, StateError, StorageError, StorageUnavailable
 from fedfairx.privacy.file_lock import FileLock
+from fedfairx.privacy.forked import watch
 from fedfairx.storage.database import Row
-from fedfairx.storage.forked import watch
 
 APPLICATION = 0x46465841  # "FFXA"
+#: Rows that a statement inserts: around each of them other threads get their turn, and this one waits again.
+AT_ONCE = 128
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH", "SQLITE_SCHEMA", "SQLITE_FORMAT")
 
 
@@ -111,7 +115,14 @@ class SqliteDatabase:
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
         with self._translated():
-            self._writer.executemany(statement, rows)
+            most = self._writer.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
+            start, width = 0, AT_ONCE
+            while start < len(rows):
+                while width > 1 and (width > len(rows) - start or width * len(rows[0]) > most):
+                    width //= 2
+                some = rows[start : start + width]
+                self._writer.execute(_repeated(statement, width), list(chain.from_iterable(some)))
+                start += width
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._translated(), self._guard:
@@ -152,6 +163,13 @@ class SqliteDatabase:
             raise _meaning(error, self.place) from error
         except OSError as error:
             raise StorageUnavailable(f"{self.place} can't be used: {error.strerror}") from error
+
+
+@lru_cache(maxsize=64)
+def _repeated(statement: str, times: int) -> str:
+    """An INSERT of one row, as one of so many rows."""
+    head, _, values = statement.partition(" VALUES ")
+    return f"{head} VALUES {', '.join([values] * times)}"
 
 
 def _connection(file: Path) -> sqlite3.Connection:

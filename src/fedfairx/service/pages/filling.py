@@ -214,5 +214,5 @@ async def report(service: Service, window: Window) -> ReportPage:
         version("fedfairx"),
         agent.dimension,
         agent.minimum_share,
-        showing.model_version(agent),
+        agent.model_version,
     )

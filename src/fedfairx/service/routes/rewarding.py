@@ -1,4 +1,4 @@
-"""What came of it: rewards, and one or several; and decisions that were never shown."""
+"""What came of it: rewards, and decisions that were never shown; one or several."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fedfairx.service.service import Service
 __all__ = ["DECISION_ID", "OPERATIONS"]
 
 ONE, MANY = decoder(schemas.Reward), decoder(schemas.RewardBatch)
+WITHDRAWN = decoder(schemas.WithdrawalBatch)
 DECISION_ID = Parameter(
     "decision_id",
     "path",
@@ -35,7 +36,14 @@ async def reward_many(service: Service, request: Request) -> Response:
 
 
 async def withdraw(service: Service, request: Request) -> Response:
-    await service.withdraw(request.path_params["decision_id"])
+    await service.withdraw([request.path_params["decision_id"]])
+    return reply(None)
+
+
+async def withdraw_many(service: Service, request: Request) -> Response:
+    identities = WITHDRAWN(await body_of(request, service.settings.max_body)).decision_ids
+    service.check_batch(len(identities))
+    await service.withdraw(identities)
     return reply(None)
 
 
@@ -73,5 +81,16 @@ OPERATIONS = (
         status=204,
         problems=("unknown-decision", "conflict"),
         parameters=(DECISION_ID,),
+    ),
+    Operation(
+        method="POST",
+        path="/v1/withdrawals",
+        name="withdraw_many",
+        summary="Several that were never shown: all are withdrawn, or none",
+        handler=withdraw_many,
+        role="writer",
+        takes=schemas.WithdrawalBatch,
+        status=204,
+        problems=("unknown-decision", "conflict"),
     ),
 )
