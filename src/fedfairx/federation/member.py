@@ -19,7 +19,7 @@ from fedfairx.federation.agent import Agent
 from fedfairx.federation.copies import contradiction
 from fedfairx.federation.sealing import Seal
 from fedfairx.federation.transport.protocol import Taken, Transport
-from fedfairx.federation.watching import repeat
+from fedfairx.federation.watching import Bell, repeat
 from fedfairx.privacy import Release
 from fedfairx.privacy.continued import stream_of
 
@@ -63,7 +63,7 @@ class Member:
         self._seal = seal
         self._clock = clock
         self._lock = threading.RLock()
-        self._news = threading.Event()
+        self._bell = Bell()
         self._seen: dict[str, bytes] = {}  # messages that were looked at
         self._came: dict[str, float] = {}
         spent = getattr(agent.privatizer, "spent", None)  # dear to ask the guarantee for
@@ -281,11 +281,11 @@ class Member:
             if after is not None:
                 after()
 
-        return repeat(work, self.transport, self._news, every=every, rest=rest, name=self.agent.name)
+        return repeat(work, self.transport, self._bell, every=every, rest=rest, name=self.agent.name)
 
     def wake(self) -> None:
         """Have the thread of `watch` exchange at once; it returns before that has happened."""
-        self._news.set()
+        self._bell.hurry()
 
     @property
     def peers(self) -> dict[str, Peer]:
