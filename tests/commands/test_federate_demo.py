@@ -79,9 +79,7 @@ def test_the_same_seed_gives_the_same_and_a_loss_is_noticed() -> None:
     assert code == 1
     first, second = said.pop("fairness_regret"), again.pop("fairness_regret")
     assert (again, second["alone"]) == (said, first["alone"])
-    assert second["federated"] == pytest.approx(
-        first["federated"], rel=0.05
-    )  # in which order releases arrive
+    assert second["federated"] == pytest.approx(first["federated"], rel=0.05)  # by their order
 
 
 def test_into_a_pipe_it_says_a_line_now_and_then_and_the_table_at_the_end(tmp_path: Path) -> None:

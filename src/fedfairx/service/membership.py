@@ -158,7 +158,7 @@ class Membership:
     @property
     def trouble(self) -> str | None:
         """What somebody should see to, the gravest first; None while all is well."""
-        return self.member.halted or self.member.away or self._not_taken
+        return self.member.halted or self._not_taken or self.member.away
 
     @property
     def peers(self) -> dict[str, Peer]:

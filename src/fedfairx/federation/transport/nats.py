@@ -33,6 +33,8 @@ __all__ = ["NatsTransport", "tls_context"]
 
 Answer = TypeVar("Answer")
 _WRONG_SEQUENCE = (10071, 10164)  # the server's codes for "another revision than expected"
+_PAUSE = 0.2  # seconds between two attempts to connect again
+_LONG_PAUSE = 10.0  # where the hub does not let this agent in any more, which takes somebody to change
 _LARGEST = 2**20 - 2**12  # bytes of a message, d = 510: the server's own limit, but for headers
 
 
@@ -231,12 +233,15 @@ class NatsTransport:
 
         async def again() -> None:
             self._trouble = ""
+            self._client.options["reconnect_time_wait"] = _PAUSE
             self._stale.set()
 
         async def failed(error: Exception) -> None:
             self._trouble = self._trouble_of(error)
             if "permissions violation" in str(error).lower():
                 self._violated.set()
+            if "authorization violation" in str(error).lower() and self._client is not None:
+                self._client.options["reconnect_time_wait"] = _LONG_PAUSE
 
         async def away() -> None:
             self._trouble = self._trouble or "the connection is lost"
@@ -247,7 +252,7 @@ class NatsTransport:
             tls=self._tls,
             inbox_prefix=inbox_of(self._agent),
             connect_timeout=max(1, int(self._deadline)),
-            reconnect_time_wait=0.2,
+            reconnect_time_wait=_PAUSE,
             max_reconnect_attempts=-1,
             ping_interval=10,
             error_cb=failed,
