@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfairx.federation.transport.nats_mirror import Mirror
+from fedfairx.federation.transport.nats.mirror import Mirror
 
 
 def hear(mirror: Mirror, *revisions: int) -> int:

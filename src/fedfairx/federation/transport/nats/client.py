@@ -1,6 +1,6 @@
 """Messages between machines, by a NATS server's JetStream key/value bucket: `pip install 'fedfairx[nats]'`.
 
-One bucket for a federation (`nats_bucket.py`), one key for each agent. A message is written with the revision
+One bucket for a federation (`bucket.py`), one key for each agent. A message is written with the revision
 that it replaces, which the server compares and refuses if it is another.
 
 News comes by the stream's own republishing. The client renews that subscription by itself when it connects
@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 from fedfairx.errors import TransportRefused, TransportUnavailable, needs
 from fedfairx.federation.transport.naming import inbox_of, news_of, stream_of_bucket, subject_of
-from fedfairx.federation.transport.nats_bucket import new_bucket, require_sound
-from fedfairx.federation.transport.nats_mirror import Mirror
+from fedfairx.federation.transport.nats.bucket import new_bucket, require_sound
+from fedfairx.federation.transport.nats.mirror import Mirror
 from fedfairx.federation.transport.protocol import Taken, require_name
 
 with needs("nats"):
