@@ -85,7 +85,15 @@ def test_the_same_seed_gives_the_same_and_a_loss_is_noticed() -> None:
 def test_into_a_pipe_it_says_a_line_now_and_then_and_the_table_at_the_end(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fedfairx", "federate", "demo", "--agents", "2", "--epsilon", "8"]
     figure = tmp_path / "figure.png"
-    with subprocess.Popen([*command, "--figure", str(figure)], stderr=PIPE, stdout=PIPE, text=True) as done:
+    with subprocess.Popen(
+        [*command, "--figure", str(figure)],
+        stderr=PIPE,
+        stdout=PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # background jobs ignore it
+    ) as done:
         assert done.stderr is not None
         said: list[str] = []
         for row in done.stderr:
