@@ -90,9 +90,7 @@ def test_into_a_pipe_it_says_a_line_now_and_then_and_the_table_at_the_end(tmp_pa
         stderr=PIPE,
         stdout=PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        ),  # background jobs ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs ignore it
     ) as done:
         assert done.stderr is not None
         said: list[str] = []
