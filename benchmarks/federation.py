@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import shutil
 import socket
 import subprocess
@@ -11,8 +12,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +31,7 @@ from fedfairx.privacy import KeyedNoise, Release, new_key
 from measure import Contestant, Report, main, race
 
 AGENTS, PROCESSES = 50, 5
+LOOK = 0.1  # seconds between two looks of an agent of a crowd
 
 
 def convened(names: Sequence[str], dimension: int) -> tuple[Roster, dict[str, SigningKey]]:
@@ -177,31 +182,8 @@ def crowd(report: Report, *, seconds: int) -> None:
             roster.write(base / "roster.json")
             for name, key in keys.items():
                 key.write(base / f"{name}.key")
-            children = [
-                subprocess.Popen(
-                    [
-                        sys.executable,
-                        __file__,
-                        "--crowd",
-                        folder,
-                        server[0],
-                        ",".join(names[part::PROCESSES]),
-                        str(seconds),
-                    ],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                )
-                for part in range(PROCESSES)
-            ]
-            for child in children:
-                assert child.stdout is not None
-                child.stdout.readline()  # it is ready
-            start = f"{time.time() + 0.5}\n".encode()
-            for child in children:
-                assert child.stdin is not None
-                child.stdin.write(start)
-                child.stdin.flush()
-            told = [json.loads(child.communicate()[0]) for child in children]
+            command = [sys.executable, __file__, "--crowd", folder, server[0], str(seconds)]
+            told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
         finally:
             server[1].kill()
             server[1].wait()
@@ -214,6 +196,8 @@ def crowd(report: Report, *, seconds: int) -> None:
     report.add("from release to the others' decisions, median", 1e3 * float(np.median(delays)), "ms")
     report.add("99 of 100", 1e3 * float(np.quantile(delays, 0.99)), "ms", at_most=1000.0)
     report.add("the last release, behind its time", max(each["late"] for each in told), "s", at_most=1.0)
+    used = sum(each["used"] for each in told)
+    report.add("CPU of an agent in each second", 1e3 * used / (AGENTS * seconds), "ms")
     report.add("refused", sum(each["refused"] for each in told), "", at_most=0)
     report.add(
         "agents that end with everybody's last release",
@@ -223,48 +207,76 @@ def crowd(report: Report, *, seconds: int) -> None:
     )
 
 
-def crowd_part(folder: str, url: str, names: Sequence[str], seconds: int) -> None:
-    """Some of the crowd, in a process of their own."""
+def crowd_of(folder: str, url: str, seconds: int) -> None:
+    """All of them, in a few processes; forked, since to import takes seconds."""
+    warm(read_roster(folder), list(keys_in(folder))[:2])
+    processes = multiprocessing.get_context("fork")
+    together = processes.Barrier(PROCESSES)
+    with processes.Pool(
+        PROCESSES, initializer=globals().__setitem__, initargs=("TOGETHER", together)
+    ) as pool:
+        tasks = [(folder, url, part, seconds) for part in range(PROCESSES)]
+        print(json.dumps(pool.starmap(crowd_part, tasks, chunksize=1)))
+
+
+def warm(roster: Roster, keys: Sequence[tuple[str, SigningKey]]) -> None:
+    """All that the crowd will call is compiled and loaded before it is forked."""
+    transport = MemoryTransport()
+    members = [member(roster, name, key, transport) for name, key in keys]
+    for _ in range(2):
+        for each in members:
+            observe(each, np.full((4, roster.terms.dimension), 0.1))
+            each.send(each.agent.release())
+        for each in members:
+            each.receive()
+
+
+@cache
+def read_roster(folder: str) -> Roster:
+    """Once, before the forks: to calibrate its mechanism takes a while."""
+    return Roster.read(Path(folder) / "roster.json")
+
+
+def keys_in(folder: str) -> Iterator[tuple[str, SigningKey]]:
+    for path in sorted(Path(folder).glob("*.key")):
+        yield path.stem, SigningKey.read(path)
+
+
+def crowd_part(folder: str, url: str, part: int, seconds: int) -> Any:
+    """Some of the crowd. Each sends on time, whatever the others do, and looks every LOOK seconds."""
     from fedfairx.federation.transport.nats import NatsTransport
 
-    roster = Roster.read(Path(folder) / "roster.json")
+    roster = read_roster(folder)
     members = []
-    for name in names:
+    for name, key in list(keys_in(folder))[part::PROCESSES]:
         end = NatsTransport(url, federation=roster.federation, agent=name, deadline=30.0)
-        members.append(member(roster, name, SigningKey.read(Path(folder) / f"{name}.key"), end))
+        members.append(member(roster, name, key, end))
     contexts = np.random.default_rng(0).random((4, 50)) / np.sqrt(50)
-    for each in members:
-        observe(each, contexts)
-        each.exchange()
-    print("ready", flush=True)
-    start = float(sys.stdin.readline())
     sent: list[tuple[tuple[str, int], float]] = []
     taken: list[tuple[str, int, float]] = []
-    numbers: dict[tuple[str, str], int] = {}
+    looked = dict.fromkeys(members, 0.0)
 
-    def look(each: Member) -> None:
-        for sender in each.receive():
-            number = each.agent.held[sender].number
-            numbers[each.agent.name, sender] = number
-            taken.append((sender, number, time.time()))
+    def look_around(until: float) -> None:
+        while (now := time.time()) < until:
+            each = min(looked, key=looked.__getitem__)
+            time.sleep(max(0.0, min(until, looked[each] + LOOK) - now))
+            looked[each] = time.time()
+            for sender in each.receive():
+                taken.append((sender, each.agent.held[sender].number, time.time()))
 
-    for second in range(seconds):
-        for place, each in enumerate(members):
-            begins = start + second + place / len(members)
-            for other in members:
-                look(other)
-            while time.time() < begins:
-                time.sleep(max(0.0, min(0.02, begins - time.time())))
-                for other in members:
-                    look(other)
-            observe(each, contexts)
-            now = time.time()
-            release = each.agent.release()
-            sent.append(((each.agent.name, release.number), now))
-            each.send(release)
-    late = time.time() - start - seconds
-    ends = time.time() + 60.0
-    whole = 0
+    for each in members:
+        each.exchange()
+    TOGETHER.wait()  # type: ignore[name-defined]  # noqa: F821
+    start, used = time.time() + part / AGENTS, time.process_time()
+    with ThreadPoolExecutor(len(members)) as posts:
+        for second in range(seconds):
+            for place, each in enumerate(members):
+                look_around(start + second + place / len(members))
+                observe(each, contexts)
+                sent.append(((each.agent.name, second + 1), time.time()))
+                posts.submit(each.send, each.agent.release())
+        used, late = time.process_time() - used, time.time() - start - seconds
+    ends, whole = time.time() + 60.0, 0
     while time.time() < ends and whole < len(members):
         time.sleep(0.1)
         for each in members:
@@ -273,10 +285,11 @@ def crowd_part(folder: str, url: str, names: Sequence[str], seconds: int) -> Non
             all(peer.number == seconds for peer in each.peers.values()) and len(each.peers) == AGENTS - 1
             for each in members
         )
-    refused = sum(sum(each.refusals.values()) for each in members)
+    TOGETHER.wait()  # type: ignore[name-defined]  # noqa: F821
     for each in members:
         each.transport.close()
-    print(json.dumps({"sent": sent, "taken": taken, "refused": refused, "whole": whole, "late": late}))
+    refused = sum(sum(each.refusals.values()) for each in members)
+    return {"sent": sent, "taken": taken, "refused": refused, "whole": whole, "late": late, "used": used}
 
 
 def run(report: Report) -> None:
@@ -288,6 +301,6 @@ def run(report: Report) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--crowd"]:
-        crowd_part(sys.argv[2], sys.argv[3], sys.argv[4].split(","), int(sys.argv[5]))
+        crowd_of(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     else:
         main("federation", run, __doc__)

@@ -10,6 +10,7 @@ from itertools import count
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from fedfairx.federation.member import Member
 from fedfairx.federation.transport.flower.files import APP
 
 
@@ -122,3 +123,17 @@ def answering(message: bytes | None, seen: list[dict[str, bytes]] | None = None)
         return Message(RecordDict({"answer": given}), reply_to=asked)
 
     return answer
+
+
+def carried_by(*members: Member) -> Grid:
+    """Nodes that do what the ClientApp and a service do, for members in this process."""
+
+    def node(member: Member) -> Any:
+        def answer(asked: Message) -> Message:
+            member.take(asked.content["board"])
+            given = {} if member.halted or member.message is None else {"message": member.message}
+            return Message(RecordDict({"answer": given}), reply_to=asked)
+
+        return answer
+
+    return Grid({number: (member.agent.name, node(member)) for number, member in enumerate(members)})

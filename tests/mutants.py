@@ -50,6 +50,7 @@ DESK = ("tests/service/test_desk.py",)
 DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
+MIRROR = ("tests/federation/transport/test_nats_mirror.py",)
 ENVELOPE = ("tests/federation/test_envelope.py",)
 ROSTER = ("tests/federation/test_roster.py",)
 MEMBER = ("tests/federation/test_member.py",)
@@ -79,12 +80,12 @@ MUTANTS = (
         ENVELOPE,
     ),
     Mutant(
-        "other terms", "federation/envelope.py", "if envelope.terms != terms.digest:", "if False:", ENVELOPE
+        "other terms", "federation/envelope.py", "if envelope.terms != self._agreed:", "if False:", ENVELOPE
     ),
     Mutant(
         "statistics are not looked at",
         "federation/envelope.py",
-        "terms.limits.check(name, release, held)",
+        "self._limits.check(name, release, held)",
         "pass",
         ENVELOPE,
     ),
@@ -132,9 +133,9 @@ MUTANTS = (
     ),
     Mutant(
         "an old copy goes on sending",
-        "federation/member.py",
-        "if theirs.number > ours or (",
-        "if False and (",
+        "federation/copies.py",
+        "    if same:\n        return None\n",
+        "    if True:\n        return None\n",
         MEMBER,
     ),
     Mutant(
@@ -143,6 +144,27 @@ MUTANTS = (
         "        self._there = None\n        with",
         "        with",
         MEMBER,
+    ),
+    Mutant(
+        "who has left stays in the sums",
+        "federation/sharing.py",
+        "self._latest.items() if name not in gone}",
+        "self._latest.items()}",
+        ROSTER,
+    ),
+    Mutant(
+        "a trace of who has left stays in the weights",
+        "federation/sharing.py",
+        "        self._share({name: release for name, release in rest.items() if name == self.name})\n",
+        "",
+        ROSTER,
+    ),
+    Mutant(
+        "a gap in what a stream has told is passed over",
+        "federation/transport/nats/mirror.py",
+        "while self.whole + 1 in self._ahead:",
+        "while self._ahead and self.whole < max(self._ahead):",
+        MIRROR,
     ),
     Mutant(
         "two writers overwrite each other",

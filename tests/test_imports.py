@@ -44,7 +44,7 @@ MAY_IMPORT = {
 }
 #: Where alone a package may be imported: a folder or a file.
 ONLY_IN = {
-    "nats": "federation/transport/nats.py",
+    "nats": "federation/transport/nats",
     "flwr": "federation/transport",
     "dask": "simulation/engines.py",
     "distributed": "simulation/engines.py",
@@ -60,6 +60,7 @@ CORE_IMPORTS = {
     "collections",
     "ctypes",
     "dataclasses",
+    "functools",
     "llvmlite",
     "math",
     "operator",
@@ -69,7 +70,7 @@ CORE_IMPORTS = {
     "typing",
 }
 #: Where machine code is kept, nothing else.
-CACHE = {"contextlib", "functools", "hashlib", "os", "pathlib", "shutil", "time"}
+CACHE = {"contextlib", "hashlib", "os", "pathlib", "shutil", "time"}
 
 
 def imports(path: Path) -> Iterator[str]:

@@ -496,3 +496,22 @@ def test_peers_are_asked_on_opening(place: str) -> None:
     with pytest.raises(LedgerMismatch, match="ends at release 1, and peers hold release 2"):
         ffx.Agent.open(place, confirm=refuse_old_copy([ahead]))
     ffx.Agent.open(place).close()  # it was let go of
+
+
+def test_who_was_parted_from_stays_away(place: str) -> None:
+    """Also when the log is done again, and its later releases can still be taken."""
+    other = ffx.Agent(D, seed=3, name="other")
+    live(other, 12)
+    with ffx.Agent.open(place, dimension=D, name="a", seed=1) as agent:
+        live(agent, 12)
+        before = told(agent)["learner"]["statistics"]
+        agent.absorb({"other": other.release()})
+        agent.part_from(["other", "a", "unheard-of"])
+        assert agent.held.keys() == {"a"}
+        np.testing.assert_allclose(told(agent)["learner"]["statistics"], before, rtol=1e-12)
+        agent.verify()
+    with ffx.Agent.open(place) as agent:
+        assert agent.held.keys() == {"a"}
+        agent.absorb({"other": other.release()})
+        agent.verify()
+        assert agent.held.keys() == {"a", "other"}

@@ -16,7 +16,7 @@ from fedfairx.federation.keys import SigningKey, new_signing_key
 from fedfairx.federation.roster import Roster, convene
 from fedfairx.federation.schedules import SCHEDULES, Paper
 from fedfairx.federation.terms import Terms
-from fedfairx.privacy import Bounds, Centring, NonPrivate
+from fedfairx.privacy import Bounds, Centring, NonPrivate, SimulatedNoise
 from member_helpers import D, released, terms, work, world
 
 
@@ -175,6 +175,43 @@ def test_joining_leaving_and_a_new_key() -> None:
     late.follow(Signed(old, "org2", here.keys["org2"]))
     late.receive()
     assert late.refusals[("org1", "signature")] == 1
+
+
+def test_who_leaves_takes_what_it_taught_along() -> None:
+    """Afterwards the others are, bit for bit, as if it had never been there."""
+    here = world()
+    ear, never = here.member("org1"), here.member("org1")
+    for name in ("org2", "org3"):
+        released(here.member(name), seed=len(name))
+    ear.exchange()
+    assert ear.agent.held.keys() == {"org2", "org3"}
+    old = here.roster
+    here.roster = old.amended(here.convener, {name: here.keys[name].public for name in ("org1", "org3")})
+    opened = here.member("org1", ear.agent)
+    assert opened.agent.held.keys() == {"org3"}
+    never.follow(Signed(old, "org1", here.keys["org1"]).follow(here.roster))
+    never.exchange()
+    assert np.array_equal(ear.agent.gram, never.agent.gram)
+    assert np.array_equal(ear.agent.moment, never.agent.moment)
+    opened.exchange()  # its last message still lies there
+    assert opened.refusals == {("org2", "unknown"): 1}
+    assert opened.agent.held.keys() == {"org3"}
+    assert "org2" not in here.member("org1", ear.agent).peers
+
+
+def test_a_member_has_the_one_run_of_its_terms() -> None:
+    """A new run would be another mechanism at each member, which the others must refuse: it is not begun."""
+    here = world()
+    member = here.member("org1")
+    released(member)
+    before = member.agent.privatizer
+    again = here.roster.terms.privatizer(SimulatedNoise(9))
+    assert again is not None
+    with pytest.raises(InvalidInput, match=f"federation {here.roster.federation}.*found another federation"):
+        member.agent.begin_run(again)
+    assert member.agent.privatizer is before
+    released(member)
+    assert here.member("org2").receive() == ["org1"]
 
 
 def test_keys_are_files_of_their_owner(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ Never: a number with two contents, a record in two releases or in none, a decisi
 
 from __future__ import annotations
 
+import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -15,7 +17,7 @@ from service_helpers import CONTEXTS, Running, until
 
 import fedfairx as ffx
 from fedfairx.federation.envelope import Envelope
-from fedfairx.federation.transport import SqliteTransport
+from fedfairx.federation.transport import SqliteTransport, Taken
 from nats_server import NatsServer, free_port
 
 #: What has just been done when the service dies.
@@ -118,6 +120,36 @@ def test_cut_off_from_the_hub_and_back(tmp_path: Path) -> None:
         one.stop()
         two.stop()
         hub.kill()
+
+
+def test_messages_that_come_late_twice_and_out_of_order(tmp_path: Path) -> None:
+    """Somebody on the way puts old messages in the place of new ones, all the time; both members run."""
+    base, chance = founded(tmp_path / "federation", horizon=200), random.Random(0)
+    transport = SqliteTransport(base / "transport.sqlite")
+    seen: dict[str, set[bytes]] = {"org1": set(), "org2": set()}
+    one, two = Running.member(base / "org1"), Running.member(base / "org2")
+    with httpx.Client(base_url=one.url) as first, httpx.Client(base_url=two.url) as second:
+        for _ in range(15):
+            rounds(first, 1)
+            rounds(second, 1)
+            for name, message in transport.latest().items():
+                seen[name].add(message)
+                with suppress(Taken):  # the member was quicker
+                    transport.publish(name, chance.choice(sorted(seen[name])), replacing=message)
+        until(
+            lambda: sync(first)["peers"]["org2"]["records"] == sync(second)["peers"]["org1"]["records"] == 15
+        )
+        until(lambda: not (sync(first)["waiting"] or sync(second)["waiting"]))
+        assert (sync(first)["refusals"], sync(second)["refusals"]) == ({}, {})
+        assert sync(first)["trouble"] is sync(second)["trouble"] is None
+    held = []
+    for running, name in ((one, "org1"), (two, "org2")):
+        running.stop()
+        with ffx.Agent.open(base / name / "data" / "agent.sqlite") as agent:
+            agent.verify()
+            held.append(agent.held)
+    assert held[0] == held[1]
+    assert max(len(each) for each in seen.values()) > 3
 
 
 def test_put_back_from_an_old_backup_it_sends_nothing_and_says_what_to_do(tmp_path: Path) -> None:

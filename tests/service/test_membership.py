@@ -10,7 +10,10 @@ import pytest
 from member_service import founded, member_of, rounds, sync
 from service_helpers import decide, until
 
+from fedfairx import Agent
 from fedfairx.errors import InvalidInput
+from fedfairx.federation.founding import amend
+from fedfairx.federation.keys import new_signing_key
 from fedfairx.federation.place import SETTINGS, Place
 from fedfairx.federation.schedules import Doubling, Never
 from fedfairx.federation.transport import SqliteTransport
@@ -166,3 +169,54 @@ def test_each_member_chooses_what_it_decides_from(tmp_path: Path) -> None:
         assert any(one.get("/v1/model").json()["estimate"])
         assert not any(two.get("/v1/model").json()["estimate"])
         decide(two)
+
+
+def test_a_new_roster_is_taken_while_it_runs(tmp_path: Path) -> None:
+    """Who has left is out of its decisions, who has joined is heard; a file that is none changes nothing."""
+    base = founded(tmp_path / "federation")
+    with member_of(base / "org1") as one:
+        with member_of(base / "org2") as two:
+            rounds(two, 5)
+            until(lambda: sync(one)["peers"]["org2"]["release"] == 1)
+        file = base / "org1" / "roster.json"
+        good = file.read_text()
+        file.write_text(good.replace('"version": 1', '"version": 2'))
+        until(lambda: "not signed by its convener" in str(sync(one)["trouble"]))
+        rounds(one, 2)
+        assert (sync(one)["roster"], sync(one)["peers"]["org2"]["release"]) == (1, 1)
+        file.write_text(good)
+        until(lambda: sync(one)["trouble"] is None)
+        amend(base, add={"org3": None}, remove=["org2"])
+        until(lambda: sync(one)["roster"] == 2)
+        assert sync(one)["trouble"] is None
+        assert sync(one)["peers"].keys() == {"org3"}
+        with member_of(base / "org3") as three:
+            rounds(three, 4)
+            until(lambda: sync(one)["peers"]["org3"]["records"] == 4)
+            until(lambda: sync(three)["peers"]["org1"]["records"] == 2)
+        file.write_text(good)
+        until(lambda: "version 1, and version 2 is held" in str(sync(one)["trouble"]))
+        assert sync(one)["peers"].keys() == {"org3"}
+    with Agent.open(base / "org1" / "data" / "agent.sqlite") as agent:
+        assert agent.held.keys() == {"org1", "org3"}
+        agent.verify()
+
+
+def test_a_new_key_is_taken_while_it_runs(tmp_path: Path) -> None:
+    """Whichever of the two files comes first, and also where an engine carries messages."""
+    base = founded(tmp_path / "federation", transport="engine")
+    with member_of(base / "org1") as one:
+        rounds(one, 2)
+        first = one.get("/v1/release/latest").json()["envelope"]
+        key = new_signing_key()
+        amend(base, rekey={"org1": key.public})
+        one.put("/v1/peers", json={"envelopes": {}})
+        assert "is not taken" in sync(one)["trouble"]  # the key is still to come
+        (base / "org1" / "agent.key").unlink(missing_ok=True)
+        key.write(base / "org1" / "agent.key")
+        one.put("/v1/peers", json={"envelopes": {}})
+        assert sync(one)["roster"] == 2
+        assert "not taken" not in str(sync(one)["trouble"])
+        again = one.get("/v1/release/latest").json()["envelope"]
+    assert again[:200] == first[:200]
+    assert again != first  # the same release, signed anew

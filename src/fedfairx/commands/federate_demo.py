@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.commands.common import add_json, add_verb, print_json
+from fedfairx.commands.federate_shown import draw, line, table
 from fedfairx.errors import MissingLibrary
-from fedfairx.showing import text_table
 
 if TYPE_CHECKING:
     from fedfairx.commands.fleet import Fleet
@@ -27,6 +27,7 @@ GROWTH = 10  # of what went before, a tenth at once: early orders are decided on
 PATIENCE = {"flower": 60.0}  # seconds that compressed time waits for the others' releases; others: 5
 FIGURE = "federation-demo.png"
 TICK = 0.5  # seconds between two looks
+PLAIN = 5.0  # seconds between two lines, where output goes into a file or a pipe
 
 
 def add_demo(parts: Any) -> None:
@@ -86,9 +87,12 @@ def run(args: argparse.Namespace) -> int:
     names = [f"org{number}" for number in range(1, args.agents + 1)]
     with tempfile.TemporaryDirectory(prefix="fedfairx-federation-") as temporary:
         folder = Path(args.data or Path(temporary) / "federation")
-        flags = () if args.epsilon is None else ("--decide-from", "own+released")
-        began = time.monotonic()
-        given = {"transport": args.transport, "flags": flags, "flower": args.flower}
+        given = {
+            "transport": args.transport,
+            "decide_from": None if args.epsilon is None else "own+released",
+            "seed": args.seed,
+            "flower": args.flower,
+        }
         with Fleet(folder, names, _terms(args), **given) as fleet:
             orders = [
                 Orders(name, fleet.urls[name], seed=args.seed, place=place, key=fleet.keys.get(name))
@@ -100,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
                 demo.go()
             demo.finish()
         lost = sum(each.lost(fleet.database(each.name)) for each in orders)
-        return demo.report(lost, time.monotonic() - began)
+        return demo.report(lost)
 
 
 def _terms(args: argparse.Namespace) -> Terms:
@@ -125,6 +129,7 @@ class Demo:
         self._looks: list[dict[str, Any]] = [{} for _ in orders]
         self._curve: list[tuple[int, float, float]] = []  # rounds, mean regret together and alone
         self._drawn = 0  # lines of the table on the screen
+        self._told = time.monotonic()  # when the last line was, where there is no screen
 
     def welcome(self, fleet: Fleet) -> None:
         kind = (
@@ -151,7 +156,6 @@ class Demo:
                     self._show()
                 if self._args.rounds is None:
                     time.sleep(max(0.0, TICK - (time.monotonic() - began)))
-        self._show()
 
     def _batches(self) -> Iterator[int]:
         rounds, done = self._args.rounds, 0
@@ -182,38 +186,41 @@ class Demo:
             each.settle()
         with ThreadPoolExecutor(len(self._orders)) as pool:
             self._looks = self._look(pool)
+        if sys.stderr.isatty():
+            self._show()
+        else:
+            self._say(table(self._orders, self._looks))
 
     def _mean(self, which: str) -> float:
         return float(sum(getattr(each, which) for each in self._orders) / len(self._orders))
 
     def _show(self) -> None:
-        table = text_table(
-            ("agent", "decisions", "rewards", "releases", "lag", "privacy", "regret", "alone", "ratio"),
-            [_row(each, look) for each, look in zip(self._orders, self._looks, strict=True)],
-        )
-        if sys.stderr.isatty() and self._drawn and not self._args.json:
+        """Drawn over itself on a terminal; elsewhere a line now and then."""
+        if self._args.json:
+            return
+        if not sys.stderr.isatty():
+            if time.monotonic() - self._told > PLAIN:
+                self._told = time.monotonic()
+                self._say(line(self._orders, self._looks))
+            return
+        if self._drawn:
             sys.stderr.write(f"\x1b[{self._drawn}A\x1b[J")
-        if sys.stderr.isatty() or self._curve[-1][0] == self._args.rounds:
-            self._say(table)
-            self._drawn = table.count("\n") + 1
+        text = table(self._orders, self._looks)
+        self._say(text)
+        self._drawn = text.count("\n") + 1
 
     def _say(self, text: str) -> None:
         if not self._args.json:
             print(text, file=sys.stderr, flush=True)
 
-    def report(self, lost: int, seconds: float) -> int:
+    def report(self, lost: int) -> int:
         """The end of it; 1 if something is missing that was acknowledged."""
         together, alone = self._mean("together"), self._mean("alone")
         result = {
-            "agents": len(self._orders),
-            "transport": self._args.transport,
-            "epsilon": self._args.epsilon,
             "decisions": sum(each.decisions for each in self._orders),
             "rewards": sum(each.rewarded for each in self._orders),
             "releases": sum(look["sync"]["released"] for look in self._looks if look),
             "fairness_regret": {"federated": together, "alone": alone},
-            "lost": lost,
-            "seconds": round(seconds, 1),
         }
         self._draw()
         if self._args.json:
@@ -222,8 +229,10 @@ class Demo:
             share = f", {together / alone:.2f} times" if alone else ""
             print(
                 f"fairness regret of each: {together:.1f} together, {alone:.1f} alone{share}; "
-                f"{result['decisions']} decisions, {result['rewards']} rewards, {lost} lost"
+                f"{result['decisions']} decisions, {result['rewards']} rewards, {result['releases']} releases"
             )
+        if lost:
+            print(f"{lost} acknowledged decisions or rewards are in no database", file=sys.stderr)
         return 1 if lost else 0
 
     def _draw(self) -> None:
@@ -231,7 +240,7 @@ class Demo:
         if file is None or not self._curve:
             return
         try:
-            _draw(self._curve, self._args.epsilon, file)
+            draw(self._curve, self._args.epsilon, file)
             self._say(f"the figure is {file}")
         except MissingLibrary as error:
             if self._args.figure:
@@ -249,46 +258,3 @@ def _level(looks: list[dict[str, Any]]) -> bool:
         and all(peer["release"] == made[name] for name, peer in look["sync"]["peers"].items())
         for look in looks
     )
-
-
-def _row(orders: Orders, look: dict[str, Any]) -> tuple[object, ...]:
-    regrets = (f"{orders.together:.1f}", f"{orders.alone:.1f}")
-    ratio = f"{orders.together / orders.alone:.2f}" if orders.alone else ""
-    if not look:
-        return (orders.name, orders.decisions, orders.rewarded, "?", "?", "?", *regrets, ratio)
-    sync, privacy = look["sync"], look["privacy"]
-    spent = (
-        f"{privacy['spent']} of {privacy['releases']} (ε={privacy['epsilon']:g})"
-        if privacy["private"]
-        else "exact"
-    )
-    lag = max((peer["lag"] for peer in sync["peers"].values()), default=0)
-    return (orders.name, orders.decisions, orders.rewarded, sync["released"], lag, spent, *regrets, ratio)
-
-
-def _draw(curve: list[tuple[int, float, float]], epsilon: float | None, file: str) -> None:
-    """Mean fairness regret over rounds, together and alone."""
-    from fedfairx.drawing import COLOURS, end_labels, few_rounds, styled, thousands
-
-    rounds, together, alone = zip(*curve, strict=True)
-    name = "fed-fairx-bayes" if epsilon is None else "priv-fairx-bayes"
-    with styled():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5.4, 3.3), layout="constrained")
-        axes = figure.subplots()
-        ends = []
-        for values, label, colour in (
-            (together, "together", COLOURS[name]),
-            (alone, "alone", COLOURS["fairx-bayes"]),
-        ):
-            axes.plot(rounds, values, color=colour)
-            ends.append((values[-1], label, colour))
-        axes.set_title("fairness regret, mean of the organisations")
-        axes.set_xlabel("orders of each")
-        thousands(axes.xaxis)
-        thousands(axes.yaxis)
-        axes.margins(x=0)
-        few_rounds(axes)
-        end_labels(axes, ends)
-        figure.savefig(file)

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
 from fedfairx.commands.market import FEATURES
 from fedfairx.errors import FedFairXError, InvalidInput
 from fedfairx.federation.founding import found
@@ -30,7 +32,10 @@ GAP = 1.0  # seconds between two of Flower's rounds
 
 
 class Fleet:
-    """`names` in a federation with these terms, in `folder`; running inside `with`."""
+    """`names` in a federation with these terms, in `folder`; running inside `with`.
+
+    seed: of what their agents draw; without it each draws its own.
+    """
 
     def __init__(
         self,
@@ -39,14 +44,16 @@ class Fleet:
         terms: Terms,
         *,
         transport: str,
-        flags: Sequence[str] = (),
+        decide_from: str | None = None,
+        seed: int | None = None,
         flower: str | None = None,
     ) -> None:
         self.folder = folder
         self.names = tuple(names)
         self._terms = terms
         self._transport = transport
-        self._flags = tuple(flags)
+        self._decide_from = decide_from
+        self._seed = seed
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands = find_commands(flower) if transport == "flower" else None
         self.flower: Flower | None = None
@@ -66,7 +73,8 @@ class Fleet:
             found(self.folder, self._terms, agents, transport=self._transport, hosts=hosts, port=port)
             if self._transport == "nats":
                 self._start_hub(port)
-            for name in self.names:
+            for place, name in enumerate(self.names):
+                self._make_agent(name, place)
                 if self._transport == "flower":
                     self._make_keys(name)
                 self._start(name)
@@ -97,7 +105,9 @@ class Fleet:
 
     def _start(self, name: str) -> None:
         command = [sys.executable, "-m", "fedfairx", "serve", "--federation", str(self.folder / name)]
-        command += ["--port", "0", "--features", FEATURES, "--intercept", "true", *self._flags]
+        command += ["--port", "0", "--features", FEATURES, "--intercept", "true"]
+        if self._decide_from is not None:
+            command += ["--decide-from", self._decide_from]
         self._launch(name, command, cwd=self.folder)
 
     def _start_hub(self, port: int) -> None:
@@ -110,9 +120,14 @@ class Fleet:
         self._processes = {"hub": self._launch("hub", [program, "-c", config.name], cwd=hub)}
         _until(lambda: _answers(port), "the nats-server")
 
+    def _make_agent(self, name: str, place: int) -> None:
+        database = self.database(name)
+        database.parent.mkdir(mode=0o700)
+        seed = None if self._seed is None else int(np.random.default_rng([self._seed, place]).integers(2**32))
+        self._terms.open_agent(name, database, decide_from=self._decide_from, seed=seed).close()
+
     def _make_keys(self, name: str) -> None:
         """One for the SuperNode, which opens nothing but envelopes, and one for whoever asks here."""
-        self.database(name).parent.mkdir(mode=0o700)
         with open_keys(self.database(name)) as keys:
             write_private(self.folder / name / ENGINE_KEY, keys.add("SuperNode", "federation").encode())
             self.keys[name] = keys.add("demonstration", "admin")

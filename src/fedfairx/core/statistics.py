@@ -8,6 +8,7 @@ The regulariser λ never enters it, and so never a privatizer.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,17 +32,25 @@ def dimension_of(packed: Array) -> int:
 
 def pack(gram: Array, moment: Array) -> Array:
     """Packed statistics from a symmetric (d, d) Gram matrix and a (d,) moment."""
-    return np.concatenate([gram[np.triu_indices(moment.shape[0])], moment])
+    return np.concatenate([gram[_triangle(moment.shape[0])], moment])
 
 
 def unpack(packed: Array) -> tuple[Array, Array]:
     """The (d, d) Gram matrix and the (d,) moment of packed statistics."""
     d = dimension_of(packed)
     gram = np.zeros((d, d))
-    rows, cols = np.triu_indices(d)
+    rows, cols = _triangle(d)
     gram[rows, cols] = packed[: rows.size]
     gram[cols, rows] = packed[: rows.size]
     return gram, packed[rows.size :].copy()
+
+
+@lru_cache(16)  # of each message again: it takes twice as long as to unpack one
+def _triangle(dimension: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of the upper triangle."""
+    rows, cols = np.triu_indices(dimension)
+    rows.flags.writeable = cols.flags.writeable = False  # all callers share them
+    return rows, cols
 
 
 def diagonal_entries(dimension: int) -> NDArray[np.intp]:

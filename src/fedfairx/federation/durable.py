@@ -199,6 +199,8 @@ class Keeper:
             agent._share(
                 latest_of(agent._latest, told, own=agent.name, dimension=agent.dimension, mechanism=mechanism)
             )
+        elif step.kind == "part":
+            agent._part_from(json.loads(step.body))
         elif step.kind == "run":
             agent._go_on_with(self._after(agent.privatizer, int(step.body)))
         else:

@@ -77,6 +77,8 @@ class Signed:
         self.roster = roster
         self.name = name
         self._key = key
+        terms = roster.terms  # asked for each message, and what it knows of itself is dear to ask
+        self._agreed, self._mechanism, self._limits = terms.digest, terms.stated.digest(), terms.limits
 
     def follow(self, roster: Roster, key: SigningKey | None = None) -> Signed:
         """The same member's by a later version of the roster, with its new key if it has one.
@@ -105,7 +107,7 @@ class Signed:
         roster, terms = self.roster, self.roster.terms
         if envelope.federation != roster.federation:
             raise MessageRefused(f"message of {name!r} is of another federation", reason="federation")
-        if envelope.terms != terms.digest:
+        if envelope.terms != self._agreed:
             raise MessageRefused(f"message of {name!r} was made under another roster's terms", reason="terms")
         if envelope.agent != name:
             raise MessageRefused(f"message under the name {name!r} is another agent's", reason="sender")
@@ -120,6 +122,6 @@ class Signed:
                 f"message of {name!r} must have dimension {terms.dimension}, got {envelope.dimension}",
                 reason="dimension",
             )
-        check_release(name, release, dimension=terms.dimension, mechanism=terms.stated.digest())
-        terms.limits.check(name, release, held)
+        check_release(name, release, dimension=terms.dimension, mechanism=self._mechanism)
+        self._limits.check(name, release, held)
         return release

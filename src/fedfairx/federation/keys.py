@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -63,10 +64,15 @@ def new_signing_key() -> SigningKey:
 def signed_by(public: str, message: bytes, signature: bytes) -> bool:
     """Whether `signature` of `message` was made with the private half of `public`."""
     try:
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, message)
+        _public_key(public).verify(signature, message)
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+@lru_cache(1024)  # a member's is used for every message of it, and to read one takes half as long again
+def _public_key(public: str) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
 
 
 def write_private(path: str | os.PathLike[str], content: bytes) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from os import PathLike
-from typing import Any, Self
 
 import numpy as np
 
@@ -19,7 +16,8 @@ from fedfairx.errors import require
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.describe import line_of_federation, table_of_federation
-from fedfairx.federation.durable_local import Kept, budget_of, refuse_others, settings_from
+from fedfairx.federation.durable_local import budget_of
+from fedfairx.federation.lasting import Lasting
 from fedfairx.federation.member import Member
 from fedfairx.federation.options import Calibrate, Options
 from fedfairx.federation.schedules import Plan, Schedule, timetable
@@ -37,11 +35,8 @@ from fedfairx.privacy import (
 )
 from fedfairx.privacy.noise import NoiseSource
 
-#: How far a federation has come.
-_KEPT = ("round", "syncs", "_last_sync", "_runs", "_began", "_syncs_before")
 
-
-class Federation:
+class Federation(Lasting):
     """`agents` that decide and observe for themselves and share what their algorithm lets them share.
 
     Call `end_round()` after each round; it synchronises when the schedule says so. An agent may skip rounds.
@@ -71,8 +66,6 @@ class Federation:
     simulation; without one the noise is keyed by a fresh secret key. After `horizon` rounds nothing is shared
     any more, and a warning says so once; `new_run` goes on.
     """
-
-    _kept: Kept | None = None  # where a durable one keeps its steps
 
     def __init__(
         self,
@@ -258,68 +251,3 @@ class Federation:
         """Nothing has been sent: what was, before a step that failed, must not be met again."""
         self._transport = MemoryTransport()
         self._members: dict[str, Member] = {}
-
-    # --- durable -------------------------------------------------------------------------------------
-
-    @classmethod
-    def open(cls, place: str | PathLike[str], **settings: Any) -> Self:
-        """A federation that lives in a file (SQLite) or a `postgresql://` database; see docs/durable.md.
-
-        The first opening takes what `Federation` takes and keeps it; later ones need nothing but the place.
-        Each call of an agent, and each end of a round, is on disk before it returns, or has changed nothing.
-        """
-        kept = Kept(place)
-        try:
-            before = kept.made_before()
-            if before is None:
-                fed = cls(**settings)
-                merits = [agent.merit for agent in fed.agents]
-                kept.make(fed.options, fed.plan, merits, fed._names, fed._seed)
-                progress = fed._progress()
-            else:
-                stored, progress = settings_from(before[0]), before[1]
-                refuse_others(stored, settings)
-                fed = cls(**stored)
-            fed._kept, fed.agents = kept, kept.agents()
-            if before is None:
-                with fed._step():
-                    pass
-            else:
-                fed._resume(progress)
-            kept.log.restorers.append(lambda: fed._resume(kept.progress()))
-            kept.log.restorers.append(fed._renew_transport)
-        except BaseException:
-            kept.log.close()
-            raise
-        return fed
-
-    def close(self) -> None:
-        """Let go of the database; a federation in memory has none."""
-        if self._kept is not None:
-            self._kept.log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
-
-    @contextmanager
-    def _step(self) -> Iterator[None]:
-        """One step: kept, whole or not at all, where the federation is durable."""
-        if self._kept is None:
-            yield
-            return
-        with self._kept.log.step():
-            yield
-            self._kept.keep(self._progress())
-
-    def _progress(self) -> dict[str, Any]:
-        options = {"epsilon": self.options.epsilon, "delta": self.options.delta}
-        return {name: getattr(self, name) for name in _KEPT} | {"horizon": self.plan.horizon, **options}
-
-    def _resume(self, progress: dict[str, Any]) -> None:
-        self.options = replace(self.options, epsilon=progress["epsilon"], delta=progress["delta"])
-        self._begin_run(replace(self.plan, horizon=progress["horizon"]))
-        for name in _KEPT:
-            setattr(self, name, progress[name])

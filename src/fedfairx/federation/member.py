@@ -12,31 +12,20 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from fedfairx.errors import FedFairXError, LedgerMismatch, MessageRefused, TransportUnavailable
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.copies import contradiction
+from fedfairx.federation.peers import Peer, peers_of
 from fedfairx.federation.sealing import Seal
 from fedfairx.federation.transport.protocol import Taken, Transport
-from fedfairx.federation.watching import repeat
+from fedfairx.federation.watching import Bell, repeat
 from fedfairx.privacy import Release
 from fedfairx.privacy.continued import stream_of
 
-__all__ = ["Member", "Peer"]
+__all__ = ["Member"]
 
 _ATTEMPTS = 3  # at a name that somebody else writes to at the same moment
-
-
-@dataclass(frozen=True)
-class Peer:
-    """What a member knows of another: its latest release, when it came, how many messages were refused."""
-
-    number: int
-    count: int
-    came: float | None  # seconds since the epoch; None for one that was held before
-    refused: int
-    lag: int  # releases that it is behind this member
 
 
 class Member:
@@ -63,13 +52,14 @@ class Member:
         self._seal = seal
         self._clock = clock
         self._lock = threading.RLock()
-        self._news = threading.Event()
+        self._bell = Bell()
         self._seen: dict[str, bytes] = {}  # messages that were looked at
         self._came: dict[str, float] = {}
         spent = getattr(agent.privatizer, "spent", None)  # dear to ask the guarantee for
         made = int(agent.privatizer.guarantee.spent if spent is None else spent)
         if made > agent.released:  # a ledger knows what an agent that was made anew does not
             agent.release(made)
+        self._join(seal)
         self._release: Release | None = agent.held.get(agent.name)
         self._message = None if self._release is None else seal.close(self._release)
         self._there: bytes | None = None  # what the transport holds of ours, as far as we know
@@ -259,11 +249,21 @@ class Member:
             return self.send() and self.away is None
 
     def follow(self, seal: Seal) -> None:
-        """Go on with the seal of a later roster: what was refused is looked at again, ours is signed anew."""
+        """Go on with the seal of a later roster.
+
+        What was refused is looked at again, ours is signed anew, and what is held of who has left is dropped.
+        """
         with self._lock:
+            self._join(seal)
             self._seal = seal
             self._seen.clear()
             self._message = None if self._release is None else seal.close(self._release)
+
+    def _join(self, seal: Seal) -> None:
+        """Who is not in the roster has no say in decisions, and the terms' run is the only one."""
+        if seal.roster is not None:
+            self.agent.part_from(self.agent.held.keys() - seal.roster.members.keys())
+            self.agent.bound = seal.roster.federation
 
     def watch(
         self, *, every: float = 1.0, rest: float = 0.02, after: Callable[[], None] | None = None
@@ -281,21 +281,13 @@ class Member:
             if after is not None:
                 after()
 
-        return repeat(work, self.transport, self._news, every=every, rest=rest, name=self.agent.name)
+        return repeat(work, self.transport, self._bell, every=every, rest=rest, name=self.agent.name)
 
     def wake(self) -> None:
         """Have the thread of `watch` exchange at once; it returns before that has happened."""
-        self._news.set()
+        self._bell.hurry()
 
     @property
     def peers(self) -> dict[str, Peer]:
         """The others, by name; not under the lock, which may be held while the transport is waited for."""
-        refused: Counter[str] = Counter()
-        for (name, _), times in list(self.refusals.items()):
-            refused[name] += times
-        held, own = self.agent.held, self.agent.released
-        peers = {}
-        for name in sorted({*held, *refused} - {self.agent.name}):
-            number, count = (held[name].number, held[name].count) if name in held else (0, 0)
-            peers[name] = Peer(number, count, self._came.get(name), refused[name], max(own - number, 0))
-        return peers
+        return peers_of(self.agent, self.refusals, self._came)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tomllib
@@ -74,6 +75,15 @@ class Place:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError):
             raise StateError(f"{base / SETTINGS} must be TOML with a name and a [federation]") from None
         return cls(base, name, Roster.read(roster, federation=federation), table)
+
+    def stamp(self) -> tuple[int, ...]:
+        """Another one when the roster's file or the key's was written anew; to look is cheap."""
+        marks: list[int] = []
+        for entry in ("roster", "key"):
+            with contextlib.suppress(OSError):  # on its way, perhaps
+                found = os.stat(self._file(entry))
+                marks += found.st_mtime_ns, found.st_size, found.st_ino
+        return tuple(marks)
 
     @property
     def server(self) -> str | None:

@@ -27,7 +27,9 @@ sx₀ᵀ and h + x₀t + y₀s, s and t being a column of its N and an entry of 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -84,7 +86,9 @@ class Limits:
             return "its Gram matrix has a larger trace than so many records make it"
         if float(np.linalg.norm(moment)) > (count * length * reward + vector) * slack:
             return "its moment is larger than so many records make it"
-        if _factor((count * length**2 * slack + matrix) * np.eye(self.dimension) - gram) is None:
+        above = -gram
+        np.einsum("ii->i", above)[:] += count * length**2 * slack + matrix
+        if _factor(above) is None:
             return "its Gram matrix is larger than so many records make it"
         diagonal += matrix
         if _factor(gram) is None:
@@ -103,7 +107,12 @@ class Limits:
         point = self.centring
         return math.hypot(*point.context) + point.context_radius, abs(point.reward) + point.reward_radius
 
-    def _noise(self, number: int) -> tuple[float, float, float]:
+    @cached_property
+    def _noise(self) -> Callable[[int], tuple[float, float, float]]:
+        """`_noise_of`, remembered: many members are at the same number."""
+        return lru_cache(64)(self._noise_of)
+
+    def _noise_of(self, number: int) -> tuple[float, float, float]:
         """(Υ, H, bound of tr N) of release `number`."""
         assert self.bounds is not None
         sd, point, d = float(self.mechanism.sd(number)), self.centring, self.dimension

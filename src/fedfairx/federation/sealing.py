@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fedfairx.privacy import Release
+
+if TYPE_CHECKING:
+    from fedfairx.federation.roster import Roster
 
 __all__ = ["Seal", "Unsealed"]
 
 
 class Seal(Protocol):
     """How a release becomes a message and is verified when it comes (`envelope.Signed`)."""
+
+    @property
+    def roster(self) -> Roster | None:
+        """Who is in and under which terms; None among agents of one process."""
+        ...
 
     def close(self, release: Release) -> bytes: ...
 
@@ -21,6 +29,8 @@ class Seal(Protocol):
 
 class Unsealed:
     """Plain bytes, for agents of one process, which need no protection from each other."""
+
+    roster: None = None
 
     def __init__(self) -> None:
         self._opened: dict[str, tuple[bytes, Release]] = {}  # all agents share one copy of a release

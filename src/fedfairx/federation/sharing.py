@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -34,6 +34,7 @@ class Sharing(Knowledge):
     _journal: Journal | None = None  # where a durable agent keeps each step
     _keeper: Keeping  # a durable agent's
     _watch: ClippingWatch
+    bound: str | None = None  # the federation whose terms its budget is; see `Member`
 
     def _step(self) -> AbstractContextManager[Any]:
         """One step: kept, whole or not at all, where the agent is durable."""
@@ -75,7 +76,15 @@ class Sharing(Knowledge):
         Records since the last release go into the first of the new run, if it clips as the old one did. If
         not, or where a person's records are bounded (`PersonBound`), the old run makes a last release of
         them; if it has none left, they get into no message, and a warning says how many.
+
+        Not for a member of a federation with a roster: members who begin new runs at different moments would
+        have different mechanisms, and refuse each other.
         """
+        if self.bound is not None:
+            raise InvalidInput(
+                f"the budget of {self.name!r} must stay: it shares under the terms of federation "
+                f"{self.bound}, which are of one run; found another federation to share for longer"
+            )
         with self._lock, self._step():
             if not self.private:
                 raise InvalidInput("privatizer must be left out: this agent is not private and has no budget")
@@ -124,3 +133,18 @@ class Sharing(Knowledge):
             if self._journal is not None:
                 told = {name: release.to_bytes().hex() for name, release in releases.items()}
                 self._journal.happened("absorb", json.dumps(told).encode())
+
+    def part_from(self, names: Collection[str]) -> None:
+        """Drop what is held of these agents, as if they had never sent anything. Its own release stays."""
+        with self._lock, self._step():
+            gone = sorted(self._latest.keys() & set(names) - {self.name})
+            if gone:
+                self._part_from(gone)
+                if self._journal is not None:
+                    self._journal.happened("part", json.dumps(gone).encode())
+
+    def _part_from(self, gone: Collection[str]) -> None:
+        rest = {name: release for name, release in self._latest.items() if name not in gone}
+        # Others' noise is weighed by what was learnt from all of them: that too is forgotten.
+        self._share({name: release for name, release in rest.items() if name == self.name})
+        self._share(rest)

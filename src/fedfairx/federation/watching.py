@@ -3,35 +3,62 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from fedfairx.federation.transport.protocol import Transport
 
-__all__ = ["repeat"]
+__all__ = ["Bell", "repeat"]
+
+SHARE = 5  # of its time a thread works one part in so many at most: decisions are what the machine is for
+
+
+class Bell:
+    """What a thread waits for: `ring` when there may be something to do, `hurry` when it should not rest."""
+
+    def __init__(self) -> None:
+        self._rung = threading.Event()
+        self._hurried = threading.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    def hurry(self) -> None:
+        self._rung.set()
+        self._hurried.set()
+
+    def clear(self) -> None:
+        self._rung.clear()
+        self._hurried.clear()
+
+    def rest(self, seconds: float) -> None:
+        self._hurried.wait(seconds)
+
+    def wait(self, seconds: float) -> None:
+        self._rung.wait(seconds)
 
 
 def repeat(
-    work: Callable[[], None],
-    transport: Transport,
-    news: threading.Event,
-    *,
-    every: float,
-    rest: float,
-    name: str,
+    work: Callable[[], None], transport: Transport, bell: Bell, *, every: float, rest: float, name: str
 ) -> Callable[[], None]:
-    """Do `work` at once, when `news` is set, which the transport does too, and every so many seconds.
+    """Do `work` at once, when the bell rings, as it does when the transport has news, and every so often.
+
+    After it the thread rests, so that news of many agents is taken together: `rest` seconds, longer where
+    the work takes long, but never longer than `every`.
 
     Gives a function that ends it, and returns when it has ended.
     """
     ended = threading.Event()
-    unwatch = transport.watch(news.set)
+    unwatch = transport.watch(bell.ring)
 
     def live() -> None:
         while not ended.is_set():
-            news.clear()
+            bell.clear()
+            began = time.monotonic()
             work()
-            ended.wait(rest)
-            news.wait(every)
+            took = time.monotonic() - began
+            bell.rest(min(max(rest, (SHARE - 1) * took), every))
+            bell.wait(every)
 
     thread = threading.Thread(target=live, name=f"fedfairx-{name}", daemon=True)
     thread.start()
@@ -39,7 +66,7 @@ def repeat(
     def stop() -> None:
         ended.set()
         unwatch()
-        news.set()
+        bell.hurry()
         thread.join()
 
     return stop

@@ -11,9 +11,9 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
-from fedfairx.errors import FedFairXError, StorageError, require
+from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable, require
 from fedfairx.federation.agent import Agent
-from fedfairx.federation.member import Peer
+from fedfairx.federation.peers import Peer
 from fedfairx.federation.place import Place
 from fedfairx.service.meters import labelled, text
 
@@ -37,6 +37,8 @@ class Membership:
         )
         self.place = place
         self.agent = agent
+        self._stamp = place.stamp()
+        self._not_taken: str | None = None  # why the roster in its folder is not the one that is held
         self.member = place.member(agent)
         self.horizon = terms.horizon
         self.releases = terms.releases
@@ -50,7 +52,31 @@ class Membership:
     def begin(self) -> None:
         """Exchange from now on, in a thread; an engine that carries messages calls by itself."""
         if not self.place.carried:
-            self._stop = self.member.watch(every=EVERY, after=self._log)
+            self._stop = self.member.watch(every=EVERY, after=self._after_exchange)
+
+    def _after_exchange(self) -> None:
+        self.look_at_roster()
+        self._log()
+
+    def look_at_roster(self) -> None:
+        """Take a later version that was put into its folder; another is said, and changes nothing."""
+        stamp = self.place.stamp()
+        if stamp == self._stamp:
+            return
+        try:
+            place = Place.read(self.place.folder)
+            place.roster.require_follows(self.place.roster)
+            self.member.follow(place.seal())
+        except StorageUnavailable:
+            return  # the agent's own database: tried again
+        except (FedFairXError, OSError) as error:
+            self._not_taken = f"the roster in {self.place.folder} is not taken: {error}"
+            LOG.warning("%s", self._not_taken)
+        else:
+            members = ", ".join(place.roster.members)
+            LOG.info("roster version %d is taken: %s", place.roster.version, members)
+            self.place, self._not_taken = place, None
+        self._stamp = stamp
 
     def _log(self) -> None:
         """Say it when the others are lost, and when they are back; not each time that it is tried."""
@@ -69,6 +95,7 @@ class Membership:
 
     def take(self, envelopes: Mapping[str, bytes]) -> tuple[list[str], dict[str, str]]:
         """What an engine has brought: who had something new, and who was refused, with the reason."""
+        self.look_at_roster()
         members, before = self.place.roster.members, dict(self.member.refusals)
         known = {name: message for name, message in envelopes.items() if name in members}
         self.member.refusals[UNKNOWN, "unknown"] += len(envelopes) - len(known)
@@ -131,7 +158,7 @@ class Membership:
     @property
     def trouble(self) -> str | None:
         """What somebody should see to, the gravest first; None while all is well."""
-        return self.member.halted or self.member.away
+        return self.member.halted or self._not_taken or self.member.away
 
     @property
     def peers(self) -> dict[str, Peer]:

@@ -179,7 +179,7 @@ class Sync(Struct):
     releases: Annotated[int | None, Meta(description="That the federation's terms allow.")]
     next_round: Annotated[int | None, Meta(description="The count of rewards at which it releases next.")]
     waiting: Annotated[bool, Meta(description="Whether its latest release is still to be sent.")]
-    trouble: Annotated[str | None, Meta(description="Why nothing can be sent or taken now.")]
+    trouble: Annotated[str | None, Meta(description="Why nothing is sent or taken now.")]
     over: Annotated[str | None, Meta(description="Why nothing will be released any more.")]
     refusals: Annotated[
         dict[str, dict[str, int]],

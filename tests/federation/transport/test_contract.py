@@ -13,7 +13,7 @@ from fedfairx.errors import TransportRefused
 from fedfairx.federation.transport import Taken
 from nats_server import wait_until
 
-#: An engine such as Flower visits agents, instead of being called: test_flower_app.py has what holds there.
+#: An engine such as Flower visits agents, instead of being called; what holds there too: test_carried.py.
 KINDS = ("memory", "sqlite", "nats")
 
 

@@ -11,14 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedfairx.federation.member import Member
 from fedfairx.federation.transport import EngineTransport
 from fedfairx.federation.transport.flower.files import APP
-from flower_app import Grid, Message, RecordDict, answering, context, flower_app
-from member_helpers import NAMES, D, work, world
+from flower_app import Grid, Message, RecordDict, answering, carried_by, context, flower_app
+from member_helpers import NAMES, work, world
 
 ROOT = Path(__file__).parents[3]
 
@@ -132,47 +131,12 @@ def test_a_superlink_that_is_away_is_waited_for_but_not_for_ever(app: Any) -> No
         server.forward(Away(server.FAILURES), context(rounds=0))
 
 
-# --- members whose messages the ServerApp carries ---------------------------------------------------------
-
-
-def carried_by(*members: Member) -> Grid:
-    """Nodes that do what the ClientApp and a service do, for members in this process."""
-
-    def node(member: Member) -> Any:
-        def answer(asked: Message) -> Message:
-            member.take(asked.content["board"])
-            given = {} if member.halted or member.message is None else {"message": member.message}
-            return Message(RecordDict({"answer": given}), reply_to=asked)
-
-        return answer
-
-    return Grid({number: (member.agent.name, node(member)) for number, member in enumerate(members)})
+# --- members whose messages the ServerApp carries; more in test_carried.py --------------------------------
 
 
 def release(member: Member, seed: int = 0) -> None:
     work(member.agent, seed=seed)
     member.agent.release()
-
-
-def test_members_learn_from_each_other_as_by_any_transport(app: Any) -> None:
-    by_flower, by_memory = world(EngineTransport()), world()
-    carried = [by_flower.member(name) for name in NAMES]
-    grid = carried_by(*carried)
-    direct = [by_memory.member(name) for name in NAMES]
-    for turn in range(3):
-        for seed, pair in enumerate(zip(carried, direct, strict=True)):
-            for member in pair:
-                release(member, seed=10 * turn + seed)
-        app[0].forward(grid, context())
-        for step in (Member.receive, Member.send, Member.receive):  # a round that asks, one that spreads
-            for other in direct:
-                step(other)
-        assert not any(one.waiting for one in carried)  # each has had its own back
-        for one, other in zip(carried, direct, strict=True):
-            contexts = np.random.default_rng(turn).random((4, D)) / 2.0
-            assert one.agent.held == other.agent.held
-            assert np.array_equal(one.agent.decide(contexts).policy, other.agent.decide(contexts).policy)
-    assert not any(one.refusals for one in carried)
 
 
 def test_a_run_that_begins_anew_has_everything_again(app: Any) -> None:
@@ -182,21 +146,6 @@ def test_a_run_that_begins_anew_has_everything_again(app: Any) -> None:
     app[0].forward(carried_by(*members[:2]), context())
     app[0].forward(carried_by(*members), context())  # the third comes late
     assert [member.agent.held["org1"].number for member in members] == [1, 1, 1]
-
-
-def test_an_agent_restored_from_an_old_copy_sends_nothing(app: Any) -> None:
-    here = world(EngineTransport())
-    one, other = here.member("org1"), here.member("org2")
-    release(one)
-    board: dict[str, bytes] = {}
-    app[0].exchange(carried_by(one, other), board, deadline=0.05)
-    restored = here.member("org1", here.agent("org1", seed=77))
-    release(restored, seed=5)
-    app[0].exchange(carried_by(restored, other), board, deadline=0.05)
-    assert restored.halted is not None
-    assert board["org1"] == one.message
-    assert other.agent.held["org1"].number == 1
-    assert not other.refusals
 
 
 def test_another_members_message_under_ones_own_name_is_refused(app: Any) -> None:

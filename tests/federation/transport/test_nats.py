@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import ssl
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedfairx.errors import TransportRefused, TransportUnavailable
-from fedfairx.federation.founding import found
+from fedfairx.federation.founding import amend, found
 from fedfairx.federation.roster import Roster
 from fedfairx.federation.transport import Taken
 from fedfairx.federation.transport.naming import stream_of_bucket, subject_of
@@ -256,7 +257,8 @@ def test_members_go_on_while_their_hub_is_killed(tmp_path: Path) -> None:
             for index, member in enumerate(members):
                 work(member.agent, 3, seed=10 * number + index)
                 member.send(member.agent.release())
-        wait_until(lambda: all(p.number == 9 for m in members for p in m.peers.values()), seconds=40)
+        everybody = [[9, 9]] * 3
+        wait_until(lambda: [[p.number for p in m.peers.values()] for m in members] == everybody, seconds=40)
         for stop in stops:
             stop()
         for member in members:
@@ -296,6 +298,31 @@ def test_a_client_without_a_certificate_is_refused(founded: tuple[Path, str, Ros
         end.latest()
     log = (base / "hub" / "log").read_text()
     assert "client didn't provide a certificate" in log
+
+
+def test_who_was_taken_off_the_hub_does_not_knock_all_the_time(tmp_path: Path) -> None:
+    base, port = tmp_path / "made", free_port()
+    roster = found(base, terms(), dict.fromkeys(("org1", "org2")), hosts=["127.0.0.1"], port=port)
+    server = NatsServer.of(base / "hub" / "nats-server.conf", port).start()
+    try:
+        with _closing(identified((base, f"tls://127.0.0.1:{port}", roster), "org2", deadline=1.0)) as end:
+            assert end.latest() == {}
+            amend(base, remove=["org2"])
+            assert server.process is not None
+            server.process.send_signal(signal.SIGHUP)  # nats-server --signal reload
+            wait_until(lambda: "Authorization Violation" in _why(end))
+            time.sleep(1.5)
+            assert (base / "hub" / "log").read_text().count("authentication error") <= 2
+    finally:
+        server.kill()
+
+
+def _why(end: NatsTransport) -> str:
+    try:
+        end.latest()
+    except TransportUnavailable as error:
+        return str(error)
+    return ""
 
 
 def test_a_certificate_of_another_authority_is_refused(

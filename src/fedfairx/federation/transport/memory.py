@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from fedfairx.federation.transport.protocol import Taken
+from fedfairx.federation.transport.watchers import Watchers
 
 __all__ = ["MemoryTransport"]
 
@@ -15,7 +16,7 @@ class MemoryTransport:
 
     def __init__(self) -> None:
         self._messages: dict[str, bytes] = {}
-        self._watchers: dict[object, Callable[[], None]] = {}
+        self._watchers = Watchers()
         self._lock = threading.Lock()
 
     def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
@@ -26,25 +27,14 @@ class MemoryTransport:
             if held != replacing:
                 raise Taken(held)
             self._messages[agent] = message
-            watchers = list(self._watchers.values())
-        for notify in watchers:
-            notify()
+        self._watchers.tell()
 
     def latest(self) -> dict[str, bytes]:
         with self._lock:
             return dict(self._messages)
 
     def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
-        token = object()
-        with self._lock:
-            self._watchers[token] = notify
-
-        def stop() -> None:
-            with self._lock:
-                self._watchers.pop(token, None)
-
-        return stop
+        return self._watchers.add(notify)
 
     def close(self) -> None:
-        with self._lock:
-            self._watchers.clear()
+        self._watchers.clear()

@@ -1,14 +1,11 @@
 """Messages between machines, by a NATS server's JetStream key/value bucket: `pip install 'fedfairx[nats]'`.
 
-One bucket for a federation, one key for each agent. The bucket is made with less than nats-py's own ones
-may do: no roll-ups, no purge and no deletion, so that a member who may write its own key can't remove
-another's. A message is written with the revision that it replaces, which the server compares and refuses if
-it is another.
+One bucket for a federation (`bucket.py`), one key for each agent. A message is written with the revision
+that it replaces, which the server compares and refuses if it is another.
 
-News comes by the stream's own republishing: what it has stored, and nothing else, is told under subjects
-that no member may write to. The client renews that subscription by itself when it connects again, which
-nats-py's watchers of a bucket don't. After every connection, and every `poll` seconds, the stream is asked,
-in case that something was missed.
+News comes by the stream's own republishing. The client renews that subscription by itself when it connects
+again, which nats-py's watchers of a bucket don't. After every connection, and every `poll` seconds, the
+stream is asked how far it is; if something was missed, all of it is fetched.
 """
 
 from __future__ import annotations
@@ -22,6 +19,8 @@ from typing import Any, TypeVar
 
 from fedfairx.errors import TransportRefused, TransportUnavailable, needs
 from fedfairx.federation.transport.naming import inbox_of, news_of, stream_of_bucket, subject_of
+from fedfairx.federation.transport.nats.bucket import new_bucket, require_sound
+from fedfairx.federation.transport.nats.mirror import Mirror
 from fedfairx.federation.transport.protocol import Taken, require_name
 
 with needs("nats"):
@@ -34,6 +33,8 @@ __all__ = ["NatsTransport", "tls_context"]
 
 Answer = TypeVar("Answer")
 _WRONG_SEQUENCE = (10071, 10164)  # the server's codes for "another revision than expected"
+_PAUSE = 0.2  # seconds between two attempts to connect again
+_LONG_PAUSE = 10.0  # where the hub does not let this agent in any more, which takes somebody to change
 _LARGEST = 2**20 - 2**12  # bytes of a message, d = 510: the server's own limit, but for headers
 
 
@@ -67,20 +68,16 @@ class NatsTransport:
     ) -> None:
         require_name(agent)
         self._servers = [servers] if isinstance(servers, str) else list(servers)
-        self._agent = agent
+        self._agent, self._federation = agent, federation
         self._stream, self._prefix = stream_of_bucket(federation), subject_of(federation, "")
         self._news = news_of(federation, "")
         self._tls, self._deadline, self._poll, self._replicas = tls, deadline, poll, replicas
-        self._lock = threading.Lock()
-        self._mirror: dict[str, tuple[int, bytes]] = {}
-        self._watchers: dict[object, Callable[[], None]] = {}
+        self._mirror = Mirror()
         self._trouble = "not connected yet"
         self._refused = ""
         self._closed = False
         self._client: Any = None
         self._js: Any = None
-        self._created: Any = None  # when the stream was made
-        self._looked_at = -1  # its last revision when all of it was looked at
         self._first = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fedfairx-nats", daemon=True)
@@ -101,19 +98,10 @@ class NatsTransport:
         client = self._client
         if self._closed or client is None or not client.is_connected:
             self._call(self._connected())
-        with self._lock:
-            return {agent: message for agent, (_, message) in self._mirror.items()}
+        return self._mirror.latest()
 
     def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
-        token = object()
-        with self._lock:
-            self._watchers[token] = notify
-
-        def stop() -> None:
-            with self._lock:
-                self._watchers.pop(token, None)
-
-        return stop
+        return self._mirror.watchers.add(notify)
 
     def close(self) -> None:
         if self._closed:
@@ -148,7 +136,7 @@ class NatsTransport:
 
     async def _publish(self, agent: str, message: bytes, replacing: bytes | None) -> None:
         await self._ready.wait()
-        revision, held = self._mirror.get(agent, (0, None))
+        revision, held = self._mirror.of(agent)
         if held != replacing or held == message:
             revision, held = await self._fetch(agent)
         if held == message:
@@ -167,7 +155,7 @@ class NatsTransport:
             if held == message:  # it had arrived, and only the answer got lost
                 return
             raise Taken(held) from None
-        self._keep(agent, kept.seq, message)
+        self._mirror.keep(agent, kept.seq, message)
 
     async def _permitted(self, asking: Coroutine[Any, Any, Any]) -> Any:
         """The answer. A violation of permissions has none: the server tells of it elsewhere."""
@@ -191,18 +179,8 @@ class NatsTransport:
             found = await self._js.get_msg(self._stream, subject=self._prefix + agent)
         except NotFoundError:
             return 0, None
-        self._keep(agent, found.seq, found.data or b"")
+        self._mirror.keep(agent, found.seq, found.data or b"")
         return found.seq, found.data or b""
-
-    def _keep(self, agent: str, revision: int, message: bytes) -> None:
-        with self._lock:
-            before = self._mirror.get(agent, (0, b""))[0]
-            if revision <= before:
-                return
-            self._mirror[agent] = revision, message
-            watchers = list(self._watchers.values())
-        for notify in watchers:
-            notify()
 
     async def _connected(self) -> None:
         if self._client is None or not self._client.is_connected:
@@ -236,34 +214,34 @@ class NatsTransport:
                 self._stale.set()
 
     async def _look(self) -> None:
-        """Fetch all that the stream has, if it has changed; a stream that the hub has lost is made anew."""
+        """Fetch all that the stream has, if any of it was missed; one that the hub has lost is made anew."""
         try:
             info = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
         except NotFoundError:
             await self._find_bucket()
             info = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
-        if info.created != self._created:  # its revisions begin anew
-            self._created, self._looked_at = info.created, -1
-            with self._lock:
-                self._mirror = {}
-        if info.state.last_seq != self._looked_at:
+        self._mirror.of_stream(info.created)
+        if info.state.last_seq > self._mirror.whole:
             for subject in sorted(info.state.subjects or {}):
                 await self._fetch(subject.removeprefix(self._prefix))
-            self._looked_at = info.state.last_seq
+            self._mirror.looked(info.state.last_seq)
 
     async def _connect(self) -> None:
         async def news(message: Any) -> None:
             agent = message.subject.removeprefix(self._news)
-            self._keep(agent, int(message.headers["Nats-Sequence"]), message.data)
+            self._mirror.hear(agent, int(message.headers["Nats-Sequence"]), message.data)
 
         async def again() -> None:
             self._trouble = ""
+            self._client.options["reconnect_time_wait"] = _PAUSE
             self._stale.set()
 
         async def failed(error: Exception) -> None:
             self._trouble = self._trouble_of(error)
             if "permissions violation" in str(error).lower():
                 self._violated.set()
+            if "authorization violation" in str(error).lower() and self._client is not None:
+                self._client.options["reconnect_time_wait"] = _LONG_PAUSE
 
         async def away() -> None:
             self._trouble = self._trouble or "the connection is lost"
@@ -274,7 +252,7 @@ class NatsTransport:
             tls=self._tls,
             inbox_prefix=inbox_of(self._agent),
             connect_timeout=max(1, int(self._deadline)),
-            reconnect_time_wait=0.2,
+            reconnect_time_wait=_PAUSE,
             max_reconnect_attempts=-1,
             ping_interval=10,
             error_cb=failed,
@@ -291,29 +269,9 @@ class NatsTransport:
         try:
             config = (await self._js.stream_info(self._stream)).config
         except NotFoundError:
-            config = api.StreamConfig(
-                name=self._stream,
-                subjects=[self._prefix + ">"],
-                max_msgs_per_subject=1,
-                max_msg_size=2**20,
-                storage=api.StorageType.FILE,
-                num_replicas=self._replicas,
-                discard=api.DiscardPolicy.NEW,
-                deny_delete=True,
-                deny_purge=True,
-                allow_rollup_hdrs=False,
-                republish=api.RePublish(src=self._prefix + ">", dest=self._news + ">"),
-            )
+            config = new_bucket(self._federation, replicas=self._replicas)
             config = (await self._js.add_stream(config)).config
-        sound = (
-            config.deny_delete and config.deny_purge and not config.allow_rollup_hdrs and not config.max_age
-        )
-        told = config.republish is not None and config.republish.dest == self._news + ">"
-        if not (sound and told) or config.subjects != [self._prefix + ">"]:
-            raise TransportRefused(
-                f"stream {self._stream} was not made by fedfairx: it must deny deletion, purge and roll-ups, "
-                f"have no age and hold {self._prefix}> alone; have the hub's administrator remove it"
-            )
+        require_sound(config, self._federation)
 
     async def _shut(self) -> None:
         client, self._client = self._client, None

@@ -1,0 +1,5 @@
+"""Messages between machines, by a NATS server's JetStream bucket: `pip install 'fedfairx[nats]'`."""
+
+from fedfairx.federation.transport.nats.client import NatsTransport, tls_context
+
+__all__ = ["NatsTransport", "tls_context"]

@@ -1,0 +1,46 @@
+"""The bucket of a federation at a NATS server: how it is made, and which one is good enough.
+
+It is made with less than nats-py's own ones may do: no roll-ups, no purge and no deletion, so that a member
+who may write its own key can't remove another's. What it has stored, and nothing else, it tells under
+subjects that no member may write to.
+"""
+
+from __future__ import annotations
+
+from fedfairx.errors import TransportRefused, needs
+from fedfairx.federation.transport.naming import news_of, stream_of_bucket, subject_of
+
+with needs("nats"):
+    from nats.js import api
+
+__all__ = ["new_bucket", "require_sound"]
+
+
+def new_bucket(federation: str, *, replicas: int) -> api.StreamConfig:
+    """As the first agent makes it."""
+    subjects = subject_of(federation, ">")
+    return api.StreamConfig(
+        name=stream_of_bucket(federation),
+        subjects=[subjects],
+        max_msgs_per_subject=1,
+        max_msg_size=2**20,
+        storage=api.StorageType.FILE,
+        num_replicas=replicas,
+        discard=api.DiscardPolicy.NEW,
+        deny_delete=True,
+        deny_purge=True,
+        allow_rollup_hdrs=False,
+        republish=api.RePublish(src=subjects, dest=news_of(federation, ">")),
+    )
+
+
+def require_sound(config: api.StreamConfig, federation: str) -> None:
+    """Refuse a bucket that could lose messages, or does not tell of them."""
+    subjects = subject_of(federation, ">")
+    sound = config.deny_delete and config.deny_purge and not config.allow_rollup_hdrs and not config.max_age
+    told = config.republish is not None and config.republish.dest == news_of(federation, ">")
+    if not (sound and told) or config.subjects != [subjects]:
+        raise TransportRefused(
+            f"stream {config.name} was not made by fedfairx: it must deny deletion, purge and roll-ups, "
+            f"have no age and hold {subjects} alone; have the hub's administrator remove it"
+        )
