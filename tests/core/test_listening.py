@@ -109,7 +109,7 @@ def test_what_hostile_partners_can_do_is_bounded(
     own = statistics(rng, 40, SD * rng.normal(size=dimension))
     directions = rng.normal(size=(hostile, dimension, dimension))
     sent = [pack(size * a @ a.T, pull * rng.normal(size=dimension)) for a in directions]
-    difference, made = listened(own, sent)
+    _, made = listened(own, sent)
     gram, moment = unpack(made.told.array)
     believed = log_densities_of_prior(own, gram + RIDGE * np.eye(dimension), moment)
     alone = log_densities_of_prior(own, RIDGE * np.eye(dimension), np.zeros(dimension))

@@ -1,19 +1,19 @@
 """Whom to listen to, among partners who may differ, and how far: learnt from one's own rewards.
 
-1. **Each by itself.** With ln p_j(q) of one's own rewards given partner j alone (`partners`), q is contradicted
-   where ln p_j(q) is `EVIDENCE` below its largest value. A partner is far easier to judge by itself than in a
-   sum: a bad one among m moves the sum by an mth of what it is off.
-2. **How far partners usually are**: the q with the largest Σ_j max(ln p_j(q) - max ln p_j, -EVIDENCE). One partner
-   can't take more than EVIDENCE from it, so a few odd ones do not matter.
-3. **Heard** is who is not contradicted at that q or nearer. Where this is not all who could be of one θ with
-   oneself, those alone are heard instead if they predict one's own rewards better by 2·EVIDENCE, and 1 for each
-   that is left out: how a few alike are found among many who are not.
+1. **Each by itself.** Of one's own rewards' ln p_j(q) given partner j alone (`partners`), a q is contradicted
+   where it is `EVIDENCE` below the largest. A partner is far easier to judge by itself than in a sum, which a
+   bad one among m moves by an mth of what it is off.
+2. **How far partners usually are**: the q with the largest Σ_j max(ln p_j(q) - max ln p_j, -EVIDENCE). One
+   partner can't take more than EVIDENCE from it, so a few odd ones do not matter.
+3. **Heard** is who is not contradicted at that q or nearer. But those who are not at q = 0 are heard alone if
+   they predict one's own rewards better, by 2·EVIDENCE and 1 for each who is then left out: how a few who are
+   alike are found among many who are not.
 4. **One sum, one q.** Those heard are added up, and their sum has one q: partners who are all off by the same
    do not become surer by being many. It is the farthest that is not contradicted, `SAME` being what q = 0 is
-   worth beforehand: one's own data have to speak against sameness, and then what is in doubt is not believed.
+   worth beforehand: one's own rewards have to speak against one θ for all, and then doubt keeps its distance.
 
-So with any statistics of any number of partners, one's own rewards are at most EVIDENCE + ln(SAME·8/(1 - SAME))
-= 7.3 less likely (in ln p) by what is then believed than by one's own prior.
+So with any statistics of any number of partners, ln p of one's own rewards by what is then believed is not
+more than EVIDENCE + ln(8·SAME/(1 - SAME)) = 7.3 below what it is by one's own prior.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def usual_level(each: Rows) -> int:
     return found
 
 
-@glue
+@apart
 def hear(ear: Ear, level: int) -> int:
     """heard ← who is not contradicted at this level or nearer; how many they are."""
     count = 0
@@ -113,7 +113,14 @@ def hear(ear: Ear, level: int) -> int:
     return count
 
 
-@glue
+@apart
+def believe_noisy(packed: Rows, noise_sd: float, size: float, variance: float, room: Room) -> None:
+    """packed (q,) ← what stands out of its noise, where there is any."""
+    if noise_sd > 0.0:
+        believe(packed, noise_sd, size, variance, room.factor, room.bent)
+
+
+@apart
 def add_up(ear: Ear, size: float, variance: float) -> None:
     """told ← the sum of those heard, as far as it stands out of its noise."""
     square = 0.0
@@ -124,11 +131,10 @@ def add_up(ear: Ear, size: float, variance: float) -> None:
             square += ear.noise_sd[j] * ear.noise_sd[j]
             for k in range(ear.told.shape[0]):
                 ear.told[k] += ear.releases[j, k]
-    if square > 0.0:
-        believe(ear.told, math.sqrt(square), size, variance, ear.room.factor, ear.room.bent)
+    believe_noisy(ear.told, math.sqrt(square), size, variance, ear.room)
 
 
-@glue
+@apart
 def judge(ear: Ear, ridge: float, variance: float) -> float:
     """together ← ln p of what is told, for every q, with what q is worth beforehand; the largest."""
     best = -math.inf
@@ -145,8 +151,7 @@ def ask_each(ear: Ear, size: float, ridge: float, variance: float) -> None:
     for j in range(ear.heard.shape[0]):
         for k in range(ear.one.shape[0]):
             ear.one[k] = ear.releases[j, k]
-        if ear.noise_sd[j] > 0.0:
-            believe(ear.one, ear.noise_sd[j], size, variance, ear.room.factor, ear.room.bent)
+        believe_noisy(ear.one, ear.noise_sd[j], size, variance, ear.room)
         look_at_others(ear.one, ridge, ear.mean, ear.room)
         for k in range(LEVELS):
             ear.each[j, k] = log_evidence(DIFFERENCES[k], ridge, variance, ear.room)
@@ -186,5 +191,5 @@ def listen(ear: Ear, size: float, ridge: float, variance: float) -> float:
 def listen_in(
     memory: Array, dimension: int, partners: int, size: float, ridge: float, variance: float
 ) -> float:
-    """`listen` of what `ear_in` finds in memory: handing over one array costs a twentieth of handing over all."""
+    """`listen` of what `ear_in` finds in memory: handing over all rows would take longer than the rest."""
     return listen(ear_in(floats(memory), dimension, partners), size, ridge, variance)

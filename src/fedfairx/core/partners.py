@@ -1,4 +1,4 @@
-"""Partners who may differ: what others' statistics say of one's own θ, and how likely they make one's rewards.
+"""Partners who may differ: what others' statistics say of one's own θ, and how likely one's rewards are then.
 
 The others' θ and one's own are taken to have the correlation r = √(1 - q²): each is N(mean, sd²I)
 beforehand, and given the others' θ one's own is N(mean + r(θ_others - mean), q²sd²I). q = 0 is one θ for all,
@@ -10,7 +10,7 @@ of one's own θ is N(m, σ²A⁻¹),
 and exact statistics of Gram A - λI and moment Am - λ·mean would say just that: they take the others' place,
 and an agent goes on with V, b and σ as if all were of one θ.
 
-How likely that makes one's own rewards, of Gram G = FFᵀ (F = UΓ^½, by its eigenvectors) and z = F⁺(b - G·mean):
+How likely one's own rewards are then, of Gram G = FFᵀ (F = UΓ^½ by eigenvectors) and z = F⁺(b - G·mean):
 
     ln p = -½ ln|C| - xᵀC⁻¹x/2σ²,   C = r²(I + FᵀṼ⁻¹F) + q²(I + Γ/λ),   x = z - Fᵀ(m - mean)
 
@@ -27,7 +27,7 @@ import numpy as np
 
 from fedfairx.core.pooling import gram_of
 from fedfairx.core.weighing import place
-from fedfairx.lanes.compile import glue, layout
+from fedfairx.lanes.compile import apart, glue, layout
 from fedfairx.lanes.eigen import jacobi
 from fedfairx.lanes.rows import Rows, cut
 
@@ -82,7 +82,7 @@ def less_mean(packed: Rows, mean: Rows, out: Rows) -> None:
         out[i] = s
 
 
-@glue
+@apart
 def look_at_own(own: Rows, mean: Rows, room: Room) -> None:
     """U, Γ^½ and z of one's own packed statistics (q,)."""
     dimension = mean.shape[0]
@@ -102,7 +102,7 @@ def look_at_own(own: Rows, mean: Rows, room: Room) -> None:
             room.seen[k] = s / room.root[k]
 
 
-@glue
+@apart
 def eliminate(matrix: Rows, least: float) -> None:
     """[M, B] (d, d + c) ← [Lᵀ, L⁻¹B], LLᵀ = M: of M the upper half is read, and pivots are at least `least`.
 
@@ -121,7 +121,7 @@ def eliminate(matrix: Rows, least: float) -> None:
                 matrix[i, c] -= pull * matrix[k, c]
 
 
-@glue
+@apart
 def look_at_others(others: Rows, ridge: float, mean: Rows, room: Room) -> None:
     """What others' packed statistics (q,) predict; `look_at_own` has been called."""
     dimension, both, entry = mean.shape[0], room.both, 0
@@ -146,7 +146,7 @@ def look_at_others(others: Rows, ridge: float, mean: Rows, room: Room) -> None:
                 room.spread[c, k] += pull * both[i, dimension + k]
 
 
-@glue
+@apart
 def log_evidence(difference: float, ridge: float, variance: float, room: Room) -> float:
     """ln p of one's own rewards given what `look_at_others` has found, if their θ are so far apart."""
     dimension, square, bent = room.said.shape[0], difference * difference, room.bent
@@ -164,7 +164,7 @@ def log_evidence(difference: float, ridge: float, variance: float, room: Room) -
     return told - 0.5 * misfit / variance
 
 
-@glue
+@apart
 def translate(others: Rows, difference: float, ridge: float, mean: Rows, room: Room) -> float:
     """others (q,) ← what they say of one's own θ: Gram A - λI, moment Am - λ·mean. In place.
 

@@ -88,7 +88,12 @@ class Knowledge:
         )
         require(partners in PARTNERS, "partners", f"must be one of {', '.join(PARTNERS)}", partners)
         posterior = partners == ALIKE or rule != OPTIMISM
-        require(posterior, "partners", f"must be {ALIKE!r} for rule='{OPTIMISM}', which has no posterior", partners)
+        require(
+            posterior,
+            "partners",
+            f"must be {ALIKE!r} for rule='{OPTIMISM}', which has no posterior",
+            partners,
+        )
         self.partners_are = partners  # as told; `partners` is who they are
         self.shift = shift  # in standard deviations of the aggregate's noise; private agents only
         self.rule = rule

@@ -1,14 +1,14 @@
 """An agent's partners: what it has heard of each, how far it believes them, and why.
 
-    >>> from fedfairx import Federation
-    >>> fed = Federation(agents=2, dimension=1, horizon=9, partners="differ", seed=0)
-    >>> for agent in fed.agents:
-    ...     agent.observe(agent.decide([[1.0]]), reward=0.5)
-    >>> _ = fed.end_round()
-    >>> fed.agents[0].partners
-    partner       releases  observations  weight  difference  reason
-    ------------  --------  ------------  ------  ----------  -------------------------------
-    agent-000001  1         1             1       0           too little of our own to tell
+>>> from fedfairx import Federation
+>>> fed = Federation(agents=2, dimension=1, horizon=9, partners="differ", seed=0)
+>>> for agent in fed.agents:
+...     agent.observe(agent.decide([[1.0]]), reward=0.5)
+>>> _ = fed.end_round()
+>>> fed.agents[0].partners
+partner       releases  observations  weight  difference  reason
+------------  --------  ------------  ------  ----------  -------------------------------
+agent-000001  1         1             1       0           too little of our own to tell
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Partner:
     """One partner, as an agent sees it now.
 
     weight: what share of its statistics' information is believed, from 0 to 1.
-    difference: how far its θ likely is from ours, in sds of the prior: 0 the same, 1 it knows nothing of ours.
+    difference: how far its θ is from ours, in sds of the prior: 0 the same, 1 it tells nothing of ours.
     """
 
     name: str
@@ -109,7 +109,14 @@ class Partners(Mapping[str, Partner]):
 
     def _rows(self) -> list[tuple[object, ...]]:
         return [
-            (each.name, each.releases, each.observations, number(each.weight), number(each.difference), each.reason)
+            (
+                each.name,
+                each.releases,
+                each.observations,
+                number(each.weight),
+                number(each.difference),
+                each.reason,
+            )
             for each in self.values()
         ]
 
@@ -124,7 +131,9 @@ class Partners(Mapping[str, Partner]):
         with needs("experiments"):
             import pandas as pd
 
-        return pd.DataFrame([astuple(each) for each in self.values()], columns=[f.name for f in fields(Partner)])
+        return pd.DataFrame(
+            [astuple(each) for each in self.values()], columns=[f.name for f in fields(Partner)]
+        )
 
 
 COLUMNS = ("partner", "releases", "observations", "weight", "difference", "reason")
