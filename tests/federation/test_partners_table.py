@@ -133,4 +133,6 @@ def test_what_has_no_posterior_refuses_partners_who_differ() -> None:
     with pytest.raises(InvalidInput, match="partners must be 'alike' for rule='optimism'"):
         ffx.Agent(3, rule="optimism", partners="differ")
     with pytest.raises(InvalidInput, match="do not decide from their own exact data"):
-        ffx.Options(algorithm="priv-fairx-bayes", epsilon=1.0, decide_from="released+local", partners="differ")
+        ffx.Options(
+            algorithm="priv-fairx-bayes", epsilon=1.0, decide_from="released+local", partners="differ"
+        )
