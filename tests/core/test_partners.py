@@ -37,9 +37,9 @@ def evidence(
     own: np.ndarray, others: np.ndarray, difference: float, ridge: float, noise: float, mean: np.ndarray
 ) -> float:
     work = room(mean.size)
-    partners.look_at_own(floats(own), floats(mean), work)
+    partners.look_at_own(floats(own), ridge, floats(mean), work)
     partners.look_at_others(floats(others), ridge, floats(mean), work)
-    return partners.log_evidence(difference, ridge, noise**2, work)
+    return partners.log_evidence(difference, noise**2, work)
 
 
 def posterior_by_conditioning(

@@ -140,7 +140,7 @@ def judge(ear: Ear, ridge: float, variance: float) -> float:
     best = -math.inf
     look_at_others(ear.told, ridge, ear.mean, ear.room)
     for k in range(LEVELS):
-        ear.together[k] = beforehand(k) + log_evidence(DIFFERENCES[k], ridge, variance, ear.room)
+        ear.together[k] = beforehand(k) + log_evidence(DIFFERENCES[k], variance, ear.room)
         best = max(best, ear.together[k])
     return best
 
@@ -154,13 +154,13 @@ def ask_each(ear: Ear, size: float, ridge: float, variance: float) -> None:
         believe_noisy(ear.one, ear.noise_sd[j], size, variance, ear.room)
         look_at_others(ear.one, ridge, ear.mean, ear.room)
         for k in range(LEVELS):
-            ear.each[j, k] = log_evidence(DIFFERENCES[k], ridge, variance, ear.room)
+            ear.each[j, k] = log_evidence(DIFFERENCES[k], variance, ear.room)
 
 
 @apart
 def listen(ear: Ear, size: float, ridge: float, variance: float) -> float:
     """told ← what partners say of one's own θ; q. size: E‖θ‖², for noisy releases; ridge λ, variance σ²."""
-    look_at_own(ear.own, ear.mean, ear.room)
+    look_at_own(ear.own, ridge, ear.mean, ear.room)
     ask_each(ear, size, ridge, variance)
     level = usual_level(ear.each)
     fewer = hear(ear, 0)

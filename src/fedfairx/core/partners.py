@@ -10,9 +10,9 @@ of one's own θ is N(m, σ²A⁻¹),
 and exact statistics of Gram A - λI and moment Am - λ·mean would say just that: they take the others' place,
 and an agent goes on with V, b and σ as if all were of one θ.
 
-How likely one's own rewards are then, of Gram G = FFᵀ (F = UΓ^½ by eigenvectors) and z = F⁺(b - G·mean):
+How likely one's own rewards are then, of Gram G = FFᵀ (F is Cholesky's factor) and z = F⁻¹(b - G·mean):
 
-    ln p = -½ ln|C| - xᵀC⁻¹x/2σ²,   C = r²(I + FᵀṼ⁻¹F) + q²(I + Γ/λ),   x = z - Fᵀ(m - mean)
+    ln p = -½ ln|C| - xᵀC⁻¹x/2σ²,   C = r²(I + FᵀṼ⁻¹F) + q²(I + FᵀF/λ),   x = z - Fᵀ(m - mean)
 
 up to what depends neither on q nor on the others: values for different q and different others compare. One's
 own statistics are exact and stay where they are, so it costs no privacy.
@@ -42,32 +42,32 @@ EVIDENCE = 3.0
 
 
 class Room(NamedTuple):
-    """Room to work in. The first three are of one's own rewards, the next two of what others predict."""
+    """Room to work in. The first two are of one's own rewards, the next two of what others predict."""
 
-    basis: Rows  # (d, d) U, eigenvectors of one's own Gram in columns
-    root: Rows  # (d,) Γ^½
-    seen: Rows  # (d,) z
+    mine: Rows  # (d, d + 1) Fᵀ and z
+    alone: Rows  # (d, d) I + FᵀF/λ, its upper half
     spread: Rows  # (d, d) I + FᵀṼ⁻¹F, its upper half
     said: Rows  # (d,) Fᵀ(θ̂ - mean) of the others
     both: Rows  # (d, 2d + 1) Ṽ, F and b - Gram·mean of the others, beside each other
     bent: Rows  # (d, d + 1) C and x
     factor: Rows  # (d, d)
     solved: Rows  # (d,)
+    known: Rows  # (d,) A along the eigenvectors of Ṽ
 
 
 @layout
 def room_in(memory: Rows, dimension: int) -> tuple[Room, Rows]:
     """The room at the head of flat rows, and the rows that are left."""
-    basis, rest = cut(memory, dimension, dimension)
-    root, rest = cut(rest, dimension)
-    seen, rest = cut(rest, dimension)
+    mine, rest = cut(memory, dimension, dimension + 1)
+    alone, rest = cut(rest, dimension, dimension)
     spread, rest = cut(rest, dimension, dimension)
     said, rest = cut(rest, dimension)
     both, rest = cut(rest, dimension, 2 * dimension + 1)
     bent, rest = cut(rest, dimension, dimension + 1)
     factor, rest = cut(rest, dimension, dimension)
     solved, rest = cut(rest, dimension)
-    return Room(basis, root, seen, spread, said, both, bent, factor, solved), rest
+    known, rest = cut(rest, dimension)
+    return Room(mine, alone, spread, said, both, bent, factor, solved, known), rest
 
 
 @glue
@@ -80,26 +80,6 @@ def less_mean(packed: Rows, mean: Rows, out: Rows) -> None:
         for j in range(dimension):
             s -= packed[place(dimension, i, j)] * mean[j]
         out[i] = s
-
-
-@apart
-def look_at_own(own: Rows, mean: Rows, room: Room) -> None:
-    """U, Γ^½ and z of one's own packed statistics (q,)."""
-    dimension = mean.shape[0]
-    less_mean(own, mean, room.solved)
-    gram_of(own, room.spread)
-    jacobi(room.spread, room.basis)
-    largest = 0.0
-    for k in range(dimension):
-        largest = max(largest, room.spread[k, k])
-    for k in range(dimension):
-        value, s = room.spread[k, k], 0.0
-        room.root[k], room.seen[k] = 0.0, 0.0
-        if value > 1e-12 * largest:  # else no reward has told of that direction
-            for i in range(dimension):
-                s += room.basis[i, k] * room.solved[i]
-            room.root[k] = math.sqrt(value)
-            room.seen[k] = s / room.root[k]
 
 
 @apart
@@ -122,6 +102,27 @@ def eliminate(matrix: Rows, least: float) -> None:
 
 
 @apart
+def look_at_own(own: Rows, ridge: float, mean: Rows, room: Room) -> None:
+    """F, z and I + FᵀF/λ of one's own packed statistics (q,). A direction that no reward has told of yet has
+    1e-12 of the largest as its pivot, and zero beside it."""
+    dimension, mine, entry, largest = mean.shape[0], room.mine, 0, 1e-280
+    less_mean(own, mean, room.solved)
+    for i in range(dimension):
+        for j in range(i, dimension):
+            mine[i, j] = own[entry]
+            room.alone[i, j] = 0.0
+            entry += 1
+        mine[i, dimension] = room.solved[i]
+        room.alone[i, i] = 1.0
+        largest = max(largest, mine[i, i])
+    eliminate(mine, 1e-12 * largest)
+    for i in range(dimension):
+        for j in range(i, dimension):
+            for k in range(j, dimension):
+                room.alone[i, j] += mine[i, k] * mine[j, k] / ridge
+
+
+@apart
 def look_at_others(others: Rows, ridge: float, mean: Rows, room: Room) -> None:
     """What others' packed statistics (q,) predict; `look_at_own` has been called."""
     dimension, both, entry = mean.shape[0], room.both, 0
@@ -135,7 +136,7 @@ def look_at_others(others: Rows, ridge: float, mean: Rows, room: Room) -> None:
         room.spread[i, i] = 1.0
         room.said[i] = 0.0
         for c in range(dimension):
-            both[i, dimension + c] = room.basis[i, c] * room.root[c]
+            both[i, dimension + c] = room.mine[c, i] if c <= i else 0.0
         both[i, 2 * dimension] = room.solved[i]
     eliminate(both, 1e-3 * ridge)
     for i in range(dimension):
@@ -147,15 +148,14 @@ def look_at_others(others: Rows, ridge: float, mean: Rows, room: Room) -> None:
 
 
 @apart
-def log_evidence(difference: float, ridge: float, variance: float, room: Room) -> float:
+def log_evidence(difference: float, variance: float, room: Room) -> float:
     """ln p of one's own rewards given what `look_at_others` has found, if their θ are so far apart."""
     dimension, square, bent = room.said.shape[0], difference * difference, room.bent
     keep = math.sqrt(max(1.0 - square, 0.0))
     for i in range(dimension):
         for j in range(i, dimension):
-            bent[i, j] = (1.0 - square) * room.spread[i, j]
-        bent[i, i] += square * (1.0 + room.root[i] * room.root[i] / ridge)
-        bent[i, dimension] = room.seen[i] - keep * room.said[i]
+            bent[i, j] = (1.0 - square) * room.spread[i, j] + square * room.alone[i, j]
+        bent[i, dimension] = room.mine[i, dimension] - keep * room.said[i]
     eliminate(bent, 0.5)  # C ≥ I
     told, misfit = 0.0, 0.0
     for i in range(dimension):
@@ -175,28 +175,28 @@ def translate(others: Rows, difference: float, ridge: float, mean: Rows, room: R
         return 1.0
     dimension, square = mean.shape[0], difference * difference
     keep, first = math.sqrt(max(1.0 - square, 0.0)), others.shape[0] - dimension
-    values, known, kept, whole = room.root, room.seen, 0.0, 0.0
+    basis, known, kept, whole = room.factor, room.known, 0.0, 0.0
     less_mean(others, mean, room.said)
     gram_of(others, room.spread)
-    jacobi(room.spread, room.basis)
+    jacobi(room.spread, basis)
     for k in range(dimension):  # A, and A(m - mean), along the eigenvectors of Ṽ
-        values[k], s = ridge + max(room.spread[k, k], 0.0), 0.0
-        known[k] = values[k] / (1.0 - square + square * values[k] / ridge)
+        value, s = ridge + max(room.spread[k, k], 0.0), 0.0
+        known[k] = value / (1.0 - square + square * value / ridge)
         for i in range(dimension):
-            s += room.basis[i, k] * room.said[i]
-        room.solved[k] = known[k] * keep * s / values[k]
+            s += basis[i, k] * room.said[i]
+        room.solved[k] = known[k] * keep * s / value
         kept += known[k] - ridge
-        whole += values[k] - ridge
+        whole += value - ridge
     for i in range(dimension):
         for j in range(i, dimension):
             s = 0.0
             for k in range(dimension):
-                s += room.basis[i, k] * (known[k] - ridge) * room.basis[j, k]
+                s += basis[i, k] * (known[k] - ridge) * basis[j, k]
             others[place(dimension, i, j)] = s
     for i in range(dimension):
         s = 0.0
         for k in range(dimension):
-            s += room.basis[i, k] * room.solved[k]
+            s += basis[i, k] * room.solved[k]
         for j in range(dimension):  # Am - λ·mean = A(m - mean) + (A - λI)·mean
             s += others[place(dimension, i, j)] * mean[j]
         others[first + i] = s

@@ -174,7 +174,7 @@ class Knowledge:
             others, beside = self._others(self._latest), self._beside(self._latest)
             if self.partners_are != DIFFER or not isinstance(self._pool, PosteriorPool):
                 return partners_alike(others, ALIKE_TOLD)
-            if beside is None:
+            if beside is None or not others:
                 return partners_alike(others, NOT_ABLE if self.private else NOTHING_OWN)
             heard = self._pool.listen(beside[0], list(others.values()), self._known())
             return partners_heard(others, heard)

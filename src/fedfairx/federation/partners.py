@@ -45,13 +45,28 @@ class Heard(NamedTuple):
     told: Array  # (q,) of one's own θ, as exact statistics would say it
     difference: float  # q of those heard
     share: float  # of their information that is kept
-    heard: Array  # (J,) whether each is heard
+    heard: list[bool]
     each: Array  # (J, levels) ln p of one's own rewards given each alone, for all q
 
 
+class _Places(NamedTuple):
+    """Where an `Ear` of so many partners begins what in its memory: laying it out anew takes longer than half
+    of the listening."""
+
+    size: int
+    told: int
+    heard: int
+    each: int
+    together: int
+    share: int
+
+
 @cache
-def _room(dimension: int, partners: int) -> int:
-    return size_of(listening.ear_in, dimension, partners)
+def _places(dimension: int, partners: int) -> _Places:
+    size = size_of(listening.ear_in, dimension, partners)
+    ear = listening.ear_in(floats(np.arange(size)), dimension, partners)
+    rows = ear.told, ear.heard, ear.each, ear.together, ear.share
+    return _Places(size, *(int(row.array.flat[0]) for row in rows))
 
 
 def listen(
@@ -64,16 +79,15 @@ def listen(
     variance: float,
     mean: Array,
 ) -> Heard:
-    """Whom to listen to, and how far: see `core.listening`."""
+    """Whom to listen to, and how far: see `core.listening`. There must be somebody."""
     d, count = dimension_of(own), len(releases)
-    memory = np.zeros(_room(d, count))
-    ear = listening.ear_in(floats(memory), d, count)
-    ear.own.array[:], ear.mean.array[:] = own, mean
-    for j, packed in enumerate(releases):
-        ear.releases.array[j], ear.noise_sd.array[j] = packed, noise_sd[j]
+    at = _places(d, count)
+    memory = np.zeros(at.size)
+    memory[: at.told] = np.concatenate((own, mean, *releases, noise_sd))  # an `Ear` begins with these
     difference = float(listening.listen_in(memory, d, count, size, ridge, variance))
-    told, heard, each = ear.told.array, ear.heard.array > 0, ear.each.array
-    return Heard(told, difference, float(ear.share.array[0]), heard, each)
+    told, heard = memory[at.told : at.heard], [bool(each) for each in memory[at.heard : at.each]]
+    each = memory[at.each : at.together].reshape(count, -1)
+    return Heard(told, difference, float(memory[at.share]), heard, each)
 
 
 @dataclass(frozen=True)
@@ -150,7 +164,7 @@ def partners_heard(held: Mapping[str, Release], heard: Heard) -> Partners:
     for (name, release), used, likely in zip(held.items(), heard.heard, heard.each, strict=True):
         weight = heard.share if used else 0.0
         difference = float(DIFFERENCES[int(likely.argmax())])
-        reason = _reason(bool(used), heard.difference, likely)
+        reason = _reason(used, heard.difference, likely)
         found.append(Partner(name, release.number, release.count, weight, difference, reason))
     return Partners(found)
 
