@@ -500,7 +500,7 @@ MUTANTS = (
     Mutant(
         "own exact statistics are forgotten beside the others'",
         "simulation/sharing.py",
-        "shared[k] = shared[k] + exact[k]",
+        "shared[k] = shared[k] + own[k]",
         "shared[k] = shared[k] + 0.0",
         ("tests/simulation/test_believing.py", "-k", "same_noise"),
     ),
@@ -510,6 +510,28 @@ MUTANTS = (
         "variance_of(mind.learner) / variance, numbers[RIDGE])",
         "numbers[RIDGE], numbers[RIDGE])",
         ("tests/simulation/test_believing.py", "-k", "without_privacy"),
+    ),
+    # Partners who differ.
+    Mutant(
+        "who contradicts one's own rewards is heard all the same",
+        "core/listening.py",
+        "ear.heard[j] = 1.0 if kept else 0.0",
+        "ear.heard[j] = 1.0",
+        ("tests/core/test_listening.py", "-k", "one_bad"),
+    ),
+    Mutant(
+        "the likeliest difference is taken, and not the farthest that may be",
+        "core/listening.py",
+        "ear.together[k] >= best - EVIDENCE",
+        "ear.together[k] >= best",
+        ("tests/core/test_listening.py", "-k", "rule_as_written"),
+    ),
+    Mutant(
+        "a partner's noise is taken for what it says",
+        "simulation/hearing.py",
+        "ear.noise_sd[j] = privacy.sum_sd[syncs[seed]] / math.sqrt(agents - 1.0)",
+        "ear.noise_sd[j] = 0.0",
+        ("tests/simulation/test_sharing.py", "-k", "differ"),
     ),
     # One private run after another.
     Mutant(

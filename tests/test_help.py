@@ -18,6 +18,7 @@ MODULES = (
     "federation.agent",
     "federation.local",
     "federation.options",
+    "federation.partners",
     "simulation.compare",
 )
 

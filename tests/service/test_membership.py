@@ -41,6 +41,9 @@ def test_two_services_learn_from_each_other(tmp_path: Path) -> None:
             "came": None,
             "lag": 0,
             "refused": 0,
+            "weight": 1.0,
+            "difference": 0.0,
+            "reason": "taken for alike: decisions come from releases alone, which can't tell",
         }
         until(lambda: not sync(one)["waiting"])
         metrics = one.get("/metrics").text
@@ -49,6 +52,25 @@ def test_two_services_learn_from_each_other(tmp_path: Path) -> None:
         page = one.get("/federation").text
         assert "org2" in page
         assert "with the others" in page
+
+
+def test_it_says_how_far_it_believes_a_partner_and_why(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation", algorithm="fed-fairx-bayes", epsilon=None, horizon=200)
+    with member_of(base / "org1") as one, member_of(base / "org2") as two:
+        assert [sync(one)["peers"]["org2"][what] for what in ("weight", "reason")] == [None, None]
+        rounds(one, 40, reward=1.0)
+        rounds(two, 40, reward=-1.0)
+        until(lambda: holds(one, "org2", 1) and holds(two, "org1", 1))
+        peer = sync(one)["peers"]["org2"]
+        assert peer["weight"] < 0.1
+        assert peer["difference"] > 0.1
+        assert "our rewards are over a million times likelier so" in peer["reason"]
+        assert "over a million times likelier" in one.get("/federation").text
+        assert 'fedfairx_peer_weight{peer="org2"} 0' in one.get("/metrics").text
+    with member_of(base / "org1") as one:  # judged anew from what is kept
+        assert sync(one)["peers"]["org2"]["reason"] == peer["reason"]
+    with pytest.raises(InvalidInput, match="partners"), member_of(base / "org1", partners="alike"):
+        pass  # it is kept with the agent, whose log would come out otherwise
 
 
 def test_it_releases_once_for_all_rounds_that_a_batch_has_passed(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from simulation_helpers import mind, options_for, records, setting_for
 
 import fedfairx as ffx
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.learner import COUNT, RIDGE
+from fedfairx.core.learner import COUNT, RIDGE, SURPRISE
 from fedfairx.core.statistics import unpack
 from fedfairx.federation.options import Options
-from fedfairx.federation.pool import Known, OptimismPool
+from fedfairx.federation.pool import Known, OptimismPool, PosteriorPool
 from fedfairx.federation.schedules import Doubling
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.privacy import Release
@@ -106,6 +106,69 @@ def test_agents_whose_partners_differ_learn_what_live_ones_learn(distance: float
     everything = float((contexts**2).sum())
     assert max(believed) > 0.6 * everything
     assert (min(believed) < 0.6 * everything) == (distance > 0)
+
+
+@pytest.mark.parametrize("distance", [0.0, 1.0])
+def test_private_agents_whose_partners_differ_hold_what_live_ones_would(distance: float) -> None:
+    """After the first synchronisation, in round 30; two seeds, one of which lies across two blocks."""
+    scenario = Scenario(agents=AGENTS, arms=4, dimension=DIMENSION, horizon=60, distance=distance)
+    options = options_for(
+        "priv-fairx-bayes",
+        schedule=Doubling(start=30),
+        epsilon=300.0,
+        decide_from="own+released",
+        partners="differ",
+    )
+    before, setting = (setting_for(scenario, options, (0, 1)) for _ in range(2))
+    run(*before, 0, 29)
+    run(*setting, 0, 30)
+    sharing, privacy = setting.sharing, setting.privacy
+    mechanism = options.calibrated(sharing.most)
+    pool, heard = PosteriorPool(mechanism, True, True), []
+    for lane in range(2 * AGENTS):
+        block, l = lane // WIDTH, lane % WIDTH
+        state = mind(setting, block).learner
+        exact = np.ascontiguousarray(privacy.exact[block, :, l])
+        gram, moment = unpack(exact)
+        variance = (2 * 0.25 + state.numbers[SURPRISE][l]) / 32
+        ridge = mind(before, block).learner.numbers[RIDGE][l]  # of round 16, by which decisions were made
+        inverse = np.linalg.inv(gram + ridge * np.eye(DIMENSION))
+        size = float((inverse @ moment) @ (inverse @ moment) + variance * np.trace(inverse))
+        seed = lane // AGENTS
+        others = [
+            Release(1, sharing.own[k // WIDTH, :, k % WIDTH] + privacy.noise[k, 0], 30, mechanism.digest())
+            for k in range(seed * AGENTS, (seed + 1) * AGENTS)
+            if k != lane
+        ]
+        known = Known(variance, size, variance / 0.25, np.zeros(DIMENSION))
+        held = pool.beside_own(exact, 30, others, known)
+        assert state.statistics.array[:, l] == pytest.approx(held.packed, rel=1e-7, abs=1e-9)
+        heard.append((held.count - 30) / (30 * (AGENTS - 1)))
+    assert (min(heard) < 1.0) == (distance > 0)  # or who is not heard would not show
+
+
+class OddOne(Scenario):
+    """One agent's θ is the opposite of all the others'."""
+
+    def parameters(self, seed: int) -> np.ndarray:
+        found = np.tile(self.parameter(seed), (self.agents, 1))
+        found[0] *= -1.0
+        return found
+
+
+def test_one_odd_partner_does_not_spoil_the_others() -> None:
+    """Five of six share θ: they gain nearly as if the sixth were not there. Added up, it makes all worse."""
+    world = OddOne(agents=6, arms=6, dimension=3, horizon=1500)
+    alone, alike, differ = (
+        float(simulate(world, algorithm=algorithm, seeds=4, **more).fairness_regret[:, -1].mean())
+        for algorithm, more in (
+            ("fairx-bayes", {}),
+            ("fed-fairx-bayes", {}),
+            ("fed-fairx-bayes", {"partners": "differ"}),
+        )
+    )
+    assert differ < 0.65 * alone
+    assert alike > 3.0 * alone
 
 
 def test_partners_far_apart_do_not_hurt_and_those_alike_help() -> None:

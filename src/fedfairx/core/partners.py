@@ -1,20 +1,21 @@
-"""Partners who may differ: how far others' statistics speak of one's own θ, learnt from one's own rewards.
+"""Partners who may differ: what others' statistics say of one's own θ, and how likely one's rewards are then.
 
 The others' θ and one's own are taken to have the correlation r = √(1 - q²): each is N(mean, sd²I)
 beforehand, and given the others' θ one's own is N(mean + r(θ_others - mean), q²sd²I). q = 0 is one θ for all,
 as the paper assumes; q = 1 says that the others know nothing. With Ṽ = λI + Gram of the others, what they say
 of one's own θ is N(m, σ²A⁻¹),
 
-    A = Ṽ(r²I + (q²/λ)Ṽ)⁻¹,   m = mean + r(Ṽ⁻¹(b + λ·mean) - mean),
+    A⁻¹ = r²Ṽ⁻¹ + (q²/λ)I,   m = mean + r(Ṽ⁻¹(b + λ·mean) - mean),
 
 and exact statistics of Gram A - λI and moment Am - λ·mean would say just that: they take the others' place,
-and an agent goes on with V, b and σ as if all were of one θ. q is the one of `DIFFERENCES` under which one's
-own rewards are likeliest, `SAME` being the weight of q = 0 beforehand:
+and an agent goes on with V, b and σ as if all were of one θ.
 
-    ln p = ½ ln|A| - ½ ln|A + G| - (mᵀAm - hᵀ(A + G)⁻¹h)/2σ²,   h = Am + b_own
+How likely one's own rewards are then, of Gram G = FFᵀ (F is Cholesky's factor) and z = F⁻¹(b - G·mean):
 
-(up to what does not depend on q). One's own statistics are exact and stay where they are, so it costs no
-privacy.
+    ln p = -½ ln|C| - xᵀC⁻¹x/2σ²,   C = r²(I + FᵀṼ⁻¹F) + q²(I + FᵀF/λ),   x = z - Fᵀ(m - mean)
+
+up to what depends neither on q nor on the others: values for different q and different others compare. One's
+own statistics are exact and stay where they are, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import numpy as np
 
 from fedfairx.core.pooling import gram_of
 from fedfairx.core.weighing import place
-from fedfairx.lanes.compile import compiled, layout, stage
+from fedfairx.lanes.compile import layout, stage
 from fedfairx.lanes.eigen import jacobi
 from fedfairx.lanes.rows import Rows, cut
 
@@ -35,149 +36,168 @@ PARTNERS = ALIKE, DIFFER = "alike", "differ"
 #: q that are looked at: how far the others' θ may be from one's own, in the prior's sds.
 DIFFERENCES = np.array([0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0])
 #: What q = 0 is held to be worth before any reward; the rest is for the others alike.
-SAME = 0.3
+SAME = 0.9
+#: ln p by which something must be less likely than the likeliest to count as contradicted: 20 to 1.
+EVIDENCE = 3.0
 
 
 class Room(NamedTuple):
-    """Room to work in; the first three hold what `likeliest` has found of the others."""
+    """Room to work in. The first two are of one's own rewards, the next two of what others predict."""
 
-    basis: Rows  # (d, d) eigenvectors of Ṽ, in columns
-    values: Rows  # (d,) its eigenvalues
-    theirs: Rows  # (d,) the others' θ̂ less the prior's mean, in that basis
-    gram: Rows  # (d, d)
+    mine: Rows  # (d, d + 1) Fᵀ and z
+    alone: Rows  # (d, d) I + FᵀF/λ, its upper half
+    spread: Rows  # (d, d) I + FᵀṼ⁻¹F, its upper half
+    said: Rows  # (d,) Fᵀ(θ̂ - mean) of the others
+    both: Rows  # (d, 2d + 1) Ṽ, F and b - Gram·mean of the others, beside each other
+    bent: Rows  # (d, d + 1) C and x
     factor: Rows  # (d, d)
-    moment: Rows  # (d,)
     solved: Rows  # (d,)
+    known: Rows  # (d,) A along the eigenvectors of Ṽ
 
 
 @layout
-def room_in(memory: Rows, dimension: int) -> Room:
-    """The room, in flat rows."""
-    basis, rest = cut(memory, dimension, dimension)
-    values, rest = cut(rest, dimension)
-    theirs, rest = cut(rest, dimension)
-    gram, rest = cut(rest, dimension, dimension)
+def room_in(memory: Rows, dimension: int) -> tuple[Room, Rows]:
+    """The room at the head of flat rows, and the rows that are left."""
+    mine, rest = cut(memory, dimension, dimension + 1)
+    alone, rest = cut(rest, dimension, dimension)
+    spread, rest = cut(rest, dimension, dimension)
+    said, rest = cut(rest, dimension)
+    both, rest = cut(rest, dimension, 2 * dimension + 1)
+    bent, rest = cut(rest, dimension, dimension + 1)
     factor, rest = cut(rest, dimension, dimension)
-    moment, rest = cut(rest, dimension)
     solved, rest = cut(rest, dimension)
-    return Room(basis, values, theirs, gram, factor, moment, solved)
+    known, rest = cut(rest, dimension)
+    return Room(mine, alone, spread, said, both, bent, factor, solved, known), rest
 
 
 @stage
-def decompose(others: Rows, ridge: float, mean: Rows, room: Room) -> None:
-    """In the eigenbasis of Ṽ = λI + Gram of the others: its eigenvalues, and their θ̂ less `mean`."""
+def less_mean(packed: Rows, mean: Rows, out: Rows) -> None:
+    """out (d,) ← b - Gram·mean."""
     dimension = mean.shape[0]
-    first = others.shape[0] - dimension
-    gram_of(others, room.gram)
-    jacobi(room.gram, room.basis)
-    for k in range(dimension):
-        value, s = ridge + max(room.gram[k, k], 0.0), 0.0
-        for i in range(dimension):  # Ṽ⁻¹(b + λ·mean) - mean, along an eigenvector
-            s += room.basis[i, k] * (others[first + i] + (ridge - value) * mean[i])
-        room.values[k] = value
-        room.theirs[k] = s / value
-
-
-@stage
-def turn_own(own: Rows, mean: Rows, room: Room) -> None:
-    """gram ← Uᵀ G U and moment ← Uᵀ(b - G·mean) of one's own packed statistics."""
-    dimension = mean.shape[0]
-    first = own.shape[0] - dimension
+    first = packed.shape[0] - dimension
     for i in range(dimension):
-        pulled = own[first + i]
+        s = packed[first + i]
         for j in range(dimension):
-            pulled -= own[place(dimension, i, j)] * mean[j]
-        room.solved[i] = pulled
-        for k in range(dimension):
-            s = 0.0
-            for j in range(dimension):
-                s += own[place(dimension, i, j)] * room.basis[j, k]
-            room.factor[i, k] = s
+            s -= packed[place(dimension, i, j)] * mean[j]
+        out[i] = s
+
+
+@stage
+def eliminate(matrix: Rows, least: float) -> None:
+    """[M, B] (d, d + c) ← [Lᵀ, L⁻¹B], LLᵀ = M: of M the upper half is read, and pivots are at least `least`.
+
+    Row by row, so that the innermost loop runs along neighbours, none of which waits for another.
+    """
+    dimension, columns = matrix.shape
     for k in range(dimension):
-        s = 0.0
-        for i in range(dimension):
-            s += room.basis[i, k] * room.solved[i]
-        room.moment[k] = s
-        for c in range(dimension):
-            s = 0.0
-            for i in range(dimension):
-                s += room.basis[i, k] * room.factor[i, c]
-            room.gram[k, c] = s
+        root = math.sqrt(max(matrix[k, k], least))
+        inverse = 1.0 / root
+        matrix[k, k] = root
+        for c in range(k + 1, columns):
+            matrix[k, c] *= inverse
+        for i in range(k + 1, dimension):
+            pull = matrix[k, i]
+            for c in range(i, columns):
+                matrix[i, c] -= pull * matrix[k, c]
 
 
 @stage
-def precision(value: float, difference: float, ridge: float) -> float:
-    """A along an eigenvector of Ṽ."""
-    square = difference * difference
-    return value / (1.0 - square + square * value / ridge)
-
-
-@stage
-def log_evidence(difference: float, ridge: float, variance: float, room: Room) -> float:
-    """ln p of one's own rewards, all in the eigenbasis."""
-    dimension = room.values.shape[0]
-    keep = math.sqrt(max(1.0 - difference * difference, 0.0))
-    told, square = 0.0, 0.0
+def look_at_own(own: Rows, ridge: float, mean: Rows, room: Room) -> None:
+    """F, z and I + FᵀF/λ of one's own packed statistics (q,). A direction that no reward has told of yet has
+    1e-12 of the largest as its pivot, and zero beside it."""
+    dimension, mine, entry, largest = mean.shape[0], room.mine, 0, 1e-280
+    less_mean(own, mean, room.solved)
     for i in range(dimension):
-        known = precision(room.values[i], difference, ridge)
-        centre = keep * room.theirs[i]
-        h = known * centre + room.moment[i]
-        square += centre * known * centre
-        for j in range(i + 1):  # Cholesky's factor of A + G, and F⁻¹h as it comes
-            s = room.gram[i, j]
-            if i == j:
-                s += known
-            for k in range(j):
-                s -= room.factor[i, k] * room.factor[j, k]
-            room.factor[i, j] = math.sqrt(max(s, 1e-300)) if i == j else s / room.factor[j, j]
-        for k in range(i):
-            h -= room.factor[i, k] * room.solved[k]
-        room.solved[i] = h / room.factor[i, i]
-        told += 0.5 * math.log(known) - math.log(room.factor[i, i])
-        square -= room.solved[i] * room.solved[i]
-    return told - 0.5 * square / variance
+        for j in range(i, dimension):
+            mine[i, j] = own[entry]
+            room.alone[i, j] = 0.0
+            entry += 1
+        mine[i, dimension] = room.solved[i]
+        room.alone[i, i] = 1.0
+        largest = max(largest, mine[i, i])
+    eliminate(mine, 1e-12 * largest)
+    for i in range(dimension):
+        for j in range(i, dimension):
+            for k in range(j, dimension):
+                room.alone[i, j] += mine[i, k] * mine[j, k] / ridge
 
 
-@compiled
-def likeliest(own: Rows, others: Rows, ridge: float, variance: float, mean: Rows, room: Room) -> float:
-    """q under which one's own rewards are likeliest. own, others (q,) packed; ridge λ, variance σ²."""
-    decompose(others, ridge, mean, room)
-    turn_own(own, mean, room)
-    best, found = -math.inf, 0.0
-    count = DIFFERENCES.shape[0]
-    for k in range(count):
-        before = SAME if k == 0 else (1.0 - SAME) / (count - 1)
-        value = math.log(before) + log_evidence(DIFFERENCES[k], ridge, variance, room)
-        if value > best:
-            best, found = value, DIFFERENCES[k]
-    return found
+@stage
+def look_at_others(others: Rows, ridge: float, mean: Rows, room: Room) -> None:
+    """What others' packed statistics (q,) predict; `look_at_own` has been called."""
+    dimension, both, entry = mean.shape[0], room.both, 0
+    less_mean(others, mean, room.solved)
+    for i in range(dimension):
+        for j in range(i, dimension):
+            both[i, j] = others[entry]
+            room.spread[i, j] = 0.0
+            entry += 1
+        both[i, i] += ridge
+        room.spread[i, i] = 1.0
+        room.said[i] = 0.0
+        for c in range(dimension):
+            both[i, dimension + c] = room.mine[c, i] if c <= i else 0.0
+        both[i, 2 * dimension] = room.solved[i]
+    eliminate(both, 1e-3 * ridge)
+    for i in range(dimension):
+        for c in range(dimension):
+            pull = both[i, dimension + c]
+            room.said[c] += pull * both[i, 2 * dimension]
+            for k in range(c, dimension):
+                room.spread[c, k] += pull * both[i, dimension + k]
 
 
-@compiled
-def translate(others: Rows, difference: float, ridge: float, mean: Rows, room: Room) -> None:
+@stage
+def log_evidence(difference: float, variance: float, room: Room) -> float:
+    """ln p of one's own rewards given what `look_at_others` has found, if their θ are so far apart."""
+    dimension, square, bent = room.said.shape[0], difference * difference, room.bent
+    keep = math.sqrt(max(1.0 - square, 0.0))
+    for i in range(dimension):
+        for j in range(i, dimension):
+            bent[i, j] = (1.0 - square) * room.spread[i, j] + square * room.alone[i, j]
+        bent[i, dimension] = room.mine[i, dimension] - keep * room.said[i]
+    eliminate(bent, 0.5)  # C ≥ I
+    told, misfit = 0.0, 0.0
+    for i in range(dimension):
+        told -= math.log(bent[i, i])
+        misfit += bent[i, dimension] * bent[i, dimension]
+    return told - 0.5 * misfit / variance
+
+
+@stage
+def translate(others: Rows, difference: float, ridge: float, mean: Rows, room: Room) -> float:
     """others (q,) ← what they say of one's own θ: Gram A - λI, moment Am - λ·mean. In place.
 
-    `likeliest` has been called. Where they are of one θ, nothing is touched.
+    Returns what share of their information that keeps, by the Grams' traces. Where they are of one θ, nothing
+    is touched. What the room held is gone.
     """
     if difference == 0.0:
-        return
-    dimension = mean.shape[0]
-    keep = math.sqrt(max(1.0 - difference * difference, 0.0))
-    first = others.shape[0] - dimension
+        return 1.0
+    dimension, square = mean.shape[0], difference * difference
+    keep, first = math.sqrt(max(1.0 - square, 0.0)), others.shape[0] - dimension
+    basis, known, kept, whole = room.factor, room.known, 0.0, 0.0
+    less_mean(others, mean, room.said)
+    gram_of(others, room.spread)
+    jacobi(room.spread, basis)
+    for k in range(dimension):  # A, and A(m - mean), along the eigenvectors of Ṽ
+        value, s = ridge + max(room.spread[k, k], 0.0), 0.0
+        known[k] = value / (1.0 - square + square * value / ridge)
+        for i in range(dimension):
+            s += basis[i, k] * room.said[i]
+        room.solved[k] = known[k] * keep * s / value
+        kept += known[k] - ridge
+        whole += value - ridge
     for i in range(dimension):
         for j in range(i, dimension):
             s = 0.0
             for k in range(dimension):
-                known = precision(room.values[k], difference, ridge) - ridge
-                s += room.basis[i, k] * known * room.basis[j, k]
+                s += basis[i, k] * (known[k] - ridge) * basis[j, k]
             others[place(dimension, i, j)] = s
-    for k in range(dimension):
-        centre = keep * room.theirs[k]
-        for j in range(dimension):
-            centre += room.basis[j, k] * mean[j]
-        room.solved[k] = precision(room.values[k], difference, ridge) * centre
     for i in range(dimension):
-        s = -ridge * mean[i]
+        s = 0.0
         for k in range(dimension):
-            s += room.basis[i, k] * room.solved[k]
+            s += basis[i, k] * room.solved[k]
+        for j in range(dimension):  # Am - λ·mean = A(m - mean) + (A - λI)·mean
+            s += others[place(dimension, i, j)] * mean[j]
         others[first + i] = s
+    return kept / max(whole, 1e-300)

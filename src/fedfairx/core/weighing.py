@@ -65,12 +65,28 @@ def turn(factor: Rows, packed: Rows, turned: Rows) -> None:
     """turned (d, d + 1) ← F⁻¹[G̃, b̃]."""
     dimension = factor.shape[0]
     moment = packed.shape[0] - dimension
-    for c in range(dimension + 1):
+    for i in range(dimension):
+        for c in range(dimension):
+            turned[i, c] = packed[place(dimension, i, c)]
+        turned[i, dimension] = packed[moment + i]
+        for k in range(i):  # columns inside: none waits for another
+            for c in range(dimension + 1):
+                turned[i, c] = fma(-factor[i, k], turned[k, c], turned[i, c])
+        for c in range(dimension + 1):
+            turned[i, c] = turned[i, c] * factor[i, i]
+
+
+@stage
+def square_up(turned: Rows, square: Rows) -> None:
+    """square (d, d), its lower half, ← TᵀT of the first d columns of turned."""
+    dimension = square.shape[0]
+    for i in range(dimension):
+        for j in range(i + 1):
+            square[i, j] = 0.0
+    for k in range(dimension):
         for i in range(dimension):
-            s = packed[moment + i if c == dimension else place(dimension, i, c)]
-            for k in range(i):
-                s = fma(-factor[i, k], turned[k, c], s)
-            turned[i, c] = s * factor[i, i]
+            for j in range(i + 1):
+                square[i, j] = fma(turned[k, i], turned[k, j], square[i, j])
 
 
 @stage
@@ -78,30 +94,25 @@ def quieten(packed: Rows, floor: float, factor: Rows, turned: Rows) -> None:
     """Gram G̃ ← G̃³(G̃² + floor²I)⁻¹, in place: what does not rise above the noise is next to nothing."""
     dimension, trace = factor.shape[0], 1e-280
     for i in range(dimension):
-        for j in range(i + 1):
-            s = 0.0
-            for k in range(dimension):
-                left = packed[place(dimension, i, k)]
-                s = fma(left, packed[place(dimension, k, j)], s)
-            if i == j:
-                s = s + floor * floor
-                trace = trace + s
-            factor[i, j] = s
+        for j in range(dimension):
+            turned[i, j] = packed[place(dimension, i, j)]
+            factor[i, j] = 0.0
+    for i in range(dimension):  # G̃² + floor²I, its lower half
+        for k in range(dimension):
+            for j in range(i + 1):
+                factor[i, j] = fma(turned[i, k], turned[k, j], factor[i, j])
+        factor[i, i] = factor[i, i] + floor * floor
+        trace = trace + factor[i, i]
     factorise(factor, 1e-16 * trace)  # where the floor is lost in rounding, a pivot may be negative
     turn(factor, packed, turned)
-    for i in range(dimension):  # factor ← G̃(G̃² + floor²I)⁻¹G̃, which commutes with G̃
-        for j in range(i + 1):
-            s = 0.0
-            for k in range(dimension):
-                s = fma(turned[k, i], turned[k, j], s)
-            factor[i, j] = s
-            factor[j, i] = s
+    square_up(turned, factor)  # G̃(G̃² + floor²I)⁻¹G̃, which commutes with G̃
     for i in range(dimension):
         for j in range(dimension):
-            s = 0.0
-            for k in range(dimension):
-                s = fma(factor[i, k], packed[place(dimension, k, j)], s)
-            turned[i, j] = s
+            turned[i, j] = 0.0
+        for k in range(dimension):
+            left = factor[max(i, k), min(i, k)]
+            for j in range(dimension):
+                turned[i, j] = fma(left, packed[place(dimension, k, j)], turned[i, j])
     for i in range(dimension):
         for j in range(i, dimension):
             both = turned[i, j] + turned[j, i]
@@ -123,12 +134,14 @@ def weigh(packed: Rows, kappa: float, factor: Rows, turned: Rows) -> None:
             factor[i, j] = s + kappa if i == j else s
     factorise(factor, 1e-3 * kappa)
     turn(factor, packed, turned)
+    square_up(turned, factor)
     for i in range(dimension):
-        for j in range(i, dimension + 1):
-            s = 0.0
-            for k in range(dimension):
-                s = fma(turned[k, i], turned[k, j], s)
-            packed[moment + i if j == dimension else place(dimension, i, j)] = s
+        for j in range(i, dimension):
+            packed[place(dimension, i, j)] = factor[j, i]
+        s = 0.0
+        for k in range(dimension):
+            s = fma(turned[k, i], turned[k, dimension], s)
+        packed[moment + i] = s
 
 
 @stage

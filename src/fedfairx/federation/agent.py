@@ -48,8 +48,9 @@ class Agent(Deciding):
         makes it; without one `release` gives exact sums, which are NOT private.
     solver: "fixed-point", "pgd" or a `Solver`, for "optimism".
     shift: what makes private sums definite, in sds of their noise, for "optimism"; docs/privacy.md has it.
-    partners: "alike", one θ for all, or "differ": how far the others speak of one's own θ is learnt from
-        one's own rewards; for the rules of the posterior, and not where decisions come from releases alone.
+    partners: "alike", one θ for all, or "differ": whom to believe, and how far, is learnt from one's own
+        rewards; for the rules of the posterior, and not where decisions come from releases alone. The
+        attribute of that name is a table of who they are, what they weigh, and why.
     name: what others know its releases by, and must differ from theirs; by default it is random.
 
     >>> agent = Agent(2, seed=0)

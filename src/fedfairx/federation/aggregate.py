@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfairx.arrays import Array
-from fedfairx.core import partners, pooling, weighing
+from fedfairx.core import pooling, weighing
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import dimension_of
 from fedfairx.errors import require
-from fedfairx.lanes.rows import Rows, floats, size_of
+from fedfairx.lanes.rows import Rows, floats
 
 
 def combine(releases: Iterable[Array], size: int) -> Array:
@@ -44,18 +44,6 @@ def weigh(packed: Array, *, noise_sd: float, size: float, variance: float) -> Ar
     room = floats(np.empty((d, d))), floats(np.empty((d, d + 1)))
     weighing.believe(floats(weighed), noise_sd, size, variance, *room)
     return weighed
-
-
-def translated(
-    own: Array, others: Array, *, ridge: float, variance: float, mean: Array
-) -> tuple[Array, float]:
-    """What others' statistics say of one's own θ, and how far apart the two are: `core.partners`."""
-    d, told = dimension_of(own), others.copy()
-    room = partners.room_in(floats(np.empty(size_of(partners.room_in, d))), d)
-    rows = floats(own.copy()), floats(told)
-    difference = float(partners.likeliest(*rows, ridge, variance, floats(mean), room))
-    partners.translate(rows[1], difference, ridge, floats(mean), room)
-    return told, difference
 
 
 def add_by_worth(

@@ -23,14 +23,22 @@ from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.memory import Single, learn_one
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.core.optimism.choose import Solver
-from fedfairx.core.partners import DIFFER, PARTNERS
+from fedfairx.core.partners import ALIKE, DIFFER, PARTNERS
 from fedfairx.core.posterior import Prior, next_refresh
 from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.errors import require
 from fedfairx.federation.checks import check_definite, usable
 from fedfairx.federation.decision import Decision
-from fedfairx.federation.pool import Known, Pool, pool_for
+from fedfairx.federation.partners import (
+    ALIKE_TOLD,
+    NOT_ABLE,
+    NOTHING_OWN,
+    Partners,
+    partners_alike,
+    partners_heard,
+)
+from fedfairx.federation.pool import Known, Pool, PosteriorPool, pool_for
 from fedfairx.federation.solvers import solver as make_solver
 from fedfairx.privacy import NonPrivateSums, Privatizer, Release
 
@@ -79,7 +87,14 @@ class Knowledge:
             solver is None or rule == OPTIMISM, "solver", "is for rule='optimism'", solver, "leave it out"
         )
         require(partners in PARTNERS, "partners", f"must be one of {', '.join(PARTNERS)}", partners)
-        self.partners = partners
+        posterior = partners == ALIKE or rule != OPTIMISM
+        require(
+            posterior,
+            "partners",
+            f"must be {ALIKE!r} for rule='{OPTIMISM}', which has no posterior",
+            partners,
+        )
+        self.partners_are = partners  # as told; `partners` is who they are
         self.shift = shift  # in standard deviations of the aggregate's noise; private agents only
         self.rule = rule
         self.prior = Prior() if prior is None else prior
@@ -152,6 +167,18 @@ class Knowledge:
         with self._lock:
             return dict(self._latest)
 
+    @property
+    def partners(self) -> Partners:
+        """Whose releases it holds, how far each is believed now, and why: a table, by name."""
+        with self._lock:
+            others, beside = self._others(self._latest), self._beside(self._latest)
+            if self.partners_are != DIFFER or not isinstance(self._pool, PosteriorPool):
+                return partners_alike(others, ALIKE_TOLD)
+            if beside is None or not others:
+                return partners_alike(others, NOT_ABLE if self.private else NOTHING_OWN)
+            heard = self._pool.listen(beside[0], list(others.values()), self._known())
+            return partners_heard(others, heard)
+
     # --- how it comes to be known --------------------------------------------------------------------
 
     def _learn(self, made: Decision, value: float) -> None:
@@ -196,17 +223,12 @@ class Knowledge:
 
     def _share(self, latest: dict[str, Release]) -> None:
         """Derive what decisions come from, from the latest releases (Alg. 1 lines 22 and 27)."""
-        learner = self._learner
-        known = Known(learner.noise_variance, learner.size_of_parameter(), learner.ridge, learner.mean)
-        others = [latest[name] for name in sorted(latest) if name != self.name]
-        if self.decide_from == "own+released":
-            pooled = self._pool.beside_own(self._own, self._released_count, others, known)
-        elif self.partners == DIFFER and not self.private and self.name in latest:
-            own = latest[self.name]
-            pooled = self._pool.beside_own(own.packed, own.count, others, known)
-        else:
+        known, beside = self._known(), self._beside(latest)
+        if beside is None:
             releases = [latest[name] for name in sorted(latest)]
             pooled = self._pool.all_alike(releases, self.dimension, known)
+        else:
+            pooled = self._pool.beside_own(*beside, list(self._others(latest).values()), known)
         shared, count = pooled.packed, pooled.count
         if self.decide_from != "released":
             shared = shared + self._learner.fresh
@@ -220,6 +242,24 @@ class Knowledge:
         if changed:
             self._learner.statistics[:] = shared
             self._derive()
+
+    def _known(self) -> Known:
+        """λ as it will be when V⁻¹ is derived: that of σ as it is now, for the rules of the posterior."""
+        learner = self._learner
+        variance, optimism = learner.noise_variance, self.rule == OPTIMISM
+        ridge = learner.ridge if optimism else variance / self.prior.sd**2
+        return Known(variance, learner.size_of_parameter(), ridge, learner.mean)
+
+    def _others(self, latest: dict[str, Release]) -> dict[str, Release]:
+        return {name: latest[name] for name in sorted(latest) if name != self.name}
+
+    def _beside(self, latest: dict[str, Release]) -> tuple[Array, int] | None:
+        """One's own exact statistics and their count, where others' stand beside them."""
+        if self.decide_from == "own+released":
+            return self._own, self._released_count
+        if self.partners_are == DIFFER and not self.private and self.name in latest:
+            return latest[self.name].packed, latest[self.name].count
+        return None
 
     def _derive(self) -> None:
         self._learner.derive()
@@ -235,5 +275,5 @@ class Knowledge:
 
     def _new_pool(self) -> Pool:
         mechanism, region = self.privatizer.mechanism, self.confidence if self.rule == OPTIMISM else None
-        differ = self.partners == DIFFER
+        differ = self.partners_are == DIFFER
         return pool_for(mechanism, private=self.private, region=region, shift=self.shift, differ=differ)

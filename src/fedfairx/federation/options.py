@@ -110,8 +110,8 @@ class Options:
         if told == DIFFER:
             text = f"must be {ALIKE!r} for {name}, which has no posterior"
             require(not self.optimistic, "partners", text, told)
-            own = not self.private or self.composed.decide_from != "released"
-            text = f'must be {ALIKE!r} where decisions come from "released" data alone'
+            own = not self.private or self.composed.decide_from == "own+released"
+            text = f"must be {ALIKE!r} where private agents do not decide from their own exact data"
             require(own, "partners", text, told, 'or decide_from="own+released"')
 
     def _check_privacy(self) -> None:

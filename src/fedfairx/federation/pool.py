@@ -16,7 +16,8 @@ from typing import NamedTuple, Protocol
 from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import dimension_of, packed_size
-from fedfairx.federation.aggregate import add_by_worth, combine, lift, translated, weigh
+from fedfairx.federation.aggregate import add_by_worth, combine, lift, weigh
+from fedfairx.federation.partners import Heard, listen
 from fedfairx.privacy import Release
 from fedfairx.privacy.mechanisms import Stated
 
@@ -50,11 +51,16 @@ class Pool(Protocol):
         ...
 
 
-def sum_sd(mechanism: Stated, releases: Sequence[Release]) -> float:
-    """sd of an off-diagonal entry of the sum of these releases."""
+def sds(mechanism: Stated, releases: Sequence[Release]) -> list[float]:
+    """sd of an off-diagonal entry of each of these releases."""
     # Agents in lock step all have the same number, and stating an sd is not free.
-    variance = {number: float(mechanism.sd(number)) ** 2 for number in {r.number for r in releases}}
-    return math.sqrt(sum(variance[release.number] for release in releases))
+    stated = {number: float(mechanism.sd(number)) for number in {r.number for r in releases}}
+    return [stated[release.number] for release in releases]
+
+
+def sum_sd(mechanism: Stated, releases: Sequence[Release]) -> float:
+    """The same of their sum."""
+    return math.sqrt(sum(sd**2 for sd in sds(mechanism, releases)))
 
 
 def _total(releases: Sequence[Release], size: int) -> tuple[Array, float]:
@@ -80,11 +86,24 @@ class PosteriorPool:
     def beside_own(self, own: Array, own_count: int, others: Sequence[Release], known: Known) -> Pooled:
         if not others:
             return Pooled(own, float(own_count))
-        theirs = self.all_alike(others, dimension_of(own), known)
-        packed = theirs.packed
         if self.differ:
-            packed, _ = translated(own, packed, ridge=known.ridge, variance=known.variance, mean=known.mean)
-        return Pooled(own + packed, own_count + theirs.count)
+            heard = self.listen(own, others, known)
+            count = sum(each.count for each, used in zip(others, heard.heard, strict=True) if used)
+            return Pooled(own + heard.told, own_count + count)
+        theirs = self.all_alike(others, dimension_of(own), known)
+        return Pooled(own + theirs.packed, own_count + theirs.count)
+
+    def listen(self, own: Array, others: Sequence[Release], known: Known) -> Heard:
+        """What partners who may differ say of one's own θ: see `core.listening`."""
+        return listen(
+            own,
+            [release.packed for release in others],
+            noise_sd=sds(self.mechanism, others),
+            size=known.size,
+            ridge=known.ridge,
+            variance=known.variance,
+            mean=known.mean,
+        )
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.federation.atomic import write_atomically
 from fedfairx.federation.fields import Fields
 from fedfairx.federation.keys import SigningKey, signed_by
-from fedfairx.federation.terms import Terms, canonical
+from fedfairx.federation.terms import Terms
+from fedfairx.federation.terms_parts import canonical
 from fedfairx.federation.transport.protocol import require_name
 
 __all__ = ["Roster", "convene"]

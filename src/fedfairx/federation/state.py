@@ -90,7 +90,7 @@ def describe_settings(agent: Knowledge) -> dict[str, Any]:
         "confidence": parts.describe_confidence(agent.confidence),
         "solver": parts.describe_solver(agent.solver),
         "shift": float(agent.shift),
-        "partners": agent.partners,
+        "partners": agent.partners_are,
     }
 
 

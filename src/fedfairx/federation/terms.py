@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Custom, Exponential, Merit
+from fedfairx.core.partners import ALIKE, DIFFER
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import InvalidInput, StateError, require
@@ -32,6 +32,7 @@ from fedfairx.federation.plausible import Limits
 from fedfairx.federation.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.federation.terms_parts import (
     bounds_from,
+    canonical,
     centring_from,
     confidence_from,
     prior_from,
@@ -74,20 +75,15 @@ class Terms:
     def __post_init__(self) -> None:
         Plan(self.horizon, self.agents, self.dimension)
         own = isinstance(self.merit, Custom)
-        require(
-            not own, "merit", "must be one that all members have, not a function of one's own", self.merit
-        )
+        text = "must be one that all members have, not a function of one's own"
+        require(not own, "merit", text, self.merit)
         known = type(self.times) in {type(each) for each in SCHEDULES.values()}
         require(known, "schedule", "must be one of fedfairx's own, which all members have", self.times)
         if self._algorithm.private:
             require(self.epsilon is not None, "epsilon", f"must be given for {self.algorithm}", self.epsilon)
         else:
-            require(
-                self.epsilon is None,
-                "epsilon",
-                f"must be left out: {self.algorithm} is not private",
-                self.epsilon,
-            )
+            text = f"must be left out: {self.algorithm} is not private"
+            require(self.epsilon is None, "epsilon", text, self.epsilon)
         require(self.spare is None or self.spare >= 0, "spare", "must be >= 0", self.spare)
         _ = self.stated  # calibrates: what does not fit is refused here
 
@@ -186,26 +182,33 @@ class Terms:
         noise: NoiseSource | None = None,
         ledger: Ledger | None = None,
         decide_from: str | None = None,
+        partners: str = DIFFER,
         seed: int | np.random.SeedSequence | None = None,
     ) -> Agent:
-        """A member's agent, in memory."""
+        """A member's agent, in memory. `partners` and `decide_from` are its own affair, as of `Agent`."""
         privatizer = self.privatizer(noise, ledger=ledger, decide_from=decide_from)
-        return Agent(self.dimension, seed=seed, privatizer=privatizer, name=name, **self._settings())
+        return Agent(self.dimension, seed=seed, privatizer=privatizer, name=name, **self._settings(partners))
 
     def open_agent(
-        self, name: str, place: str | os.PathLike[str], *, decide_from: str | None = None, **opening: Any
+        self,
+        name: str,
+        place: str | os.PathLike[str],
+        *,
+        decide_from: str | None = None,
+        partners: str = DIFFER,
+        **opening: Any,
     ) -> Agent:
-        """A member's agent in a database of its own (`Agent.open`), its ledger and noise key in it too."""
+        """The same in a database of its own (`Agent.open`), its ledger and noise key in it too."""
         return Agent.open(
             place,
             dimension=self.dimension,
             budget=None if self.epsilon is None else Budget(**self._privacy(decide_from)),
             name=name,
-            **self._settings(),
+            **self._settings(partners),
             **opening,
         )
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self, partners: str) -> dict[str, Any]:
         optimistic = self._algorithm.rule == OPTIMISM
         return {
             "rule": self._algorithm.rule,
@@ -214,6 +217,7 @@ class Terms:
             "minimum_share": self.minimum_share,
             "confidence": self.confidence if optimistic else None,
             "solver": self._algorithm.solver if optimistic else None,
+            "partners": ALIKE if optimistic else partners,
         }
 
     # --- as a file's part ----------------------------------------------------------------------------
@@ -291,8 +295,3 @@ class Terms:
         if terms.stated.digest() != privacy.text("digest"):
             raise StateError("terms.privacy.digest is another mechanism's than the one these terms describe")
         return terms
-
-
-def canonical(value: object) -> bytes:
-    """The same bytes for the same plain values."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
@@ -13,7 +14,7 @@ from fedfairx.federation.fields import Fields
 from fedfairx.federation.schedules import SCHEDULES, Schedule
 from fedfairx.privacy import Bounds, Centring
 
-__all__ = ["bounds_from", "centring_from", "confidence_from", "prior_from", "schedule_from"]
+__all__ = ["bounds_from", "canonical", "centring_from", "confidence_from", "prior_from", "schedule_from"]
 
 
 def schedule_from(values: Mapping[str, Any]) -> Schedule:
@@ -60,3 +61,8 @@ def prior_from(fields: Fields, dimension: int) -> Prior:
 
 def confidence_from(fields: Fields) -> Confidence:
     return Confidence(**{each.name: fields.number(each.name) for each in dataclasses.fields(Confidence)})
+
+
+def canonical(value: object) -> bytes:
+    """The same bytes for the same plain values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

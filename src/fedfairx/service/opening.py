@@ -62,6 +62,7 @@ def _open(settings: Settings, merit: Merit | None, place: Place | None) -> Agent
         place.name,
         place_of(settings),
         decide_from=settings.decide_from if "decide_from" in settings.given else None,
+        partners=settings.partners,
         window=settings.window,
         default_reward=settings.default_reward,
     )
@@ -88,5 +89,9 @@ def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
 
 def _warm(agent: Agent) -> None:
     """Compile what a decision needs, on an agent of no consequence, before anybody waits for it."""
-    other = Agent(agent.dimension, rule=agent.rule, merit=agent.merit)
+    other, third = (
+        Agent(agent.dimension, rule=agent.rule, merit=agent.merit, partners=agent.partners_are)
+        for _ in range(2)
+    )
     other.observe(other.decide(np.zeros((2, agent.dimension))), reward=0.0)
+    other.absorb({other.name: other.release(), third.name: third.release()})

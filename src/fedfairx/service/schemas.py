@@ -167,6 +167,15 @@ class PeerSeen(Struct):
     came: Annotated[float | None, Meta(description="When, in seconds since 1970; null if before this start.")]
     lag: Annotated[int, Meta(ge=0, description="Releases that it is behind this service.")]
     refused: Annotated[int, Meta(ge=0, description="Of its messages, since this start.")]
+    weight: Annotated[
+        float | None,
+        Meta(description="Share of its statistics that is believed, 0 to 1; null before any came."),
+    ] = None
+    difference: Annotated[
+        float | None,
+        Meta(description="How far its θ likely is from ours: 0 the same, 1 it tells nothing of it."),
+    ] = None
+    reason: Annotated[str | None, Meta(description="Why it is believed so far.")] = None
 
 
 class Sync(Struct):

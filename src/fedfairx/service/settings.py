@@ -25,6 +25,7 @@ PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
 FILE = "agent.sqlite"
 DECIDE_FROM = ("released", "released+local", "own+released")
+PARTNERS = ("differ", "alike")
 #: What the members of a federation have agreed on.
 AGREED = frozenset({"rule", "merit", "minimum_share", "epsilon", "delta", "releases", "person_records"})
 RULES = ("expected-merit", "greedy", "thompson", "optimism")
@@ -62,6 +63,11 @@ class Settings:
     releases: int = setting(100, readers.whole(1), "messages that epsilon and delta are for")
     decide_from: str = setting("released", readers.choice(*DECIDE_FROM), "what a private agent decides from")
     federation: str = setting("", readers.text, "its folder in a federation; docs/federation.md")
+    partners: str = setting(
+        "differ",
+        readers.choice(*PARTNERS),
+        "of a federation: whether others' parameters may differ from ours",
+    )
     person_records: int | None = setting(
         None, readers.optional(readers.whole(1)), "of one person that enter, where a person is to be private"
     )
@@ -191,6 +197,8 @@ def check(settings: Settings) -> Settings:
     named = len(settings.features)
     fits = not named or settings.dimension in (0, named)
     require(fits, "dimension", f"must be that of the {named} features", settings.dimension)
+    if "partners" in settings.given and not settings.federation:
+        raise InvalidInput("partners must be left out: it is for a member of a federation")
     if bool(settings.tls_certificate) != bool(settings.tls_key):
         raise InvalidInput("tls_certificate and tls_key must be given together")
     if settings.mode == "shadow" and settings.control_share:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedfairx.federation.agent import Agent
+from fedfairx.federation.partners import Partner
 from fedfairx.service import schemas
 from fedfairx.service.modes import Remark, propensity
 from fedfairx.storage.rows import StoredDecision
@@ -69,16 +70,29 @@ def privacy(agent: Agent) -> schemas.Privacy:
     )
 
 
+def _believed(partner: Partner | None) -> dict[str, Any]:
+    if partner is None:
+        return {}
+    return {"weight": partner.weight, "difference": partner.difference, "reason": partner.reason}
+
+
 def sync(service: Service) -> schemas.Sync:
     agent, membership = service.agent, service.membership
     if membership is None:
         none = schemas.Sync(agent.name, None, None, agent.released, None, None, False, None, None, {}, {})
         none.peers = {
-            name: schemas.PeerSeen(held.number, held.count, None, max(agent.released - held.number, 0), 0)
-            for name, held in sorted(agent.held.items())
-            if name != agent.name
+            name: schemas.PeerSeen(
+                each.releases,
+                each.observations,
+                None,
+                max(agent.released - each.releases, 0),
+                0,
+                **_believed(each),
+            )
+            for name, each in agent.partners.items()
         }
         return none
+    partners = agent.partners
     refusals: dict[str, dict[str, int]] = {}
     for (name, reason), times in sorted(membership.refusals.items()):
         refusals.setdefault(name, {})[reason] = times
@@ -94,7 +108,9 @@ def sync(service: Service) -> schemas.Sync:
         over=membership.over,
         refusals=refusals,
         peers={
-            name: schemas.PeerSeen(peer.number, peer.count, peer.came, peer.lag, peer.refused)
+            name: schemas.PeerSeen(
+                peer.number, peer.count, peer.came, peer.lag, peer.refused, **_believed(partners.get(name))
+            )
             for name, peer in membership.peers.items()
         },
     )

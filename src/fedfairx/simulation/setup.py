@@ -24,6 +24,7 @@ from fedfairx.lanes.rows import size_of, vectors, zeros
 from fedfairx.privacy import Bounds
 from fedfairx.simulation.draws import Keys, generator, stream_key
 from fedfairx.simulation.environments import CONTEXTS, NOISES, Scenario
+from fedfairx.simulation.hearing import hearing_in
 from fedfairx.simulation.recorded import Recorded
 from fedfairx.simulation.state import (
     OWN_RELEASED,
@@ -178,6 +179,7 @@ def _sharing(scenario: Scenario, options: Options, seeds: int, shape: Shape) -> 
         np.zeros((seeds, q)),
         np.zeros(seeds),
         zeros(q, WIDTH),
+        zeros(size_of(hearing_in, scenario.dimension, scenario.agents) if options.partners == DIFFER else 0),
     )
 
 

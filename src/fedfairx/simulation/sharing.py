@@ -10,15 +10,15 @@ from __future__ import annotations
 from fedfairx.arrays import Array
 from fedfairx.core.learner import COUNT, OBSERVED, PARAMETER_NORM, RIDGE, radius_of, variance_of
 from fedfairx.core.optimism.choose import Solver
-from fedfairx.core.partners import likeliest, room_in, translate
 from fedfairx.core.pooling import add_by_worth, lift
 from fedfairx.core.posterior import posterior_mean
 from fedfairx.core.weighing import believe, size_of_parameter
 from fedfairx.lanes.compile import stage
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.lanes.rows import Rows, by_lane, cut, floats, put_run, vectors
+from fedfairx.lanes.rows import Rows, by_lane, cut, floats, vectors
 from fedfairx.lanes.vector import absolute, any_above, larger, where_above
 from fedfairx.simulation.deriving import derive_marked
+from fedfairx.simulation.hearing import listen_by_lane
 from fedfairx.simulation.state import (
     LOG_GROWTH,
     MARKED,
@@ -83,7 +83,6 @@ def gather(
     mind: Mind,
     sharing: Sharing,
     privacy: Privacy | None,
-    differ: bool | None,
     agents: int,
     syncs: Counts,
     block: int,
@@ -105,8 +104,6 @@ def gather(
             value = totals[seed, k] if here else 0.0
             if privacy is not None and here and privacy.decide_from == OWN_RELEASED:
                 value -= own[block, k, l] + privacy.noise[lane, syncs[seed], k]
-            if privacy is None and differ is not None and here:
-                value -= own[block, k, l]
             shared[k, l] = value
 
 
@@ -124,30 +121,6 @@ def weigh(
     posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
     size = size_of_parameter(state.estimate, state.inverse, variance)
     believe(shared, desk.work.lane[0], size, variance, desk.work.square[0], desk.turned)
-
-
-@stage
-def translate_lanes(mind: Mind, shared: Rows, own: Rows, spare: Rows) -> None:
-    """Of partners who may differ: shared ← what the others say of each lane's own θ. own (q, n) by lane."""
-    numbers, each, mean = by_lane(mind.learner.numbers), by_lane(shared), by_lane(mind.learner.mean)
-    q, dimension = shared.shape[0], mean.shape[0]
-    mine, rest = cut(spare, q)
-    others, rest = cut(rest, q)
-    centre, rest = cut(rest, dimension)
-    variance, rest = cut(rest, WIDTH)
-    room = room_in(rest, dimension)
-    put_run(variance_of(mind.learner), variance, 0)
-    for l in range(WIDTH):
-        if by_lane(mind.notes)[MARKED, l] > 0.0:
-            for k in range(q):
-                mine[k], others[k] = own[k, l], each[k, l]
-            for j in range(dimension):
-                centre[j] = mean[j, l]
-            ridge = numbers[RIDGE, l]
-            difference = likeliest(mine, others, ridge, variance[l], centre, room)
-            translate(others, difference, ridge, centre, room)
-            for k in range(q):
-                each[k, l] = others[k]
 
 
 @stage
@@ -236,20 +209,20 @@ def share(
         return
     for block in range(minds.shape[0]):
         mind = mind_of(minds, block, dimension)
-        gather(mind, sharing, privacy, differ, agents, syncs, block)
+        gather(mind, sharing, privacy, agents, syncs, block)
         if privacy is not None:
             if solver is None:
-                weigh(mind, sharing, privacy, desk, agents, syncs, block)
+                if differ is None:
+                    weigh(mind, sharing, privacy, desk, agents, syncs, block)
+                else:
+                    exact = floats(privacy.exact)[block]
+                    listen_by_lane(mind, sharing, privacy, exact, agents, syncs, block)
                 if privacy.decide_from == OWN_RELEASED:
-                    if differ is not None:
-                        exact = floats(privacy.exact)[block]
-                        translate_lanes(mind, vectors(sharing.shared), exact, desk.work.spare)
                     add_own(vectors(sharing.shared), vectors(privacy.exact)[block])
             elif privacy.decide_from == OWN_RELEASED:
                 weigh_lanes(mind, sharing, privacy, desk.work.spare, agents, syncs, block)
         if privacy is None and differ is not None:
-            own = floats(sharing.own)[block]
-            translate_lanes(mind, vectors(sharing.shared), own, desk.work.spare)
+            listen_by_lane(mind, sharing, None, floats(sharing.own)[block], agents, syncs, block)
             add_own(vectors(sharing.shared), vectors(sharing.own)[block])
         adopt(mind, vectors(sharing.shared))
         if any_above(mind.notes[MARKED], 0.0):

@@ -114,6 +114,7 @@ class Sharing(NamedTuple):
     totals: Array  # (seeds, q) room: the sum of all releases
     counts: Array  # (seeds,) room: observations in it; 0 of the seeds that don't synchronise now
     shared: Array  # (q, n) room: what the lanes of a block are about to adopt
+    hearing: Array  # flat room, of `hearing.hearing_in` where partners may differ
 
 
 class Privacy(NamedTuple):

@@ -47,6 +47,15 @@ def test_partners_are_listed() -> None:
     assert "alone" not in text
 
 
+def test_how_far_a_partner_is_believed_and_why() -> None:
+    why = "contradicts our rewards: 40 times likelier if it differs"
+    partners = [Partner("clinic-1", 7, 90, None, 0, [], 0.0, why), Partner("clinic-2", 0, 0, None, 7, [])]
+    text = html("federation", FederationPage("clinic-3", 4, partners=partners))
+    assert 'data-label="Believed">0' in text
+    assert "Contradicts our rewards: 40 times likelier if it differs." in text
+    assert 'data-label="Why">–' in text  # of whom nothing came yet
+
+
 def test_a_table_that_leaves_decisions_out_says_so() -> None:
     table = ffx.exposure([ffx.Logged([0.5, 0.5], t % 2) for t in range(100)])
     for bounded in (True, False):

@@ -177,7 +177,16 @@ def federation(service: Service) -> FederationPage:
         trouble=now.trouble,
         over=now.over,
         partners=[
-            Partner(name, peer.release, peer.records, peer.came, peer.lag, refused.get(name, ()))
+            Partner(
+                name,
+                peer.release,
+                peer.records,
+                peer.came,
+                peer.lag,
+                refused.get(name, ()),
+                peer.weight,
+                peer.reason,
+            )
             for name, peer in now.peers.items()
         ],
         strangers=refused.get(UNKNOWN, ()),

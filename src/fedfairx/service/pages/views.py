@@ -126,6 +126,8 @@ class Partner:
     came: float | None
     lag: int
     refused: Sequence[tuple[str, int]]
+    weight: float | None = None  # share of its statistics that is believed
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
