@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -97,14 +98,19 @@ class Running:
         dying = [f"die:{die}"] if die else []
         print(json.dumps([*dying, *self._arguments]), file=nursery.stdin, flush=True)
         self._process = int(nursery.stdout.readline() or 0)
-        for line in nursery.stderr:
-            self.said += line
-            found = re.search(r"serves on (https?://\S+)", line)
-            if found:
-                self.url = found[1]
-                return
-            if "fedfairx: " in line:  # it was refused
-                break
+        patience = threading.Timer(120.0, nursery.kill)  # who dies before it listens says nothing
+        patience.start()
+        try:
+            for line in nursery.stderr:
+                self.said += line
+                found = re.search(r"serves on (https?://\S+)", line)
+                if found:
+                    self.url = found[1]
+                    return
+                if "fedfairx: " in line:  # it was refused
+                    break
+        finally:
+            patience.cancel()
         self.close()
         raise AssertionError(f"it did not start: {self.said}")
 
