@@ -7,7 +7,7 @@
 >>> _ = fed.end_round()
 >>> fed.agents[0].partners
 partner       releases  observations  weight  difference  reason
-------------  --------  ------------  ------  ----------  -------------------------------
+------------  --------  ------------  ------  ----------  -----------------------------
 agent-000001  1         1             1       0           too little of our own to tell
 """
 
