@@ -19,12 +19,18 @@ LONGEST = 20_000  # rounds: what differs shows early
 SEEDS = 10
 EPSILON, DELTA = 2.0, 1e-6
 NO_WORSE, NEAR_BEST = 1.02, 1.03
+SELDOM = {"schedule": "geometric"}  # as the private ones have it
 PRIVATE = {"epsilon": EPSILON, "delta": DELTA, "decide_from": "own+released"}
 #: name → algorithm, options, label, colour
 HOWS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "alone": ("fairx-bayes", {}, "alone", COLOURS["fairx-linucb"]),
-    "alike": ("fed-fairx-bayes", {}, "together, taken for alike", COLOURS["fed-fairx-linucb"]),
-    "differ": ("fed-fairx-bayes", {"partners": "differ"}, "together, may differ", COLOURS["fed-fairx-bayes"]),
+    "alike": ("fed-fairx-bayes", SELDOM, "together, taken for alike", COLOURS["fed-fairx-linucb"]),
+    "differ": (
+        "fed-fairx-bayes",
+        {**SELDOM, "partners": "differ"},
+        "together, may differ",
+        COLOURS["fed-fairx-bayes"],
+    ),
     "private, alike": ("priv-fairx-bayes", PRIVATE, "private, taken for alike", COLOURS["blt"]),
     "private, differ": (
         "priv-fairx-bayes",
@@ -91,7 +97,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
         ),
     )
     note = (
-        f"ten agents, exact sums or (ε, δ) = ({EPSILON:g}, 10⁻⁶) beside one's own; T = "
+        f"ten agents, geometric schedule, exact sums or (ε, δ) = ({EPSILON:g}, 10⁻⁶) beside one's own; T = "
         f"{min(size.horizon, LONGEST)}"
     )
     return Scores((), claims, (Table("Fairness regret at T by distance", columns, rows, note),))
