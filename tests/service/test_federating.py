@@ -42,6 +42,9 @@ def test_envelopes_are_carried_by_an_engine(tmp_path: Path) -> None:
             "came": 0,
             "lag": 0,
             "refused": 0,
+            "weight": 1.0,
+            "difference": 0.0,
+            "reason": "taken for alike: decisions come from releases alone, which can't tell",
         }
         assert bring(two, org1=made["envelope"]) == {"taken": [], "refused": {}}
         assert bring(one, org1=made["envelope"], org2=fetch(two)["envelope"])["taken"] == ["org2"]

@@ -24,7 +24,7 @@ from nats_server import NatsServer, free_port
 STEPS = {
     "closed the leaf": "fedfairx.storage.ledger:StoredLedger.freeze",
     "recorded the release": "fedfairx.storage.ledger:StoredLedger.record",
-    "released, not on disk": "fedfairx.federation.agent:Agent.release",
+    "released, not on disk": "before:fedfairx.federation.member:Member.wake",
     "on disk, not acknowledged": "fedfairx.service.desk:Desk._do",
     "about to publish": "before:fedfairx.federation.transport.sqlite:SqliteTransport.publish",
     "published": "fedfairx.federation.transport.sqlite:SqliteTransport.publish",
