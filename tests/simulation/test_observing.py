@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,17 @@ from fedfairx.lanes.rows import vectors, zeros
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.observing import take_in
+from fedfairx.simulation.recorded import Recorded
 
 D, ROUNDS = 2, 12
 SCENARIO = Scenario(agents=3, arms=3, dimension=D, horizon=50, noise_sd=1.0)  # most rewards are far outside
 LATER = Doubling(start=40)  # until then nobody learns anything, so that all runs choose the same arms
+SIGNED = replace(SCENARIO, contexts=Recorded(np.random.default_rng(5).uniform(-0.7, 0.7, (40, 3, D))))
 WIDE = Bounds(context_norm=100.0, reward=100.0)
 TIGHT = Centring(context=(0.5, 0.2), context_radius=0.15, reward=0.4, reward_radius=0.3, constant=0.25)
 
 
+@pytest.mark.parametrize("scenario", [SCENARIO, SIGNED], ids=["positive", "signed"])
 @pytest.mark.parametrize(
     "change",
     [
@@ -33,14 +37,14 @@ TIGHT = Centring(context=(0.5, 0.2), context_radius=0.15, reward=0.4, reward_rad
     ],
     ids=["around zero", "nonnegative", "around a point"],
 )
-def test_records_are_clipped_as_a_privatizer_clips_them(change: dict[str, Any]) -> None:
-    raw = setting_for(SCENARIO, options_for("priv-fairx-linucb", schedule=LATER, bounds=WIDE))
+def test_records_are_clipped_as_a_privatizer_clips_them(change: dict[str, Any], scenario: Scenario) -> None:
+    raw = setting_for(scenario, options_for("priv-fairx-linucb", schedule=LATER, bounds=WIDE))
     contexts, rewards = records(raw, ROUNDS)
     options = options_for("priv-fairx-linucb", schedule=LATER, **change)
-    setting = setting_for(SCENARIO, options)
+    setting = setting_for(scenario, options)
     records(setting, ROUNDS)
     moved = set()
-    for agent in range(SCENARIO.agents):
+    for agent in range(scenario.agents):
         expected = np.zeros(setting.sharing.own.shape[1])
         for t in range(ROUNDS):
             x, y = contexts[t, agent], float(rewards[t, agent])

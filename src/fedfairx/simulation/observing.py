@@ -26,6 +26,7 @@ def clip(privacy: Privacy, state: Learner) -> None:
     chosen, centre = state.chosen, floats(privacy.centre)
     square, size = 1e-300, 0.0
     for j in range(chosen.shape[0]):
+        chosen[j] = larger(chosen[j], privacy.context_low)
         offset = chosen[j] - centre[j]
         square = fma(offset, offset, square)
         size = fma(chosen[j], chosen[j], size)

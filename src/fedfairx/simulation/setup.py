@@ -197,6 +197,7 @@ def _privacy(
     return Privacy(
         decide_from,
         np.zeros(scenario.dimension) if centring is None else np.array(centring.context),
+        0.0 if bounds.nonnegative and centring is None else -math.inf,
         bounds.context_norm if centring is None else centring.context_radius,
         low if centring is None else centring.reward - centring.reward_radius,
         bounds.reward if centring is None else centring.reward + centring.reward_radius,

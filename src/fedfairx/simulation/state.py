@@ -122,6 +122,7 @@ class Privacy(NamedTuple):
 
     decide_from: int
     centre: Array  # (d,) public point around which contexts are clipped; zeros without centring
+    context_low: float  # entries of contexts are clipped to at least this: 0, or -∞
     context_bound: float  # contexts are clipped to this distance from it
     reward_low: float  # rewards are clipped to [low, high]
     reward_high: float
