@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -82,7 +83,10 @@ def test_the_same_seed_gives_the_same_and_a_loss_is_noticed() -> None:
     assert second["federated"] == pytest.approx(first["federated"], rel=0.05)  # by their order
 
 
-def test_into_a_pipe_it_says_a_line_now_and_then_and_the_table_at_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+def test_into_a_pipe_it_says_a_line_now_and_then_and_the_table_at_the_end(
+    tmp_path: Path, how: signal.Signals
+) -> None:
     command = [sys.executable, "-m", "fedfairx", "federate", "demo", "--agents", "2", "--epsilon", "8"]
     figure = tmp_path / "figure.png"
     with subprocess.Popen(
@@ -97,7 +101,7 @@ def test_into_a_pipe_it_says_a_line_now_and_then_and_the_table_at_the_end(tmp_pa
         for row in done.stderr:
             said.append(row)
             if "fairness regret" in row:
-                done.send_signal(signal.SIGINT)
+                done.send_signal(how)
         rest, code = "" if done.stdout is None else done.stdout.read(), done.wait()
     assert code == 0
     text = "".join(said)
@@ -109,6 +113,9 @@ def test_into_a_pipe_it_says_a_line_now_and_then_and_the_table_at_the_end(tmp_pa
     assert [row.split()[0] for row in said[-5:]] == ["agent", "-----", "org1", "org2", "the"]  # figure
     assert "fairness regret of each" in rest
     assert figure.stat().st_size > 1_000
+    for port in re.findall(r"http://127.0.0.1:([0-9]+)/federation", text):  # no service is left behind
+        with socket.socket() as one:
+            assert one.connect_ex(("127.0.0.1", int(port))) != 0
 
 
 def test_twins_see_what_services_see() -> None:

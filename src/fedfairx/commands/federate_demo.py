@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
             "seed": args.seed,
             "flower": args.flower,
         }
-        with Fleet(folder, names, _terms(args), **given) as fleet:
+        with _told_to_end_as_by_ctrl_c(), Fleet(folder, names, _terms(args), **given) as fleet:
             orders = [
                 Orders(name, fleet.urls[name], seed=args.seed, place=place, key=fleet.keys.get(name))
                 for place, name in enumerate(fleet.names)
@@ -105,6 +106,16 @@ def run(args: argparse.Namespace) -> int:
             demo.finish()
         lost = sum(each.lost(fleet.database(each.name)) for each in orders)
         return demo.report(lost)
+
+
+@contextmanager
+def _told_to_end_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM ends it in order too: services are processes of their own, and would stay."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _terms(args: argparse.Namespace) -> Terms:
