@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from fedfairx.core import pooling
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.federation import aggregate
-from fedfairx.lanes.eigen import jacobi
-from fedfairx.lanes.rows import floats
+from fedfairx.lanes.compile import compiled
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.rows import floats, vectors, zeros
 from instances import worth
 
 seeds = st.integers(0, 2**32 - 1)
@@ -62,17 +63,31 @@ def test_noise_makes_others_worthless_and_its_absence_makes_them_worth_all() -> 
     assert worth(packed, noise_sd=1e6, **common) == 0.0
 
 
-@settings(max_examples=60, deadline=None)
-@given(seeds, st.integers(1, 12), st.floats(-8.0, 8.0))
-def test_jacobi_diagonalises(seed: int, dimension: int, magnitude: float) -> None:
+@settings(max_examples=20, deadline=None)
+@given(seeds, st.integers(1, 6), st.floats(0.0, 30.0), st.floats(0.0, 3.0))
+def test_a_lane_of_a_block_has_the_bits_of_an_agent_alone(
+    seed: int, dimension: int, noise_sd: float, shift: float
+) -> None:
+    """Also where its neighbours' Grams need to be lifted, or others are worth nothing to them."""
     rng = np.random.default_rng(seed)
-    matrix = rng.normal(size=(dimension, dimension)) * 10.0**magnitude
-    matrix = matrix + matrix.T
-    values, vectors = matrix.copy(), np.empty_like(matrix)
-    jacobi(floats(values), floats(vectors))
-    scale = np.abs(matrix).max()
-    assert vectors @ vectors.T == pytest.approx(np.eye(dimension), abs=1e-12)
-    assert (vectors * np.diag(values)) @ vectors.T == pytest.approx(matrix, abs=1e-12 * scale * dimension)
-    assert np.sort(np.diag(values)) == pytest.approx(
-        np.linalg.eigvalsh(matrix), abs=1e-12 * scale * dimension
-    )
+    size, count = dimension * (dimension + 3) // 2, rng.integers(1, 1_000, WIDTH).astype(float)
+    own, others = zeros(size, WIDTH), zeros(size, WIDTH)
+    noise = rng.choice([0.0, 1.0, 50.0], WIDTH) * noise_sd
+    for lane in range(WIDTH):
+        own[:, lane] = statistics(seed + lane, dimension, True) * rng.choice([0.0, 1.0, 1e3])
+        others[:, lane] = statistics(seed + WIDTH + lane, dimension, bool(rng.integers(2)))
+    alone = []
+    for lane in range(WIDTH):
+        both, room = others[:, lane].copy(), floats(np.empty((2, dimension, dimension)))
+        each = floats(own[:, lane].copy()), count[lane], floats(both), 9.0 * count[lane], noise[lane]
+        alone.append((pooling.add_by_worth(*each, shift, 0.8, 1.0, 1.0, room), both.tolist()))
+    weights = zeros(1, WIDTH)
+    add_in_block(own, count, others, noise, shift, weights, zeros(2, dimension, dimension, WIDTH))
+    assert [(weights[0, lane], others[:, lane].tolist()) for lane in range(WIDTH)] == alone
+
+
+@compiled
+def add_in_block(own, count, others, noise, shift, weights, room):
+    made = vectors(count.reshape(1, WIDTH))[0]
+    rows = vectors(own), made, vectors(others), 9.0 * made, vectors(noise.reshape(1, WIDTH))[0]
+    vectors(weights)[0] = pooling.add_by_worth(*rows, shift, 0.8, 1.0, 1.0, vectors(room))

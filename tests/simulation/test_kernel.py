@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +17,7 @@ import reference
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential, Logistic
 from fedfairx.federation.schedules import Determinant, Doubling, Paper, Plan
+from fedfairx.lanes.compile import COMPILING
 from fedfairx.simulation import Recorded, Scenario
 from fedfairx.simulation.draws import normal, stream_key, uniform
 from fedfairx.simulation.setup import prepare
@@ -150,3 +156,35 @@ def test_contexts_have_the_norms_that_they_should(contexts: str, most: float) ->
         assert norms == pytest.approx(1.0, abs=1e-12)
     else:
         assert norms.min() < 0.8 * most
+
+
+ONLY_WHAT_IS_ASKED_FOR = """
+import fedfairx as ffx
+from fedfairx.core.optimism import ascent, choose
+from fedfairx.simulation import hearing, kernel, sharing
+stages = (kernel.believe, choose.optimise, ascent.ascend_pgd, choose.favour, sharing.share, sharing.weigh,
+          sharing.weigh_others, hearing.listen_by_lane)
+ffx.simulate(ffx.Scenario(agents=2, horizon=3), algorithm={algorithm!r}, seeds=1, **{options!r})
+print(*(stage.__name__ for stage in stages if stage.inside.overloads))
+"""
+
+
+@pytest.mark.skipif(not COMPILING, reason="nothing is compiled")
+@pytest.mark.parametrize(
+    ("algorithm", "options", "made"),
+    [
+        ("linucb", {}, "favour"),
+        ("fed-fairx-bayes", {"partners": "differ"}, "believe share listen_by_lane"),
+        ("priv-fairx-bayes", {"epsilon": 1.0}, "believe share weigh"),
+    ],
+)
+def test_only_what_is_asked_for_is_compiled(
+    algorithm: str, options: dict[str, Any], made: str, tmp_path: Path
+) -> None:
+    """A newcomer waits for every stage that is compiled for nothing."""
+    code = ONLY_WHAT_IS_ASKED_FOR.format(algorithm=algorithm, options=options)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "0"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == made.split()

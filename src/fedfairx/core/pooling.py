@@ -1,18 +1,20 @@
 """Pooling noisy statistics: a shift, a floor, and what others' data are worth beside one's own.
 
-All of it is post-processing of released values: free under differential privacy. Of one lane.
+All of it is post-processing of released values: free under differential privacy.
 """
 
 from __future__ import annotations
 
 import math
 
-from fedfairx.lanes.compile import compiled, stage
+from fedfairx.lanes.compile import stage
 from fedfairx.lanes.eigen import jacobi
 from fedfairx.lanes.rows import Rows
+from fedfairx.lanes.vector import all_above, any_above, larger, smaller, sqrt, where_above
 
 OPTIMISM = 0.8  # share of the radius that shows in the policy
 STEPS = 41  # in which a weight is sought
+SMALLEST = 1e-300  # what stands for a pivot that is not above zero
 
 
 @stage
@@ -27,32 +29,34 @@ def gram_of(packed: Rows, gram: Rows) -> None:
 
 
 @stage
-def positive(factor: Rows) -> bool:
-    """Whether a matrix is positive definite: whether Cholesky's factor can take its place."""
-    for i in range(factor.shape[0]):
+def least_pivot(matrix: Rows) -> float:
+    """Above zero where a matrix is positive definite: the least pivot of Cholesky's factor, which takes the
+    matrix's place."""
+    least = math.inf
+    for i in range(matrix.shape[0]):
         for j in range(i + 1):
-            s = factor[i, j]
+            s = matrix[i, j]
             for k in range(j):
-                s -= factor[i, k] * factor[j, k]
+                s = s - matrix[i, k] * matrix[j, k]
             if i == j:
-                if not s > 0.0:
-                    return False
-                factor[i, i] = math.sqrt(s)
+                least = smaller(s, least)
+                matrix[i, i] = sqrt(larger(s, SMALLEST))
             else:
-                factor[i, j] = s / factor[j, j]
-    return True
+                matrix[i, j] = s / matrix[j, j]
+    return least
 
 
-@compiled
+@stage
 def lift(packed: Rows, shift: float, room: Rows) -> None:
     """Add `shift` to the Gram diagonal, then raise negative eigenvalues to zero; in place. room (2, d, d)."""
     gram, vectors = room[0], room[1]
     dimension, entry = gram.shape[0], 0
     for i in range(dimension):
-        packed[entry] += shift
+        packed[entry] = packed[entry] + shift
         entry += dimension - i
     gram_of(packed, gram)
-    if positive(gram):
+    definite = least_pivot(gram)
+    if all_above(definite, 0.0):
         return
     gram_of(packed, gram)
     jacobi(gram, vectors)
@@ -61,12 +65,12 @@ def lift(packed: Rows, shift: float, room: Rows) -> None:
         for j in range(i, dimension):
             s = 0.0
             for k in range(dimension):
-                s += max(gram[k, k], 0.0) * vectors[i, k] * vectors[j, k]
-            packed[entry] = s
+                s = s + larger(gram[k, k], 0.0) * vectors[i, k] * vectors[j, k]
+            packed[entry] = where_above(definite, 0.0, packed[entry], s)
             entry += 1
 
 
-@compiled
+@stage
 def worth(
     own: Rows,
     ratio: float,
@@ -89,16 +93,16 @@ def worth(
     gram = room[0]
     gram_of(own, gram)
     jacobi(gram, room[1])
-    spoilt = noise_sd * math.sqrt(1.0 + 2.0 * parameter_norm**2)
+    spoilt = noise_sd * sqrt(1.0 + 2.0 * parameter_norm * parameter_norm)
     least, weight = math.inf, 0.0
     for step in range(STEPS):
         w = step / (STEPS - 1)
         cost = 0.0
         for k in range(gram.shape[0]):
-            known = regulariser + max(gram[k, k], 0.0) * (1.0 + w * ratio)
-            cost += OPTIMISM * radius / math.sqrt(known) + w * spoilt / known
-        if cost < least:
-            least, weight = cost, w
+            known = regulariser + larger(gram[k, k], 0.0) * (1.0 + w * ratio)
+            cost = cost + (OPTIMISM * radius * sqrt(known) + w * spoilt) / known
+        weight = where_above(least, cost, w, weight)
+        least = smaller(cost, least)
     return weight
 
 
@@ -115,15 +119,14 @@ def add_by_worth(
     parameter_norm: float,
     room: Rows,
 ) -> float:
-    """own (q,) ← one's own exact statistics and the others' noisy ones by their worth; returns that weight.
+    """others (q,) ← one's own exact statistics, and theirs by their worth; returns that weight.
 
-    The others', which must first be made fit to be inverted, are changed too. `radius` is with the counts of
-    all inside V.
+    Theirs, which are noisy, are first made fit to be inverted. `radius` is with the counts of all inside V.
     """
-    ratio = others_count / max(own_count, 1.0)
+    ratio = others_count / larger(own_count, 1.0)
     weight = worth(own, ratio, noise_sd, radius, regulariser, parameter_norm, room)
-    if weight > 0.0:
+    if any_above(weight, 0.0):
         lift(others, shift, room)
-        for k in range(own.shape[0]):
-            own[k] += weight * others[k]
+    for k in range(own.shape[0]):
+        others[k] = own[k] + weight * others[k]
     return weight

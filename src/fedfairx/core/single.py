@@ -29,13 +29,14 @@ def decide_one(
     room: Array,
     out: Array,
     uniform: float,
+    fair: bool | None,
     pgd: bool | None,
     winner: bool | None,
 ) -> int:
     """Alg. 1 lines 5 to 8: the drawn action, or -1 when a context is not finite or beyond `LARGEST`.
 
-    `out` gets the policy (K numbers), θ (d) and the chosen context (d). `pgd` and `winner` are the solver's
-    `variant`.
+    `out` gets the policy (K numbers), θ (d) and the chosen context (d). `fair`, `pgd` and `winner` are the
+    solver's `variant`.
     """
     x = floats(contexts)
     if not all_sound(x):
@@ -54,7 +55,7 @@ def decide_one(
     estimate(state.inverse, state.statistics, state.estimate)
     state.radius[0] = radius_of(by_lane(state.numbers), 0, state.numbers[COUNT], dimension)
     region = Region(state.estimate, state.inverse, state.radius)
-    choose(x, region, state.merit, work, solver, pgd, winner)
+    choose(x, region, state.merit, work, solver, fair, pgd, winner)
     return answer(x, work.arms[POLICY], work.model[THETA], settings[LEAST_SHARE], floats(out), uniform)
 
 

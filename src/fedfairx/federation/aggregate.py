@@ -58,11 +58,11 @@ def add_by_worth(
 ) -> tuple[Array, float]:
     """An agent's own exact statistics and the others' noisy ones by their worth, and how many records that
     counts for: see `core.pooling`."""
-    both, lifted = own.copy(), others.copy()
+    both = others.copy()
     weight = pooling.add_by_worth(
-        floats(both),
+        floats(own),
         own_count,
-        floats(lifted),
+        floats(both),
         others_count,
         noise_sd,
         shift,

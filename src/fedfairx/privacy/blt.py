@@ -140,7 +140,10 @@ def _geometric(gap: Array | float, count: Integers) -> Array:
 
 
 def _filter_rows(rows: Array, gains: Array, decay: Array) -> None:
-    """rows ← B·rows in place, a block of columns at a time so that the buffers stay in cache."""
+    """rows ← B·rows in place, a block of columns at a time so that the buffers stay in cache.
+
+    Element by element: an assignment to a slice takes Numba two seconds to compile.
+    """
     count, width = rows.shape
     for start in range(0, width, _BLOCK):
         stop = min(start + _BLOCK, width)
@@ -148,14 +151,16 @@ def _filter_rows(rows: Array, gains: Array, decay: Array) -> None:
         total = np.empty(stop - start)
         for t in range(count):
             row = rows[t, start:stop]
-            total[:] = 0.0
+            for w in range(row.size):
+                total[w] = 0.0
             for j in range(gains.size):
                 buffer = buffers[j]
                 for w in range(row.size):
                     value = decay[j] * buffer[w] + row[w]
                     buffer[w] = value
                     total[w] += gains[j] * value
-            row[:] = total
+            for w in range(row.size):
+                row[w] = total[w]
 
 
 def _unfilter_rows(rows: Array, omega: Array, theta: Array) -> None:

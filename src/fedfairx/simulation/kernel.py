@@ -143,8 +143,10 @@ def play(
     world: World,
     minds: Array,
     rule: int,
+    posterior: bool | None,
     quadrature: bool | None,
     solver: Solver | None,
+    fair: bool | None,
     pgd: bool | None,
     winner: bool | None,
     least_share: float,
@@ -161,27 +163,27 @@ def play(
     parameter = vectors(world.parameter)[block]
     dimension, arms = parameter.shape[0], world.arms[t]
     table = desk(vectors(room.memory), arms, world.most_arms, dimension)
-    contexts, means, fair, policy = table.contexts, table.means, table.fair, table.work.arms[POLICY]
+    contexts, means, entitled, policy = table.contexts, table.means, table.fair, table.work.arms[POLICY]
     mind = mind_of(minds, block, dimension)
     state = mind.learner
     if world.drift > 0.0:
         drift_parameter(world.drift, parameter, vectors(world.keys)[DRIFT, block], t)
     draw_contexts(world, block, t, table, room.present)
-    if solver is None:
+    if posterior is not None:
         believe(world, state, rule, quadrature, contexts, table.work, block, t)
-    else:
+    if solver is not None:
         estimate(state.inverse, state.statistics, state.estimate)
         refresh_radius(state)
         region = Region(state.estimate, state.inverse, state.radius)
-        choose(contexts, region, state.merit, table.work, solver, pgd, winner)
+        choose(contexts, region, state.merit, table.work, solver, fair, pgd, winner)
     if least_share > 0.0:
         at_least(policy, least_share)
     scores(contexts, parameter, means)
-    expose(state.merit, means, fair, table.slopes)
+    expose(state.merit, means, entitled, table.slopes)
     unfair, lost = vectors(tally.fairness_now), vectors(tally.reward_now)
-    unfair[block], lost[block] = regrets(fair, policy, means, unfair[block], lost[block])
+    unfair[block], lost[block] = regrets(entitled, policy, means, unfair[block], lost[block])
     act(world, state, contexts, policy, means, block, t)
-    sums = by_lane(means), by_lane(fair), by_lane(policy)
+    sums = by_lane(means), by_lane(entitled), by_lane(policy)
     count_exposure(exposure, world.contexts, world.agents, block, *sums, room.present)
     deliver(world, mind, sharing, privacy, delay, table.work.square[0], block, t)
     if (t + 1) % REFRESH_EVERY == 0 and learns_own(privacy):
@@ -206,13 +208,16 @@ def run(
     world: World,
     minds: Array,
     rule: int,
+    posterior: bool | None,
     quadrature: bool | None,
     solver: Solver | None,
+    fair: bool | None,
     pgd: bool | None,
     winner: bool | None,
     least_share: float,
     sharing: Sharing | None,
     privacy: Privacy | None,
+    weighing: bool | None,
     differ: bool | None,
     delay: Delay,
     tally: Tally,
@@ -223,8 +228,9 @@ def run(
 ) -> None:
     """Rounds `begin` to `end` (exclusive, from 0); call it again to go on.
 
-    minds (B, size, n). `solver` is for optimism, with its `variant`; without it, `rule` is one of the
-    posterior's. What is None is not compiled either.
+    minds (B, size, n). Either `solver` is for optimism, with its `variant`, or `rule` is one of the
+    `posterior`'s. What is None is not compiled either: Numba leaves out what stands under `if x is not None`
+    where x is None. It compiles any `else`, so there is none.
     """
     blocks, point, dimension = minds.shape[0], 0, world.parameter.shape[1]
     while point < tally.points.shape[0] and tally.points[point] < begin + 1:
@@ -235,8 +241,10 @@ def run(
                 world,
                 minds,
                 rule,
+                posterior,
                 quadrature,
                 solver,
+                fair,
                 pgd,
                 winner,
                 least_share,
@@ -251,7 +259,7 @@ def run(
             )
         if sharing is not None:
             table = desk(vectors(room.memory), 1, world.most_arms, dimension)
-            share(minds, solver, sharing, privacy, differ, tally.syncs, table, world.agents, t)
+            share(minds, solver, sharing, privacy, weighing, differ, tally.syncs, table, world.agents, t)
         if point < tally.points.shape[0] and tally.points[point] == t + 1:
             note(tally, world.agents, point)
             note_exposure(exposure, world.agents, point)

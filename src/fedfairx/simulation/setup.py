@@ -54,13 +54,16 @@ class Setting(NamedTuple):
     world: World
     minds: Array  # (B, size, n)
     rule: int
+    posterior: bool | None  # whether the rule is one of it
     quadrature: bool | None
     solver: Solver | None
+    fair: bool | None
     pgd: bool | None
     winner: bool | None
     least_share: float
     sharing: Sharing | None
     privacy: Privacy | None
+    weighing: bool | None  # whether a posterior weighs what is released beside its noise
     differ: bool | None  # whether partners may
     delay: Delay
     tally: Tally
@@ -80,17 +83,20 @@ def prepare(
     algorithm = options.composed
     shares = algorithm.schedule.max_releases(_plan(scenario)) > 0
     decide_from = CODES[algorithm.decide_from] if options.private else RELEASED_LOCAL
+    differ = options.partners == DIFFER
     return Setting(
         _world(scenario, seeds, seed_of, agent_of, shape),
         _minds(scenario, options, decide_from, agent_of, shape),
         RULES.index(algorithm.rule),
+        None if options.optimistic else True,
         quadrature_for(scenario.merits),
         algorithm.solver if options.optimistic else None,
         *algorithm.solver.variant,
         options.minimum_share,
         _sharing(scenario, options, len(seeds), shape) if shares else None,
         _privacy(scenario, options, decide_from, seeds, shape) if options.private else None,
-        True if shares and options.partners == DIFFER else None,
+        True if shares and options.private and not (options.optimistic or differ) else None,
+        True if shares and differ else None,
         _delay(scenario, seeds, seed_of, shape),
         _tally(len(seeds), grid, shape),
         _exposure(len(seeds), scenario.arms if exposure else 0, grid),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from fedfairx.arrays import Array
 from fedfairx.core.learner import COUNT, OBSERVED, PARAMETER_NORM, RIDGE, radius_of, variance_of
 from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.optimism.problem import Scratch
 from fedfairx.core.pooling import add_by_worth, lift
 from fedfairx.core.posterior import posterior_mean
 from fedfairx.core.weighing import believe, size_of_parameter
@@ -30,6 +31,8 @@ from fedfairx.simulation.state import (
     Sharing,
     mind_of,
 )
+
+NOISE, SHIFT, ROOT_BETA = range(3)  # rows of a decision's room by lane, where others are weighed
 
 
 @stage
@@ -131,37 +134,31 @@ def add_own(shared: Rows, own: Rows) -> None:
 
 
 @stage
-def weigh_lanes(
-    mind: Mind, sharing: Sharing, privacy: Privacy, spare: Rows, agents: int, syncs: Counts, block: int
+def weigh_others(
+    mind: Mind, sharing: Sharing, privacy: Privacy, work: Scratch, agents: int, syncs: Counts, block: int
 ) -> None:
     """Of optimism, `own+released`: shared ← each lane's exact statistics, and the others' by their worth."""
-    numbers, shared = by_lane(mind.learner.numbers), floats(sharing.shared)
-    q, dimension = shared.shape[0], mind.learner.mean.shape[0]
-    room, rest = cut(spare, 2, dimension, dimension)
-    own, rest = cut(rest, q)
-    others, rest = cut(rest, q)
+    state, lane = mind.learner, by_lane(work.lane)
+    numbers, each, dimension = state.numbers, by_lane(state.numbers), state.mean.shape[0]
     for l in range(WIDTH):
-        if by_lane(mind.notes)[MARKED, l] > 0.0:
-            for k in range(q):
-                own[k] = privacy.exact[block, k, l]
-                others[k] = shared[k, l]
-            release = syncs[(block * WIDTH + l) // agents]
-            count, made = numbers[COUNT, l], numbers[OBSERVED, l]
-            weight = add_by_worth(
-                own,
-                made,
-                others,
-                count - made,
-                privacy.sum_sd[release],
-                privacy.shift[release],
-                radius_of(numbers, l, count, dimension),
-                numbers[RIDGE, l],
-                numbers[PARAMETER_NORM, l],
-                room,
-            )
-            numbers[COUNT, l] = made + weight * (count - made)
-            for k in range(q):
-                shared[k, l] = own[k]
+        here = by_lane(mind.notes)[MARKED, l] > 0.0
+        release = syncs[(block * WIDTH + l) // agents] if here else 0
+        lane[NOISE, l], lane[SHIFT, l] = privacy.sum_sd[release], privacy.shift[release]
+        lane[ROOT_BETA, l] = radius_of(each, l, each[COUNT, l], dimension)
+    made, all_made = numbers[OBSERVED], numbers[COUNT]
+    weight = add_by_worth(
+        vectors(privacy.exact)[block],
+        made,
+        vectors(sharing.shared),
+        all_made - made,
+        work.lane[NOISE],
+        work.lane[SHIFT],
+        work.lane[ROOT_BETA],
+        numbers[RIDGE],
+        numbers[PARAMETER_NORM],
+        work.square,
+    )
+    numbers[COUNT] = where_above(mind.notes[MARKED], 0.0, made + weight * (all_made - made), all_made)
 
 
 @stage
@@ -187,6 +184,7 @@ def share(
     solver: Solver | None,
     sharing: Sharing,
     privacy: Privacy | None,
+    weighing: bool | None,
     differ: bool | None,
     syncs: Counts,
     desk: Desk,
@@ -210,20 +208,18 @@ def share(
     for block in range(minds.shape[0]):
         mind = mind_of(minds, block, dimension)
         gather(mind, sharing, privacy, agents, syncs, block)
-        if privacy is not None:
-            if solver is None:
-                if differ is None:
-                    weigh(mind, sharing, privacy, desk, agents, syncs, block)
-                else:
-                    exact = floats(privacy.exact)[block]
-                    listen_by_lane(mind, sharing, privacy, exact, agents, syncs, block)
-                if privacy.decide_from == OWN_RELEASED:
-                    add_own(vectors(sharing.shared), vectors(privacy.exact)[block])
-            elif privacy.decide_from == OWN_RELEASED:
-                weigh_lanes(mind, sharing, privacy, desk.work.spare, agents, syncs, block)
-        if privacy is None and differ is not None:
-            listen_by_lane(mind, sharing, None, floats(sharing.own)[block], agents, syncs, block)
-            add_own(vectors(sharing.shared), vectors(sharing.own)[block])
+        if weighing is not None and privacy is not None:
+            weigh(mind, sharing, privacy, desk, agents, syncs, block)
+            if privacy.decide_from == OWN_RELEASED:
+                add_own(vectors(sharing.shared), vectors(privacy.exact)[block])
+        if differ is not None:
+            exact = sharing.own
+            if privacy is not None:
+                exact = privacy.exact
+            listen_by_lane(mind, sharing, privacy, floats(exact)[block], agents, syncs, block)
+            add_own(vectors(sharing.shared), vectors(exact)[block])
+        if solver is not None and privacy is not None and privacy.decide_from == OWN_RELEASED:
+            weigh_others(mind, sharing, privacy, desk.work, agents, syncs, block)
         adopt(mind, vectors(sharing.shared))
         if any_above(mind.notes[MARKED], 0.0):
             derive_marked(mind, desk.work.square[0])

@@ -80,19 +80,6 @@ def test_the_agents_of_a_job_fill_blocks_of_lanes(agents: int, seeds: int):
     assert agents * seeds % WIDTH == 0
 
 
-def test_what_takes_longest_begins_first(store: Store):
-    world = Scenario(agents=10, arms=10, dimension=5, horizon=1_000)
-    private = {"epsilon": 2.0}
-    runs = {
-        "quick": Run("quick", world, "fairx-bayes"),
-        "plain": Run("plain", world, "priv-fairx-linucb", private),
-        "weighing": Run("weighing", world, "priv-fairx-linucb", {**private, "decide_from": "own+released"}),
-        "wide": Run("wide", replace(world, dimension=20), "fairx-linucb"),
-    }
-    jobs, _ = plan(named(*runs.values()), 1, store)
-    assert [job.run.key for job in jobs] == ["wide", "weighing", "plain", "quick"]
-
-
 def test_a_sweep_resumes_where_it_was(store: Store):
     runs = named(small_run(), small_run(horizon=31))
     with ThreadPoolExecutor(2) as pool:

@@ -52,10 +52,11 @@ class Solver(NamedTuple):
     @property
     def variant(self) -> Variant:
         """Which rule `choose` is to have."""
-        return True if self.rule == FAIR_PGD else None, True if self.rule == WINNER else None
+        fair, pgd, winner = (True if self.rule == rule else None for rule in (FAIR, FAIR_PGD, WINNER))
+        return fair, pgd, winner
 
 
-Variant = tuple[bool | None, bool | None]  # `pgd` and `winner` of `choose`
+Variant = tuple[bool | None, bool | None, bool | None]  # `fair`, `pgd` and `winner` of `choose`
 
 
 @stage
@@ -137,17 +138,18 @@ def choose(
     merit: Rows,
     work: Scratch,
     solver: Solver,
+    fair: bool | None,
     pgd: bool | None,
     winner: bool | None,
 ) -> None:
     """The policy of every lane, by the solver's rule: left in `work`, with θ and the optimistic means.
 
-    `pgd` and `winner` are the solver's `variant`: only the rule that is asked for is compiled.
+    `fair`, `pgd` and `winner` are the solver's `variant`: only the rule that is asked for is compiled.
     """
-    if winner is not None:
-        favour(contexts, region, work, solver.floor)
-    elif pgd is not None:
+    if fair is not None:
+        optimise(contexts, region, merit, work, solver)
+    if pgd is not None:
         begin_at_estimate(work)
         ascend_pgd(contexts, region, merit, work, solver.rate, solver.max_steps)
-    else:
-        optimise(contexts, region, merit, work, solver)
+    if winner is not None:
+        favour(contexts, region, work, solver.floor)

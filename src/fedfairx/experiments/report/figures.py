@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,23 +84,36 @@ def canvas(
 
 
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
-    """Write NAME.png and NAME.svg, each whole or not at all."""
+    """Write NAME.png and NAME.svg, each whole or not at all.
+
+    By the canvases themselves: `savefig` draws whatever has a layout twice.
+    """
+    from matplotlib import rcParams
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ResultsError(f"{folder} could not be made ({error.strerror})") from None
     remove_stale(folder)
     paths = folder / f"{name}.png", folder / f"{name}.svg"
-    write_whole(paths[0], drawn(figure, "png"))
+    figure.set_dpi(rcParams["savefig.dpi"])
+    write_whole(paths[0], _in_memory(FigureCanvasAgg(figure).print_png))
     figure.set_layout_engine("none")  # it has been laid out; doing it again would cost as much as drawing
-    write_whole(paths[1], drawn(figure, "svg", metadata={"Date": None}))
+    write_whole(paths[1], _in_memory(FigureCanvasSVG(figure).print_svg, metadata={"Date": None}))
     return paths
 
 
-def drawn(figure: Figure, kind: str, **more: Any) -> bytes:
-    """The bytes of a figure's file: drawn in memory, because drawing into a file may stop half way."""
+def drawn(figure: Figure, kind: str) -> bytes:
+    """The bytes of a figure's file."""
+    return _in_memory(figure.savefig, format=kind)
+
+
+def _in_memory(draw: Callable[..., Any], **more: Any) -> bytes:
+    """What is drawn into a file: in memory, because drawing into a file may stop half way."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, **more)
+    draw(buffer, **more)
     return buffer.getvalue()
 
 

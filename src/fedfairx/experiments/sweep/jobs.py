@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Outcome, Run
 from fedfairx.experiments.identity import Provenance, provenance
+from fedfairx.experiments.sweep.order import Job, ordered
 from fedfairx.experiments.sweep.progress import Progress
 from fedfairx.experiments.sweep.results import Store
-from fedfairx.federation.algorithms import algorithm as find_algorithm
 from fedfairx.lanes.registers import WIDTH
 
 # Small enough that two workers end together and progress is seen, large enough to fill the kernel's lanes.
@@ -23,40 +22,6 @@ JOB_COST = 5_000_000  # agent-rounds
 # What Dask's executor says where a worker dies between giving its result and being asked whether it is done:
 # it takes the result for an error. The job is done once more.
 LOST = "TypeError: cannot unpack non-iterable Outcome object"
-EARLY = 20_000  # rounds that a run's first ones are worth: while little is known the solver works hardest
-POSTERIOR = 0.3  # of the time of optimism, which has a solver
-WEIGHING_OTHERS = 3.0  # where every agent weighs the others' releases beside its own, each time
-
-
-@dataclass(frozen=True)
-class Job:
-    """Some seeds of one run."""
-
-    run: Run
-    seeds: tuple[int, ...]
-    origin: str  # the experiment that wants it first
-
-    @property
-    def cost(self) -> int:
-        return self.run.cost * len(self.seeds)
-
-    @property
-    def effort(self) -> float:
-        """About how long it takes, beside other jobs: by it the longest begin first, so that none ends last.
-
-        Only the order of jobs depends on it.
-        """
-        world, chosen = self.run.scenario, find_algorithm(self.run.algorithm)
-        size = world.agents * len(self.seeds) * world.arms * world.dimension
-        rule = 1.0 if chosen.rule == OPTIMISM else POSTERIOR
-        weighing = self.run.options.get("decide_from") == "own+released" and chosen.rule == OPTIMISM
-        return (world.horizon + EARLY) * size * rule * (WEIGHING_OTHERS if weighing else 1.0)
-
-    @property
-    def label(self) -> str:
-        count = len(self.seeds)
-        seeds = f"{count} seeds" if count > 1 else f"seed {self.seeds[0]}"
-        return f"{self.origin} {self.run.key}, {seeds}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +47,7 @@ class SweepInterruptedError(ResultsError):
 
 
 def plan(wanted: Iterable[tuple[str, Run]], seeds: int, store: Store) -> tuple[list[Job], int]:
-    """The jobs still to do, longest first, and how many (run, seed) pairs are stored already.
+    """The jobs still to do, `ordered`, and how many (run, seed) pairs are stored already.
 
     `wanted` are runs with the name of their experiment; the same run of two experiments is done once, for
     the seeds of whichever wants more.
@@ -101,7 +66,7 @@ def plan(wanted: Iterable[tuple[str, Run]], seeds: int, store: Store) -> tuple[l
         missing = [seed for seed in needed[identity] if seed not in stored]
         step = seeds_of_a_job(run)
         jobs += [Job(run, tuple(missing[i : i + step]), origin) for i in range(0, len(missing), step)]
-    return sorted(jobs, key=lambda job: (-job.effort, job.label)), reused
+    return ordered(jobs), reused
 
 
 def seeds_of_a_job(run: Run) -> int:

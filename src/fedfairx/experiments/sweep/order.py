@@ -1,0 +1,88 @@
+"""What a job is, about how long it takes, and in which order jobs begin. Results don't depend on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from fedfairx.core.partners import ALIKE
+from fedfairx.core.rules import OPTIMISM
+from fedfairx.experiments.experiment import Run
+from fedfairx.federation.algorithms import algorithm as find_algorithm
+from fedfairx.federation.schedules import Never
+
+EARLY = 20_000  # rounds that a run's first ones are worth: while little is known the solver works hardest
+POSTERIOR = 0.3  # of the time of optimism, which has a solver
+WEIGHING_OTHERS = 2.4  # where every agent weighs the others' releases beside its own, each time
+COMPILING = 1.5e9  # effort that takes about as long as compiling a kernel: some seven seconds
+
+Kernel = tuple[bool, int, bool, bool, bool]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some seeds of one run."""
+
+    run: Run
+    seeds: tuple[int, ...]
+    origin: str  # the experiment that wants it first
+
+    @property
+    def cost(self) -> int:
+        return self.run.cost * len(self.seeds)
+
+    @cached_property
+    def effort(self) -> float:
+        """About how long it takes, beside other jobs."""
+        world, chosen = self.run.scenario, find_algorithm(self.run.algorithm)
+        size = world.agents * len(self.seeds) * world.arms * world.dimension
+        rule = 1.0 if chosen.rule == OPTIMISM else POSTERIOR
+        weighing = self.run.options.get("decide_from") == "own+released" and chosen.rule == OPTIMISM
+        return (world.horizon + EARLY) * size * rule * (WEIGHING_OTHERS if weighing else 1.0)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """Which parts of the simulator it needs: jobs of one kernel run the same machine code."""
+        chosen, options = find_algorithm(self.run.algorithm), self.run.options
+        optimistic = chosen.rule == OPTIMISM
+        shares = not isinstance(options.get("schedule", chosen.schedule), Never)
+        differ = options.get("partners", ALIKE) != ALIKE
+        return optimistic, chosen.solver.rule if optimistic else 0, shares, chosen.private, differ
+
+    @property
+    def label(self) -> str:
+        count = len(self.seeds)
+        seeds = f"{count} seeds" if count > 1 else f"seed {self.seeds[0]}"
+        return f"{self.origin} {self.run.key}, {seeds}"
+
+
+def ordered(jobs: Sequence[Job]) -> list[Job]:
+    """Longest first, so that none ends last. But the first of each kernel come early, and apart.
+
+    On a new machine the first job of a kernel waits until it is compiled, and Numba compiles one thing at a
+    time: whoever takes the kernel's second job meanwhile, or the first one of another, waits too. So each is
+    followed by jobs whose kernels are there, enough for the other workers; and the plainest kernel is first,
+    because until it is there everybody waits.
+    """
+    waiting = sorted(jobs, key=lambda job: (-job.effort, job.label))
+    first: dict[Kernel, Job] = {}
+    for job in waiting:
+        first.setdefault(job.kernel, job)
+    if not first:
+        return []
+    plainest = first.pop(min(first))
+    order = [plainest]
+    waiting.remove(plainest)
+    compiled, compiling = set[Kernel](), plainest.kernel
+    for opener in first.values():
+        waiting.remove(opener)
+        order.append(opener)
+        compiled.add(compiling)
+        compiling, left = opener.kernel, COMPILING
+        for job in [job for job in waiting if job.kernel in compiled]:
+            if left > 0:
+                waiting.remove(job)
+                order.append(job)
+                left -= job.effort
+    return order + waiting

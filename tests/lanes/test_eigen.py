@@ -1,0 +1,52 @@
+"""Eigenvalues in compiled code, held against LAPACK; and lanes that do not know of each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedfairx.lanes.eigen import jacobi
+from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.rows import floats, vectors, zeros
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def symmetric(rng: np.random.Generator, dimension: int, magnitude: float) -> np.ndarray:
+    matrix = rng.normal(size=(dimension, dimension)) * 10.0**magnitude
+    return matrix + matrix.T
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(1, 12), st.floats(-8.0, 8.0))
+def test_jacobi_diagonalises(seed: int, dimension: int, magnitude: float) -> None:
+    matrix = symmetric(np.random.default_rng(seed), dimension, magnitude)
+    values, vectors = matrix.copy(), np.empty_like(matrix)
+    jacobi(floats(values), floats(vectors))
+    scale = np.abs(matrix).max()
+    assert vectors @ vectors.T == pytest.approx(np.eye(dimension), abs=1e-12)
+    assert (vectors * np.diag(values)) @ vectors.T == pytest.approx(matrix, abs=1e-12 * scale * dimension)
+    assert np.sort(np.diag(values)) == pytest.approx(
+        np.linalg.eigvalsh(matrix), abs=1e-12 * scale * dimension
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(seeds, st.integers(1, 7))
+def test_a_lane_has_the_bits_that_it_has_alone(seed: int, dimension: int) -> None:
+    """Lanes that are diagonal from the start, or zero, or nearly diagonal, end earlier than the others."""
+    rng = np.random.default_rng(seed)
+    block, basis = zeros(dimension, dimension, WIDTH), zeros(dimension, dimension, WIDTH)
+    for lane in range(WIDTH):
+        off = rng.choice([0.0, 1e-12, 1.0])
+        matrix = symmetric(rng, dimension, rng.uniform(-5.0, 5.0)) * rng.choice([0.0, 1.0], p=[0.1, 0.9])
+        block[:, :, lane] = np.where(np.eye(dimension) > 0, matrix, off * matrix)
+    alone = []
+    for lane in range(WIDTH):
+        values, columns = block[:, :, lane].copy(), np.empty((dimension, dimension))
+        jacobi(floats(values), floats(columns))
+        alone.append((values.tolist(), columns.tolist()))
+    jacobi(vectors(block), vectors(basis))
+    assert [(block[:, :, lane].tolist(), basis[:, :, lane].tolist()) for lane in range(WIDTH)] == alone
