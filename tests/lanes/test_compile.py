@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from fedfairx.core import believing, listening, memory, single
 from fedfairx.lanes import compile as compiling
+from fedfairx.simulation import kernel
 
 TESTS = Path(__file__).resolve().parent.parent
 fresh_folder = compiling.cache_folder.__wrapped__
@@ -102,7 +104,9 @@ FIRST = """
 import logging, sys
 if "silent" in sys.argv:
     logging.getLogger("fedfairx").setLevel(logging.ERROR)
+from fedfairx.core import believing, listening, memory, single
 from fedfairx.lanes import compile as compiling
+from fedfairx.simulation import kernel
 
 def square(x):
     return x * x
@@ -135,3 +139,12 @@ def test_the_first_compilation_is_said_once(
     lines = [line for line in done.stderr.splitlines() if line]
     assert len(lines) == (0 if said is None else 1)
     assert said is None or said in lines[0]
+
+
+@pytest.mark.skipif(not compiling.COMPILING, reason="nothing is compiled")
+def test_only_what_may_take_long_lets_other_threads_run() -> None:
+    """A decision of microseconds that gave the GIL away would wait for it in a busy service: each time."""
+    for brief in (believing.decide_by_posterior, memory.learn_one, memory.learn_and_add):
+        assert not brief.targetoptions.get("nogil")
+    for long in (kernel.run, single.decide_one, listening.listen_in):
+        assert long.targetoptions["nogil"]

@@ -34,7 +34,7 @@ from fedfairx.core.partners import (
     translate,
 )
 from fedfairx.core.weighing import believe
-from fedfairx.lanes.compile import compiled, layout, stage
+from fedfairx.lanes.compile import layout, releasing, stage
 from fedfairx.lanes.rows import Rows, cut, floats
 
 LEVELS = DIFFERENCES.shape[0]
@@ -187,7 +187,7 @@ def listen(ear: Ear, size: float, ridge: float, variance: float) -> float:
     return DIFFERENCES[farthest]
 
 
-@compiled
+@releasing
 def listen_in(
     memory: Array, dimension: int, partners: int, size: float, ridge: float, variance: float
 ) -> float:

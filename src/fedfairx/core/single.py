@@ -18,11 +18,11 @@ from fedfairx.core.memory import (
 )
 from fedfairx.core.optimism.choose import Solver, choose
 from fedfairx.core.optimism.problem import POLICY, THETA, Region, scratch, scratch_size
-from fedfairx.lanes.compile import compiled
+from fedfairx.lanes.compile import releasing
 from fedfairx.lanes.rows import by_lane, floats, zeros
 
 
-@compiled
+@releasing
 def decide_one(
     contexts: Array,
     memory: Array,

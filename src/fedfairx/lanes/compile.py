@@ -87,7 +87,7 @@ def _compile(function: Function, **more: Any) -> Function:
         return quiet
     _listen()
     folder = cache_folder()
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": folder is not None, **more}
+    options: dict[str, Any] = {"error_model": "numpy", "cache": folder is not None, **more}
     before = config.CACHE_DIR
     if folder is not None:
         config.CACHE_DIR = folder  # read once, while the decorator runs
@@ -139,15 +139,21 @@ def stage(function: Function) -> Function:
 def compiled(function: Function) -> Function:
     """A function that Python calls.
 
-    No GIL, IEEE division, cached by the digest of the source. It may neither make arrays nor return one. In
-    return nothing counts references, which would cost more than the arithmetic.
+    IEEE division, cached by the digest of the source. It may neither make arrays nor return one. In return
+    nothing counts references, which would cost more than the arithmetic. It keeps the GIL: handing it to
+    another thread and waiting for it takes longer than what is done in microseconds.
     """
     return _compile(function, _nrt=False)
 
 
+def releasing(function: Function) -> Function:
+    """`compiled`, of a function that may take longer: other threads run meanwhile."""
+    return _compile(function, _nrt=False, nogil=True)
+
+
 def allocating(function: Function) -> Function:
-    """`compiled`, of a function that makes or returns arrays."""
-    return _compile(function, _nrt=True)
+    """`releasing`, of a function that makes or returns arrays."""
+    return _compile(function, _nrt=True, nogil=True)
 
 
 def layout(function: Function) -> Function:
