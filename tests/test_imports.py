@@ -72,7 +72,7 @@ CORE_IMPORTS = {
 #: And beside it: what keeps machine code, and what makes it in less time.
 BESIDES = {
     "compile.py": {"contextlib", "hashlib", "os", "pathlib", "shutil", "time"},
-    "garbage.py": {"gc"},
+    "haste.py": {"gc"},
 }
 
 

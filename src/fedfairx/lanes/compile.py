@@ -27,7 +27,7 @@ from numba.extending import typeof_impl
 
 from fedfairx.announcing import announce
 from fedfairx.lanes import row_types, vector
-from fedfairx.lanes.garbage import collect_rarely
+from fedfairx.lanes.haste import make_haste
 from fedfairx.lanes.inner import InnerCompiler
 
 #: What Numba must know before anything is compiled: these tell it when they are imported.
@@ -70,7 +70,7 @@ def cache_folder() -> str | None:
 def _listen() -> None:
     """Let the first compilation be said aloud, and none be held up."""
     announce(cache_folder())
-    collect_rarely()
+    make_haste()
 
 
 def remove_unused(base: str) -> None:
