@@ -299,9 +299,23 @@ MUTANTS = (
     Mutant(
         "own+released counts the others in full (simulator)",
         "simulation/sharing.py",
-        "numbers[COUNT, l] = made + weight * (count - made)",
-        "numbers[COUNT, l] = count if weight > 0.0 else made",
+        "0.0, made + weight * (all_made - made), all_made)",
+        "0.0, where_above(weight, 0.0, all_made, made), all_made)",
         HALVES,
+    ),
+    Mutant(
+        "a lane that is diagonal turns with its neighbours",
+        "lanes/eigen.py",
+        "where_above(off, DIAGONAL * on, absolute(matrix[p, q]), 0.0)",
+        "absolute(matrix[p, q])",
+        ("tests/lanes/test_eigen.py",),
+    ),
+    Mutant(
+        "all lanes are floored where one needs it",
+        "core/pooling.py",
+        "packed[entry] = where_above(definite, 0.0, packed[entry], s)",
+        "packed[entry] = s",
+        ("tests/core/test_pooling.py",),
     ),
     Mutant(
         "own+released counts the others in full (agent)",

@@ -65,24 +65,20 @@ def ordered(jobs: Sequence[Job]) -> list[Job]:
     followed by jobs whose kernels are there, enough for the other workers; and the plainest kernel is first,
     because until it is there everybody waits.
     """
-    waiting = sorted(jobs, key=lambda job: (-job.effort, job.label))
-    first: dict[Kernel, Job] = {}
-    for job in waiting:
-        first.setdefault(job.kernel, job)
-    if not first:
-        return []
-    plainest = first.pop(min(first))
-    order = [plainest]
-    waiting.remove(plainest)
-    compiled, compiling = set[Kernel](), plainest.kernel
-    for opener in first.values():
-        waiting.remove(opener)
+    by_effort = sorted(jobs, key=lambda job: (-job.effort, job.label))
+    first: dict[Kernel, int] = {}  # the place of each kernel's first job
+    for place, job in enumerate(by_effort):
+        first.setdefault(job.kernel, place)
+    openers = sorted(first.values(), key=lambda place: by_effort[place].kernel != min(first))
+    order, compiled = list[int](), set[Kernel]()
+    left = [place for place in range(len(by_effort)) if place not in openers]
+    for opener in openers:
         order.append(opener)
-        compiled.add(compiling)
-        compiling, left = opener.kernel, COMPILING
-        for job in [job for job in waiting if job.kernel in compiled]:
-            if left > 0:
-                waiting.remove(job)
-                order.append(job)
-                left -= job.effort
-    return order + waiting
+        beside = COMPILING
+        for place in list(left):
+            if beside > 0 and by_effort[place].kernel in compiled:
+                left.remove(place)
+                order.append(place)
+                beside -= by_effort[place].effort
+        compiled.add(by_effort[opener].kernel)
+    return [by_effort[place] for place in (*order, *left)]
