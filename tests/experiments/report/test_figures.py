@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.experiments import FULL, QUICK, Size
-from fedfairx.experiments.report.figures import COLOURS, NAMES, canvas, end_labels, power, styled
+from fedfairx.experiments.report.figures import COLOURS, NAMES, canvas, end_labels, power, save, styled
 from fedfairx.federation.algorithms import algorithms
 from fedfairx.privacy import mechanisms
 
@@ -43,3 +45,23 @@ def test_a_full_figure_carries_no_note():
 @pytest.mark.parametrize(("value", "text"), [(0.1, "0.1"), (1e-6, "10⁻⁶"), (1e-12, "10⁻¹²")])
 def test_powers(value, text):
     assert power(value) == text
+
+
+def test_what_is_saved_is_what_savefig_would_save(tmp_path: Path) -> None:
+    """Laid out and as large; `save` goes around it because it draws twice."""
+
+    def figure():
+        made, panels = canvas(QUICK, panels=2)
+        for axes in panels:
+            axes.plot([1, 2], [3_000, 40_000])
+            axes.set_ylabel("a long name of what is measured")
+        return made
+
+    with styled():
+        png, svg = save(figure(), tmp_path, "ours")
+        theirs = figure()
+        theirs.savefig(tmp_path / "theirs.png")
+        theirs.set_layout_engine("none")
+        theirs.savefig(tmp_path / "theirs.svg", metadata={"Date": None})
+    assert png.read_bytes() == (tmp_path / "theirs.png").read_bytes()
+    assert svg.read_bytes() == (tmp_path / "theirs.svg").read_bytes()
