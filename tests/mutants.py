@@ -587,8 +587,8 @@ MUTANTS = (
     Mutant(
         "χ halved",
         "core/optimism/certificate.py",
-        "chi = 0.25 * (1.0 + half) * (1.0 + half)",
-        "chi = 0.125 * (1.0 + half) * (1.0 + half)",
+        "return 0.25 * (1.0 + half) * (1.0 + half),",
+        "return 0.125 * (1.0 + half) * (1.0 + half),",
         CERTIFICATE,
     ),
     Mutant(
@@ -601,8 +601,22 @@ MUTANTS = (
     Mutant(
         "the limit doubled",
         "core/optimism/certificate.py",
-        "limit = 0.5 * region.radius[0]",
-        "limit = 1.0 * region.radius[0]",
+        "return 0.5 * region.radius[0]",
+        "return 1.0 * region.radius[0]",
+        CERTIFICATE,
+    ),
+    Mutant(
+        "the coarse form's third-order term dropped",
+        "core/optimism/certificate.py",
+        "bracket = bracket + c * c * distance * phi * spread * sqrt(spread * scatter)",
+        "bracket = bracket + 0.0 * distance * phi * spread * sqrt(spread * scatter)",
+        CERTIFICATE,
+    ),
+    Mutant(
+        "the coarse form takes the last arm's half-width for the largest",
+        "core/optimism/certificate.py",
+        "widest = larger(widest, square)",
+        "widest = square",
         CERTIFICATE,
     ),
     Mutant(
@@ -611,6 +625,13 @@ MUTANTS = (
         "share = chance * (chi + c * phi * gap)",
         "share = chance * chi",
         CERTIFICATE,
+    ),
+    Mutant(
+        "a radius that all lanes share is looked for in each",
+        "core/optimism/restarts.py",
+        "radius[0, lane_of(region.radius, lane)]",
+        "radius[0, lane]",
+        ("tests/core/optimism/test_choose.py", "-k", "neighbours or held"),
     ),
     # The service.
     Mutant(

@@ -22,12 +22,12 @@ from fedfairx.core.merit_table import (
     LOW,
     SECOND,
     exponential,
-    lane_of,
     log_merit,
     merit_value,
 )
 from fedfairx.core.posterior import squared_width
 from fedfairx.lanes.compile import stage
+from fedfairx.lanes.linear import lane_of
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import fma, sqrt
 

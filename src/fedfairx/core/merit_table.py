@@ -10,8 +10,9 @@ import numpy as np
 from fedfairx.arrays import Array
 from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC, POWER, Custom, Merit
 from fedfairx.lanes.compile import stage
+from fedfairx.lanes.linear import lane_of
 from fedfairx.lanes.pointer import call_pointer
-from fedfairx.lanes.rows import Rows, by_lane, one_lane
+from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import any_above, bits, fma
 
 # Rows of a merit. The address of a user's own function stands in the bits of a float.
@@ -37,12 +38,6 @@ def quadrature_for(merits: Sequence[Merit]) -> bool | None:
 def exponential(merit: Rows) -> bool:
     """Whether the merit of every lane is exponential: then stages have no branches and log f is exact."""
     return not any_above(merit[KIND], EXPONENTIAL + 0.5)
-
-
-@stage
-def lane_of(merit: Rows, lane: int) -> int:
-    """Where the merit of a lane stands in `by_lane(merit)`: all lanes of a block may share one."""
-    return 0 if one_lane(merit) else lane
 
 
 @stage

@@ -17,21 +17,19 @@ from fedfairx.lanes.vector import absolute, fma, larger
 def scores(contexts: Rows, theta: Rows, means: Rows) -> None:
     """means[a] = x_a · θ. contexts (K, d), theta (d,), means (K,)."""
     arms, dimension = contexts.shape
-    first = 0
-    if one_lane(means):  # four arms at a time: while one sum waits, the others go on
-        first = arms - arms % 4
-        for a in range(0, first, 4):
-            s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-            for j in range(dimension):
-                t = theta[j]
-                s0 = fma(contexts[a, j], t, s0)
-                s1 = fma(contexts[a + 1, j], t, s1)
-                s2 = fma(contexts[a + 2, j], t, s2)
-                s3 = fma(contexts[a + 3, j], t, s3)
-            means[a] = s0
-            means[a + 1] = s1
-            means[a + 2] = s2
-            means[a + 3] = s3
+    first = arms - arms % 4
+    for a in range(0, first, 4):  # while one sum waits, the others go on
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+        for j in range(dimension):
+            t = theta[j]
+            s0 = fma(contexts[a, j], t, s0)
+            s1 = fma(contexts[a + 1, j], t, s1)
+            s2 = fma(contexts[a + 2, j], t, s2)
+            s3 = fma(contexts[a + 3, j], t, s3)
+        means[a] = s0
+        means[a + 1] = s1
+        means[a + 2] = s2
+        means[a + 3] = s3
     for a in range(first, arms):
         s = 0.0
         for j in range(dimension):
@@ -44,26 +42,27 @@ def blend(contexts: Rows, weights: Rows, pull: Rows) -> None:
     """pull = Σ_a w_a x_a. contexts (K, d), weights (K,), pull (d,)."""
     arms, dimension = contexts.shape
     j = 0
-    if one_lane(pull):  # the same sums in the same order, WIDTH or four coordinates at a time
+    # The same sums in the same order, many coordinates at a time: while one waits, the others go on.
+    if one_lane(pull):
         while j + WIDTH <= dimension:
             run = 0.0
             for a in range(arms):
                 run = fma(run_at(contexts, a, j), weights[a], run)
             put_run(run, pull, j)
             j += WIDTH
-        while j + 4 <= dimension:
-            s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-            for a in range(arms):
-                w = weights[a]
-                s0 = fma(contexts[a, j], w, s0)
-                s1 = fma(contexts[a, j + 1], w, s1)
-                s2 = fma(contexts[a, j + 2], w, s2)
-                s3 = fma(contexts[a, j + 3], w, s3)
-            pull[j] = s0
-            pull[j + 1] = s1
-            pull[j + 2] = s2
-            pull[j + 3] = s3
-            j += 4
+    while j + 4 <= dimension:
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+        for a in range(arms):
+            w = weights[a]
+            s0 = fma(contexts[a, j], w, s0)
+            s1 = fma(contexts[a, j + 1], w, s1)
+            s2 = fma(contexts[a, j + 2], w, s2)
+            s3 = fma(contexts[a, j + 3], w, s3)
+        pull[j] = s0
+        pull[j + 1] = s1
+        pull[j + 2] = s2
+        pull[j + 3] = s3
+        j += 4
     while j < dimension:
         s = 0.0
         for a in range(arms):
@@ -102,10 +101,16 @@ def largest_row(inverse: Rows) -> float:
 
 
 @stage
+def lane_of(rows: Rows, lane: int) -> int:
+    """Where what is a lane's stands in `by_lane(rows)`: all lanes of a block may share one."""
+    return 0 if one_lane(rows) else lane
+
+
+@stage
 def take_lane(rows: Rows, lane: int, out: Rows) -> None:
     """out (rows, columns), floats, ← one lane of rows that each lane has of its own, or all share."""
     each = by_lane(rows)
-    own = 0 if one_lane(rows) else lane
+    own = lane_of(rows, lane)
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] = each[i, j, own]

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from fedfairx.arrays import Array
-from fedfairx.core.statistics import packed_size
 from fedfairx.errors import require
 from fedfairx.privacy.bounding import Adjacency, Bounds
 from fedfairx.privacy.guarantee import Guarantee
@@ -95,26 +94,19 @@ class Centring:
 
     def leave(self, packed: Array, count: float) -> Array:
         """Packed statistics (..., q) of the records, from those (..., q') of the centred ones."""
-        d = self.dimension
+        d, point = self.dimension, np.asarray(self.context)
         rows, cols = np.triu_indices(d + 1)
-        triangle = rows.size
-        centred = np.zeros((*packed.shape[:-1], d + 1, d + 1))
-        centred[..., rows, cols] = packed[..., :triangle]
-        centred[..., cols, rows] = packed[..., :triangle]
-        moment = packed[..., triangle:]
-        point = np.asarray(self.context)
-        sums = centred[..., :d, d] / self.constant
-        rewards = moment[..., d] / self.constant
-        cross = point[:, None] * sums[..., None, :]
-        gram = centred[..., :d, :d] + cross + np.swapaxes(cross, -1, -2) + count * np.outer(point, point)
-        plain = (
-            moment[..., :d] + point * rewards[..., None] + self.reward * sums + count * self.reward * point
-        )
-        upper = np.triu_indices(d)
-        out = np.empty((*packed.shape[:-1], packed_size(d)))
-        out[..., : upper[0].size] = gram[..., upper[0], upper[1]]
-        out[..., upper[0].size :] = plain
-        return out
+        moment = packed[..., rows.size :]
+        sums = np.take(packed, np.flatnonzero((rows < d) & (cols == d)), axis=-1) / self.constant
+        rewards = moment[..., d:] / self.constant
+        within = np.flatnonzero(cols < d)
+        i, j = rows[within], cols[within]
+        gram = np.take(packed, within, axis=-1)
+        gram += point[i] * np.take(sums, j, axis=-1)
+        gram += point[j] * np.take(sums, i, axis=-1)
+        gram += count * (point[i] * point[j])
+        plain = moment[..., :d] + point * rewards + self.reward * sums + count * self.reward * point
+        return np.concatenate([gram, plain], axis=-1)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for a record of the run."""

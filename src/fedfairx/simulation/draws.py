@@ -51,7 +51,12 @@ def generator(seed: int, stream: str, part: int = 0) -> np.random.Generator:
 @stage
 def uniform(key: np.uint64, counter: np.uint64) -> float:
     """Number `counter` of the stream `key`, uniform on [0, 1); of many streams where the two are Words."""
-    z = key + GOLDEN * (counter + ONE)
+    return _mixed(key + GOLDEN * (counter + ONE))
+
+
+@stage
+def _mixed(z: np.uint64) -> float:
+    """A uniform number from a state of SplitMix64."""
     z = (z ^ (z >> S30)) * MIX_1
     z = (z ^ (z >> S27)) * MIX_2
     z = z ^ (z >> S31)
@@ -70,10 +75,11 @@ def normal(key: np.uint64, counter: np.uint64) -> float:
 @stage
 def fill_uniform(key: np.uint64, counter: np.uint64, scale: float, block: Rows) -> None:
     """block (rows, columns) ← scale · uniforms, number counter + row·columns + column of the stream `key`."""
+    state = key + GOLDEN * (counter + ONE)
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):
-            block[i, j] = scale * uniform(key, counter)
-            counter = counter + ONE
+            block[i, j] = scale * _mixed(state)
+            state = state + GOLDEN
 
 
 @stage

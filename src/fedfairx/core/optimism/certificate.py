@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fedfairx.core.merit import EXPONENTIAL
-from fedfairx.core.merit_table import FIRST, KIND, exponential, lane_of
+from fedfairx.core.merit_table import FIRST, KIND, exponential
 from fedfairx.core.optimism.problem import (
     CURVATURE,
     DONE,
@@ -25,7 +25,7 @@ from fedfairx.core.optimism.problem import (
 )
 from fedfairx.lanes.arithmetic import exp
 from fedfairx.lanes.compile import stage
-from fedfairx.lanes.linear import blend, inner, largest_row
+from fedfairx.lanes.linear import blend, inner, lane_of, largest_row
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import absolute, any_above, fma, larger, smaller, sqrt, where_above
 
@@ -38,17 +38,6 @@ def _offset(contexts: Rows, arm: int, centre: Rows, offset: Rows) -> None:
     """offset = x_arm - centre. centre and offset (d,)."""
     for j in range(centre.shape[0]):
         offset[j] = contexts[arm, j] - centre[j]
-
-
-@stage
-def coarse_half_widths(contexts: Rows, region: Region, work: Scratch) -> None:
-    """HALF_WIDTHS ← at least what `half_widths` gives, by ‖y_a‖² ≤ ‖V⁻¹‖_∞ ‖x_a - x̄‖²; costs Kd + d²."""
-    centre, offset = work.model[PULL], work.model[GAP_PULL]
-    blend(contexts, work.arms[POLICY], centre)
-    longest = region.radius[0] * sqrt(largest_row(region.inverse))
-    for a in range(contexts.shape[0]):
-        _offset(contexts, a, centre, offset)
-        work.arms[HALF_WIDTHS, a] = longest * sqrt(inner(offset, offset))
 
 
 @stage
@@ -98,7 +87,7 @@ def frobenius(contexts: Rows, region: Region, work: Scratch) -> float:
 
 
 @stage
-def certify(contexts: Rows, region: Region, merit: Rows, work: Scratch, distance: float, sharp: bool) -> bool:
+def certify(contexts: Rows, region: Region, merit: Rows, work: Scratch, distance: float) -> bool:
     """PROVED ← `distance` where no point within it, in u, has a larger objective; True where all are.
 
     For the exponential merit of steepness c, at a fixed point u with ∇g = √β n u. Take any v of the ball,
@@ -110,10 +99,8 @@ def certify(contexts: Rows, region: Region, merit: Rows, work: Scratch, distance
     With x_a = c R_a ‖s‖, e^x - 1 ≤ x χ and e^x - 1 - x ≤ x² φ, the last two terms are at most
     ‖s‖² [ c Σ π R² χ + c² Σ π R² φ |Δ| + c³ ‖s‖ (Σ π R |Δ|)(Σ π R² φ) ]. Where the bracket is at most ½ √β n
     with x taken at `distance`, u is the best within it; a distance of 2 is the whole ball.
-    The first two sums are β‖s‖² times a trace, of Q = Σ_a π_a (χ_a + c φ_a |Δ_a|) y_a y_aᵀ. `sharp` takes the
-    Frobenius norm of Q instead, which bounds what any one direction s can feel, and is dearer by Kd² + d³.
-    χ = ∫₀¹ e^{sx} ds and φ = ∫₀¹ (1 - s) e^{sx} ds are bounded by the chords of the convex e^{sx} over
-    [0, ½] and [½, 1]. Beyond e^{2·STEEPEST} they count as infinite, and nothing is proved.
+    The first two sums are β‖s‖² times a trace, of Q = Σ_a π_a (χ_a + c φ_a |Δ_a|) y_a y_aᵀ. Where the trace
+    is too much, the Frobenius norm of Q, which bounds what any one direction s can feel, may not be.
     """
     arms = contexts.shape[0]
     policy, means = work.arms[POLICY], work.arms[MEANS]
@@ -122,10 +109,7 @@ def certify(contexts: Rows, region: Region, merit: Rows, work: Scratch, distance
     bound, skew, square = 0.0, 0.0, 0.0
     for a in range(arms):
         width, chance = work.arms[HALF_WIDTHS, a], policy[a]
-        power = 0.5 * distance * c * width  # x/2
-        half = where_above(power, STEEPEST, math.inf, exp(smaller(power, STEEPEST)))
-        chi = 0.25 * (1.0 + half) * (1.0 + half)
-        phi = (5.0 + half * (6.0 + half)) * (1.0 / 24.0)
+        chi, phi = _chords(0.5 * distance * c * width)
         gap = absolute(means[a] - objective)
         mass = chance * width
         share = chance * (chi + c * phi * gap)
@@ -133,17 +117,69 @@ def certify(contexts: Rows, region: Region, merit: Rows, work: Scratch, distance
         bound = fma(share, width * width, bound)
         skew = fma(mass, gap, skew)
         square = fma(mass * width, phi, square)
-    limit = 0.5 * region.radius[0] * work.lane[NORM]
+    limit = _limit(region, work)
     extra = c * c * c * distance * skew * square
-    if sharp:
-        # ‖Q‖_F is at least tr Q / √d: where that is too much already, the dearer norm can't help.
-        least = c * bound / math.sqrt(region.estimate.shape[0]) + extra
-        hope = where_above(least, limit, 0.0, 1.0) * where_above(c * bound + extra, limit, 1.0, 0.0)
-        if any_above(where_above(distance, proved, hope, 0.0), 0.0):
-            bound = frobenius(contexts, region, work)
-    holds = where_above(limit + TINY, c * bound + extra, work.lane[DONE], 0.0)
-    proved = where_above(holds, 0.0, larger(proved, distance), proved)
-    work.lane[PROVED] = proved
+    # ‖Q‖_F is at least tr Q / √d: where that is too much already, the dearer norm can't help.
+    least = c * bound / math.sqrt(region.estimate.shape[0]) + extra
+    hope = where_above(least, limit, 0.0, 1.0) * where_above(c * bound + extra, limit, 1.0, 0.0)
+    if any_above(where_above(distance, proved, hope, 0.0), 0.0):
+        bound = frobenius(contexts, region, work)
+    return _conclude(region, merit, work, distance, c * bound + extra)
+
+
+@stage
+def certify_coarsely(contexts: Rows, region: Region, merit: Rows, work: Scratch, distance: float) -> bool:
+    """`certify` by what costs Kd + d² and a single exponential; whatever it proves, `certify` does.
+
+    R_a² ≤ r_a² = β ‖V⁻¹‖_∞ ‖x_a - x̄‖², χ and φ are taken at the largest r_a, and
+    Σ π r |Δ| ≤ √(Σ π r² · Σ π Δ²).
+    """
+    policy, means, centre = work.arms[POLICY], work.arms[MEANS], work.model[PULL]
+    blend(contexts, policy, centre)
+    widest, spread, lean, scatter = 0.0, 0.0, 0.0, 0.0
+    for a in range(contexts.shape[0]):
+        square = 0.0
+        for j in range(centre.shape[0]):
+            offset = contexts[a, j] - centre[j]
+            square = fma(offset, offset, square)
+        gap = absolute(means[a] - work.lane[OBJECTIVE])
+        mass = policy[a] * square
+        widest = larger(widest, square)
+        spread = spread + mass
+        lean = fma(mass, gap, lean)
+        scatter = fma(policy[a] * gap, gap, scatter)
+    c, radius = merit[FIRST], region.radius[0]
+    scale = radius * radius * largest_row(region.inverse)
+    chi, phi = _chords(0.5 * distance * c * sqrt(scale * widest))
+    spread = scale * spread
+    bracket = chi * spread + c * phi * scale * lean
+    bracket = bracket + c * c * distance * phi * spread * sqrt(spread * scatter)
+    return _conclude(region, merit, work, distance, c * bracket)
+
+
+@stage
+def _chords(power: float) -> tuple[float, float]:
+    """χ and φ at x = 2 · `power`, at least.
+
+    χ = ∫₀¹ e^{sx} ds and φ = ∫₀¹ (1 - s) e^{sx} ds are bounded by the chords of the convex e^{sx} over
+    [0, ½] and [½, 1]. Beyond e^{2·STEEPEST} they count as infinite, and nothing is proved.
+    """
+    half = where_above(power, STEEPEST, math.inf, exp(smaller(power, STEEPEST)))
+    return 0.25 * (1.0 + half) * (1.0 + half), (5.0 + half * (6.0 + half)) * (1.0 / 24.0)
+
+
+@stage
+def _limit(region: Region, work: Scratch) -> float:
+    """½ √β n."""
+    return 0.5 * region.radius[0] * work.lane[NORM]
+
+
+@stage
+def _conclude(region: Region, merit: Rows, work: Scratch, distance: float, bracket: float) -> bool:
+    """PROVED ← `distance` where the bracket allows it; True where all are proved as far."""
+    holds = where_above(_limit(region, work) + TINY, bracket, work.lane[DONE], 0.0)
+    proved = work.lane[PROVED]
+    work.lane[PROVED] = where_above(holds, 0.0, larger(proved, distance), proved)
     if not exponential(merit):  # of other merits nothing is proved
         each, lane = by_lane(merit), by_lane(work.lane)
         for l in range(lane.shape[1]):

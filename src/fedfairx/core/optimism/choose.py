@@ -13,7 +13,7 @@ import math
 from typing import NamedTuple
 
 from fedfairx.core.optimism.ascent import ascend, ascend_pgd
-from fedfairx.core.optimism.certificate import certify, coarse_half_widths, half_widths
+from fedfairx.core.optimism.certificate import certify, certify_coarsely, half_widths
 from fedfairx.core.optimism.problem import (
     BEST,
     HERE_PULL,
@@ -69,14 +69,13 @@ def optimise(contexts: Rows, region: Region, merit: Rows, work: Scratch, solver:
     begin_at_estimate(work)
     ascend(contexts, region, merit, work, solver.tolerance, solver.max_steps)
     work.lane[PROVED] = 0.0
-    coarse_half_widths(contexts, region, work)
-    if certify(contexts, region, merit, work, WHOLE_BALL, False):
+    if certify_coarsely(contexts, region, merit, work, WHOLE_BALL):
         return
     half_widths(contexts, region, work)
-    if certify(contexts, region, merit, work, WHOLE_BALL, True):
+    if certify(contexts, region, merit, work, WHOLE_BALL):
         return
     for distance in PARTS_OF_BALL:
-        if certify(contexts, region, merit, work, distance, True):
+        if certify(contexts, region, merit, work, distance):
             break
     better = False
     proved = by_lane(work.lane)

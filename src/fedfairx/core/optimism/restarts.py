@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.core.merit_table import FIRST, exponential, lane_of
+from fedfairx.core.merit_table import FIRST, exponential
 from fedfairx.core.optimism.ascent import (
     FLAT,
     TINY,
@@ -35,9 +35,9 @@ from fedfairx.core.optimism.problem import (
     starts_in,
 )
 from fedfairx.lanes.compile import layout, stage
-from fedfairx.lanes.linear import blend, inner, take_lane
+from fedfairx.lanes.linear import blend, inner, lane_of, take_lane
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.lanes.rows import Rows, blocks, by_lane, one_lane
+from fedfairx.lanes.rows import Rows, blocks, by_lane
 from fedfairx.lanes.vector import absolute, fma, where_above
 
 SAME_POLICY = 0.3  # two points whose log merits differ by less lie in one basin
@@ -56,18 +56,17 @@ def take_decision(
     contexts: Rows, region: Region, merit: Rows, block: Scratch, lane: int, starts: Starts
 ) -> None:
     """Give the starts the decision of one lane of a block."""
-    own = 0 if one_lane(region.estimate) else lane
     estimate, radius, each = by_lane(region.estimate), by_lane(region.radius), by_lane(merit)
     model, ours = by_lane(block.model), starts.region
     take_lane(contexts, lane, starts.contexts)
     take_lane(region.inverse, lane, ours.inverse)
-    ours.radius[0] = radius[0, own]
+    ours.radius[0] = radius[0, lane_of(region.radius, lane)]
     for row in range(each.shape[0]):
         starts.merit[row] = each[row, lane_of(merit, lane)]
     for j in range(contexts.shape[1]):
         starts.here_pull[j] = model[HERE_PULL, j, lane]
         starts.here_step[j] = model[HERE_STEP, j, lane]
-        ours.estimate[j] = estimate[j, own]
+        ours.estimate[j] = estimate[j, lane_of(region.estimate, lane)]
 
 
 @stage
