@@ -15,15 +15,15 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Experiment, Outcome, Size
 from fedfairx.experiments.identity import SCHEMA, Provenance, provenance
+from fedfairx.experiments.parts import Ahead, Part, draw
 from fedfairx.experiments.registry import experiments
-from fedfairx.experiments.report.figures import save, styled
-from fedfairx.experiments.report.page import Drawn, Section, write_report
+from fedfairx.experiments.report.page import write_report
 from fedfairx.experiments.scores import Scores
 from fedfairx.experiments.sweep.files import remove_stale, write_whole
 from fedfairx.experiments.sweep.jobs import Swept, plan, sweep
@@ -135,12 +135,21 @@ def reproduce(
     jobs, reused = plan(wanted, size.seeds, store)
     if reused:
         progress.say(f"{reused} results of {out} are used again; {len(jobs)} jobs are left")
+    ids = {each.name: _ids(each, size, store.made_by) for each in chosen}
+
+    def part(name: str) -> Part:
+        experiment = next(each for each in chosen if each.name == name)
+        return _part(experiment, ids[name], size, store, out, progress)
+
+    ahead = Ahead(jobs, ids, lambda job: job.run.identity(store.made_by), part)
     if jobs:
         with engine(engine_name, workers, ship=ship) as executor:
-            swept = sweep(jobs, executor=executor, store=store, progress=progress, reused=reused)
+            swept = sweep(
+                jobs, executor=executor, store=store, progress=progress, reused=reused, stored=ahead.stored
+            )
     else:
         swept = Swept(0, reused, (), 0.0)
-    whole = _whole(chosen, size, store)
+    whole = {each.name: ids[each.name] for each in chosen if _is_whole(each, ids[each.name], size, store)}
     manifest = Manifest(
         runs={**kept, **whole},
         size=size,
@@ -155,7 +164,8 @@ def reproduce(
     for experiment in chosen:
         if experiment.name not in whole:
             progress.say(f"{experiment.name} is left out of the report, because jobs failed")
-    scores = render(_known(manifest, progress), manifest=manifest, store=store, out=out, progress=progress)
+    known = _known(manifest, progress)
+    scores = render(known, manifest=manifest, store=store, out=out, progress=progress, ahead=ahead.parts)
     _remove_figures(out, set(dropped) - set(manifest.runs))
     return Reproduction(out, swept, scores, time.perf_counter() - began)
 
@@ -186,36 +196,30 @@ def render(
     out: Path,
     progress: Progress,
     only: Sequence[str] = (),
+    ahead: Mapping[str, Part] = MappingProxyType({}),
 ) -> Mapping[str, Scores]:
     """Figures, scores and the report of experiments whose results are all stored.
 
-    With `only`, the figures of others stay as they are on disk.
+    With `only`, the figures of others stay as they are on disk. What is drawn `ahead` is not drawn again.
     """
-    sections, seconds = [], {}
+    parts = []
     for experiment in chosen:
         asked = not only or experiment.name in only
         try:
-            outcomes = _outcomes(experiment, manifest, store, out)
+            ids, size = manifest.runs[experiment.name], manifest.size
+            found = ahead.get(experiment.name)
+            parts.append(found or _part(experiment, ids, size, store, out, progress, anew=asked))
         except ResultsError as error:
             if asked:
                 raise
             progress.say(f"{experiment.name} is left out of the report: {error}")
-            continue
-        seconds.update(
-            {manifest.runs[experiment.name][key]: outcome.seconds for key, outcome in outcomes.items()}
-        )
-        if asked:
-            progress.say(f"drawing {experiment.name}: {experiment.title}")
-        scores = experiment.score(outcomes, manifest.size)
-        drawn = []
-        with styled():
-            for picture in experiment.plot(outcomes, manifest.size):
-                png, svg = (out / "figures" / f"{picture.name}.{kind}" for kind in ("png", "svg"))
-                if asked or not (png.is_file() and svg.is_file()):
-                    png, svg = save(picture.figure, out / "figures", picture.name)
-                drawn.append(Drawn(picture.name, picture.caption, png, svg))
-        sections.append(Section(experiment, scores, tuple(drawn)))
+    seconds = {
+        manifest.runs[part.section.experiment.name][key]: outcome.seconds
+        for part in parts
+        for key, outcome in part.outcomes.items()
+    }
     facts = asdict(manifest) | {"compute_seconds": sum(seconds.values())}
+    sections = [part.section for part in parts]
     write_report(out, sections, size=manifest.size, made_by=manifest.made_by, facts=facts)
     scores_by_name = {section.experiment.name: section.scores for section in sections}
     text = json.dumps({name: scores.to_dict() for name, scores in scores_by_name.items()}, indent=2)
@@ -223,18 +227,29 @@ def render(
     return scores_by_name
 
 
-def _outcomes(experiment: Experiment, manifest: Manifest, store: Store, out: Path) -> dict[str, Outcome]:
-    """What is stored of every run of an experiment."""
-    found: dict[str, Outcome] = {}
-    for run in experiment.runs(manifest.size):
-        identity = manifest.runs[experiment.name].get(run.key)
+def _part(
+    experiment: Experiment,
+    ids: Mapping[str, str],
+    size: Size,
+    store: Store,
+    out: Path,
+    progress: Progress,
+    *,
+    anew: bool = True,
+) -> Part:
+    """An experiment's part of the report, from what is stored."""
+    outcomes: dict[str, Outcome] = {}
+    for run in experiment.runs(size):
+        identity = ids.get(run.key)
         if identity is None:
             raise ResultsError(
-                f"{out} was made by {manifest.made_by}, whose {experiment.name} has no {run.key}; run "
+                f"{out} was made by {store.made_by}, whose {experiment.name} has no {run.key}; run "
                 f"`fedfairx reproduce {experiment.name} --out {out}`"
             )
-        found[run.key] = store.read(identity, run.seeds(manifest.size.seeds), label=run.key)
-    return found
+        outcomes[run.key] = store.read(identity, run.seeds(size.seeds), label=run.key)
+    if anew:
+        progress.say(f"drawing {experiment.name}: {experiment.title}")
+    return draw(experiment, outcomes, size, out / "figures", anew=anew)
 
 
 def _known(manifest: Manifest, progress: Progress) -> list[Experiment]:
@@ -276,15 +291,15 @@ def _remove_figures(out: Path, names: Set[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _whole(chosen: Sequence[Experiment], size: Size, store: Store) -> dict[str, Mapping[str, str]]:
-    """The ids of the runs of those experiments whose every run has every seed stored."""
-    found: dict[str, Mapping[str, str]] = {}
-    for experiment in chosen:
-        runs = experiment.runs(size)
-        ids = {run.key: run.identity(store.made_by) for run in runs}
-        if all(store.seeds(ids[run.key]).issuperset(run.seeds(size.seeds)) for run in runs):
-            found[experiment.name] = ids
-    return found
+def _ids(experiment: Experiment, size: Size, made_by: Provenance) -> Mapping[str, str]:
+    """The ids of an experiment's runs, by their keys."""
+    return {run.key: run.identity(made_by) for run in experiment.runs(size)}
+
+
+def _is_whole(experiment: Experiment, ids: Mapping[str, str], size: Size, store: Store) -> bool:
+    """Whether every run has every seed stored."""
+    runs = experiment.runs(size)
+    return all(store.seeds(ids[run.key]).issuperset(run.seeds(size.seeds)) for run in runs)
 
 
 def _tell(store: Store, progress: Progress) -> None:

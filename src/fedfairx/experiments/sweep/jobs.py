@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
 from dataclasses import dataclass
 
@@ -102,9 +102,18 @@ def perform(run: Run, seeds: Sequence[int], expected: Provenance) -> Outcome:
 
 
 def sweep(
-    jobs: Sequence[Job], *, executor: Executor, store: Store, progress: Progress, reused: int = 0
+    jobs: Sequence[Job],
+    *,
+    executor: Executor,
+    store: Store,
+    progress: Progress,
+    reused: int = 0,
+    stored: Callable[[Job], None] = lambda _: None,
 ) -> Swept:
-    """Do all jobs; one that fails is noted and the others go on. Each result is stored when it comes."""
+    """Do all jobs; one that fails is noted and the others go on. Each result is stored when it comes.
+
+    `stored` hears of each, and may take its time: the others go on meanwhile.
+    """
     began = time.perf_counter()
     failures: list[Failure] = []
     progress.start(len(jobs), sum(job.cost for job in jobs))
@@ -112,16 +121,19 @@ def sweep(
     handled: set[Future[Outcome]] = set()
     try:
         for future in as_completed(futures):
-            failures += _take(future, futures[future], store, progress)
+            failed = _take(future, futures[future], store, progress)
             handled.add(future)  # not before: one that is interrupted while it is stored is stored again
+            failures += failed
+            if not failed:
+                stored(futures[future])
         for lost in [failure for failure in failures if failure.reason == LOST]:
             failures.remove(lost)
             again = executor.submit(perform, lost.job.run, lost.job.seeds, store.made_by)
             failures += _take(again, lost.job, store, progress)
     except KeyboardInterrupt:
         failures += _stop(futures, handled, store, progress)
-        stored = len(handled) - len(failures)
-        raise SweepInterruptedError(f"{stored} of {len(jobs)} jobs are stored in {store.folder}") from None
+        done = len(handled) - len(failures)
+        raise SweepInterruptedError(f"{done} of {len(jobs)} jobs are stored in {store.folder}") from None
     finally:
         progress.close()
     return Swept(len(jobs), reused, tuple(failures), time.perf_counter() - began)

@@ -62,14 +62,14 @@ def ordered(jobs: Sequence[Job]) -> list[Job]:
 
     On a new machine the first job of a kernel waits until it is compiled, and Numba compiles one thing at a
     time: whoever takes the kernel's second job meanwhile, or the first one of another, waits too. So each is
-    followed by jobs whose kernels are there, enough for the other workers; and the plainest kernel is first,
-    because until it is there everybody waits.
+    followed by jobs whose kernels are there, enough for the other workers. The plainer kernels come first:
+    until the first is there everybody waits, and of what they have the others need not be told again.
     """
     by_effort = sorted(jobs, key=lambda job: (-job.effort, job.label))
     first: dict[Kernel, int] = {}  # the place of each kernel's first job
     for place, job in enumerate(by_effort):
         first.setdefault(job.kernel, place)
-    openers = sorted(first.values(), key=lambda place: by_effort[place].kernel != min(first))
+    openers = [first[kernel] for kernel in sorted(first)]
     order, compiled = list[int](), set[Kernel]()
     left = [place for place in range(len(by_effort)) if place not in openers]
     for opener in openers:
