@@ -106,7 +106,9 @@ def test_a_failed_commit_refuses_the_whole_group_and_others_for_a_moment() -> No
             await desk.do(decide)
         watched.fail = False
         desk._paused_until = 0.0
+        assert (desk.available, desk.well) == (True, False)  # one may be tried, and none has gone well since
         await desk.do(decide)
+        assert desk.well
 
     assert run(work).groups == [3, 1]
 

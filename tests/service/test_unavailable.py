@@ -29,6 +29,7 @@ def check_unavailable(client: Any, identity: str) -> None:
         assert answer.headers["retry-after"] == "1"
         assert answer.json()["type"].endswith(":unavailable")
     assert client.get("/healthz").status_code == 200  # the process is well
+    time.sleep(2 * desk.PAUSE)  # others may be tried again, but nothing has been written yet
     assert "\nfedfairx_ready 0\n" in client.get("/metrics").text
 
 
@@ -48,9 +49,11 @@ def test_a_locked_database(tmp_path: Path) -> None:
         other.execute("BEGIN IMMEDIATE")
         # Whoever waits for the first try is answered after SQLite's own patience; the others at once.
         check_unavailable(client, identity)
+        assert "Nothing can be written" in client.get("/").text  # it can be read
         other.execute("ROLLBACK")
         other.close()
         check_recovered(client, identity)
+        assert "Nothing can be written" not in client.get("/").text
 
 
 def test_a_server_that_is_stopped(postgres: Postgres) -> None:

@@ -43,13 +43,14 @@ class Desk:
         self._at_work = False
         self._closed = False
         self._paused_until = 0.0
+        self.well = True  # whether the last attempt to write went well
         self._idle = asyncio.Event()
         self._idle.set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="desk")
 
     @property
     def available(self) -> bool:
-        """Whether the last attempt to write went well, or another may be made."""
+        """Whether a step may be tried: the last one went well, or failed long enough ago."""
         return time.monotonic() >= self._paused_until
 
     async def do(self, step: Step[Outcome]) -> Outcome:
@@ -108,6 +109,7 @@ class Desk:
         group: list[tuple[Step[Any], asyncio.Future[Any]]],
         outcomes: list[Any] | Exception,
     ) -> None:
+        self.well = not isinstance(outcomes, Exception)
         if isinstance(outcomes, Exception):
             self._paused_until = time.monotonic() + PAUSE
             outcomes = [outcomes] * len(group)

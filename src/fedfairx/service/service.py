@@ -180,7 +180,7 @@ class Service:
             ("fedfairx_releases", "gauge", "Messages made.", agent.released),
             ("fedfairx_budget_releases", "gauge", "Messages that the budget allows.", now.releases or 0),
             ("fedfairx_budget_spent", "gauge", "Messages spent of it.", now.spent),
-            ("fedfairx_ready", "gauge", "Whether the last write went well.", int(self.desk.available)),
+            ("fedfairx_ready", "gauge", "Whether the last write went well.", int(self.desk.well)),
         ]
 
     async def expire(self) -> None:

@@ -81,7 +81,7 @@ def _series(service: Service) -> Series | None:
 
 def _attention(service: Service, looked: Looked, oldest: float | None) -> list[Attention]:
     found, table, settings = [], looked.table, service.settings
-    if not service.desk.available:
+    if not service.desk.well:
         found.append(Attention("bad", "Nothing can be written", "The storage refused the last step."))
     if not table.draws.as_the_policy_said:
         found.append(Attention("bad", "Drawn otherwise", str(table.draws), "exposure"))
