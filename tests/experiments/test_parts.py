@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from experiment_helpers import outcome, small_run
+from experiment_helpers import small_run
 
 from fedfairx.experiments import Experiment, Outcomes, Picture, Run, Scores, Size, registry
-from fedfairx.experiments.parts import Ahead, Part, draw
+from fedfairx.experiments.parts import Ahead, Part
 from fedfairx.experiments.report.figures import canvas
+from fedfairx.experiments.report.page import Section
 from fedfairx.experiments.reproduce import reproduce
+from fedfairx.experiments.sweep.jobs import SweepInterruptedError
 from fedfairx.experiments.sweep.order import Job
 from fedfairx.experiments.sweep.progress import Quiet
 
@@ -36,14 +38,16 @@ class Watched(Quiet):
         self.events.append(f"done {label}")
 
 
-def experiment(name: str, horizon: int, fails: int = 0) -> Experiment:
+def experiment(
+    name: str, horizon: int, fails: int = 0, error: type[BaseException] = RuntimeError
+) -> Experiment:
     """One run, one figure, the first `fails` drawings of which go wrong."""
     left = [fails]
 
     def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
         left[0] -= 1
         if left[0] >= 0:
-            raise RuntimeError("no ink")
+            raise error("no ink")
         yield Picture(f"{name}-figure", "caption", canvas(size)[0])
 
     return registry.register(
@@ -85,12 +89,21 @@ def test_a_drawing_that_always_fails_is_heard_of_when_all_results_are_stored(tmp
     assert len(list((tmp_path / "results").glob("*.parquet"))) == 2
 
 
-def test_all_jobs_of_all_runs_must_be_stored(tmp_path: Path) -> None:
+def test_whoever_interrupts_a_drawing_interrupts_the_sweep_and_can_go_on(tmp_path: Path) -> None:
+    chosen = [experiment("long", 200, fails=1, error=KeyboardInterrupt), experiment("short", 20)]
+    with pytest.raises(SweepInterruptedError, match=r"[12] of 2 jobs are stored"):
+        reproduce(chosen, size=SIZE, out=tmp_path, workers=1)
+    done = reproduce(chosen, size=SIZE, out=tmp_path, workers=1)
+    assert done.swept.reused >= 2
+    assert (tmp_path / "figures" / "long-figure.png").exists()
+
+
+def test_all_jobs_of_all_runs_must_be_stored() -> None:
     drawn: list[str] = []
 
     def part(name: str) -> Part:
         drawn.append(name)
-        return draw(experiment(name, 30), {"small": outcome()}, SIZE, tmp_path)
+        return Part({}, Section(experiment(name, 30), Scores(), ()))
 
     def job(key: str, seed: int) -> Job:
         return Job(Run(key, small_run().scenario, "b0"), (seed,), "exp")

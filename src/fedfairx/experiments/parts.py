@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedfairx.experiments.experiment import Experiment, Outcomes, Size
+from fedfairx.errors import ResultsError
+from fedfairx.experiments.experiment import Experiment, Outcome, Outcomes, Size
 from fedfairx.experiments.report.figures import save, styled
 from fedfairx.experiments.report.page import Drawn, Section
 from fedfairx.experiments.sweep.order import Job
+from fedfairx.experiments.sweep.progress import Progress
+from fedfairx.experiments.sweep.results import Store
 
 
 @dataclass(frozen=True)
@@ -22,14 +25,34 @@ class Part:
     section: Section
 
 
-def draw(experiment: Experiment, outcomes: Outcomes, size: Size, folder: Path, *, anew: bool = True) -> Part:
-    """Score, and draw into `folder`; where not `anew`, figures that are there stay as they are."""
+def draw(
+    experiment: Experiment,
+    ids: Mapping[str, str],
+    size: Size,
+    store: Store,
+    out: Path,
+    progress: Progress,
+    *,
+    anew: bool = True,
+) -> Part:
+    """Score and draw what is stored under the `ids` of its runs; where not `anew`, figures there are stay."""
+    outcomes: dict[str, Outcome] = {}
+    for run in experiment.runs(size):
+        identity = ids.get(run.key)
+        if identity is None:
+            raise ResultsError(
+                f"{out} was made by {store.made_by}, whose {experiment.name} has no {run.key}; run "
+                f"`fedfairx reproduce {experiment.name} --out {out}`"
+            )
+        outcomes[run.key] = store.read(identity, run.seeds(size.seeds), label=run.key)
+    if anew:
+        progress.say(f"drawing {experiment.name}: {experiment.title}")
     scores, drawn = experiment.score(outcomes, size), []
     with styled():
         for picture in experiment.plot(outcomes, size):
-            png, svg = (folder / f"{picture.name}.{kind}" for kind in ("png", "svg"))
+            png, svg = (out / "figures" / f"{picture.name}.{kind}" for kind in ("png", "svg"))
             if anew or not (png.is_file() and svg.is_file()):
-                png, svg = save(picture.figure, folder, picture.name)
+                png, svg = save(picture.figure, out / "figures", picture.name)
             drawn.append(Drawn(picture.name, picture.caption, png, svg))
     return Part(outcomes, Section(experiment, scores, tuple(drawn)))
 

@@ -19,7 +19,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from fedfairx.errors import ResultsError
-from fedfairx.experiments.experiment import Experiment, Outcome, Size
+from fedfairx.experiments.experiment import Experiment, Size
 from fedfairx.experiments.identity import SCHEMA, Provenance, provenance
 from fedfairx.experiments.parts import Ahead, Part, draw
 from fedfairx.experiments.registry import experiments
@@ -139,7 +139,7 @@ def reproduce(
 
     def part(name: str) -> Part:
         experiment = next(each for each in chosen if each.name == name)
-        return _part(experiment, ids[name], size, store, out, progress)
+        return draw(experiment, ids[name], size, store, out, progress)
 
     ahead = Ahead(jobs, ids, lambda job: job.run.identity(store.made_by), part)
     if jobs:
@@ -208,7 +208,7 @@ def render(
         try:
             ids, size = manifest.runs[experiment.name], manifest.size
             found = ahead.get(experiment.name)
-            parts.append(found or _part(experiment, ids, size, store, out, progress, anew=asked))
+            parts.append(found or draw(experiment, ids, size, store, out, progress, anew=asked))
         except ResultsError as error:
             if asked:
                 raise
@@ -225,31 +225,6 @@ def render(
     text = json.dumps({name: scores.to_dict() for name, scores in scores_by_name.items()}, indent=2)
     write_whole(out / "scores.json", text + "\n")
     return scores_by_name
-
-
-def _part(
-    experiment: Experiment,
-    ids: Mapping[str, str],
-    size: Size,
-    store: Store,
-    out: Path,
-    progress: Progress,
-    *,
-    anew: bool = True,
-) -> Part:
-    """An experiment's part of the report, from what is stored."""
-    outcomes: dict[str, Outcome] = {}
-    for run in experiment.runs(size):
-        identity = ids.get(run.key)
-        if identity is None:
-            raise ResultsError(
-                f"{out} was made by {store.made_by}, whose {experiment.name} has no {run.key}; run "
-                f"`fedfairx reproduce {experiment.name} --out {out}`"
-            )
-        outcomes[run.key] = store.read(identity, run.seeds(size.seeds), label=run.key)
-    if anew:
-        progress.say(f"drawing {experiment.name}: {experiment.title}")
-    return draw(experiment, outcomes, size, out / "figures", anew=anew)
 
 
 def _known(manifest: Manifest, progress: Progress) -> list[Experiment]:
