@@ -306,9 +306,23 @@ MUTANTS = (
     Mutant(
         "a lane that is diagonal turns with its neighbours",
         "lanes/eigen.py",
-        "where_above(off, DIAGONAL * on, absolute(matrix[p, q]), 0.0)",
+        "where_above(off, enough * on, absolute(matrix[p, q]), 0.0)",
         "absolute(matrix[p, q])",
         ("tests/lanes/test_eigen.py",),
+    ),
+    Mutant(
+        "eigenvalues are left with two digits",
+        "lanes/eigen.py",
+        "NEARLY = 1e-18",
+        "NEARLY = 1e-4",
+        ("tests/lanes/test_eigen.py",),
+    ),
+    Mutant(
+        "a weight is no longer sought before all others are ruled out",
+        "core/pooling.py",
+        "least * SURELY, less + noise",
+        "least * SURELY, less + more",
+        ("tests/core/test_pooling.py",),
     ),
     Mutant(
         "all lanes are floored where one needs it",

@@ -106,7 +106,7 @@ def test_all_jobs_of_all_runs_must_be_stored() -> None:
         return Part({}, Section(experiment(name, 30), Scores(), ()))
 
     def job(key: str, seed: int) -> Job:
-        return Job(Run(key, small_run().scenario, "b0"), (seed,), "exp")
+        return Job(Run(key, small_run().scenario, "b0"), (seed,), ("exp",))
 
     jobs = [job("a", 0), job("a", 1), job("b", 0)]
     ids = {"both": {"x": "a", "y": "b"}, "first": {"x": "a", "stored before": "c"}, "nothing": {"x": "c"}}

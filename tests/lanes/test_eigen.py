@@ -33,6 +33,23 @@ def test_jacobi_diagonalises(seed: int, dimension: int, magnitude: float) -> Non
     )
 
 
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(1, 12), st.floats(-8.0, 8.0), st.floats(0.0, 12.0))
+def test_values_alone_have_nine_digits_of_the_largest(
+    seed: int, dimension: int, magnitude: float, spread: float
+) -> None:
+    """Whether they lie apart, where all digits are right, or nearly coincide."""
+    rng = np.random.default_rng(seed)
+    basis = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
+    chosen = 10.0 ** (magnitude - spread * rng.uniform(size=dimension))
+    chosen[rng.uniform(size=dimension) < 0.3] *= -1.0
+    matrix = (basis * chosen) @ basis.T
+    values = (matrix + matrix.T) / 2.0
+    wanted = np.linalg.eigvalsh(values)
+    jacobi(floats(values), None)
+    assert np.sort(np.diag(values)) == pytest.approx(wanted, rel=0.0, abs=1e-9 * np.abs(chosen).max())
+
+
 @settings(max_examples=25, deadline=None)
 @given(seeds, st.integers(1, 7))
 def test_a_lane_has_the_bits_that_it_has_alone(seed: int, dimension: int) -> None:
@@ -47,6 +64,11 @@ def test_a_lane_has_the_bits_that_it_has_alone(seed: int, dimension: int) -> Non
     for lane in range(WIDTH):
         values, columns = block[:, :, lane].copy(), np.empty((dimension, dimension))
         jacobi(floats(values), floats(columns))
-        alone.append((values.tolist(), columns.tolist()))
+        only = block[:, :, lane].copy()
+        jacobi(floats(only), None)
+        alone.append((values.tolist(), columns.tolist(), only.tolist()))
+    only = block.copy()
     jacobi(vectors(block), vectors(basis))
-    assert [(block[:, :, lane].tolist(), basis[:, :, lane].tolist()) for lane in range(WIDTH)] == alone
+    jacobi(vectors(only), None)
+    lanes = [tuple(rows[:, :, lane].tolist() for rows in (block, basis, only)) for lane in range(WIDTH)]
+    assert lanes == alone

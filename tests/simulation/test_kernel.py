@@ -173,7 +173,7 @@ print(*(stage.__name__ for stage in stages if stage.inside.overloads))
 @pytest.mark.parametrize(
     ("algorithm", "options", "made"),
     [
-        ("linucb", {}, "favour"),
+        ("linucb", {}, "favour share"),
         ("fed-fairx-bayes", {"partners": "differ"}, "believe share listen_by_lane"),
         ("priv-fairx-bayes", {"epsilon": 1.0}, "believe share weigh"),
     ],

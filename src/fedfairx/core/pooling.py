@@ -10,10 +10,11 @@ import math
 from fedfairx.lanes.compile import stage
 from fedfairx.lanes.eigen import jacobi
 from fedfairx.lanes.rows import Rows
-from fedfairx.lanes.vector import all_above, any_above, larger, smaller, sqrt, where_above
+from fedfairx.lanes.vector import all_above, any_above, fma, larger, smaller, sqrt, where_above
 
 OPTIMISM = 0.8  # share of the radius that shows in the policy
 STEPS = 41  # in which a weight is sought
+SURELY = 1.0 + 1e-12  # more than rounding
 SMALLEST = 1e-300  # what stands for a pivot that is not above zero
 
 
@@ -71,6 +72,23 @@ def lift(packed: Rows, shift: float, room: Rows) -> None:
 
 
 @stage
+def costs(
+    gram: Rows, weight: float, ratio: float, spoilt: float, radius: float, regulariser: float
+) -> tuple[float, float]:
+    """What optimism costs at a weight, which falls with it, and what noise does, which grows.
+
+    gram (d, d) is diagonal.
+    """
+    roots, inverses = 0.0, 0.0
+    for k in range(gram.shape[0]):
+        known = regulariser + larger(gram[k, k], 0.0) * (1.0 + weight * ratio)
+        inverse = 1.0 / known
+        roots = fma(sqrt(known), inverse, roots)
+        inverses = inverses + inverse
+    return OPTIMISM * radius * roots, weight * spoilt * inverses
+
+
+@stage
 def worth(
     own: Rows,
     ratio: float,
@@ -92,17 +110,17 @@ def worth(
     """
     gram = room[0]
     gram_of(own, gram)
-    jacobi(gram, room[1])
+    jacobi(gram, None)
     spoilt = noise_sd * sqrt(1.0 + 2.0 * parameter_norm * parameter_norm)
     least, weight = math.inf, 0.0
-    for step in range(STEPS):
-        w = step / (STEPS - 1)
-        cost = 0.0
-        for k in range(gram.shape[0]):
-            known = regulariser + larger(gram[k, k], 0.0) * (1.0 + w * ratio)
-            cost = cost + (OPTIMISM * radius * sqrt(known) + w * spoilt) / known
-        weight = where_above(least, cost, w, weight)
-        least = smaller(cost, least)
+    for step in range(STEPS // 2 + 1):  # from both ends
+        low, high = step / (STEPS - 1), (STEPS - 1 - step) / (STEPS - 1)
+        optimism, noise = costs(gram, low, ratio, spoilt, radius, regulariser)
+        weight, least = where_above(least, optimism + noise, low, weight), smaller(optimism + noise, least)
+        less, more = costs(gram, high, ratio, spoilt, radius, regulariser)
+        weight, least = where_above(least, less + more, high, weight), smaller(less + more, least)
+        if not any_above(least * SURELY, less + noise):  # a weight between has more than either
+            break
     return weight
 
 

@@ -150,7 +150,7 @@ def play(
     pgd: bool | None,
     winner: bool | None,
     least_share: float,
-    sharing: Sharing | None,
+    sharing: Sharing,
     privacy: Privacy | None,
     delay: Delay,
     tally: Tally,
@@ -215,7 +215,7 @@ def run(
     pgd: bool | None,
     winner: bool | None,
     least_share: float,
-    sharing: Sharing | None,
+    sharing: Sharing,
     privacy: Privacy | None,
     weighing: bool | None,
     differ: bool | None,
@@ -257,9 +257,8 @@ def run(
                 block,
                 t,
             )
-        if sharing is not None:
-            table = desk(vectors(room.memory), 1, world.most_arms, dimension)
-            share(minds, solver, sharing, privacy, weighing, differ, tally.syncs, table, world.agents, t)
+        table = desk(vectors(room.memory), 1, world.most_arms, dimension)
+        share(minds, solver, sharing, privacy, weighing, differ, tally.syncs, table, world.agents, t)
         if point < tally.points.shape[0] and tally.points[point] == t + 1:
             note(tally, world.agents, point)
             note_exposure(exposure, world.agents, point)

@@ -49,19 +49,19 @@ def learn_own(mind: Mind, fresh: Rows) -> None:
 
 
 @stage
-def take_in(mind: Mind, sharing: Sharing | None, privacy: Privacy | None, fresh: Rows, block: int) -> None:
+def take_in(mind: Mind, sharing: Sharing, privacy: Privacy | None, fresh: Rows, block: int) -> None:
     """Learn the observation at hand in every lane of a block; a zero context stands for none."""
     state, notes = mind.learner, mind.notes
     chosen, numbers = state.chosen, state.numbers
     if learns_own(privacy):
         learn_own(mind, fresh)
-        if sharing is not None and sharing.threshold > 0.0:
+        if sharing.threshold > 0.0:
             notes[LOG_GROWTH] = notes[LOG_GROWTH] + log(numbers[GROWTH])
     if privacy is not None:
         if privacy.exact.shape[1] > 0:
             add(vectors(privacy.exact)[block], chosen, numbers[REWARD])
         clip(privacy, state)  # clip, never assert
-    if sharing is not None:
+    if sharing.own.shape[1] > 0:
         add(vectors(sharing.own)[block], chosen, numbers[REWARD])
 
 
@@ -109,7 +109,7 @@ def receive(world: World, mind: Mind, delay: Delay, learnt: float, block: int, t
 def deliver(
     world: World,
     mind: Mind,
-    sharing: Sharing | None,
+    sharing: Sharing,
     privacy: Privacy | None,
     delay: Delay,
     fresh: Rows,

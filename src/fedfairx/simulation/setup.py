@@ -61,7 +61,7 @@ class Setting(NamedTuple):
     pgd: bool | None
     winner: bool | None
     least_share: float
-    sharing: Sharing | None
+    sharing: Sharing
     privacy: Privacy | None
     weighing: bool | None  # whether a posterior weighs what is released beside its noise
     differ: bool | None  # whether partners may
@@ -93,7 +93,7 @@ def prepare(
         algorithm.solver if options.optimistic else None,
         *algorithm.solver.variant,
         options.minimum_share,
-        _sharing(scenario, options, len(seeds), shape) if shares else None,
+        _sharing(scenario, options, len(seeds), shape),
         _privacy(scenario, options, decide_from, seeds, shape) if options.private else None,
         True if shares and options.private and not (options.optimistic or differ) else None,
         True if shares and differ else None,
@@ -181,7 +181,7 @@ def _sharing(scenario: Scenario, options: Options, seeds: int, shape: Shape) -> 
         when.threshold,
         when.most,
         np.zeros(seeds, dtype=np.int64),
-        zeros(shape[0], q, WIDTH),
+        zeros(shape[0], q if when.most > 0 else 0, WIDTH),
         np.zeros((seeds, q)),
         np.zeros(seeds),
         zeros(q, WIDTH),

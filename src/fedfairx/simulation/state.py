@@ -104,13 +104,16 @@ class Delay(NamedTuple):
 
 
 class Sharing(NamedTuple):
-    """When the agents of a seed share, and what."""
+    """When the agents of a seed share, and what.
+
+    Also where they never do: one kernel for both, as whoever shares is compared with whoever does not.
+    """
 
     due: Flags  # (T,) a synchronisation at the end of the round; public schedules
     threshold: float  # B1: of log det growth times rounds; 0 for public schedules
     most: int  # releases at most
     last: Counts  # (seeds,) round of the last synchronisation
-    own: Array  # (B, q, n) everything observed, as it is released: clipped
+    own: Array  # (B, q, n) everything observed, as it is released: clipped; q = 0 where nobody shares
     totals: Array  # (seeds, q) room: the sum of all releases
     counts: Array  # (seeds,) room: observations in it; 0 of the seeds that don't synchronise now
     shared: Array  # (q, n) room: what the lanes of a block are about to adopt

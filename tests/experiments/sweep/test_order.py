@@ -6,14 +6,14 @@ from typing import Any
 
 from fedfairx.experiments.experiment import Run
 from fedfairx.experiments.sweep.order import COMPILING, Job, ordered
-from fedfairx.federation.schedules import Geometric, Never
+from fedfairx.federation.schedules import Geometric
 from fedfairx.simulation import Scenario
 
 WORLD = Scenario(agents=10, arms=10, dimension=5, horizon=100_000)
 
 
-def job(key: str, algorithm: str, seeds: int = 8, **options: Any) -> Job:
-    return Job(Run(key, WORLD, algorithm, options), tuple(range(seeds)), "exp")
+def job(key: str, algorithm: str, seeds: int = 8, wanted_by: str = "exp", **options: Any) -> Job:
+    return Job(Run(key, WORLD, algorithm, options), tuple(range(seeds)), tuple(wanted_by.split()))
 
 
 def keys(jobs: list[Job]) -> list[str]:
@@ -30,26 +30,40 @@ def test_of_one_kernel_what_takes_longest_begins_first() -> None:
     assert keys(ordered(jobs)) == ["weighing", "plain", "short"]
 
 
-def test_a_kernel_is_what_is_compiled_together() -> None:
-    alone = job("a", "fairx-bayes").kernel
-    assert job("b", "fairx-lints").kernel == alone  # another rule of the same machine code
-    assert job("c", "fed-fairx-bayes", schedule=Never()).kernel == alone
-    others = [
-        job("d", "fed-fairx-bayes"),
-        job("e", "fed-fairx-bayes", partners="differ"),
-        job("f", "priv-fairx-bayes", epsilon=1.0),
-        job("g", "fairx-linucb"),
-        job("h", "linucb"),
-        job("i", "fed-fairx-linucb"),
-        job("j", "priv-fairx-linucb", epsilon=1.0),
+def test_experiments_are_complete_one_by_one_unless_one_has_much_longer_jobs() -> None:
+    """Each can be drawn while the next ones run. What is long never begins last."""
+    jobs = [
+        *(job(f"few {i}", "b0", 7, "few") for i in range(2)),
+        *(job(f"many {i}", "b0", seeds, "many") for i, seeds in enumerate((1, 6, 3, 7))),
+        job("both", "b0", 2, "few many"),
+        job("long", "b0", 16, "lone"),
     ]
-    assert len({alone, *(each.kernel for each in others)}) == 1 + len(others)
-    assert job("k", "fed-fairx-linucb", schedule=Geometric()).kernel == job("i", "fed-fairx-linucb").kernel
+    many = ["many 3", "many 1", "many 2", "both", "many 0"]
+    assert keys(ordered(jobs)) == ["long", *many, "few 0", "few 1"]
+
+
+def test_a_kernel_is_what_is_compiled_together() -> None:
+    plain = job("a", "fairx-bayes").kernel
+    assert job("b", "fairx-lints").kernel == plain  # another rule of the same machine code
+    assert job("c", "fed-fairx-bayes").kernel == plain
+    others = [
+        job("d", "fed-fairx-bayes", partners="differ"),
+        job("e", "priv-fairx-bayes", epsilon=1.0),
+        job("f", "linucb"),
+        job("g", "fed-fairx-linucb"),
+        job("h", "priv-fairx-linucb", epsilon=1.0),
+    ]
+    assert len({plain, *(each.kernel for each in others)}) == 1 + len(others)
+    for also in (job("i", "fairx-linucb"), job("j", "fed-fairx-linucb", schedule=Geometric())):
+        assert also.kernel == job("g", "fed-fairx-linucb").kernel
 
 
 def test_kernels_are_compiled_apart_and_the_plainer_first() -> None:
-    """Between two first jobs of a kernel stands work for the others, of kernels that are compiled by then."""
-    longest_last = {"fairx-linucb": 7, "fed-fairx-linucb": 9}
+    """Between two first jobs of a kernel stands work for the others, of kernels that are compiled by then.
+
+    For the first one there are none: behind it stands one more of its own.
+    """
+    longest_last = {"fairx-linucb": 7, "linucb": 9}
     many = [job(f"{name} {i}", name, seeds) for name, seeds in longest_last.items() for i in range(9)]
     many += [job(f"fairx-bayes {i}", "fairx-bayes") for i in range(30)]
     order = ordered(many)
@@ -60,9 +74,9 @@ def test_kernels_are_compiled_apart_and_the_plainer_first() -> None:
     plainest, second, third = first
     assert plainest == job("", "fairx-bayes").kernel
     assert second == job("", "fairx-linucb").kernel
-    assert (first[plainest], first[second]) == (0, 1)
-    between = order[2 : first[third]]
-    assert {each.kernel for each in between} == {plainest}
+    assert (first[plainest], first[second]) == (0, 2)
+    between = order[3 : first[third]]
+    assert {each.kernel for each in (order[1], *between)} == {plainest}
     assert sum(each.effort for each in between) >= COMPILING > sum(each.effort for each in between[:-1])
     after = [each.effort for each in order[-12:]]
     assert after == sorted(after, reverse=True)

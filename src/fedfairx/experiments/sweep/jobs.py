@@ -54,18 +54,21 @@ def plan(wanted: Iterable[tuple[str, Run]], seeds: int, store: Store) -> tuple[l
     """
     jobs: list[Job] = []
     reused = 0
-    distinct: dict[str, tuple[str, Run]] = {}
+    distinct: dict[str, Run] = {}
+    experiments: dict[str, list[str]] = {}
     needed: dict[str, range] = {}
-    for origin, run in wanted:
+    for experiment, run in wanted:
         identity = run.identity(store.made_by)
-        distinct.setdefault(identity, (origin, run))
+        distinct.setdefault(identity, run)
+        experiments.setdefault(identity, []).append(experiment)
         needed[identity] = max(needed.get(identity, range(0)), run.seeds(seeds), key=len)
-    for identity, (origin, run) in distinct.items():
+    for identity, run in distinct.items():
         stored = store.seeds(identity) & frozenset(needed[identity])
         reused += len(stored)
         missing = [seed for seed in needed[identity] if seed not in stored]
         step = seeds_of_a_job(run)
-        jobs += [Job(run, tuple(missing[i : i + step]), origin) for i in range(0, len(missing), step)]
+        wanted_by = tuple(experiments[identity])
+        jobs += [Job(run, tuple(missing[i : i + step]), wanted_by) for i in range(0, len(missing), step)]
     return ordered(jobs), reused
 
 
