@@ -526,6 +526,13 @@ MUTANTS = (
         ("tests/core/test_weighing.py", "-k", "eigenbasis or doubt"),
     ),
     Mutant(
+        "sums are lifted where nobody synchronises",
+        "simulation/sharing.py",
+        "            if sharing.counts[first + l] >= 0.0:",
+        "            if True:",
+        ("tests/simulation/test_sharing.py", "-k", "lifted"),
+    ),
+    Mutant(
         "own exact statistics are forgotten beside the others'",
         "simulation/sharing.py",
         "shared[k] = shared[k] + own[k]",

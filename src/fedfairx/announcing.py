@@ -27,13 +27,18 @@ class Announcer(event.Listener):
         self._said = False
 
     def on_start(self, happening: Any) -> None:
-        function = getattr(happening.data.get("dispatcher"), "py_func", None)
-        if not self._said and getattr(function, "__module__", "").startswith("fedfairx."):
+        if not self._said and is_ours(happening):
             self._said = True
             LOGGER.warning(self._text)
 
     def on_end(self, happening: Any) -> None:
         """Nothing to say."""
+
+
+def is_ours(happening: Any) -> bool:
+    """Whether what Numba compiles is a function of this package; what `exec` made may be of no module."""
+    function = getattr(happening.data.get("dispatcher"), "py_func", None)
+    return (getattr(function, "__module__", None) or "").startswith("fedfairx.")
 
 
 def announce(folder: str | None) -> None:

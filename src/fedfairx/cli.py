@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import importlib
 import os
 import sys
@@ -53,6 +55,7 @@ class _Version(argparse.Action):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code: 0 done, 1 something failed, 2 refused, 130 interrupted."""
     args = parser().parse_args(argv)
+    atexit.register(gc.freeze)  # what Numba has made takes long to look through, and all of it ends then
     try:
         code: int = args.run(args)
     except KeyboardInterrupt:

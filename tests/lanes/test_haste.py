@@ -65,6 +65,17 @@ def test_an_application_without_collections_stays_without() -> None:
 
 
 @pytest.mark.skipif(not COMPILING, reason="nothing is compiled")
+def test_others_may_compile_what_is_of_no_module() -> None:
+    """As functions are that an application makes by `exec`: whoever listens must not stumble over them."""
+
+    def more(x: float) -> float:
+        return x + 1.0
+
+    more.__module__ = None  # type: ignore[assignment]
+    assert numba.njit(more)(1.0) == 2.0
+
+
+@pytest.mark.skipif(not COMPILING, reason="nothing is compiled")
 def test_it_is_told_of_what_is_compiled() -> None:
     seen = []
 

@@ -36,6 +36,48 @@ print(sum_of_squares(1.0, 2.0))
 """
 
 
+# Too large for the compiler to take in by itself where it is called more than once.
+LENGTHY = "\n".join(f"    x = sqrt(x * x + {i}.0) + x / (x + {i}.5)" for i in range(400))
+BODY = f"""
+from fedfairx.lanes.compile import body, compiled, stage
+from fedfairx.lanes.vector import sqrt
+
+@stage
+def lengthy(x):
+{LENGTHY}
+    return x
+
+@body
+def every_time(x):
+{LENGTHY}
+    return x
+
+@body
+def around(x):
+    return lengthy(x) + lengthy(x + 1.0)
+
+@compiled
+def called(x):
+    return around(x) + every_time(x) + every_time(x + 1.0)
+
+called(1.0)
+(code,) = called.inspect_llvm().values()
+defined = "".join(line for line in code.splitlines() if line.startswith("define"))
+print(*(name in defined for name in ("lengthy", "every_time", "around")))
+"""
+
+
+@pytest.mark.skipif(not compiling.COMPILING, reason="nothing is compiled under NUMBA_DISABLE_JIT=1")
+def test_a_body_is_part_of_its_caller_and_what_it_calls_need_not_be(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    script = tmp_path / "body.py"
+    script.write_text(BODY)
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["True", "False", "False"], done.stderr
+
+
 @pytest.mark.skipif(not compiling.COMPILING, reason="nothing is compiled under NUMBA_DISABLE_JIT=1")
 def test_levels_of_calls_become_one_piece_of_machine_code(tmp_path: Path) -> None:
     script, cache = tmp_path / "levels.py", tmp_path / "cache"

@@ -12,13 +12,17 @@ import fedfairx as ffx
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.learner import COUNT, RIDGE, SURPRISE
 from fedfairx.core.statistics import unpack
+from fedfairx.federation import aggregate
 from fedfairx.federation.options import Options
 from fedfairx.federation.pool import Known, OptimismPool, PosteriorPool
 from fedfairx.federation.schedules import Doubling
 from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.rows import vectors
 from fedfairx.privacy import Release
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.simulation.kernel import run
+from fedfairx.simulation.sharing import lift_totals
+from fedfairx.simulation.state import desk
 
 AGENTS, DIMENSION = 11, 3  # two seeds are 22 lanes: a seed lies across two blocks
 CONFIDENCE = Confidence(noise_sd=0.1, scale=0.5)
@@ -145,6 +149,29 @@ def test_private_agents_whose_partners_differ_hold_what_live_ones_would(distance
         assert state.statistics.array[:, l] == pytest.approx(held.packed, rel=1e-7, abs=1e-9)
         heard.append((held.count - 30) / (30 * (AGENTS - 1)))
     assert (min(heard) < 1.0) == (distance > 0)  # or who is not heard would not show
+
+
+def test_sums_are_lifted_each_by_its_own_release_and_only_where_seeds_synchronise() -> None:
+    """More seeds than a block has lanes, at different releases, some of them not due."""
+    scenario = Scenario(agents=2, arms=4, dimension=DIMENSION, horizon=500)
+    seeds = WIDTH + 5
+    setting = setting_for(scenario, options_for("priv-fairx-linucb"), tuple(range(seeds)))
+    sharing, privacy, syncs = setting.sharing, setting.privacy, setting.tally.syncs
+    rng = np.random.default_rng(1)
+    before = rng.normal(size=sharing.totals.shape) * privacy.shift[0]
+    sharing.totals[:] = before
+    sharing.counts[:] = np.where(np.arange(seeds) % 3 == 0, -1.0, 10.0)
+    syncs[:] = rng.integers(0, privacy.shift.size, seeds)
+    work = desk(vectors(setting.room.memory), 1, 4, DIMENSION).work
+    lift_totals(sharing, privacy, syncs, work)
+    floored = 0
+    for seed in range(seeds):
+        expected, shift = before[seed], privacy.shift[syncs[seed]]
+        if sharing.counts[seed] >= 0.0:
+            expected = aggregate.lift(before[seed], shift)
+            floored += bool(np.linalg.eigvalsh(unpack(before[seed])[0]).min() < -shift)
+        assert sharing.totals[seed].tolist() == expected.tolist()
+    assert 3 <= floored < seeds - seeds // 3  # or a floor that is missing, or that all get, would not show
 
 
 class OddOne(Scenario):

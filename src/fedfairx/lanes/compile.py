@@ -101,10 +101,13 @@ def _compile(function: Function, **more: Any) -> Function:
 class _Inner:
     """A function that compiled code takes in, and that Python calls by other means."""
 
-    def __init__(self, function: Callable[..., Any], called: Callable[[], Callable[..., Any]]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], called: Callable[[], Callable[..., Any]], *, forced: bool = False
+    ) -> None:
         functools.update_wrapper(self, function)
-        # Nor is it kept on disk: what is, holds all that it takes in.
-        inner = {"cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        # Nor is it kept on disk: what is, holds all that it takes in. Whether that is forced is always said:
+        # functions about which nothing is said do as their callers.
+        inner = {"cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": forced}
         self.inside = cast(Any, _compile(function, _nrt=False, pipeline_class=InnerCompiler, **inner))
         self.py_func, self.targetoptions = function, self.inside.targetoptions
         self._called = functools.cache(called)
@@ -124,7 +127,18 @@ def stage(function: Function) -> Function:
     However many levels of them there are, none costs anything: the compiler decides what becomes part of its
     caller and what is called. Where Python calls one, as in tests, a copy is compiled for it.
     """
+    return _stage(function, forced=False)
 
+
+def body(function: Function) -> Function:
+    """A stage that is all of a loop's body: part of its caller, whatever the compiler thinks of its size.
+
+    To hand over tuples of many arrays, each time anew, is a tenth of a round.
+    """
+    return _stage(function, forced=True)
+
+
+def _stage(function: Function, *, forced: bool) -> Function:
     def for_python() -> Function:
         twin = FunctionType(
             function.__code__, function.__globals__, closure=function.__closure__, name=function.__name__
@@ -133,7 +147,7 @@ def stage(function: Function) -> Function:
         twin.__qualname__ = f"{function.__qualname__}_for_python"  # machine code is kept by name
         return compiled(cast(Function, twin))
 
-    return cast(Function, _Inner(function, for_python)) if COMPILING else _compile(function)
+    return cast(Function, _Inner(function, for_python, forced=forced)) if COMPILING else _compile(function)
 
 
 def compiled(function: Function) -> Function:

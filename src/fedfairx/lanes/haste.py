@@ -14,6 +14,8 @@ from typing import Any
 import numba
 from numba.core import event
 
+from fedfairx.announcing import is_ours
+
 RARELY = (100_000, 50, 100)  # allocations, and collections, between two collections of each generation
 PASSES = {"OPT": 2, "LOOP_VECTORIZE": 0}  # of Numba's configuration
 config: Any = numba.config
@@ -31,8 +33,7 @@ class Haste(event.Listener):
             self._usual = gc.get_threshold(), {name: getattr(config, name) for name in PASSES}
             if self._usual[0][0] > 0:  # 0: the application has no collections at all
                 gc.set_threshold(*RARELY)
-            function = getattr(happening.data.get("dispatcher"), "py_func", None)
-            if getattr(function, "__module__", "").startswith("fedfairx."):
+            if is_ours(happening):
                 _set(PASSES)
         self._depth += 1
 

@@ -22,7 +22,7 @@ from fedfairx.core.posterior import posterior_mean, sample
 from fedfairx.core.regret import regrets
 from fedfairx.core.rules import EXPECTED_MERIT
 from fedfairx.core.rules import THOMPSON as BY_THOMPSON
-from fedfairx.lanes.compile import releasing, stage
+from fedfairx.lanes.compile import body, releasing, stage
 from fedfairx.lanes.linear import scores
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, by_lane, vectors
@@ -138,7 +138,7 @@ def believe(
     )
 
 
-@stage
+@body
 def play(
     world: World,
     minds: Array,

@@ -16,7 +16,7 @@ from fedfairx.core.posterior import posterior_mean
 from fedfairx.core.weighing import believe, size_of_parameter
 from fedfairx.lanes.compile import stage
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.lanes.rows import Rows, by_lane, cut, floats, vectors
+from fedfairx.lanes.rows import Rows, by_lane, floats, vectors
 from fedfairx.lanes.vector import absolute, any_above, larger, where_above
 from fedfairx.simulation.deriving import derive_marked
 from fedfairx.simulation.hearing import listen_by_lane
@@ -79,6 +79,25 @@ def add_up(
         for k in range(q):
             total[k] += privacy.noise[seed, release, k]
     sharing.counts[seed] = count
+
+
+@stage
+def lift_totals(sharing: Sharing, privacy: Privacy, syncs: Counts, work: Scratch) -> None:
+    """The sums of the seeds that synchronise, fit to be inverted: a lane for each, many at a time."""
+    totals, sums, shift = floats(sharing.totals), floats(sharing.shared), by_lane(work.lane)
+    seeds, q = totals.shape[0], totals.shape[1]
+    for first in range(0, seeds, WIDTH):
+        for l in range(WIDTH):
+            seed = min(first + l, seeds - 1)
+            here = first + l < seeds and sharing.counts[seed] >= 0.0
+            shift[SHIFT, l] = privacy.shift[syncs[seed]] if here else 1.0
+            for k in range(q):
+                sums[k, l] = totals[seed, k] if here else 0.0
+        lift(vectors(sharing.shared), work.lane[SHIFT], work.square)
+        for l in range(min(WIDTH, seeds - first)):
+            if sharing.counts[first + l] >= 0.0:
+                for k in range(q):
+                    totals[first + l, k] = sums[k, l]
 
 
 @stage
@@ -200,11 +219,10 @@ def share(
         if is_due(minds, sharing, syncs, agents, dimension, seed, t):
             some = True
             add_up(minds, sharing, privacy, seed, agents, dimension, syncs[seed])
-            if privacy is not None and solver is not None and privacy.decide_from != OWN_RELEASED:
-                room, _ = cut(desk.work.spare, 2, dimension, dimension)
-                lift(floats(sharing.totals)[seed], privacy.shift[syncs[seed]], room)
     if not some:
         return
+    if privacy is not None and solver is not None and privacy.decide_from != OWN_RELEASED:
+        lift_totals(sharing, privacy, syncs, desk.work)
     for block in range(minds.shape[0]):
         mind = mind_of(minds, block, dimension)
         gather(mind, sharing, privacy, agents, syncs, block)
