@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,3 +80,15 @@ def test_whatever_is_accepted_decides_in_finite_numbers() -> None:
             agent.observe(decision, reward=1.0)
             assert np.isfinite(decision.policy).all()
             assert np.isfinite(decision.theta).all()
+
+
+def test_a_radius_waits_for_no_compiler(tmp_path: Path) -> None:
+    """One number, which a statement of privacy or a report asks for."""
+    code = "from fedfairx import Confidence; print(Confidence(noise_sd=0.5).radius(count=100, dimension=5))"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) == pytest.approx(3.23, abs=0.005)
+    assert "compiling" not in done.stderr
+    assert not list(tmp_path.rglob("*.nbc"))

@@ -48,13 +48,12 @@ class Confidence:
 
     def radius(self, count: float, dimension: int) -> float:
         """√β with `count` observations inside V."""
-        return practical_radius(
+        return _radius(
             count, dimension, self.regulariser, self.noise_sd, self.failure, self.parameter_norm, self.scale
         )
 
 
-@stage
-def practical_radius(
+def _radius(
     count: float,
     dimension: int,
     regulariser: float,
@@ -69,3 +68,6 @@ def practical_radius(
     """
     spread = 2.0 * math.log(1.0 / failure) + dimension * math.log(1.0 + count / (dimension * regulariser))
     return scale * (noise_sd * math.sqrt(spread) + math.sqrt(regulariser) * parameter_norm)
+
+
+practical_radius = stage(_radius)  # Python, which wants few of them, need not wait for a compiler
