@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import fedfairx as ffx
 import reference as ref
-from fedfairx.core.confidence import Confidence
+from fedfairx.core.confidence import Confidence, practical_radius
 from fedfairx.errors import InvalidInput
 
 
@@ -46,6 +46,8 @@ def test_the_radius_is_the_oracles(
         scale=scale,
     )
     assert confidence.radius(count, dimension) == pytest.approx(expected, rel=1e-13)
+    compiled = practical_radius(float(count), dimension, regulariser, noise_sd, alpha, norm, scale)
+    assert compiled == pytest.approx(expected, rel=1e-13)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, 1e308, 1e-308])
