@@ -45,6 +45,7 @@ class Here(Executor):
 def test_the_same_run_of_two_experiments_is_done_once(store: Store):
     jobs, reused = plan([("exp1", small_run("a")), ("exp2", small_run("b"))], 2, store)
     assert [job.label for job in jobs] == ["exp1 a, 2 seeds"]
+    assert [job.wanted_by for job in jobs] == [("exp1", "exp2")]
     assert reused == 0
 
 
