@@ -133,7 +133,7 @@ def blank(dimension: int, lanes: int, regulariser: float) -> Learner:
         merits=table([kinds.Exponential(10.0)] * lanes),
         rule="optimism",
         confidence=Confidence(regulariser=regulariser),
-        prior=Prior(),
+        priors=[Prior()] * lanes,
         learning=False,
     )
 

@@ -3,10 +3,9 @@
     θ ~ N(mean, sd²I), y = x·θ + σε:   V = λI + Σxxᵀ, λ = σ²/sd², θ̂ = V⁻¹(Σxy + λ·mean), θ | data ~ N(θ̂,
     σ²V⁻¹)
 
-σ² = (2σ₀² + Σe²/g)/(2 + n) over the agent's own n rewards, e the error of the prediction made just before
-the reward was learnt and g = 1 + xᵀV⁻¹x then. λ is set from it where n is a power of two and where a
-synchronisation brings news. Noisy sums are weighed in their eigenbasis: g → g²/(g + κ), κ = s²(1 +
-E‖θ‖²)/σ².
+Where the number n of own rewards y is a power of two, σ and sd are those under which they are likeliest: y ~
+N(X·mean, σ²I + sd²XXᵀ), sd times a lognormal around the assumed one, and σ² as if two more rewards had been
+seen. λ is a power of two. Noisy sums are weighed in their eigenbasis: g → g²/(g + κ), κ = s²(1 + E‖θ‖²)/σ².
 """
 
 from __future__ import annotations
@@ -67,6 +66,24 @@ class Prior:
     learns: bool
 
 
+def likeliest(xs: np.ndarray, ys: np.ndarray, prior: Prior) -> tuple[float, float]:
+    """(σ², λ) by the marginal likelihood of rewards ys (n,) at contexts xs (n, d): no sums, no factor."""
+    n, y = len(ys), ys - xs @ prior.mean
+    best = (-math.inf, 0.0, 0.0)
+    for k in range(-20, 21):
+        ridge = 2.0**k
+        spread = np.eye(n) + xs @ xs.T / ridge
+        variance = float(2 * prior.noise_sd**2 + y @ np.linalg.solve(spread, y)) / (2 + n)
+        sd = math.sqrt(variance / ridge)
+        likely = (
+            -np.linalg.slogdet(spread)[1] / 2
+            - (2 + n) / 2 * math.log(variance)
+            - math.log(sd / prior.sd) ** 2 / 2
+        )
+        best = max(best, (float(likely), variance, ridge))
+    return best[1], best[2]
+
+
 @dataclass
 class Believer:
     """One agent."""
@@ -74,8 +91,8 @@ class Believer:
     d: int
     prior: Prior
     ridge: float = 0.0
-    surprise: float = 0.0
-    observed: int = 0
+    variance: float = 0.0
+    records: list[tuple[np.ndarray, float]] = field(default_factory=list)  # own ones that count
     shared: np.ndarray = field(default_factory=lambda: np.zeros(0))  # what others and earlier selves gave
     fresh: np.ndarray = field(default_factory=lambda: np.zeros(0))  # own records since then, where they count
     own: np.ndarray = field(default_factory=lambda: np.zeros(0))  # all own records, exact
@@ -83,17 +100,8 @@ class Believer:
     def __post_init__(self) -> None:
         q = self.d * (self.d + 3) // 2
         self.shared, self.fresh, self.own = np.zeros(q), np.zeros(q), np.zeros(q)
-        self.set_ridge()
-
-    @property
-    def variance(self) -> float:
-        if not self.prior.learns:
-            return max(self.prior.noise_sd**2, 1e-6 * self.prior.sd**2)
-        learnt = (2 * self.prior.noise_sd**2 + self.surprise) / (2 + self.observed)
-        return max(learnt, 1e-6 * self.prior.sd**2)
-
-    def set_ridge(self) -> None:
-        self.ridge = self.variance / self.prior.sd**2
+        self.ridge = max(self.prior.noise_sd / self.prior.sd, 1e-3) ** 2
+        self.variance = self.ridge * self.prior.sd**2
 
     def posterior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """V, b + λ·mean, θ̂."""
@@ -120,12 +128,12 @@ class Believer:
         self.own += record
         if decide_from == "released":
             return
-        V, _, theta = self.posterior()
-        self.surprise += float((y - x @ theta) ** 2 / (1 + x @ np.linalg.solve(V, x)))
-        self.observed += 1
+        self.records.append((x, y))
         self.fresh += record
-        if self.observed & (self.observed - 1) == 0 and self.prior.learns:
-            self.set_ridge()
+        n = len(self.records)
+        if n & (n - 1) == 0 and self.prior.learns:
+            xs, ys = (np.array(part) for part in zip(*self.records, strict=True))
+            self.variance, self.ridge = likeliest(xs, ys, self.prior)
 
     def absorb(self, releases: list[np.ndarray], me: int, decide_from: str, noise_sd: list[float]) -> None:
         V, _, theta = self.posterior()
@@ -140,7 +148,6 @@ class Believer:
             new = new + self.own
         if len(releases) > 1 or sd > 0:  # a federation of one without noise hears nothing new
             self.shared, self.fresh = new, np.zeros_like(new)
-            self.set_ridge()
 
 
 def posterior_run(

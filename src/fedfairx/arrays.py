@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Coordinates = NDArray[np.int64]
 
 
 def as_floats(values: object) -> Array | None:

@@ -153,7 +153,7 @@ def test_bayesian_regret_has_the_steepness_and_not_its_exponential_as_a_constant
     regret, bound = 0.0, 0.0
     rng = np.random.default_rng(5)
     for seed in range(200):
-        prior = ffx.Prior(sd=sd, noise_sd=noise_sd, learn_noise=False)
+        prior = ffx.Prior(sd=sd, noise_sd=noise_sd, learn=False)
         agent, theta = ffx.Agent(d, prior=prior, merit=Exponential(c), seed=seed), sd * rng.normal(size=d)
         for _ in range(rounds if seed < 20 else 60):
             x = rng.random((5, d)) / np.sqrt(d)

@@ -1,4 +1,4 @@
-"""What others' statistics say where θ may differ, held against dense Gaussian conditioning."""
+"""How far partners who may differ are believed, held against dense Gaussian densities."""
 
 from __future__ import annotations
 
@@ -8,128 +8,114 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.core import partners
+from fedfairx.core.partners import BEFOREHAND, LEVELS, POWERS
 from fedfairx.core.statistics import pack, unpack
+from fedfairx.core.weighing import believe
 from fedfairx.lanes.rows import floats, size_of
 
 seeds = st.integers(0, 2**32 - 1)
+SD, NOISE = 0.5, 0.2
+RIDGE = NOISE**2 / SD**2
 
 
-def rows(rng: np.random.Generator, count: int, theta: np.ndarray, sd: float) -> tuple[np.ndarray, np.ndarray]:
+def rows(rng: np.random.Generator, count: int, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     contexts = rng.random((count, theta.size)) / np.sqrt(theta.size)
-    return contexts, contexts @ theta + sd * rng.normal(size=count)
+    return contexts, contexts @ theta + NOISE * rng.normal(size=count)
 
 
 def packed(contexts: np.ndarray, rewards: np.ndarray) -> np.ndarray:
     return pack(contexts.T @ contexts, contexts.T @ rewards)
 
 
-def room(dimension: int) -> partners.Room:
-    return partners.room_in(floats(np.empty(size_of(partners.room_in, dimension))), dimension)[0]
-
-
-def translated(others: np.ndarray, difference: float, ridge: float, mean: np.ndarray) -> np.ndarray:
-    changed = others.copy()
-    partners.translate(floats(changed), difference, ridge, floats(mean), room(mean.size))
-    return changed
-
-
-def evidence(
-    own: np.ndarray, others: np.ndarray, difference: float, ridge: float, noise: float, mean: np.ndarray
-) -> float:
-    work = room(mean.size)
-    partners.look_at_own(floats(own), ridge, floats(mean), work)
-    partners.look_at_others(floats(others), ridge, floats(mean), work)
-    return partners.log_evidence(difference, noise**2, work)
-
-
-def posterior_by_conditioning(
-    mine: tuple[np.ndarray, np.ndarray],
-    theirs: tuple[np.ndarray, np.ndarray],
-    difference: float,
-    sd: float,
-    noise: float,
+def judged(
+    own: np.ndarray,
+    others: np.ndarray,
     mean: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Mean and covariance of one's own θ given all rewards, and ln p(own | others' rewards): dense."""
-    d, r = mean.size, np.sqrt(1 - difference**2)
-    prior = sd**2 * np.block([[np.eye(d), r * np.eye(d)], [r * np.eye(d), np.eye(d)]])
-    design = np.block(
-        [
-            [mine[0], np.zeros((len(mine[0]), d))],
-            [np.zeros((len(theirs[0]), d)), theirs[0]],
-        ]
-    )
-    expected = design @ np.tile(mean, 2)
-    covariance = design @ prior @ design.T + noise**2 * np.eye(len(design))
-    rewards = np.concatenate([mine[1], theirs[1]]) - expected
-    gain = prior @ design.T @ np.linalg.inv(covariance)
-    posterior = prior - gain @ design @ prior
-    n = len(mine[0])
-
-    def log_density(values: np.ndarray, matrix: np.ndarray) -> float:
-        return float(-0.5 * np.linalg.slogdet(matrix)[1] - 0.5 * values @ np.linalg.solve(matrix, values))
-
-    joint = log_density(rewards, covariance) - log_density(rewards[n:], covariance[n:, n:])
-    return (np.tile(mean, 2) + gain @ rewards)[:d], posterior[:d, :d], joint
+    *,
+    noise_sd: float = 0.0,
+    beforehand: np.ndarray = BEFOREHAND,
+) -> tuple[float, np.ndarray]:
+    """The power, and the weights."""
+    room, _ = partners.room_in(floats(np.empty(size_of(partners.room_in, mean.size))), mean.size)
+    for rows_, values in ((room.own, own), (room.mean, mean), (room.beforehand, beforehand)):
+        rows_.array[:] = values
+    power = partners.believed_power(floats(others.copy()), noise_sd, 1.0, RIDGE, NOISE**2, room)
+    return float(power), room.weights.array.copy()
 
 
-@settings(max_examples=60, deadline=None)
-@given(seeds, st.integers(1, 5), st.sampled_from([0.0, 0.04, 0.32, 0.9, 1.0]), st.booleans())
-def test_translated_statistics_give_the_posterior_of_the_joint_model(
-    seed: int, dimension: int, difference: float, centred: bool
+def dense_weights(
+    mine: tuple[np.ndarray, np.ndarray],
+    others: np.ndarray,
+    mean: np.ndarray,
+    beforehand: np.ndarray = BEFOREHAND,
+) -> np.ndarray:
+    """Weights of the powers by the density of own rewards: no sums of one's own, no elimination."""
+    gram, moment = unpack(others)
+    logs = []
+    for power in POWERS:
+        precision = (RIDGE * np.eye(mean.size) + power * gram) / NOISE**2
+        centre = np.linalg.solve(precision, (RIDGE * mean + power * moment) / NOISE**2)
+        covariance = mine[0] @ np.linalg.inv(precision) @ mine[0].T + NOISE**2 * np.eye(len(mine[1]))
+        error = mine[1] - mine[0] @ centre
+        logs.append(
+            -0.5 * np.linalg.slogdet(covariance)[1] - 0.5 * error @ np.linalg.solve(covariance, error)
+        )
+    weights = beforehand * np.exp(np.array(logs) - max(logs))
+    return weights / weights.sum()
+
+
+@settings(max_examples=80, deadline=None)
+@given(seeds, st.integers(1, 5), st.integers(1, 9), st.integers(1, 60), st.floats(0.0, 1.5), st.booleans())
+def test_weights_are_those_of_the_density_of_own_rewards(
+    seed: int, d: int, own: int, count: int, distance: float, centred: bool
 ) -> None:
     rng = np.random.default_rng(seed)
-    sd, noise = 0.5, 0.2
-    mean = np.zeros(dimension) if centred else rng.normal(size=dimension)
-    mine = rows(rng, 7, rng.normal(size=dimension), noise)
-    theirs = rows(rng, 12, rng.normal(size=dimension), noise)
-    ridge = noise**2 / sd**2
-    gram, moment = unpack(translated(packed(*theirs), difference, ridge, mean))
-    own_gram, own_moment = unpack(packed(*mine))
-    precision = ridge * np.eye(dimension) + gram + own_gram
-    estimate = np.linalg.solve(precision, moment + own_moment + ridge * mean)
-    expected, covariance, _ = posterior_by_conditioning(mine, theirs, difference, sd, noise, mean)
-    assert estimate == pytest.approx(expected, abs=1e-8)
-    assert noise**2 * np.linalg.inv(precision) == pytest.approx(covariance, abs=1e-8)
+    theta, mean = rng.normal(size=d), np.zeros(d) if centred else rng.normal(size=d)
+    mine, theirs = rows(rng, own, theta), packed(*rows(rng, count, theta + distance * rng.normal(size=d)))
+    beforehand = rng.dirichlet(np.ones(LEVELS))
+    for weights in (BEFOREHAND, beforehand):
+        power, found = judged(packed(*mine), theirs, mean, beforehand=weights)
+        expected = dense_weights(mine, theirs, mean, weights)
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-9)
+        assert power == pytest.approx(expected @ POWERS, rel=1e-5, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
-@given(seeds, st.integers(1, 5), st.integers(1, 9), st.floats(0.0, 1.5), st.booleans())
-def test_evidence_is_that_of_the_joint_model_for_every_difference_and_every_partner(
-    seed: int, dimension: int, own: int, distance: float, centred: bool
-) -> None:
-    """Up to one constant of one's own rewards alone, with fewer rewards than dimensions too."""
-    rng = np.random.default_rng(seed)
-    sd, noise = 0.5, 0.2
-    mean = np.zeros(dimension) if centred else rng.normal(size=dimension)
-    theta = rng.normal(size=dimension)
-    mine = rows(rng, own, theta, noise)
-    found, expected = [], []
-    for count in (3, 40):
-        theirs = rows(rng, count, theta + distance * rng.normal(size=dimension), noise)
-        for q in partners.DIFFERENCES:
-            found.append(evidence(packed(*mine), packed(*theirs), q, noise**2 / sd**2, noise, mean))
-            expected.append(posterior_by_conditioning(mine, theirs, q, sd, noise, mean)[2])
-    assert np.diff(found) == pytest.approx(np.diff(expected), rel=1e-6, abs=1e-6)
+def test_beforehand_half_of_the_weight_is_on_nothing() -> None:
+    assert POWERS[0] == 0.0
+    assert POWERS[-1] == 1.0
+    assert BEFOREHAND[0] == 0.5
+    assert BEFOREHAND.sum() == pytest.approx(1.0)
+    power, weights = judged(np.zeros(9), packed(*rows(np.random.default_rng(0), 99, np.ones(3))), np.zeros(3))
+    assert weights == pytest.approx(BEFOREHAND)
+    assert power == pytest.approx(BEFOREHAND @ POWERS)
 
 
-@given(seeds, st.integers(1, 6))
+def test_a_partner_that_is_alike_counts_and_one_that_is_opposite_does_not() -> None:
+    rng, theta = np.random.default_rng(1), np.array([0.8, 0.1, 0.4])
+    own, good, bad = (packed(*rows(rng, 400, sign * theta)) for sign in (1, 1, -1))
+    assert judged(own, good, np.zeros(3))[0] > 0.6
+    assert judged(own, bad, np.zeros(3))[0] < 1e-3
+
+
 @settings(max_examples=30, deadline=None)
-def test_the_ends_are_one_theta_for_all_and_nothing(seed: int, dimension: int) -> None:
+@given(seeds)
+def test_noisy_statistics_are_filtered_before_they_are_judged(seed: int) -> None:
+    rng, theta = np.random.default_rng(seed), np.array([0.8, 0.1, 0.4])
+    mine, others = rows(rng, 30, theta), packed(*rows(rng, 300, theta)) + 3.0 * rng.normal(size=9)
+    filtered = others.copy()
+    believe(floats(filtered), 3.0, 1.0, NOISE**2, floats(np.empty((3, 3))), floats(np.empty((3, 4))))
+    _, found = judged(packed(*mine), others, np.zeros(3), noise_sd=3.0)
+    assert found == pytest.approx(dense_weights(mine, filtered, np.zeros(3)), rel=1e-5, abs=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seeds, st.integers(1, 4), st.integers(0, 40), st.floats(-3.0, 6.0), st.floats(-3.0, 6.0))
+def test_whatever_a_partner_says_is_judged_in_finite_numbers(
+    seed: int, d: int, own: int, log_gram: float, log_moment: float
+) -> None:
     rng = np.random.default_rng(seed)
-    others = packed(*rows(rng, 30, rng.normal(size=dimension), 0.1))
-    mean = rng.normal(size=dimension)
-    assert translated(others, 0.0, 0.04, mean).tolist() == others.tolist()
-    assert translated(others, 1.0, 0.04, mean) == pytest.approx(np.zeros(others.size), abs=1e-9)
-
-
-def test_the_share_that_is_kept_is_all_at_0_and_falls_to_nothing_at_1() -> None:
-    rng = np.random.default_rng(3)
-    others = packed(*rows(rng, 50, rng.normal(size=3), 0.1))
-    shares = [
-        partners.translate(floats(others.copy()), q, 0.04, floats(np.zeros(3)), room(3))
-        for q in partners.DIFFERENCES
-    ]
-    assert shares[0] == 1.0
-    assert shares[-1] == pytest.approx(0.0, abs=1e-12)
-    assert (np.diff(shares) < 0).all()
+    root = rng.normal(size=(d, d)) * 10.0**log_gram
+    others = pack(root @ root.T, rng.normal(size=d) * 10.0**log_moment)
+    power, weights = judged(packed(*rows(rng, own, rng.normal(size=d))), others, np.zeros(d))
+    assert 0.0 <= power <= 1.0
+    assert weights.sum() == pytest.approx(1.0)

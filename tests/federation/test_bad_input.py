@@ -144,7 +144,7 @@ LOGS: list[tuple[Any, Any, str]] = [
     (
         filled(2, D),
         [SECRET, NAN],
-        "reward must be finite and at most 1e+100 in size, got reward=NaN, infinity ",
+        "reward must be finite, got reward=NaN or infinity",
     ),
     (filled(2, D), [SECRET, None], "reward must be a number, got reward of type NoneType in row 1"),
     (filled(2, D + 1), [SECRET] * 2, "contexts must have shape (K, 3)"),
@@ -164,11 +164,11 @@ def test_logs(contexts: Any, rewards: Any, text: str) -> None:
 
 
 REWARDS: list[tuple[Any, str]] = [
-    (NAN, "reward must be finite and at most 1e+100 in size, got reward=NaN, infinity or more"),
+    (NAN, "reward must be finite, got reward=NaN or infinity"),
     (INF, "reward must be finite"),
     (-INF, "reward must be finite"),
     (10**400, "reward must be finite"),
-    (1e200, "reward must be finite"),
+    (1e200, "reward must be at most 707.107 in size"),
     (None, "reward must be a number, got reward of type NoneType"),
     (f"{SECRET} euros", "reward must be a number, got reward of type str"),
     ([SECRET, SECRET], "reward must be a number, got reward of type list"),

@@ -45,7 +45,7 @@ def test_an_owner_is_told_once_that_too_many_records_are_clipped(more: dict, at_
 @pytest.mark.parametrize("rewards", [[0.5] * 99 + [9.0], [9.0] * 99, [0.5] * 300])
 def test_few_clipped_records_are_nothing_to_speak_of(rewards: list[float]) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", ClippingWarning)
         rewarded(private_agent(), rewards)
         rewarded(ffx.Agent(D), [9.0] * 200)  # nothing is clipped without a privatizer
 

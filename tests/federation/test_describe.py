@@ -13,8 +13,8 @@ def test_an_agent_in_one_line() -> None:
     agent = taught(ffx.Agent(3, seed=0, name="north"), 4)
     agent.decide(np.eye(3))
     assert repr(agent) == (
-        "Agent('north', dimension=3, rule='expected-merit', merit=Exponential(steepness=10.0), "
-        "4 observed, 1 pending)"
+        "Agent('north', dimension=3, rule='expected-merit', merit=Exponential(steepness=10, 0.0693 better "
+        "doubles the share), 4 observed, 1 pending)"
     )
     agent.release()
     assert agent.observed == 4

@@ -216,7 +216,7 @@ def test_the_key_is_in_no_text_that_is_shown(place: str) -> None:
 
 
 def test_settings_are_in_the_database_and_others_are_refused(place: str) -> None:
-    with pytest.raises(InvalidInput, match="dimension must be given"):
+    with pytest.raises(InvalidInput, match="dimension or actions must be given"):
         ffx.Agent.open(place)
     merit = ffx.merit.Logistic()
     with ffx.Agent.open(place, dimension=D, rule="greedy", merit=merit, minimum_share=0.1, name="a"):

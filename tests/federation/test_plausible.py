@@ -11,6 +11,7 @@ from fedfairx.arrays import Array
 from fedfairx.core.statistics import pack, packed_size, unpack
 from fedfairx.errors import MessageRefused
 from fedfairx.federation.plausible import FALSE_REFUSAL, Limits
+from fedfairx.federation.schedules import EveryRound
 from fedfairx.federation.terms import Terms
 from fedfairx.privacy import Bounds, Centring, Release
 from member_helpers import terms
@@ -21,6 +22,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "much noise": {"epsilon": 0.05},
     "little noise": {"epsilon": 50.0},
     "tree": {"mechanism": "tree"},
+    "exact": {"algorithm": "fed-fairx-bayes", "epsilon": None, "schedule": EveryRound()},
     "other bounds": {"bounds": Bounds(context_norm=3.0, reward=0.2, gram_share=0.25)},
     "centred": {"centring": Centring.unit_box(D)},
     "centred far": {
@@ -144,9 +146,45 @@ def test_how_many_records_there_can_be() -> None:
     assert agreed(algorithm="b1", schedule=None).limits.records.tolist() == [128] * 64
 
 
-def test_exact_sums_must_have_a_gram_matrix() -> None:
-    limits = agreed(algorithm="fed-fairx-bayes", epsilon=None).limits
+EXACT = {"algorithm": "fed-fairx-bayes", "epsilon": None}
+
+
+def test_exact_sums_of_plausible_records_are_taken() -> None:
+    limits = agreed(**EXACT).limits
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(8, D)) * 1e6
+    x = rng.normal(size=(8, D))
     limits.check("org1", release(limits, x.T @ x, x.sum(axis=0)))
-    assert "negative direction" in why(limits, release(limits, np.diag([1.0, 1.0, 1.0, -0.1]), x.sum(axis=0)))
+    limits.check("org1", release(limits, np.zeros((D, D)), np.zeros(D), count=0))
+
+
+@pytest.mark.parametrize(
+    ("gram", "moment", "count", "reason"),
+    [
+        (np.diag([1.0, 1.0, 1.0, -0.1]), np.zeros(D), 8, "more negative"),
+        (np.eye(D), np.full(D, 1e6), 50, "moment is larger"),
+        (1e190 * np.eye(D), np.zeros(D), 1, "larger trace"),
+        (1e6 * np.eye(D), np.zeros(D), 0, "larger trace"),
+        (np.eye(D), np.full(D, 30.0), 0, "larger trace"),
+        (1e-6 * np.eye(D), np.full(D, 500.0), 4, "does not go with"),
+    ],
+)
+def test_one_absurd_message_of_exact_sums_is_refused(
+    gram: np.ndarray, moment: np.ndarray, count: int, reason: str
+) -> None:
+    limits = agreed(**EXACT).limits
+    assert reason in why(limits, release(limits, gram, moment, count=count))
+
+
+def test_exact_sums_hold_no_more_records_than_their_round() -> None:
+    terms = agreed(**EXACT, spare=5)
+    first = int(terms.times.rounds(terms.plan)[0])
+    sums = np.eye(D), np.zeros(D)
+    terms.limits.check("org1", release(terms.limits, *sums, number=1, count=first + 5))
+    assert "at most" in why(terms.limits, release(terms.limits, *sums, number=1, count=first + 6))
+
+
+def test_a_known_reward_range_leaves_less_room() -> None:
+    moment, gram = np.array([9.0, 0.0, 0.0, 0.0]), np.diag([8.0, 0.0, 0.0, 0.0])
+    agreed(**EXACT).limits.check("org1", release(agreed(**EXACT).limits, gram, moment))
+    narrow = agreed(**EXACT, reward_range=(0.0, 1.0), bounds=Bounds()).limits
+    assert "moment is larger" in why(narrow, release(narrow, gram, moment))

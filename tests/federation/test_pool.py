@@ -35,14 +35,14 @@ RELEASES = [release(seed, number, 50 * number) for seed, number in enumerate((1,
 def test_without_noise_it_is_the_sum() -> None:
     pooled = pool(private=False).all_alike(RELEASES, D, KNOWN)
     assert pooled.packed == pytest.approx(sum(each.packed for each in RELEASES))
-    assert pooled.count == 300.0
+    assert pooled.records == 300.0
 
 
 def test_of_nothing_it_is_nothing() -> None:
     for private in (False, True):
         pooled = pool(private=private).all_alike([], D, KNOWN)
         assert (pooled.packed == np.zeros(packed_size(D))).all()
-        assert pooled.count == 0.0
+        assert pooled.records == 0.0
 
 
 def test_noise_adds_up_over_releases_and_sets_the_shift() -> None:
@@ -57,14 +57,14 @@ def test_alone_it_is_ones_own() -> None:
     own = release(9, 1, 200)
     pooled = pool().beside_own(own.packed, own.count, [], KNOWN)
     assert (pooled.packed == own.packed).all()
-    assert pooled.count == 200.0
+    assert pooled.records == 200.0
 
 
 def test_beside_ones_own_the_others_count_by_one_weight() -> None:
     own = release(9, 1, 200)
     many = [release(seed, 1, 600) for seed in range(3)]
     pooled = pool().beside_own(own.packed, own.count, many, KNOWN)
-    weight = (pooled.count - 200.0) / 1_800.0
+    weight = (pooled.records - 200.0) / 1_800.0
     assert 0.0 < weight <= 1.0
     sd = math.sqrt(3.0) * float(BLT.sd(1))
     others = np.asarray(sum(each.packed for each in many))
@@ -79,11 +79,11 @@ def test_a_posterior_weighs_the_sum_beside_its_noise() -> None:
     total = np.asarray(sum(each.packed for each in RELEASES))
     wanted = posterior_reference.weighed(total, D, sd, KNOWN.size, KNOWN.variance)
     assert pooled.packed == pytest.approx(wanted)
-    assert pooled.count == 300.0
+    assert pooled.records == 300.0
     own = release(9, 1, 200)
     beside = posterior.beside_own(own.packed, own.count, RELEASES, KNOWN)
     assert beside.packed == pytest.approx(own.packed + wanted)
-    assert beside.count == 500.0
+    assert beside.records == 500.0
     assert (posterior.beside_own(own.packed, own.count, [], KNOWN).packed == own.packed).all()
     assert (posterior.all_alike([], D, KNOWN).packed == 0.0).all()
     plain = PosteriorPool(NonPrivate(), False).all_alike(RELEASES, D, KNOWN)
@@ -107,5 +107,5 @@ def test_a_weight_between_none_and_all_counts_as_such() -> None:
     )
     assert 0.1 < weight < 0.9
     pooled = OptimismPool(quiet, True, confidence, 0.0).beside_own(own.packed, own.count, many, KNOWN)
-    assert pooled.count == pytest.approx(6 + 60 * weight)
+    assert pooled.records == pytest.approx(6 + 60 * weight)
     assert pooled.packed == pytest.approx(own.packed + weight * np.asarray(sum(e.packed for e in many)))

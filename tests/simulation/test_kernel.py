@@ -163,7 +163,7 @@ import fedfairx as ffx
 from fedfairx.core.optimism import ascent, choose
 from fedfairx.simulation import hearing, kernel, sharing
 stages = (kernel.believe, choose.optimise, ascent.ascend_pgd, choose.favour, sharing.share, sharing.weigh,
-          sharing.weigh_others, hearing.listen_by_lane)
+          sharing.weigh_others, hearing.judge_marked)
 ffx.simulate(ffx.Scenario(agents=2, horizon=3), algorithm={algorithm!r}, seeds=1, **{options!r})
 print(*(stage.__name__ for stage in stages if stage.inside.overloads))
 """
@@ -174,7 +174,7 @@ print(*(stage.__name__ for stage in stages if stage.inside.overloads))
     ("algorithm", "options", "made"),
     [
         ("linucb", {}, "favour share"),
-        ("fed-fairx-bayes", {"partners": "differ"}, "believe share listen_by_lane"),
+        ("fed-fairx-bayes", {"partners": "differ"}, "believe share judge_marked"),
         ("priv-fairx-bayes", {"epsilon": 1.0}, "believe share weigh"),
     ],
 )

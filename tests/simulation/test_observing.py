@@ -13,11 +13,12 @@ from fedfairx.core.learner import REWARD
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.federation.schedules import Doubling
 from fedfairx.lanes.registers import WIDTH
-from fedfairx.lanes.rows import vectors, zeros
+from fedfairx.lanes.rows import vectors
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.observing import take_in
 from fedfairx.simulation.recorded import Recorded
+from fedfairx.simulation.state import desk
 
 D, ROUNDS = 2, 12
 SCENARIO = Scenario(agents=3, arms=3, dimension=D, horizon=50, noise_sd=1.0)  # most rewards are far outside
@@ -68,7 +69,8 @@ def test_a_lane_without_an_observation_releases_none() -> None:
     known = mind(held)
     known.learner.chosen.array[:, ::2] = 0.6  # outside the ball; the other lanes have nothing
     known.learner.numbers[REWARD] = np.where(np.arange(WIDTH) % 2 == 0, 0.9, 0.0)
-    take_in(known, held.sharing, held.privacy, vectors(zeros(D, D, WIDTH)), 0)
+    room = desk(vectors(held.room.memory), 1, SCENARIO.arms, D)
+    take_in(known, None, held.sharing, held.privacy, None, SCENARIO.agents, room, 0)
     own = held.sharing.own[0]
     assert (own[:, 1::2] == 0.0).all()
     edge = 0.3 + 0.25 / np.sqrt(D)

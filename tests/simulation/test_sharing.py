@@ -10,7 +10,7 @@ from simulation_helpers import mind, options_for, records, setting_for
 
 import fedfairx as ffx
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.learner import COUNT, RIDGE, SURPRISE
+from fedfairx.core.learner import COUNT, NOISE_VARIANCE, RIDGE
 from fedfairx.core.statistics import unpack
 from fedfairx.federation import aggregate
 from fedfairx.federation.options import Options
@@ -80,9 +80,9 @@ def weights_beside_agents(
                 exact = np.ascontiguousarray(privacy.exact[block, :, l])
                 others = [each for k, each in releases.items() if k != lane]
                 held = pool.beside_own(exact, rounds, others, KNOWN)
-                weights.append((held.count - rounds) / (rounds * (AGENTS - 1)))
+                weights.append((held.records - rounds) / (rounds * (AGENTS - 1)))
             assert minds[block].statistics.array[:, l] == pytest.approx(held.packed, rel=1e-9, abs=1e-9)
-            assert minds[block].numbers[COUNT][l] == pytest.approx(held.count)
+            assert minds[block].numbers[COUNT][l] == pytest.approx(held.records)
     return weights
 
 
@@ -106,10 +106,9 @@ def test_agents_whose_partners_differ_learn_what_live_ones_learn(distance: float
         assert agent.gram == pytest.approx(gram + ridge * np.eye(DIMENSION), rel=1e-9, abs=1e-9)
         assert agent.moment == pytest.approx(moment, rel=1e-9, abs=1e-9)
         believed.append(float(np.trace(gram)))
-    # Who share one θ add up all records but the latest; of partners far apart somebody believes little.
+    # Who share one θ count most of all records; of partners far apart everybody believes little.
     everything = float((contexts**2).sum())
-    assert max(believed) > 0.6 * everything
-    assert (min(believed) < 0.6 * everything) == (distance > 0)
+    assert min(believed) > 0.5 * everything if distance == 0 else max(believed) < 0.3 * everything
 
 
 @pytest.mark.parametrize("distance", [0.0, 1.0])
@@ -128,27 +127,28 @@ def test_private_agents_whose_partners_differ_hold_what_live_ones_would(distance
     run(*setting, 0, 30)
     sharing, privacy = setting.sharing, setting.privacy
     mechanism = options.calibrated(sharing.most)
-    pool, heard = PosteriorPool(mechanism, True, True), []
+    pool, believed = PosteriorPool(mechanism, True), []
     for lane in range(2 * AGENTS):
         block, l = lane // WIDTH, lane % WIDTH
-        state = mind(setting, block).learner
+        state, was = mind(setting, block).learner, mind(before, block).learner
         exact = np.ascontiguousarray(privacy.exact[block, :, l])
         gram, moment = unpack(exact)
-        variance = (2 * 0.25 + state.numbers[SURPRISE][l]) / 32
-        ridge = mind(before, block).learner.numbers[RIDGE][l]  # of round 16, by which decisions were made
+        ridge, variance = state.numbers[RIDGE][l], state.numbers[NOISE_VARIANCE][l]
+        assert (ridge, variance) == (was.numbers[RIDGE][l], was.numbers[NOISE_VARIANCE][l])  # of round 16
         inverse = np.linalg.inv(gram + ridge * np.eye(DIMENSION))
         size = float((inverse @ moment) @ (inverse @ moment) + variance * np.trace(inverse))
         seed = lane // AGENTS
-        others = [
-            Release(1, sharing.own[k // WIDTH, :, k % WIDTH] + privacy.noise[k, 0], 30, mechanism.digest())
+        others = {
+            str(k): Release(
+                1, sharing.own[k // WIDTH, :, k % WIDTH] + privacy.noise[k, 0], 30, mechanism.digest()
+            )
             for k in range(seed * AGENTS, (seed + 1) * AGENTS)
             if k != lane
-        ]
-        known = Known(variance, size, variance / 0.25, np.zeros(DIMENSION))
-        held = pool.beside_own(exact, 30, others, known)
-        assert state.statistics.array[:, l] == pytest.approx(held.packed, rel=1e-7, abs=1e-9)
-        heard.append((held.count - 30) / (30 * (AGENTS - 1)))
-    assert (min(heard) < 1.0) == (distance > 0)  # or who is not heard would not show
+        }
+        judged = pool.judged(exact, others, Known(variance, size, ridge, np.zeros(DIMENSION)), {})
+        assert state.statistics.array[:, l] == pytest.approx(exact + judged.told, rel=1e-7, abs=1e-9)
+        believed.append(np.mean(list(judged.powers.values())))
+    assert (np.mean(believed) > 0.3) == (distance == 0)
 
 
 def test_sums_are_lifted_each_by_its_own_release_and_only_where_seeds_synchronise() -> None:
@@ -212,6 +212,6 @@ def test_partners_far_apart_do_not_hurt_and_those_alike_help() -> None:
             )
         }
     assert means[0.0]["differ"] < 0.6 * means[0.0]["alone"]
-    assert means[0.0]["differ"] < 1.1 * means[0.0]["alike"]
+    assert means[0.0]["differ"] < 1.25 * means[0.0]["alike"]
     assert means[1.0]["differ"] < 1.15 * means[1.0]["alone"]
     assert means[1.0]["alike"] > 3.0 * means[1.0]["alone"]

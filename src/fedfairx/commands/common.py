@@ -80,7 +80,7 @@ def as_schedule(text: str) -> Schedule:
 
 
 def as_merit(text: str) -> Merit:
-    """A merit by name, with parameters: "exponential:steepness=10", "affine:offset=0.1,slope=1"."""
+    """A merit by name, with parameters: "doubling:0.1", "exponential:steepness=10", "affine:offset=0.1"."""
     from fedfairx.core import merit
 
     kinds: dict[str, Merit] = {
@@ -89,10 +89,25 @@ def as_merit(text: str) -> Merit:
         "power": merit.Power(),
         "logistic": merit.Logistic(),
     }
+    kind, _, rest = text.partition(":")
+    if kind.strip() == "doubling":
+        try:
+            return merit.Exponential.doubling(float(rest))
+        except ValueError:
+            raise InvalidInput(f'merit must be like "doubling:0.1", got merit={text!r}') from None
     name, values = split(text)
     if name not in kinds:
-        raise InvalidInput(f"merit must be one of {', '.join(kinds)}, got merit={name!r}")
+        raise InvalidInput(f"merit must be one of doubling, {', '.join(kinds)}, got merit={name!r}")
     return _with(kinds[name], name, values)
+
+
+def as_range(text: str) -> tuple[float, float]:
+    """ "1:5" → (1.0, 5.0)."""
+    low, _, high = text.replace(",", ":").partition(":")
+    try:
+        return float(low), float(high)
+    except ValueError:
+        raise InvalidInput(f'reward_range must be like "1:5", got reward_range={text!r}') from None
 
 
 def _with(thing: Thing, name: str, values: Mapping[str, float]) -> Thing:

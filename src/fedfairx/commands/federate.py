@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedfairx.commands.common import add_json, add_verb, as_merit, as_schedule, print_json
+from fedfairx.commands.common import add_json, add_verb, as_merit, as_range, as_schedule, print_json
 from fedfairx.commands.federate_demo import add_demo
 from fedfairx.errors import InvalidInput
 
@@ -83,13 +84,21 @@ def _add_init(parts: Any) -> None:
     parser.add_argument("--algorithm", default="priv-fairx-bayes", help="default: priv-fairx-bayes")
     parser.add_argument("--schedule", help='such as "geometric:ratio=1.2" (default: the algorithm\'s own)')
     parser.add_argument(
-        "--merit", default="exponential", help='such as "exponential:steepness=10" (default: exponential)'
+        "--reward-range",
+        metavar="LOW:HIGH",
+        help="between which numbers rewards lie, as 1:5; sets the defaults of merit, prior and bounds "
+        "(default: not known; private sums clip rewards to -1:1)",
+    )
+    parser.add_argument(
+        "--merit",
+        help='such as "doubling:0.1": 0.1 better doubles the share (default: 7 %% of the reward range does)',
     )
     parser.add_argument("--epsilon", type=float, default=2.0, help="of a private algorithm (default: 2)")
     parser.add_argument("--delta", type=float, default=1e-6, help="default: 1e-6")
     parser.add_argument("--mechanism", default="blt", help="see `fedfairx list mechanisms` (default: blt)")
-    parser.add_argument("--context-norm", type=float, default=1.0, help="L (default: 1)")
-    parser.add_argument("--reward", type=float, default=1.0, help="B (default: 1)")
+    parser.add_argument(
+        "--context-norm", type=float, help="L, that contexts are clipped to (default: 1; exact sums: 10)"
+    )
     parser.add_argument(
         "--spare",
         type=int,
@@ -129,21 +138,23 @@ def init(args: argparse.Namespace) -> int:
 def _terms(args: argparse.Namespace, agents: int) -> Terms:
     from fedfairx.federation.algorithms import algorithm
     from fedfairx.federation.terms import Terms
-    from fedfairx.privacy import Bounds
 
-    return Terms(
+    terms = Terms(
         dimension=args.dimension,
         agents=agents,
         horizon=args.horizon,
         algorithm=args.algorithm,
         schedule=None if args.schedule is None else as_schedule(args.schedule),
-        merit=as_merit(args.merit),
+        reward_range=None if args.reward_range is None else as_range(args.reward_range),
+        merit=None if args.merit is None else as_merit(args.merit),  # type: ignore[arg-type]
         epsilon=args.epsilon if algorithm(args.algorithm).private else None,
         delta=args.delta,
         mechanism=args.mechanism,
-        bounds=Bounds(context_norm=args.context_norm, reward=args.reward),
         spare=args.spare,
     )
+    if args.context_norm is None:
+        return terms
+    return replace(terms, bounds=replace(terms.bounds, context_norm=args.context_norm))
 
 
 # --- check -------------------------------------------------------------------------------------------------

@@ -130,9 +130,9 @@ def _taken(hint: Any) -> tuple[str, Callable[[str], Any], tuple[type, ...], bool
 
 
 def _numbers(text: str, *, single: bool, named: bool) -> Any:
-    """ "0.1,0.2" → (0.1, 0.2); "0.1" → 0.1 where one will do; a name where that will."""
+    """ "0.1,0.2" or "0.1:0.2" → (0.1, 0.2); "0.1" → 0.1 where one will do; a name where that will."""
     try:
-        numbers = tuple(float(part) for part in text.split(","))
+        numbers = tuple(float(part) for part in text.replace(":", ",").split(","))
     except ValueError:
         if named:
             return text

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from fedfairx.service.settings import load, table
 
     settings = load({one.name: getattr(args, one.name) for one in table()}, config=args.config)
-    merit = as_merit(settings.merit)
+    merit = as_merit(settings.merit) if settings.merit else None
     with needs("service"):
         from fedfairx.service.app import make_app
         from fedfairx.service.opening import open_service

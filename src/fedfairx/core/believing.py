@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fedfairx.arrays import Array
-from fedfairx.core.expectation import expose_by_posterior
-from fedfairx.core.learner import RIDGE, learner, variance_of
-from fedfairx.core.memory import LEAST_SHARE, RULE, all_sound, answer, mind_in
+from fedfairx.arrays import Array, Coordinates
+from fedfairx.core.expectation import expose_arms, expose_by_posterior
+from fedfairx.core.learner import NOISE_VARIANCE, RIDGE, learner
+from fedfairx.core.memory import LEAST_SHARE, RULE, all_sound, answer, draw_at_least, mind_in
 from fedfairx.core.posterior import posterior_mean, sample
 from fedfairx.core.rules import EXPECTED_MERIT, THOMPSON
 from fedfairx.lanes.compile import compiled
@@ -34,7 +34,7 @@ def decide_by_posterior(
         x,
         state.estimate,
         state.inverse,
-        variance_of(state),
+        state.numbers[NOISE_VARIANCE],
         state.merit,
         rule == EXPECTED_MERIT,
         quadrature,
@@ -45,10 +45,40 @@ def decide_by_posterior(
 
 
 @compiled
+def decide_among_arms(
+    arms: Coordinates, dimension: int, memory: Array, out: Array, uniform: float, quadrature: bool | None
+) -> int:
+    """`decide_by_posterior` where contexts are unit vectors, of which arms (K,) are the coordinates."""
+    count, rows = arms.shape[0], floats(out)
+    mind = mind_in(floats(memory), dimension)
+    state, rule = mind.learner, mind.settings[RULE]
+    policy, _ = cut(rows, count)
+    if rule != THOMPSON:
+        posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
+    expose_arms(
+        arms,
+        state.estimate,
+        state.inverse,
+        state.numbers[NOISE_VARIANCE],
+        state.merit,
+        rule == EXPECTED_MERIT,
+        quadrature,
+        state.product,
+        policy,
+    )
+    action = draw_at_least(policy, mind.settings[LEAST_SHARE], uniform)
+    for j in range(dimension):
+        rows[count + j] = state.estimate[j]
+        rows[count + dimension + j] = 0.0
+    rows[count + dimension + arms[action]] = 1.0
+    return action
+
+
+@compiled
 def draw_parameter(memory: Array, normals: Array, room: Array) -> None:
     """Put a draw of the posterior where the next decision looks for θ. d normals, room for d·d."""
     dimension = normals.shape[0]
     state, _ = learner(floats(memory), dimension)
     posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
     factor, _ = cut(floats(room), dimension, dimension)
-    sample(state.inverse, variance_of(state), flat(floats(normals)), factor, state.estimate)
+    sample(state.inverse, state.numbers[NOISE_VARIANCE], flat(floats(normals)), factor, state.estimate)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fedfairx.lanes.compile import stage
 from fedfairx.lanes.linear import inner, multiply
 from fedfairx.lanes.rows import Rows
-from fedfairx.lanes.vector import any_above, fma, larger, sqrt, where_above
+from fedfairx.lanes.vector import absolute, any_above, fma, larger, sqrt, where_above
 
 #: Rank-one updates after which V⁻¹ is derived anew. At 1e-16 each they stay far below 1e-10.
 REFRESH_EVERY = 4096
@@ -17,6 +17,16 @@ REFRESH_EVERY = 4096
 #: that are larger by its growth, which loses as many digits; the next part makes up for the last one's loss.
 LARGE_GROWTH = 1e3
 MOST_PARTS = 200  # enough for a growth of 1e600, which is more than there is
+
+
+@stage
+def diagonal(matrix: Rows) -> bool:
+    """Whether the lower half of a matrix (d, d) holds nothing beside its diagonal, in every lane."""
+    for i in range(matrix.shape[0]):
+        for j in range(i):
+            if any_above(absolute(matrix[i, j]), 0.0):
+                return False
+    return True
 
 
 @stage
@@ -34,6 +44,13 @@ def derive(packed: Rows, ridge: float, inverse: Rows) -> None:
                 value = value + ridge
             inverse[j, i] = value
             entry += 1
+    if diagonal(inverse):  # arms of their own: the same bits, without the cube
+        for i in range(dimension):
+            root = 1.0 / sqrt(larger(inverse[i, i], ridge))
+            inverse[i, i] = root * root
+            for j in range(i):
+                inverse[j, i] = 0.0
+        return
     for i in range(dimension):  # V = F Fᵀ, F lower; the diagonal holds 1 / F_ii
         for j in range(i + 1):
             s = inverse[i, j]
@@ -74,10 +91,11 @@ def grow(inverse: Rows, chosen: Rows, product: Rows, square: float) -> float:
         gain = where_above(square, 0.0, -part / growth, 0.0)
         for i in range(product.shape[0]):
             scaled = gain * product[i]
-            for j in range(i, product.shape[0]):
-                value = fma(scaled, product[j], inverse[i, j])
-                inverse[i, j] = value
-                inverse[j, i] = value
+            if any_above(absolute(scaled), 0.0):  # of arms of their own it is in one row
+                for j in range(i, product.shape[0]):
+                    value = fma(scaled, product[j], inverse[i, j])
+                    inverse[i, j] = value
+                    inverse[j, i] = value
         total = total * growth
         left = left - part
         if not any_above(left, 0.0):

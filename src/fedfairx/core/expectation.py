@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from fedfairx.arrays import Coordinates
 from fedfairx.core.exposure import share_out
 from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC
 from fedfairx.core.merit_table import (
@@ -102,6 +103,28 @@ def expected_merit(merit: Rows, lane: int, mean: float, sd: float) -> float:
 
 
 @stage
+def put_log_merit(
+    a: int,
+    mean: float,
+    width: float,
+    variance: float,
+    merit: Rows,
+    quadrature: bool | None,
+    policy: Rows,
+    room: Rows,
+) -> None:
+    """policy[a] ← ln E f(μ), μ ~ N(mean, σ²·width). merit (MERIT_ROWS,); room holds at least one number."""
+    steepness = merit[FIRST]  # c m + c²s²/2 = c (m + (c σ²/2) xᵀV⁻¹x)
+    policy[a] = steepness * fma(0.5 * steepness * variance, width, mean)
+    if quadrature is not None and not exponential(merit):
+        policy[a] = mean
+        room[0] = sqrt(variance * width)
+        each, logit, sd = by_lane(merit), by_lane(policy), by_lane(room)
+        for l in range(logit.shape[1]):
+            logit[a, l] = log_expected_merit(each, lane_of(merit, l), logit[a, l], sd[0, l])
+
+
+@stage
 def expose_by_posterior(
     contexts: Rows,
     theta: Rows,
@@ -124,12 +147,26 @@ def expose_by_posterior(
             mean = fma(contexts[a, j], theta[j], mean)
         if expecting:
             width = squared_width(contexts, a, inverse, product)
-        steepness = merit[FIRST]  # c m + c²s²/2 = c (m + (c σ²/2) xᵀV⁻¹x)
-        policy[a] = steepness * fma(0.5 * steepness * variance, width, mean)
-        if quadrature is not None and not exponential(merit):
-            policy[a] = mean
-            product[0] = sqrt(variance * width)  # its room is free again
-            each, logit, sd = by_lane(merit), by_lane(policy), by_lane(product)
-            for l in range(logit.shape[1]):
-                logit[a, l] = log_expected_merit(each, lane_of(merit, l), logit[a, l], sd[0, l])
+        put_log_merit(a, mean, width, variance, merit, quadrature, policy, product)
+    share_out(policy)
+
+
+@stage
+def expose_arms(
+    arms: Coordinates,
+    theta: Rows,
+    inverse: Rows,
+    variance: float,
+    merit: Rows,
+    expecting: bool,
+    quadrature: bool | None,
+    product: Rows,
+    policy: Rows,
+) -> None:
+    """`expose_by_posterior` where contexts are unit vectors, of which arms (K,) are the coordinates."""
+    for a in range(arms.shape[0]):
+        width = 0.0
+        if expecting:
+            width = inverse[arms[a], arms[a]]
+        put_log_merit(a, theta[arms[a]], width, variance, merit, quadrature, policy, product)
     share_out(policy)

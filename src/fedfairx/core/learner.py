@@ -6,31 +6,35 @@ as a whole decision. The simulator's is the same with Vectors: a block of agents
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence, practical_radius
 from fedfairx.core.estimate import grow
 from fedfairx.core.merit_table import MERIT_ROWS
-from fedfairx.core.posterior import Prior, noise_variance
+from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.statistics import add
 from fedfairx.lanes.compile import layout, stage
 from fedfairx.lanes.linear import inner, multiply
 from fedfairx.lanes.rows import Rows, cut, floats, vectors
-from fedfairx.lanes.vector import fma, larger
+from fedfairx.lanes.vector import fma
 
 # A learner's numbers: what it knows,
 RIDGE = 0  # λ inside V
 COUNT = 1  # observations inside V
 OBSERVED = 2  # rewards of its own that it has learnt
-SURPRISE = 3  # the sum that σ is learnt from: see `posterior`
+SQUARES = 3  # the sum of their squares
 GROWTH = 4  # 1 + xᵀV⁻¹x of the last observation: what det V grew by
 REWARD = 5  # the reward being learnt
-# and what it believes: the constants of `Confidence` and of `Prior`.
-NOISE_SD, FAILURE, PARAMETER_NORM, SCALE = range(6, 10)
-PRIOR_VARIANCE, ASSUMED_NOISE, LEARNING = range(10, 13)
-NUMBERS = 13
+NOISE_VARIANCE, PRIOR_VARIANCE = range(6, 8)  # σ² and sd² of a posterior, as they are known now; else 0
+# and what it assumed: the constants of `Confidence` and of `Prior`.
+NOISE_SD, FAILURE, PARAMETER_NORM, SCALE = range(8, 12)
+ASSUMED_NOISE, ASSUMED_VARIANCE, LEARNING = range(12, 15)
+NUMBERS = 15
 
 
 class Learner(NamedTuple):
@@ -69,42 +73,34 @@ def start(
     merits: Array,
     rule: str,
     confidence: Confidence,
-    prior: Prior,
+    priors: Sequence[Prior],
     learning: bool,
 ) -> Learner:
     """Write into zeros, (size,) of one lane or (size, n) of a block, a learner that has seen nothing.
 
-    `merits` is a `merit_table.table`; `confidence` is optimism's, `prior` the other rules'. `learning` may
-    forbid to learn the noise where the prior would allow it.
+    `merits` is a `merit_table.table`; `confidence` is optimism's, `priors`, one for each lane, the other
+    rules'. `learning` may forbid to learn σ and sd where the prior would allow it.
     """
     state, _ = learner(floats(memory) if memory.ndim == 1 else vectors(memory), dimension)
     numbers = state.numbers
-    numbers[RIDGE] = confidence.regulariser if rule == OPTIMISM else prior.ridge
+    numbers[RIDGE] = confidence.regulariser
     numbers[NOISE_SD], numbers[FAILURE] = confidence.noise_sd, confidence.failure
     numbers[PARAMETER_NORM], numbers[SCALE] = confidence.parameter_norm, confidence.scale
     if rule != OPTIMISM:
-        numbers[PRIOR_VARIANCE], numbers[ASSUMED_NOISE] = prior.sd**2, prior.noise_sd**2
-        numbers[LEARNING] = float(prior.learn_noise and learning)
-        for j, mean in enumerate(prior.means(dimension)):
-            state.mean[j] = mean
+        ridge, sd, noise_sd, learns = np.array([(p.ridge, p.sd, p.noise_sd, p.learn) for p in priors]).T
+        means = np.array([prior.means(dimension) for prior in priors]).T
+        if memory.ndim == 1:
+            ridge, sd, noise_sd, learns, means = ridge[0], sd[0], noise_sd[0], learns[0], means[:, 0]
+        numbers[RIDGE], numbers[NOISE_VARIANCE], numbers[PRIOR_VARIANCE] = ridge, ridge * sd**2, sd**2
+        numbers[ASSUMED_VARIANCE], numbers[ASSUMED_NOISE] = sd**2, noise_sd**2
+        numbers[LEARNING] = learns * learning
+        for j in range(dimension):
+            state.mean[j] = means[j]
     for row in range(MERIT_ROWS):
         state.merit[row] = merits[row] if memory.ndim == 2 else merits[row, 0]
     for j in range(dimension):
         state.inverse[j, j] = 1.0 / numbers[RIDGE]
     return state
-
-
-@stage
-def variance_of(state: Learner) -> float:
-    """σ² as a posterior has it now."""
-    numbers = state.numbers
-    return noise_variance(
-        numbers[PRIOR_VARIANCE],
-        numbers[ASSUMED_NOISE],
-        numbers[LEARNING],
-        numbers[SURPRISE],
-        numbers[OBSERVED],
-    )
 
 
 @stage
@@ -123,18 +119,13 @@ def radius_of(numbers: Rows, lane: int, count: float, dimension: int) -> float:
 
 @stage
 def learn(state: Learner) -> None:
-    """Take the observation at hand of every lane into its statistics, its V⁻¹ and its surprise; O(d²).
+    """Take the observation at hand of every lane into its statistics and its V⁻¹; O(d²).
 
-    Alg. 1 lines 9 and 27, and e²/g into what σ is learnt from. A zero context and reward change nothing.
+    Alg. 1 lines 9 and 27. A zero context and reward change nothing.
     """
-    numbers, dimension = state.numbers, state.chosen.shape[0]
+    numbers = state.numbers
     multiply(state.inverse, state.chosen, state.product)
     square = inner(state.product, state.chosen)
-    moment, ridge, error = state.statistics.shape[0] - dimension, numbers[RIDGE], numbers[REWARD]
-    for j in range(dimension):  # x·θ̂ = (V⁻¹x)·(b + λ·mean), all of before
-        pull = fma(ridge, state.mean[j], state.statistics[moment + j])
-        error = fma(-state.product[j], pull, error)
-    growth = grow(state.inverse, state.chosen, state.product, square)
-    numbers[SURPRISE] = numbers[SURPRISE] + error * error / larger(growth, 1.0)
-    numbers[GROWTH] = growth
+    numbers[GROWTH] = grow(state.inverse, state.chosen, state.product, square)
+    numbers[SQUARES] = fma(numbers[REWARD], numbers[REWARD], numbers[SQUARES])
     add(state.statistics, state.chosen, numbers[REWARD])

@@ -14,31 +14,34 @@ import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.estimate import derive
+from fedfairx.core.estimate import derive, grow
 from fedfairx.core.exposure import at_least, draw
 from fedfairx.core.learner import (
     COUNT,
     GROWTH,
+    LEARNING,
+    NOISE_VARIANCE,
     OBSERVED,
     PRIOR_VARIANCE,
     REWARD,
     RIDGE,
-    SURPRISE,
+    SQUARES,
     Learner,
     learn,
     learner,
     radius_of,
     start,
-    variance_of,
 )
+from fedfairx.core.marginal_likelihood import learnt_sizes
 from fedfairx.core.merit import Merit
 from fedfairx.core.merit_table import quadrature_for, table
 from fedfairx.core.optimism.choose import Solver, Variant
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
-from fedfairx.core.statistics import add
+from fedfairx.core.statistics import add, embedded, place
 from fedfairx.lanes.compile import compiled, layout, stage
 from fedfairx.lanes.rows import Rows, by_lane, cut, floats, size_of, zeros
+from fedfairx.lanes.vector import fma
 
 LARGEST = 1e100  # of a context's or a reward's size: beyond it sums of products may overflow
 # An agent's settings: how it decides.
@@ -74,15 +77,21 @@ def all_sound(contexts: Rows) -> bool:
 
 
 @stage
+def draw_at_least(policy: Rows, least_share: float, uniform: float) -> int:
+    """Draw an action from policy (K,), once every arm has its least share."""
+    if least_share > 0.0:
+        at_least(policy, least_share)
+    return draw(policy, uniform)
+
+
+@stage
 def answer(contexts: Rows, policy: Rows, theta: Rows, least_share: float, out: Rows, uniform: float) -> int:
     """Draw an action from policy (K,), once every arm has its least share.
 
     `out` gets the policy (K numbers), θ (d) and the chosen context (d).
     """
     arms, dimension = contexts.shape
-    if least_share > 0.0:
-        at_least(policy, least_share)
-    action = draw(policy, uniform)
+    action = draw_at_least(policy, least_share, uniform)
     for a in range(arms):  # which may be there already
         out[a] = policy[a]
     for j in range(dimension):
@@ -115,6 +124,25 @@ def learn_one(memory: Array, context: Array, reward: float) -> float:
 
 
 @compiled
+def learn_arm(memory: Array, dimension: int, arm: int, reward: float) -> float:
+    """`learn_one` of the unit vector of a coordinate, in O(d) where V⁻¹ is diagonal."""
+    mind = mind_in(floats(memory), dimension)
+    state, numbers = mind.learner, mind.learner.numbers
+    for j in range(dimension):
+        state.chosen[j] = 0.0
+        state.product[j] = state.inverse[j, arm]
+    state.chosen[arm] = 1.0
+    numbers[GROWTH] = grow(state.inverse, state.chosen, state.product, state.inverse[arm, arm])
+    numbers[SQUARES] = fma(reward, reward, numbers[SQUARES])
+    for sums in (state.statistics, mind.fresh):
+        sums[place(dimension, arm, arm)] += 1.0
+        sums[sums.shape[0] - dimension + arm] += reward
+    numbers[COUNT] += 1.0
+    numbers[OBSERVED] += 1.0
+    return math.log(numbers[GROWTH]) if numbers[GROWTH] > 0.0 else -math.inf
+
+
+@compiled
 def learn_and_add(memory: Array, sums: Array, values: Array, at: int, reward: float) -> float:
     """`learn_one` of the context that values end with, from values[at] on; and `add_one` of it."""
     rows = floats(memory)
@@ -132,9 +160,10 @@ def _radius(memory: Array, dimension: int) -> float:
 
 
 @compiled
-def _noise_variance(memory: Array, dimension: int) -> float:
+def _learnt_sizes(memory: Array, own: Array, room: Array) -> tuple[float, float]:
+    dimension = room.shape[0]
     state, _ = learner(floats(memory), dimension)
-    return variance_of(state)
+    return learnt_sizes(state, floats(own), floats(room))
 
 
 @compiled
@@ -177,7 +206,7 @@ class Single:
             merits=table([merit]),
             rule=rule,
             confidence=confidence or Confidence(),
-            prior=prior or Prior(),
+            priors=[prior or Prior.for_merit(merit)],
             learning=learning,
         )
         mind, solver = mind_in(floats(memory), dimension), solver or Solver()
@@ -187,6 +216,12 @@ class Single:
         settings[MAX_STEPS], settings[RATE], settings[FLOOR] = solver.max_steps, solver.rate, solver.floor
         views = state.statistics.array, mind.fresh.array, state.inverse.array
         return cls(memory, *views, dimension, quadrature_for([merit]), solver.variant, state)
+
+    def take_over(self, smaller: Single) -> None:
+        """Know what a learner of fewer coordinates knows, and of the others nothing; V⁻¹ is to be derived."""
+        self._state.numbers.array[:] = smaller._state.numbers.array
+        self.statistics[:] = embedded(smaller.statistics, self.dimension)
+        self.fresh[:] = embedded(smaller.fresh, self.dimension)
 
     @property
     def count(self) -> float:
@@ -203,19 +238,35 @@ class Single:
         return int(self._state.numbers[OBSERVED])
 
     @property
-    def surprise(self) -> float:
-        """The sum that σ is learnt from."""
-        return float(self._state.numbers[SURPRISE])
+    def squares(self) -> float:
+        """The sum of the squares of its own rewards."""
+        return float(self._state.numbers[SQUARES])
 
-    def set_noise(self, *, ridge: float, surprise: float, observed: int) -> None:
-        """Say what has been learnt of the noise, and the λ inside V⁻¹."""
+    def restore(self, *, ridge: float, variance: float, squares: float, observed: int) -> None:
+        """Say what has been learnt of own rewards: λ and σ², and so sd²; their squares and number."""
         numbers = self._state.numbers
-        numbers[RIDGE], numbers[SURPRISE], numbers[OBSERVED] = ridge, surprise, observed
+        numbers[RIDGE], numbers[SQUARES], numbers[OBSERVED] = ridge, squares, observed
+        if self.believes:
+            self._set_sizes(variance, ridge)
+
+    def _set_sizes(self, variance: float, ridge: float) -> None:
+        numbers = self._state.numbers
+        numbers[NOISE_VARIANCE], numbers[RIDGE], numbers[PRIOR_VARIANCE] = variance, ridge, variance / ridge
 
     @property
     def believes(self) -> bool:
         """Whether decisions come from a posterior; optimism has none."""
         return bool(self._state.numbers[PRIOR_VARIANCE] > 0.0)
+
+    @property
+    def learns_sizes(self) -> bool:
+        """Whether σ and the prior's sd are learnt."""
+        return bool(self._state.numbers[LEARNING] > 0.0)
+
+    def learn_sizes(self, own: Array) -> None:
+        """Learn σ and the prior's sd from all of its own records, packed (q,); V⁻¹ is to be derived then."""
+        room = np.empty((self.dimension, self.dimension + 1))
+        self._set_sizes(*_learnt_sizes(self.memory, own, room))
 
     @property
     def ridge(self) -> float:
@@ -237,7 +288,12 @@ class Single:
     @property
     def noise_variance(self) -> float:
         """σ² as the posterior has it."""
-        return float(_noise_variance(self.memory, self.dimension))
+        return float(self._state.numbers[NOISE_VARIANCE])
+
+    @property
+    def prior_variance(self) -> float:
+        """sd² of the prior as it is known now."""
+        return float(self._state.numbers[PRIOR_VARIANCE])
 
     def size_of_parameter(self) -> float:
         """E‖θ‖² under the posterior."""
@@ -252,8 +308,5 @@ class Single:
         return float(_radius(self.memory, self.dimension))
 
     def derive(self) -> None:
-        """V⁻¹ from the sums, with λ as the noise learnt until now makes it."""
-        numbers = self._state.numbers
-        if self.believes:
-            numbers[RIDGE] = self.noise_variance / numbers[PRIOR_VARIANCE]
+        """V⁻¹ from the sums."""
         _derive(self.memory, self.dimension)

@@ -23,11 +23,14 @@ Range = tuple[float, float]
 
 @runtime_checkable
 class Merit(Protocol):
-    """What a merit function offers: its compiled form, and the paper's two constants on a reward range."""
+    """What a merit function offers: its compiled form, the size of rewards that it tells apart, and the
+    paper's two constants on a reward range."""
 
     kind: ClassVar[int]
 
     def parameters(self) -> tuple[float, float, float, float, float]: ...
+    @property
+    def reward_scale(self) -> float: ...
     def minimum(self, low: float, high: float) -> float: ...
     def lipschitz(self, low: float, high: float) -> float: ...
 
@@ -45,20 +48,62 @@ def _check_range(low: float, high: float) -> None:
     require(ok, "reward_range", "must be two finite numbers, low < high", (low, high))
 
 
+def _half_width(reward_range: Range) -> float:
+    return 0.5 * (reward_range[1] - reward_range[0])
+
+
 def _exp(x: float) -> float:
     """e^x, infinite where it is beyond a float."""
     return math.exp(x) if x < 709.0 else math.inf
 
 
-@dataclass(frozen=True)
-class Exponential:
-    """f(μ) = exp(steepness · μ), the paper's choice with steepness 10 (section 5.1)."""
+#: Steepness times `reward_scale`, of merits that have a steepness: 0.5 at the paper's steepness of 10.
+STEEPNESS_SCALE = 5.0
+#: Steepness of the default merit times the width of the reward range: the paper's, for rewards in [0, 1].
+DEFAULT_STEEPNESS = 10.0
 
-    steepness: float = 10.0
+
+@dataclass(frozen=True, repr=False)
+class Exponential:
+    """f(μ) = exp(steepness · μ), the paper's choice with steepness 10 (section 5.1).
+
+    `Exponential.doubling(0.1)` says the same in other words: an arm whose expected reward is 0.1 better gets
+    twice the share.
+
+    >>> Exponential.doubling(0.1)
+    Exponential(steepness=6.93147, 0.1 better doubles the share)
+    """
+
+    steepness: float = DEFAULT_STEEPNESS
     kind: ClassVar[int] = EXPONENTIAL
 
     def __post_init__(self) -> None:
         _positive("steepness", self.steepness)
+
+    @classmethod
+    def doubling(cls, difference: float) -> Exponential:
+        """The merit by which an expected reward that is better by `difference` doubles the share."""
+        _positive("difference", difference)
+        return cls(math.log(2.0) / difference)
+
+    @classmethod
+    def for_range(cls, low: float, high: float) -> Exponential:
+        """The default merit for rewards from `low` to `high`: 7 % of the range doubles the share."""
+        _check_range(low, high)
+        return cls(DEFAULT_STEEPNESS / (high - low))
+
+    @property
+    def doubles_at(self) -> float:
+        """How much better an expected reward must be for twice the share."""
+        return math.log(2.0) / self.steepness
+
+    @property
+    def reward_scale(self) -> float:
+        return STEEPNESS_SCALE / self.steepness
+
+    def __repr__(self) -> str:
+        words = f"{self.doubles_at:.3g} better doubles the share"
+        return f"Exponential(steepness={self.steepness:.6g}, {words})"
 
     def parameters(self) -> tuple[float, float, float, float, float]:
         return self.steepness, 0.0, 0.0, -math.inf, math.inf
@@ -89,6 +134,10 @@ class Affine:
     def parameters(self) -> tuple[float, float, float, float, float]:
         return self.offset, self.slope, 0.0, *self.reward_range
 
+    @property
+    def reward_scale(self) -> float:
+        return _half_width(self.reward_range)
+
     def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
         return self.offset + self.slope * min(max(low, self.reward_range[0]), self.reward_range[1])
 
@@ -118,6 +167,10 @@ class Power:
     def parameters(self) -> tuple[float, float, float, float, float]:
         return self.exponent, self.offset, 0.0, *self.reward_range
 
+    @property
+    def reward_scale(self) -> float:
+        return _half_width(self.reward_range)
+
     def _held(self, value: float) -> float:
         return min(max(value, self.reward_range[0]), self.reward_range[1])
 
@@ -145,6 +198,10 @@ class Logistic:
 
     def parameters(self) -> tuple[float, float, float, float, float]:
         return self.steepness, self.midpoint, self.floor, -math.inf, math.inf
+
+    @property
+    def reward_scale(self) -> float:
+        return STEEPNESS_SCALE / self.steepness
 
     def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
         return self.floor + 0.5 * (1.0 + math.tanh(0.5 * self.steepness * (low - self.midpoint)))
@@ -201,6 +258,10 @@ class Custom:
 
     def parameters(self) -> tuple[float, float, float, float, float]:
         return 0.0, 0.0, 0.0, *self.reward_range
+
+    @property
+    def reward_scale(self) -> float:
+        return _half_width(self.reward_range)
 
     def __reduce__(self) -> tuple[Any, ...]:  # the pointer is made anew where the copy lives
         return _rebuild, (self.function, self.minimum_merit, self.lipschitz_constant, self.reward_range)

@@ -1,21 +1,21 @@
-"""Partners who may differ: what others' statistics say of one's own θ, and how likely one's rewards are then.
+"""Partners who may differ: how far another's statistics are believed, learnt from one's own rewards.
 
-The others' θ and one's own are taken to have the correlation r = √(1 - q²): each is N(mean, sd²I)
-beforehand, and given the others' θ one's own is N(mean + r(θ_others - mean), q²sd²I). q = 0 is one θ for all,
-as the paper assumes; q = 1 says that the others know nothing. With Ṽ = λI + Gram of the others, what they say
-of one's own θ is N(m, σ²A⁻¹),
+Another's packed statistics (Gram H, moment h) enter with a power α from 0 to 1, as if each record of theirs
+counted α times (a power prior: Ibrahim and Chen 2000). α = 1 is one θ for all, as the paper assumes; α = 0
+says that the other knows nothing of one's own θ. With V = λI + αH, own Gram G and moment b, and both moments
+less their Gram times the prior's mean, one's own rewards are then as likely as
 
-    A⁻¹ = r²Ṽ⁻¹ + (q²/λ)I,   m = mean + r(Ṽ⁻¹(b + λ·mean) - mean),
+    ln p(α) = ½ ln|V| - ½ ln|V + G| + [(αh + b)ᵀ(V + G)⁻¹(αh + b) - αhᵀV⁻¹αh]/2σ²
 
-and exact statistics of Gram A - λI and moment Am - λ·mean would say just that: they take the others' place,
-and an agent goes on with V, b and σ as if all were of one θ.
+up to what does not depend on α. The power that is used is the mean of α; there is no threshold.
 
-How likely one's own rewards are then, of Gram G = FFᵀ (F is Cholesky's factor) and z = F⁻¹(b - G·mean):
+1. **Each by itself**, since one that is off moves a sum of m by an mth of what it is off. Before any reward
+   α = 0 has weight one half and the other `POWERS` share the rest; own rewards make `weights` of it.
+2. **Together**: the sum of all, each by its power relative to the largest, is judged in the same way, since
+   partners who are all off alike do not become surer by being many. What was found of each is what is
+   expected of the sum: the mean of their weights, each by its relative power.
 
-    ln p = -½ ln|C| - xᵀC⁻¹x/2σ²,   C = r²(I + FᵀṼ⁻¹F) + q²(I + FᵀF/λ),   x = z - Fᵀ(m - mean)
-
-up to what depends neither on q nor on the others: values for different q and different others compare. One's
-own statistics are exact and stay where they are, so it costs no privacy.
+One's own statistics are exact and stay where they are, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -25,179 +25,100 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.core.pooling import gram_of
-from fedfairx.core.weighing import place
-from fedfairx.lanes.compile import layout, stage
-from fedfairx.lanes.eigen import jacobi
-from fedfairx.lanes.rows import Rows, cut
+from fedfairx.arrays import Array
+from fedfairx.core.marginal_likelihood import less_mean, solve
+from fedfairx.core.weighing import believe
+from fedfairx.lanes.compile import layout, releasing, stage
+from fedfairx.lanes.rows import Rows, cut, floats
 
 #: What may be taken for granted of the others: that θ is one for all, as in the paper, or nothing.
 PARTNERS = ALIKE, DIFFER = "alike", "differ"
-#: q that are looked at: how far the others' θ may be from one's own, in the prior's sds.
-DIFFERENCES = np.array([0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0])
-#: What q = 0 is held to be worth before any reward; the rest is for the others alike.
-SAME = 0.9
-#: ln p by which something must be less likely than the likeliest to count as contradicted: 20 to 1.
-EVIDENCE = 3.0
+#: α that are looked at,
+POWERS = np.concatenate([[0.0], 4.0 ** np.arange(-5.0, 1.0)])
+LEVELS = POWERS.shape[0]
+#: and their weights before any reward.
+BEFOREHAND = np.full(LEVELS, 0.5 / (LEVELS - 1))
+BEFOREHAND[0] = 0.5
 
 
 class Room(NamedTuple):
-    """Room to work in. The first two are of one's own rewards, the next two of what others predict."""
+    """What is judged by, and room to work in."""
 
-    mine: Rows  # (d, d + 1) Fᵀ and z
-    alone: Rows  # (d, d) I + FᵀF/λ, its upper half
-    spread: Rows  # (d, d) I + FᵀṼ⁻¹F, its upper half
-    said: Rows  # (d,) Fᵀ(θ̂ - mean) of the others
-    both: Rows  # (d, 2d + 1) Ṽ, F and b - Gram·mean of the others, beside each other
-    bent: Rows  # (d, d + 1) C and x
+    own: Rows  # (q,) one's own packed statistics
+    mean: Rows  # (d,) of the prior
+    beforehand: Rows  # (LEVELS,) weights of the powers without own rewards
+    weights: Rows  # (LEVELS,) the same with them
+    mine: Rows  # (d,) own moment, less the Gram times the mean
+    theirs: Rows  # (d,) the other's
+    moment: Rows  # (d,)
+    sums: Rows  # (q,)
     factor: Rows  # (d, d)
-    solved: Rows  # (d,)
-    known: Rows  # (d,) A along the eigenvectors of Ṽ
+    turned: Rows  # (d, d + 1)
 
 
 @layout
 def room_in(memory: Rows, dimension: int) -> tuple[Room, Rows]:
     """The room at the head of flat rows, and the rows that are left."""
-    mine, rest = cut(memory, dimension, dimension + 1)
-    alone, rest = cut(rest, dimension, dimension)
-    spread, rest = cut(rest, dimension, dimension)
-    said, rest = cut(rest, dimension)
-    both, rest = cut(rest, dimension, 2 * dimension + 1)
-    bent, rest = cut(rest, dimension, dimension + 1)
+    size = dimension * (dimension + 3) // 2
+    own, rest = cut(memory, size)
+    mean, rest = cut(rest, dimension)
+    beforehand, rest = cut(rest, LEVELS)
+    weights, rest = cut(rest, LEVELS)
+    mine, rest = cut(rest, dimension)
+    theirs, rest = cut(rest, dimension)
+    moment, rest = cut(rest, dimension)
+    sums, rest = cut(rest, size)
     factor, rest = cut(rest, dimension, dimension)
-    solved, rest = cut(rest, dimension)
-    known, rest = cut(rest, dimension)
-    return Room(mine, alone, spread, said, both, bent, factor, solved, known), rest
+    turned, rest = cut(rest, dimension, dimension + 1)
+    return Room(own, mean, beforehand, weights, mine, theirs, moment, sums, factor, turned), rest
 
 
 @stage
-def less_mean(packed: Rows, mean: Rows, out: Rows) -> None:
-    """out (d,) ← b - Gram·mean."""
-    dimension = mean.shape[0]
-    first = packed.shape[0] - dimension
-    for i in range(dimension):
-        s = packed[first + i]
-        for j in range(dimension):
-            s -= packed[place(dimension, i, j)] * mean[j]
-        out[i] = s
+def log_evidence(others: Rows, power: float, ridge: float, variance: float, room: Room) -> float:
+    """ln p of own rewards if others (q,) count with this power; `mine` and `theirs` are known."""
+    for k in range(others.shape[0]):
+        room.sums[k] = power * others[k]
+    for j in range(room.moment.shape[0]):
+        room.moment[j] = power * room.theirs[j]
+    told, volume = solve(room.sums, ridge, room.moment, room.turned)
+    for k in range(others.shape[0]):
+        room.sums[k] += room.own[k]
+    for j in range(room.moment.shape[0]):
+        room.moment[j] += room.mine[j]
+    both, whole = solve(room.sums, ridge, room.moment, room.turned)
+    return 0.5 * (volume - whole) + 0.5 * (both - told) / variance
 
 
 @stage
-def eliminate(matrix: Rows, least: float) -> None:
-    """[M, B] (d, d + c) ← [Lᵀ, L⁻¹B], LLᵀ = M: of M the upper half is read, and pivots are at least `least`.
+def believed_power(
+    others: Rows, noise_sd: float, size: float, ridge: float, variance: float, room: Room
+) -> float:
+    """The power of others' statistics (q,), of which what stands out of its noise is left there; `weights`
+    ← those of the powers, by `beforehand`.
 
-    Row by row, so that the innermost loop runs along neighbours, none of which waits for another.
+    noise_sd: of an entry of them, 0 where they are exact; size: E‖θ‖²; ridge λ, variance σ².
     """
-    dimension, columns = matrix.shape
-    for k in range(dimension):
-        root = math.sqrt(max(matrix[k, k], least))
-        inverse = 1.0 / root
-        matrix[k, k] = root
-        for c in range(k + 1, columns):
-            matrix[k, c] *= inverse
-        for i in range(k + 1, dimension):
-            pull = matrix[k, i]
-            for c in range(i, columns):
-                matrix[i, c] -= pull * matrix[k, c]
+    if noise_sd > 0.0:
+        believe(others, noise_sd, size, variance, room.factor, room.turned)
+    less_mean(room.own, room.mean, room.mine)
+    less_mean(others, room.mean, room.theirs)
+    best, total, power = -math.inf, 0.0, 0.0
+    for k in range(LEVELS):
+        room.weights[k] = log_evidence(others, POWERS[k], ridge, variance, room)
+        best = max(best, room.weights[k])
+    for k in range(LEVELS):
+        room.weights[k] = room.beforehand[k] * math.exp(room.weights[k] - best)
+        total += room.weights[k]
+    for k in range(LEVELS):
+        room.weights[k] /= total
+        power += room.weights[k] * POWERS[k]
+    return power
 
 
-@stage
-def look_at_own(own: Rows, ridge: float, mean: Rows, room: Room) -> None:
-    """F, z and I + FᵀF/λ of one's own packed statistics (q,). A direction that no reward has told of yet has
-    1e-12 of the largest as its pivot, and zero beside it."""
-    dimension, mine, entry, largest = mean.shape[0], room.mine, 0, 1e-280
-    less_mean(own, mean, room.solved)
-    for i in range(dimension):
-        for j in range(i, dimension):
-            mine[i, j] = own[entry]
-            room.alone[i, j] = 0.0
-            entry += 1
-        mine[i, dimension] = room.solved[i]
-        room.alone[i, i] = 1.0
-        largest = max(largest, mine[i, i])
-    eliminate(mine, 1e-12 * largest)
-    for i in range(dimension):
-        for j in range(i, dimension):
-            for k in range(j, dimension):
-                room.alone[i, j] += mine[i, k] * mine[j, k] / ridge
-
-
-@stage
-def look_at_others(others: Rows, ridge: float, mean: Rows, room: Room) -> None:
-    """What others' packed statistics (q,) predict; `look_at_own` has been called."""
-    dimension, both, entry = mean.shape[0], room.both, 0
-    less_mean(others, mean, room.solved)
-    for i in range(dimension):
-        for j in range(i, dimension):
-            both[i, j] = others[entry]
-            room.spread[i, j] = 0.0
-            entry += 1
-        both[i, i] += ridge
-        room.spread[i, i] = 1.0
-        room.said[i] = 0.0
-        for c in range(dimension):
-            both[i, dimension + c] = room.mine[c, i] if c <= i else 0.0
-        both[i, 2 * dimension] = room.solved[i]
-    eliminate(both, 1e-3 * ridge)
-    for i in range(dimension):
-        for c in range(dimension):
-            pull = both[i, dimension + c]
-            room.said[c] += pull * both[i, 2 * dimension]
-            for k in range(c, dimension):
-                room.spread[c, k] += pull * both[i, dimension + k]
-
-
-@stage
-def log_evidence(difference: float, variance: float, room: Room) -> float:
-    """ln p of one's own rewards given what `look_at_others` has found, if their θ are so far apart."""
-    dimension, square, bent = room.said.shape[0], difference * difference, room.bent
-    keep = math.sqrt(max(1.0 - square, 0.0))
-    for i in range(dimension):
-        for j in range(i, dimension):
-            bent[i, j] = (1.0 - square) * room.spread[i, j] + square * room.alone[i, j]
-        bent[i, dimension] = room.mine[i, dimension] - keep * room.said[i]
-    eliminate(bent, 0.5)  # C ≥ I
-    told, misfit = 0.0, 0.0
-    for i in range(dimension):
-        told -= math.log(bent[i, i])
-        misfit += bent[i, dimension] * bent[i, dimension]
-    return told - 0.5 * misfit / variance
-
-
-@stage
-def translate(others: Rows, difference: float, ridge: float, mean: Rows, room: Room) -> float:
-    """others (q,) ← what they say of one's own θ: Gram A - λI, moment Am - λ·mean. In place.
-
-    Returns what share of their information that keeps, by the Grams' traces. Where they are of one θ, nothing
-    is touched. What the room held is gone.
-    """
-    if difference == 0.0:
-        return 1.0
-    dimension, square = mean.shape[0], difference * difference
-    keep, first = math.sqrt(max(1.0 - square, 0.0)), others.shape[0] - dimension
-    basis, known, kept, whole = room.factor, room.known, 0.0, 0.0
-    less_mean(others, mean, room.said)
-    gram_of(others, room.spread)
-    jacobi(room.spread, basis)
-    for k in range(dimension):  # A, and A(m - mean), along the eigenvectors of Ṽ
-        value, s = ridge + max(room.spread[k, k], 0.0), 0.0
-        known[k] = value / (1.0 - square + square * value / ridge)
-        for i in range(dimension):
-            s += basis[i, k] * room.said[i]
-        room.solved[k] = known[k] * keep * s / value
-        kept += known[k] - ridge
-        whole += value - ridge
-    for i in range(dimension):
-        for j in range(i, dimension):
-            s = 0.0
-            for k in range(dimension):
-                s += basis[i, k] * (known[k] - ridge) * basis[j, k]
-            others[place(dimension, i, j)] = s
-    for i in range(dimension):
-        s = 0.0
-        for k in range(dimension):
-            s += basis[i, k] * room.solved[k]
-        for j in range(dimension):  # Am - λ·mean = A(m - mean) + (A - λI)·mean
-            s += others[place(dimension, i, j)] * mean[j]
-        others[first + i] = s
-    return kept / max(whole, 1e-300)
+@releasing
+def power_in(
+    others: Array, memory: Array, dimension: int, noise_sd: float, size: float, ridge: float, variance: float
+) -> float:
+    """`believed_power` of others (q,), which are filtered, in the room that `room_in` finds in memory."""
+    room, _ = room_in(floats(memory), dimension)
+    return believed_power(floats(others), noise_sd, size, ridge, variance, room)

@@ -1,12 +1,10 @@
 """The posterior of a linear model: θ ~ N(mean, sd²I) beforehand, rewards with Gaussian noise of sd σ.
 
-With λ = σ²/sd² and V = λI + Gram, the posterior is N(θ̂, σ²V⁻¹), θ̂ = V⁻¹(b + λ·mean). σ is learnt from the
-agent's own rewards as they come: a reward that differs by e from its prediction x·θ̂, with g = 1 + xᵀV⁻¹x,
-has e²/g as an estimate of σ², and the mean of these is what V, b and Σy² would give, without their
-cancellation. λ follows σ whenever V⁻¹ is derived anew; own observations 1, 2, 4, 8, … are such moments.
+With λ = σ²/sd² and V = λI + Gram, the posterior is N(θ̂, σ²V⁻¹), θ̂ = V⁻¹(b + λ·mean). σ and sd are first
+guesses, which `marginal_likelihood` replaces by what the agent's own records say.
 
-Why sd is kept and λ follows, instead of a fixed λ: with λ fixed an agent whose rewards hardly vary would soon
-be as sure of an arm that it has never seen, and starve it.
+Why λ follows σ and sd, instead of being fixed: with λ fixed an agent whose rewards hardly vary would soon be
+as sure of an arm that it has never seen, and starve it.
 """
 
 from __future__ import annotations
@@ -17,15 +15,14 @@ import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.core.confidence import LARGEST_SETTING, SMALLEST_SETTING
+from fedfairx.core.merit import Merit, Range
 from fedfairx.errors import require
 from fedfairx.lanes.compile import stage
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, one_lane, put_run, run_at
 from fedfairx.lanes.vector import fma, larger, sqrt
 
-#: Observations that the noise assumed beforehand counts as, where the noise is learnt.
-ASSUMED_WEIGHT = 2.0
-#: The learnt σ stays above this share of the prior's sd, so that λ ≥ 1e-6 and V can be inverted.
+#: σ counts as at least this share of sd, so that λ ≥ 1e-6 and V can be inverted.
 LEAST_NOISE = 1e-3
 
 
@@ -36,13 +33,11 @@ class Prior:
     mean: of θ: one number for all coordinates, or a tuple of one for each.
     sd: the standard deviation of every coordinate of θ around it, in [1e-100, 1e100].
     noise_sd: the standard deviation of a reward around x·θ, in [1e-100, 1e100].
-    learn_noise: whether `noise_sd` is a first guess, which counts as two observations, and the agent's own
-        rewards do the rest; False keeps it as it is. Private agents that decide from releases alone never
-        learn it.
+    learn: whether `sd` and `noise_sd` are first guesses that the agent's own rewards correct; False keeps
+        them as they are. Private agents that decide from releases alone never learn them.
 
-    The defaults suit contexts in the unit ball and rewards of a size about 1. A larger `sd` costs a few more
-    rounds of exploring; one far below the true size of θ can starve an arm that was unlucky at first. Too
-    large a `noise_sd` does little harm; too small a one, not learnt, starves.
+    All are in units of the reward. An agent that is given no prior takes `Prior.for_merit`. A first guess
+    that is wrong by a factor of ten costs some tens of rounds; with `learn=False` it can starve an arm.
 
     >>> Prior(sd=1.0).ridge
     0.25
@@ -51,7 +46,7 @@ class Prior:
     mean: float | tuple[float, ...] = 0.0
     sd: float = 0.5
     noise_sd: float = 0.5
-    learn_noise: bool = True
+    learn: bool = True
 
     def __post_init__(self) -> None:
         for name in ("sd", "noise_sd"):
@@ -63,7 +58,33 @@ class Prior:
         numbers = self.mean if isinstance(self.mean, tuple) else (self.mean,)
         fits = len(numbers) >= 1 and all(abs(number) <= LARGEST_SETTING for number in numbers)
         require(fits, "mean", "must be one finite number, or a tuple of one for each coordinate", self.mean)
-        require(isinstance(self.learn_noise, bool), "learn_noise", "must be True or False", self.learn_noise)
+        require(isinstance(self.learn, bool), "learn", "must be True or False", self.learn)
+
+    @classmethod
+    def for_merit(
+        cls, merit: Merit, *, reward_range: Range | None = None, arms_of_their_own: bool = False
+    ) -> Prior:
+        """The default prior, for contexts in the unit ball.
+
+        Without a reward range a coordinate of θ and the noise have the size of rewards that the merit tells
+        apart, so that scaling rewards and merit together changes no decision. A range, if not given that of
+        the merit, says more: `arms_of_their_own`, whose contexts are unit vectors, have means around its
+        middle; with features θ is around zero and large enough for both ends.
+
+        >>> from fedfairx.core.merit import Exponential
+        >>> Prior.for_merit(Exponential(10.0))
+        Prior(mean=0.0, sd=0.5, noise_sd=0.5, learn=True)
+        >>> Prior.for_merit(Exponential(10.0), reward_range=(1.0, 5.0), arms_of_their_own=True)
+        Prior(mean=3.0, sd=2.0, noise_sd=2.0, learn=True)
+        """
+        known: Range | None = reward_range or getattr(merit, "reward_range", None)
+        if known is None:
+            return cls(sd=merit.reward_scale, noise_sd=merit.reward_scale)
+        low, high = known
+        half, middle = 0.5 * (high - low), 0.5 * (low + high)
+        if arms_of_their_own:
+            return cls(middle, half, half)
+        return cls(sd=max(half, 0.5 * abs(low), 0.5 * abs(high)), noise_sd=half)
 
     @property
     def ridge(self) -> float:
@@ -75,17 +96,6 @@ class Prior:
         if isinstance(self.mean, tuple):
             require(len(self.mean) == dimension, "mean", f"must be {dimension} numbers", len(self.mean))
         return np.array(np.broadcast_to(np.asarray(self.mean, dtype=np.float64), dimension))
-
-
-@stage
-def noise_variance(variance: float, noise: float, learning: float, surprise: float, observed: float) -> float:
-    """σ² as known now, from the sum of e²/g over `observed` rewards of one's own.
-
-    variance: sd² of the prior; noise: σ² assumed beforehand; learning: 1 where the noise is learnt, else 0.
-    """
-    told = fma(learning, surprise, ASSUMED_WEIGHT * noise)
-    least = LEAST_NOISE * LEAST_NOISE * variance
-    return larger(told / fma(learning, observed, ASSUMED_WEIGHT), least)
 
 
 @stage
@@ -154,8 +164,3 @@ def sample(inverse: Rows, variance: float, normals: Rows, factor: Rows, theta: R
         for j in range(i + 1):
             s = fma(factor[i, j], normals[j], s)
         theta[i] = fma(sd, s, theta[i])
-
-
-def next_refresh(observed: int) -> int:
-    """The number of own observations at which λ follows σ again: the next power of two."""
-    return 1 << observed.bit_length()

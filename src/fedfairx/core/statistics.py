@@ -45,6 +45,14 @@ def unpack(packed: Array) -> tuple[Array, Array]:
     return gram, packed[rows.size :].copy()
 
 
+def embedded(packed: Array, dimension: int) -> Array:
+    """The same statistics in a larger dimension, of whose further coordinates nothing is known."""
+    gram, moment = unpack(packed)
+    larger = np.zeros((dimension, dimension))
+    larger[: moment.size, : moment.size] = gram
+    return pack(larger, np.concatenate([moment, np.zeros(dimension - moment.size)]))
+
+
 @lru_cache(16)  # of each message again: it takes twice as long as to unpack one
 def _triangle(dimension: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of the upper triangle."""
@@ -57,6 +65,13 @@ def diagonal_entries(dimension: int) -> NDArray[np.intp]:
     """Positions of the Gram diagonal inside the packed array."""
     rows = np.arange(dimension)
     return rows * dimension - rows * (rows - 1) // 2
+
+
+@stage
+def place(dimension: int, i: int, j: int) -> int:
+    """Where entry (i, j) of the Gram matrix stands in packed statistics."""
+    low, high = min(i, j), max(i, j)
+    return low * dimension - low * (low - 1) // 2 + high - low
 
 
 @stage

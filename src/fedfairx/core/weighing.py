@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 
+from fedfairx.core.statistics import place
 from fedfairx.lanes.compile import stage
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import fma, larger, sqrt
@@ -36,13 +37,6 @@ def doubt(noise_sd: float, size: float, variance: float, dimension: int) -> floa
     """
     least = noise_sd * (2.0 * math.sqrt(dimension) + 6.0)
     return larger(noise_sd * noise_sd * (1.0 + size) / variance, least)
-
-
-@stage
-def place(dimension: int, i: int, j: int) -> int:
-    """Where entry (i, j) of the Gram matrix stands in packed statistics."""
-    low, high = min(i, j), max(i, j)
-    return low * dimension - low * (low - 1) // 2 + high - low
 
 
 @stage

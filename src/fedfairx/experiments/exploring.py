@@ -110,9 +110,7 @@ WORLDS = {
     "wide": World("20 features", {"dimension": 20}, 2_000),
     "noisy": World("noise σ = 0.5", _WRONG),
     "wrong": World("σ = 0.5, 0.1 assumed and learnt", _WRONG, assumed=Prior(noise_sd=0.1)),
-    "stubborn": World(
-        "σ = 0.5, 0.1 taken for granted", _WRONG, assumed=Prior(noise_sd=0.1, learn_noise=False)
-    ),
+    "stubborn": World("σ = 0.5, 0.1 taken for granted", _WRONG, assumed=Prior(noise_sd=0.1, learn=False)),
     "delayed": World("rewards 10 rounds late", {"delay": 10.0}, 2_000),
     "drifting": World("θ* drifts, 0.001 a round", {"drift": 1e-3}),
 }

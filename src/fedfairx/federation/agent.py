@@ -6,7 +6,7 @@ How it decides is in `deciding`, what it knows in `knowledge`, what it sends and
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any, Self
@@ -27,7 +27,7 @@ from fedfairx.federation.describe import line_of_agent, table_of_agent
 from fedfairx.federation.durable import open_agent
 from fedfairx.federation.fields import Fields
 from fedfairx.federation.parts import decision_from, privatizer_from
-from fedfairx.privacy import Budget, Privatizer
+from fedfairx.privacy import Bounds, Budget, Privatizer
 from fedfairx.privacy.peers import Confirm, message_digest
 from fedfairx.storage.journal import Journal
 
@@ -36,10 +36,14 @@ class Agent(Deciding):
     """Chooses arms in proportion to their merit, and learns from rewards, alone or with others.
 
     dimension: d, how many numbers describe an arm.
+    actions: names of arms that have no features, instead: each has an expected reward of its own. More can be
+        added, and some retired, later.
     rule: where shares come from: "expected-merit", "greedy" (the merit of the expected reward), "thompson"
         (of a drawn parameter), or "optimism" (the paper's).
-    merit: what a reward is worth, one of `fedfairx.merit`; steeper ones give the best arms more.
-        `Exponential()` by default.
+    merit: what a reward is worth, one of `fedfairx.merit`; steeper ones give the best arms more. By default
+        7 % of the reward range better doubles the share; without a range it is taken to be (0, 1).
+    reward_range: (low, high) that no reward leaves, if known: it sets the defaults of merit and prior, and
+        other rewards are refused.
     seed: of the draws; without one they differ from run to run.
     prior: what is believed before the first reward (`Prior`), by every rule but "optimism".
     minimum_share: that every arm gets in any case, in [0, 1).
@@ -61,6 +65,12 @@ class Agent(Deciding):
     >>> agent.observed, agent.pending
     (1, 0)
 
+    >>> agent = Agent(actions=["ann", "ben", "cid"], seed=0)
+    >>> agent.observe(agent.decide(), reward=1.0)
+    >>> agent.add_actions("dora")
+    >>> agent.decide(["ben", "dora"]).policy.tolist()
+    [0.5, 0.5]
+
     Threads may share an agent: a lock makes each call whole. Whose turn is next is then the threads' affair,
     and a seed repeats a run only if the order of calls is repeated. A `ClippingWarning` says when a private
     agent's bounds move more than 1 % of its records.
@@ -68,10 +78,12 @@ class Agent(Deciding):
 
     def __init__(
         self,
-        dimension: int,
+        dimension: int | None = None,
         *,
+        actions: Sequence[str] | None = None,
         rule: str = "expected-merit",
         merit: Merit | None = None,
+        reward_range: tuple[float, float] | None = None,
         seed: int | np.random.SeedSequence | None = None,
         prior: Prior | None = None,
         minimum_share: float = 0.0,
@@ -86,9 +98,11 @@ class Agent(Deciding):
         require(not isinstance(seed, int) or seed >= 0, "seed", "must be >= 0", seed)
         super().__init__(
             dimension,
+            actions=actions,
             seed=seed,
             rule=rule,
             merit=merit,
+            reward_range=reward_range,
             prior=prior,
             minimum_share=minimum_share,
             confidence=confidence,
@@ -202,13 +216,16 @@ class Agent(Deciding):
         place: str | PathLike[str],
         *,
         dimension: int | None = None,
+        actions: Sequence[str] | None = None,
         rule: str | None = None,
         merit: Merit | None = None,
+        reward_range: tuple[float, float] | None = None,
         seed: int | None = None,
         prior: Prior | None = None,
         minimum_share: float | None = None,
         confidence: Confidence | None = None,
         budget: Budget | None = None,
+        bounds: Bounds | None = None,
         solver: str | Solver | None = None,
         shift: float | None = None,
         partners: str | None = None,
@@ -219,19 +236,22 @@ class Agent(Deciding):
     ) -> Self:
         """An agent that lives in a file (SQLite) or a `postgresql://` database; see docs/durable.md.
 
-        The first opening makes it, and needs `dimension`; later ones need nothing but the place, and refuse a
-        setting that differs from what is kept. Every call is on disk before it returns, or has changed
-        nothing. One process at a time has it open: `close` it, or use it as a context manager.
+        The first opening makes it, and needs `dimension` or `actions`; later ones need nothing but the place,
+        and refuse a setting that differs from what is kept. Every call is on disk before it returns, or has
+        changed nothing. One process at a time has it open: `close` it, or use it as a context manager.
 
         budget: makes it private (`privacy.Budget`); ledger and noise key are in the same database.
+        bounds: of an agent that is not private: what records are clipped to before others get their sums.
         window, default_reward: seconds after which `expire` gives up on a reward, and what it then was; these
             are of the opening and may differ from one to the next.
         confirm: asks the peers whether this is the latest copy, before anything is sent (`privacy.peers`).
         """
         settings = {
             "dimension": dimension,
+            "actions": actions,
             "rule": rule,
             "merit": merit,
+            "reward_range": reward_range,
             "seed": seed,
             "prior": prior,
             "minimum_share": minimum_share,
@@ -241,7 +261,10 @@ class Agent(Deciding):
             "partners": partners,
             "name": name,
         }
-        agent = open_agent(cls, place, {k: v for k, v in settings.items() if v is not None}, budget)
+        alone = budget is None or bounds is None
+        require(alone, "bounds", "must be left out beside a budget, which has its own", bounds)
+        given = {name: value for name, value in settings.items() if value is not None}
+        agent = open_agent(cls, place, given, budget or bounds)
         try:
             agent.set_window(window, default_reward)
             if confirm is not None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedfairx.arrays import Array
-from fedfairx.core.believing import decide_by_posterior, draw_parameter
+from fedfairx.arrays import Array, Coordinates
+from fedfairx.core.believing import decide_among_arms, decide_by_posterior, draw_parameter
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.single import decide_one, room_for
-from fedfairx.federation.checks import as_contexts, not_finite
+from fedfairx.errors import require
+from fedfairx.federation.actions import unit_vectors
+from fedfairx.federation.checks import as_contexts, as_names, not_finite
 from fedfairx.federation.sharing import Sharing
 
 DRAWN_AHEAD = 64  # uniforms at a time
@@ -21,7 +24,9 @@ DRAWS = 1  # the stream of a seed that actions are drawn from
 class Answering(Sharing):
     """`Agent` as far as it answers, and remembers nothing of it."""
 
-    def __init__(self, dimension: int, *, seed: int | np.random.SeedSequence | None, **knowing: Any) -> None:
+    def __init__(
+        self, dimension: int | None, *, seed: int | np.random.SeedSequence | None, **knowing: Any
+    ) -> None:
         super().__init__(dimension, **knowing)
         if isinstance(
             seed, int | np.integer
@@ -33,28 +38,43 @@ class Answering(Sharing):
         self._draw_ahead()
         self._rooms: dict[int, Array] = {}
 
-    def policy(self, contexts: ArrayLike) -> Array:
+    def policy(self, contexts: ArrayLike | Sequence[str] | None = None) -> Array:
         """(K,) the probability of every arm if `decide` were called now; nothing is drawn or changed.
 
         By Thompson's rule it is the policy of the parameter that the next decision will draw.
         """
-        rows = as_contexts(contexts, self.dimension)
-        arms, dimension = rows.shape
-        values = np.empty(arms + 2 * dimension)
         with self._lock:
+            rows, _ = self._arms(contexts)
+            arms = len(rows)
+            values = np.empty(arms + 2 * self.dimension)
             self._answer(rows, self._learner.memory.copy(), values)
         return values[:arms]
 
-    def _answer(self, rows: Array, memory: Array, values: Array) -> int:
+    def _arms(
+        self, contexts: ArrayLike | Sequence[str] | None, names: Sequence[str] | None = None
+    ) -> tuple[Array | Coordinates, list[str] | None]:
+        """What is chosen from, and its names: contexts (K, d), or coordinates (K,) of actions without any."""
+        if self._actions is not None:
+            require(names is None, "names", "must be left out: this agent's actions have names", names)
+            return self._actions.offered(contexts)
+        rows = as_contexts(contexts, self.dimension)  # type: ignore[arg-type]
+        return rows, None if names is None else as_names(names, rows.shape[0])
+
+    def _answer(self, rows: Any, memory: Array, values: Array) -> int:
         """The action for the next uniforms, which stay; `values` gets what a `Decision` holds."""
-        arms, dimension = rows.shape
-        uniform = self._uniforms[-1]
+        arms, dimension, uniform = len(rows), self.dimension, self._uniforms[-1]
         if self.rule == OPTIMISM:
-            action: int = decide_one(rows, memory, self._room(arms), values, uniform, *self._learner.variant)
+            contexts = rows if rows.ndim == 2 else unit_vectors(rows, dimension)
+            action: int = decide_one(
+                contexts, memory, self._room(arms), values, uniform, *self._learner.variant
+            )
         else:
             if self._uniforms_each > 1:
                 draw_parameter(memory, self._normals(), np.empty(dimension * dimension + 1))
-            action = decide_by_posterior(rows, memory, values, uniform, self._learner.quadrature)
+            if rows.ndim == 2:
+                action = decide_by_posterior(rows, memory, values, uniform, self._learner.quadrature)
+            else:
+                action = decide_among_arms(rows, dimension, memory, values, uniform, self._learner.quadrature)
         if action < 0:
             raise not_finite(rows)
         return action
@@ -69,6 +89,12 @@ class Answering(Sharing):
 
     def _draw_ahead(self) -> None:  # one call costs as much as all
         self._uniforms = self._generator.random(DRAWN_AHEAD * self._uniforms_each)[::-1].tolist()
+
+    def _add_actions(self, names: Sequence[str]) -> None:
+        super()._add_actions(names)
+        self._generator.bit_generator.advance(-len(self._uniforms))  # type: ignore[attr-defined]
+        self._uniforms_each = 1 + self.dimension if self.rule == "thompson" else 1
+        self._draw_ahead()
 
     def _normals(self) -> Array:
         """Standard normals (d, 1) for Thompson's draw, from the uniforms after the one that draws the

@@ -6,7 +6,7 @@ Error text names shapes, types and counts. It never holds a context or a reward.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,26 +96,21 @@ def _shape_of(rows: Array) -> str:
     return f"array of shape {rows.shape}"
 
 
-def as_reward(reward: float, *, clipped: bool = False) -> float:
-    """A finite float; any float where it will be clipped."""
+def as_reward(reward: float) -> float:
+    """A float, whether or not it is one that may be learnt from."""
     text = f"reward must be a number, got reward of type {type(reward).__name__}"
     if np.iscomplexobj(reward):  # NumPy would drop the imaginary part and only warn
         raise InvalidInput(text)
     try:
-        value = float(reward)
+        return float(reward)
     except OverflowError:
-        value = math.inf
+        return math.inf
     except (TypeError, ValueError):
         raise InvalidInput(text) from None
-    if not (clipped or usable(value)):
-        raise InvalidInput(
-            f"reward must be finite and at most {LARGEST:g} in size, got reward=NaN, infinity or more"
-        )
-    return value
 
 
-def as_rewards(rewards: Iterable[float], count: int, *, clipped: bool = False) -> list[float]:
-    """`count` rewards; the error names the first bad one by its place."""
+def as_rewards(rewards: Iterable[float], count: int, check: Callable[[float], float]) -> list[float]:
+    """`count` rewards, each by `check`; the error names the first bad one by its place."""
     try:
         given = list(rewards)
     except TypeError:
@@ -124,15 +119,10 @@ def as_rewards(rewards: Iterable[float], count: int, *, clipped: bool = False) -
     values = []
     for index, reward in enumerate(given):
         try:
-            values.append(as_reward(reward, clipped=clipped))
+            values.append(check(reward))
         except InvalidInput as error:
             raise InvalidInput(f"{error} in row {index}") from None
     return values
-
-
-def usable(value: float) -> bool:
-    """Whether one can compute with it: neither NaN nor infinite nor huge."""
-    return abs(value) <= LARGEST
 
 
 def as_persons(persons: Iterable[str | int] | None, count: int) -> Sequence[str | int | None]:

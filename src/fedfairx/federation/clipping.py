@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 
 from fedfairx.errors import ClippingWarning
+from fedfairx.federation.scale import levels_to_caller
 from fedfairx.privacy import Privatizer
 
 TOLERATED = 0.01  # of the records
@@ -35,11 +36,12 @@ class ClippingWatch:
             return
         self._said = True
         warnings.warn(
-            f"{clipped} of {self._records} records were clipped to the privatizer's bounds, more than "
-            f"{TOLERATED:.0%}: what is learnt from them is biased, whatever epsilon is. Privacy holds. Wider "
-            "bounds must be chosen without looking at the data, and need a new budget",
+            f"{clipped} of {self._records} records were clipped to this agent's bounds, more than "
+            f"{TOLERATED:.0%}: what is learnt from them is biased, whatever epsilon is. What is promised "
+            "holds. Wider bounds must be chosen without looking at private data, and need a new budget or "
+            "new terms",
             ClippingWarning,
-            stacklevel=3,
+            stacklevel=levels_to_caller(),
         )
 
     def _clipped(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
@@ -9,14 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedfairx.arrays import Array
-from fedfairx.core.memory import LARGEST
+from fedfairx.arrays import Array, Coordinates
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import AlreadyObserved, FedFairXError, InvalidInput, UnknownDecision, require
+from fedfairx.federation.actions import context_of
 from fedfairx.federation.answering import Answering
 from fedfairx.federation.checks import (
-    as_contexts,
-    as_names,
     as_persons,
     as_reward,
     as_rewards,
@@ -38,7 +37,9 @@ class Deciding(Answering):
     window: float | None = None  # seconds after which a durable agent's decision may expire
     default_reward: float | None = None  # that it has then earned
 
-    def __init__(self, dimension: int, *, seed: int | np.random.SeedSequence | None, **knowing: Any) -> None:
+    def __init__(
+        self, dimension: int | None, *, seed: int | np.random.SeedSequence | None, **knowing: Any
+    ) -> None:
         super().__init__(dimension, seed=seed, **knowing)
         self._pending: dict[int, Decision] = {}  # by number, in order
         self._numbers = Numbers()
@@ -46,8 +47,10 @@ class Deciding(Answering):
         self._origin = self._origins.begin(0)
         self._looks = LOOKS
         self._watch = ClippingWatch(self.privatizer)
-        expected = self.confidence.parameter_norm if self.rule == OPTIMISM else 2 * self.prior.sd
-        self._scale = ScaleWatch(expected)
+        if self.rule == OPTIMISM:
+            self._scale = ScaleWatch(1.0 / self.confidence.parameter_norm)
+        else:
+            self._scale = ScaleWatch(self.default_prior.sd / self.prior.sd)
 
     def set_window(self, window: float | None, default_reward: float | None = None) -> None:
         """After how many seconds `expire` gives up on a reward, and what it then was, if anything."""
@@ -57,17 +60,12 @@ class Deciding(Answering):
             default_reward is None or window is not None, "window", "must be given with default_reward", None
         )
         self.window = window
-        self.default_reward = None if default_reward is None else as_reward(default_reward)
+        self.default_reward = None if default_reward is None else self._reward(default_reward)
 
     @property
     def pending(self) -> int:
         """Decisions whose reward has not come."""
         return len(self._pending)
-
-    @property
-    def observed(self) -> int:
-        """Rewards that it has taken, those of `learn` too."""
-        return self._released_count + self._local_count
 
     @property
     def model_version(self) -> int:
@@ -78,20 +76,20 @@ class Deciding(Answering):
 
     def decide(
         self,
-        contexts: ArrayLike,
+        contexts: ArrayLike | Sequence[str] | None = None,
         *,
         names: Sequence[str] | None = None,
         note: DecisionNote | None = None,
     ) -> Decision:
         """Draw an arm for a (K, d) array of contexts; K may change from call to call.
 
-        With `names`, one for each arm, `decision.name` is that of the drawn one. `note` is what a durable
-        agent keeps beside the decision; where it names a baseline's row, that is the action taken and learnt
-        from.
+        With `names`, one for each arm, `decision.name` is that of the drawn one. An agent whose actions have
+        no features takes the names of those that can be chosen now, or nothing for all of them. `note` is
+        what a durable agent keeps beside the decision; where it names a baseline's row, that is the action
+        taken and learnt from.
         """
-        rows = as_contexts(contexts, self.dimension)
-        called = None if names is None else as_names(names, rows.shape[0])
         with self._lock:
+            rows, called = self._arms(contexts, names)
             if self._journal is None:
                 return self._decide(rows, called, note)
             with self._journal.log.step():
@@ -103,8 +101,10 @@ class Deciding(Answering):
                 )
                 return made
 
-    def _decide(self, rows: Array, called: list[str] | None, note: DecisionNote | None) -> Decision:
-        arms, dimension = rows.shape
+    def _decide(
+        self, rows: Array | Coordinates, called: list[str] | None, note: DecisionNote | None
+    ) -> Decision:
+        arms, dimension = len(rows), self.dimension
         taken = None if note is None else as_row(note.baseline, arms)
         values = np.empty(arms + 2 * dimension)
         uniforms, number = self._uniforms, self._numbers.next
@@ -119,34 +119,75 @@ class Deciding(Answering):
         decision = self._pending[number] = Decision(number, shown, values, arms, name, self._origin)
         if taken is not None:
             decision.drawn = action
-            values[arms + dimension :] = rows[taken]
+            values[arms + dimension :] = context_of(rows, taken, dimension)
         self._numbers.next = number + 1
         return decision
 
-    def _look(self, rows: Array) -> None:
-        self._scale.look(rows)
+    def _look(self, rows: Any) -> None:
+        if rows.ndim == 2:
+            self._scale.look(rows)
         self._looks -= 1
 
-    def decide_many(self, contexts: Sequence[ArrayLike] | Array) -> list[Decision]:
+    def decide_many(self, contexts: Sequence[ArrayLike | Sequence[str]] | Array) -> list[Decision]:
         """Independent decisions from one state of knowledge: a (B, K, d) array, or B arrays (K_b, d).
 
         The same decisions as B calls of `decide`, and none of them if one of the arrays is refused.
         """
-        blocks = [as_sound_contexts(block, self.dimension) for block in contexts]
         with self._lock:
-            for rows in blocks if self._looks else ():
-                self._scale.look(rows)
+            blocks: Sequence[Any] = list(contexts)
+            if self._actions is None:
+                blocks = [as_sound_contexts(block, self.dimension) for block in blocks]
+                for rows in blocks if self._looks else ():
+                    self._scale.look(rows)
+            else:
+                for block in blocks:
+                    self._actions.offered(block)
             with self._step():
-                return [self.decide(rows) for rows in blocks]
+                return [self.decide(block) for block in blocks]
+
+    # --- actions without features --------------------------------------------------------------------
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Names of the actions that it chooses from, where they have no features."""
+        return () if self._actions is None else tuple(self._actions.offered()[1])
+
+    def add_actions(self, *names: str) -> None:
+        """Choose from these too, from now on: new ones, of which nothing is known, or retired ones again."""
+        self._change_actions("add", names)
+
+    def retire_actions(self, *names: str) -> None:
+        """Choose from these no longer; one must be left. Rewards that are still to come are learnt."""
+        self._change_actions("retire", names)
+
+    def _change_actions(self, how: str, names: Sequence[str]) -> None:
+        if self._actions is None:
+            raise InvalidInput("actions must have been given when the agent was made: its arms have features")
+        with self._lock, self._step():
+            fixed = self.private or self.bound is not None or any(name != self.name for name in self._latest)
+            new = [name for name in names if how == "add" and name not in self._actions]
+            text = "must be known: this agent shares its statistics, whose size is fixed"
+            require(not (fixed and new), "actions", text, new[:1])
+            self._apply_actions(how, names)
+            if self._journal is not None:
+                self._journal.happened("actions", json.dumps({"how": how, "names": list(names)}).encode())
+
+    def _apply_actions(self, how: str, names: Sequence[str]) -> None:
+        assert self._actions is not None
+        if how == "add":
+            self._add_actions(names)
+        else:
+            self._actions.retire(names)
 
     # --- observing -----------------------------------------------------------------------------------
 
     def observe(self, decision: Decision | str, *, reward: float, person: str | int | None = None) -> None:
         """Take the reward of a decision: at once or later, in any order, each once.
 
-        A private agent takes any number, since a refusal would show in the public count: the privatizer clips
-        it, and what one can't compute with (NaN, infinity) it learns from as 0. `person` says whose record it
-        is, for a privatizer that bounds a person's records (`PersonBound`).
+        A reward outside of the agent's `reward_range` is refused; without a range, one that is absurdly large
+        (docs/durable.md). A private agent takes any number, since a refusal would show in the public count,
+        and clips it. `person` says whose record it is, for a privatizer that bounds a person's records
+        (`PersonBound`).
         """
         with self._lock:
             if self._journal is None:
@@ -154,8 +195,7 @@ class Deciding(Answering):
             else:
                 with self._journal.log.step():
                     self._take(decision, reward, person)
-            if self._plain is None:
-                self._watch.look()  # last, since the owner may have made the warning an error
+            self._warn(1)
 
     def _take(
         self,
@@ -166,7 +206,9 @@ class Deciding(Answering):
     ) -> None:
         pending = self._pending
         number = known(decision, pending, self._gone)
-        value = reward if type(reward) is float and abs(reward) <= LARGEST else self._reward(reward)
+        limits = self._limits
+        fits = type(reward) is float and limits.low <= reward <= limits.high
+        value = reward if fits else self._reward(reward)
         made = pending[number]
         self._enter(made, value, person)
         del pending[number]
@@ -210,8 +252,7 @@ class Deciding(Answering):
             with self._step():
                 for number, value, person in zip(numbers, values, whose, strict=True):
                     self._take(self._pending[number], value, person)
-            if self._plain is None:
-                self._watch.look(len(values))
+            self._warn(len(values))
 
     def _different(self, decisions: Iterable[Decision | str]) -> list[int]:
         """The numbers of decisions that wait for their reward; each may be meant once."""
@@ -221,15 +262,24 @@ class Deciding(Answering):
         return numbers
 
     def learn(
-        self, contexts: ArrayLike, rewards: Iterable[float], *, persons: Iterable[str | int] | None = None
+        self,
+        contexts: ArrayLike | Sequence[str],
+        rewards: Iterable[float],
+        *,
+        persons: Iterable[str | int] | None = None,
     ) -> None:
-        """Start from a log: contexts (n, d) of arms that somebody has shown, and their rewards (n,).
+        """Start from a log: contexts (n, d) of arms that somebody has shown, and their rewards (n,). An agent
+        whose actions have no features takes their names (n,).
 
         Each is a record as if this agent had shown the arm: the privatizer bounds it and it will be released.
         When one of them is refused, none has been taken.
         """
-        rows = as_sound_contexts(contexts, self.dimension)
-        values = as_rewards(rewards, len(rows), clipped=self.private)
+        rows: Array | Coordinates
+        if self._actions is None:
+            rows = as_sound_contexts(contexts, self.dimension)
+        else:
+            rows = self._actions.coordinates(contexts)
+        values = as_rewards(rewards, len(rows), self._reward)
         whose = as_persons(persons, len(rows))
         if persons is not None:
             takes_persons(self.privatizer)
@@ -238,19 +288,26 @@ class Deciding(Answering):
                 self._look(rows)
             with self._step():
                 self._learn_log(rows, values, whose)
-            if self._plain is None:
-                self._watch.look(len(rows))
+            self._warn(len(rows))
 
-    def _learn_log(self, rows: Array, values: list[float], whose: Sequence[str | int | None]) -> None:
+    def _learn_log(self, rows: Any, values: list[float], whose: Sequence[str | int | None]) -> None:
         first = self._numbers.next
         for place, (row, value, person) in enumerate(zip(rows, values, whose, strict=True)):
-            made = shown(first + place, row, self._origin)
+            made = self._shown(first + place, row)
             self._enter(made, value, person)
             self._learn(made, value)
             if self._journal is None:
                 self._numbers.next += 1
         if self._journal is not None:
-            self._journal.happened("learn", packed_log(rows, values), steps=len(rows))
+            self._journal.happened("learn", packed_log(rows.reshape(len(rows), -1), values), steps=len(rows))
+
+    def _shown(self, number: int, row: Any) -> Decision:
+        """A decision of somebody else's: a context, or the coordinate of an action."""
+        if self._actions is None:
+            return shown(number, row, self._origin)
+        context = np.zeros(self.dimension)
+        context[int(row)] = 1.0
+        return shown(number, context, self._origin, self._actions.names[int(row)])
 
     def forget(self, decision: Decision | str) -> None:
         """Give up on a reward that will never come."""
@@ -282,5 +339,16 @@ class Deciding(Answering):
                     self._take(made, self.default_reward, status="expired")
             return len(due)
 
+    def _warn(self, records: int) -> None:
+        """After so many records: last of all, since the owner may have made a warning an error."""
+        if self._plain is None or self._plain.bounds is not None:
+            self._watch.look(records)
+        if self._limits.contradiction is not None:
+            self._limits.warn()
+
     def _reward(self, reward: float) -> float:
-        return as_reward(reward, clipped=self.private)
+        """A reward that may be taken, as a float: any, where it will be clipped."""
+        value = as_reward(reward)
+        if not self.private:
+            self._limits.check(value)
+        return value

@@ -83,10 +83,10 @@ class Decision:
         return f"Decision(id={self.id!r}, action={self.action}, {name}probability={self.probability:.6g})"
 
 
-def shown(number: int, context: Array, origin: str = "") -> Decision:
+def shown(number: int, context: Array, origin: str = "", name: str | None = None) -> Decision:
     """An arm that was shown by somebody else: a decision of one arm, for its reward to be learnt."""
     values = np.concatenate([[1.0], np.zeros(context.size), context])
-    return Decision(number, 0, values, 1, None, origin)
+    return Decision(number, 0, values, 1, name, origin)
 
 
 def known(

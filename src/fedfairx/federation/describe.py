@@ -23,15 +23,19 @@ def line_of_agent(agent: Agent) -> str:
     """`Agent('name', dimension=3, rule='greedy', merit=…, private, 20 observed, 0 pending)`."""
     kind = "private, " if agent.private else ""
     return (
-        f"Agent({agent.name!r}, dimension={agent.dimension}, rule={agent.rule!r}, merit={agent.merit!r}, "
+        f"Agent({agent.name!r}, {_shape(agent)}, rule={agent.rule!r}, merit={agent.merit!r}, "
         f"{kind}{agent.observed} observed, {agent.pending} pending)"
     )
+
+
+def _shape(agent: Agent) -> str:
+    return f"actions={list(agent.actions)}" if agent.actions else f"dimension={agent.dimension}"
 
 
 def table_of_agent(agent: Agent) -> str:
     """The same for a notebook, with the privacy that is claimed."""
     rows = [
-        ("dimension", agent.dimension),
+        ("actions", ", ".join(agent.actions)) if agent.actions else ("dimension", agent.dimension),
         ("rule", agent.rule),
         ("merit", repr(agent.merit)),
         ("rewards observed", agent.observed),

@@ -11,18 +11,19 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from fedfairx.errors import FedFairXError, InvalidInput, StateError, StorageError
+from fedfairx.errors import FedFairXError, InvalidInput, StateError, StorageError, require
 from fedfairx.federation import state
 from fedfairx.federation.checks import latest_of
 from fedfairx.federation.deciding import Deciding
-from fedfairx.federation.decision import Decision, shown
+from fedfairx.federation.decision import Decision
 from fedfairx.federation.fields import Fields
 from fedfairx.privacy import (
+    Bounds,
     Budget,
     ContinuedPrivatizer,
     KeyedNoise,
@@ -46,19 +47,23 @@ AgentType = TypeVar("AgentType", bound=Deciding)
 
 
 def open_agent(
-    cls: type[AgentType], place: str | os.PathLike[str], given: dict[str, Any], budget: Budget | None
+    cls: type[AgentType],
+    place: str | os.PathLike[str],
+    given: dict[str, Any],
+    sharing: Budget | Bounds | None,
 ) -> AgentType:
-    """The agent in a database of its own; `given` are the settings that the caller has named."""
+    """The agent in a database of its own; `given` are the settings that the caller has named, `sharing` its
+    budget or, where it shares exact sums, what their records are clipped to."""
     log = open_log(place)
     try:
         rows = log.database.execute("SELECT agent, settings, secret FROM agents ORDER BY agent")
         if len(rows) > 1:
             raise StateError(f"{log.database.place} holds {len(rows)} agents: open it with Federation.open")
         if not rows:
-            make_agent(cls, log, given, budget)
+            make_agent(cls, log, given, sharing)
             rows = log.database.execute("SELECT agent, settings, secret FROM agents")
         number, settings, secret = rows[0]
-        agent = Keeper(log, int(number), json.loads(settings), secret).agent(cls, given, budget)
+        agent = Keeper(log, int(number), json.loads(settings), secret).agent(cls, given, sharing)
         leave_mark(log)
     except BaseException:
         log.close()
@@ -66,19 +71,30 @@ def open_agent(
     return agent
 
 
-def make_agent(cls: type[AgentType], log: Log, given: dict[str, Any], budget: Budget | None) -> None:
+def make_agent(
+    cls: type[AgentType], log: Log, given: dict[str, Any], sharing: Budget | Bounds | None
+) -> None:
     """Keep a new agent: its settings, its key, and the state it begins with."""
-    if "dimension" not in given:
-        raise InvalidInput(f"dimension must be given: there is no agent in {log.database.place} yet")
+    if "dimension" not in given and "actions" not in given:
+        raise InvalidInput(
+            f"dimension or actions must be given: there is no agent in {log.database.place} yet"
+        )
     given = {"name": f"agent-{secrets.token_hex(4)}", **given}
     budgets, secret, trial = [], None, None
-    if budget is not None:
-        budgets, secret = [budget.to_dict()], new_key()
+    if isinstance(sharing, Budget):
+        budgets, secret = [sharing.to_dict()], new_key()
         # To see that all fits before anything is kept; of a run of its own, and never asked for noise.
         noise = KeyedNoise(secret, agent=given["name"], run="trial")
-        trial = budget.privatizer(given["dimension"], noise=noise, ledger=MemoryLedger())
+        dimension = given["dimension"] if "dimension" in given else len(given["actions"])
+        trial = sharing.privatizer(dimension, noise=noise, ledger=MemoryLedger())
     agent = cls(**given, privatizer=trial)
-    described = state.describe_settings(agent) | {"budgets": budgets}
+    bounds = sharing.to_dict() if isinstance(sharing, Bounds) else None
+    described = {
+        "schema": state.SCHEMA,
+        **state.describe_settings(agent),
+        "budgets": budgets,
+        "bounds": bounds,
+    }
     with log.step():
         (number,) = log.write("SELECT COALESCE(MAX(agent), 0) + 1 FROM agents")[0]
         row = (number, agent.name, json.dumps(described), secret)
@@ -92,18 +108,27 @@ class Keeper:
     def __init__(self, log: Log, number: int, settings: dict[str, Any], secret: bytes | None) -> None:
         self.log = log
         self.journal = Journal(log, number)
+        if settings.get("schema") != state.SCHEMA:
+            raise StateError(
+                f"{self.journal.place} holds an agent of another version of fedfairx, from before the first "
+                "release: open it with that version"
+            )
         self._settings = settings
         self._secret = None if secret is None else bytes(secret)
         self._agent: Deciding
         self._budgets = [Budget.from_dict(each) for each in settings["budgets"]]
+        bounds = settings.get("bounds")  # which older databases have not
+        self._bounds = None if bounds is None else Bounds(**bounds)
 
-    def agent(self, cls: type[AgentType], given: dict[str, Any], budget: Budget | None) -> AgentType:
+    def agent(
+        self, cls: type[AgentType], given: dict[str, Any], sharing: Budget | Bounds | None
+    ) -> AgentType:
         """The agent as the log leaves it, and from now on kept in it."""
         fields = Fields(self._settings, "settings")
         own = self._settings["merit"]["kind"] == "custom"
         settings = state.settings_from(fields, given.get("merit") if own else None)
         agent = cls(**settings, privatizer=self._privatizer(1) if self._budgets else None)
-        self._refuse_others(cls, agent, given, budget)
+        self._refuse_others(cls, agent, given, sharing)
         self._agent = agent
         agent._lock = self.log.lock
         agent._numbers = self.log.numbers
@@ -111,6 +136,7 @@ class Keeper:
         agent._journal = self.journal
         agent._keeper = self
         self.restore()
+        _refuse_actions(agent, given.get("actions"))
         agent._origin = self.journal.begin_incarnation()
         self.log.restorers.append(self.restore)
         self.log.committed.append(self._after_commit)
@@ -118,16 +144,18 @@ class Keeper:
         return agent
 
     def _refuse_others(
-        self, cls: type[Deciding], agent: Deciding, given: dict[str, Any], budget: Budget | None
+        self, cls: type[Deciding], agent: Deciding, given: dict[str, Any], sharing: Budget | Bounds | None
     ) -> None:
         """What the caller names must be what is kept."""
-        if budget is not None and budget not in self._budgets[-1:]:
+        if isinstance(sharing, Budget) and sharing not in self._budgets[-1:]:
             last = self._budgets[-1] if self._budgets else None
-            raise InvalidInput(f"budget must be the one that is kept, {last}, got budget={budget}")
-        asked = {name: value for name, value in given.items() if name != "seed"}
+            raise InvalidInput(f"budget must be the one that is kept, {last}, got budget={sharing}")
+        if isinstance(sharing, Bounds) and sharing != self._bounds:
+            raise InvalidInput(f"bounds must be those that are kept, {self._bounds}, got bounds={sharing}")
+        asked = {name: value for name, value in given.items() if name not in ("seed", "actions")}
         if not asked:
             return
-        kept = {key: value for key, value in self._settings.items() if key != "budgets"}
+        kept = self._settings
         meant = cls(**{"dimension": agent.dimension, "rule": agent.rule, "name": agent.name, **asked})
         for key, value in state.describe_settings(meant).items():
             if key in asked and value != kept[key]:
@@ -157,8 +185,9 @@ class Keeper:
         if self._budgets:
             privatizer = self._privatizer(fields.integer("runs"))
         else:
-            stored = fields.part("privatizer").plain()
-            privatizer = NonPrivateSums.from_state(stored, dimension=agent.dimension)
+            stored, actions = fields.part("privatizer").plain(), fields.texts("actions")
+            dimension = agent.dimension if actions is None else len(actions)
+            privatizer = NonPrivateSums.from_state(stored, dimension=dimension, bounds=self._bounds)
         pending = {made.seq: self._decision(made) for made in self.journal.made(body["pending"])}
         steps: Iterable[Made | Outcome | Event] = self.journal.steps(at)
         if self.log.end - at <= FEW:
@@ -186,7 +215,7 @@ class Keeper:
         elif step.kind == "learn":
             rows, rewards = unpacked_log(step.body)
             for row, reward in zip(rows, rewards.tolist(), strict=True):
-                agent._learn(shown(0, row), reward)
+                agent._learn(agent._shown(0, row if agent._actions is None else row[0]), reward)
         elif step.kind == "release":
             agent._mark_local()
             agent._latest[agent.name] = agent.privatizer.release(int(step.body))
@@ -199,6 +228,9 @@ class Keeper:
             agent._share(
                 latest_of(agent._latest, told, own=agent.name, dimension=agent.dimension, mechanism=mechanism)
             )
+        elif step.kind == "actions":
+            change = json.loads(step.body)
+            agent._apply_actions(change["how"], change["names"])
         elif step.kind == "part":
             agent._part_from(json.loads(step.body))
         elif step.kind == "run":
@@ -207,7 +239,7 @@ class Keeper:
             raise StateError(f"{self.journal.place} holds a step of an unknown kind, {step.kind!r}")
 
     def _decision(self, made: Made) -> Decision:
-        values = np.concatenate([made.policy, made.theta, made.contexts[made.action]])
+        values = np.concatenate([made.policy, made.theta, made.context])
         name = None if made.names is None else made.names[made.action]
         origin = self.journal.origins.of(made.seq) or ""
         decision = Decision(made.seq, made.action, values, made.policy.size, name, origin, made.time)
@@ -287,6 +319,16 @@ class Keeper:
             self.journal.write_snapshot(_snapshot(self._agent, runs=len(self._budgets)))
         except StorageError:
             self.journal.snapshot_at = self.log.end  # not before as many steps more
+
+
+def _refuse_actions(agent: Deciding, given: Sequence[str] | None) -> None:
+    """Actions that the caller names must be ones that the agent has."""
+    if given is None:
+        return
+    if agent._actions is None:
+        raise InvalidInput("actions must be left out: this agent's arms have features")
+    new = [name for name in given if name not in agent._actions]
+    require(not new, "actions", "must be ones that are kept; add_actions adds others", new[:1])
 
 
 def _snapshot(agent: Deciding, *, runs: int) -> dict[str, Any]:

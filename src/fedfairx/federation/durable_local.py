@@ -26,7 +26,7 @@ from fedfairx.storage.log import Log
 from fedfairx.storage.mark import leave_mark
 from fedfairx.storage.opening import open_log
 
-_PLAIN = ("minimum_share", "epsilon", "delta", "decide_from", "shift", "partners")
+_PLAIN = ("reward_range", "minimum_share", "epsilon", "delta", "decide_from", "shift", "partners")
 _SAVE = "UPDATE federations SET progress = ? WHERE id = 1"
 
 
@@ -68,6 +68,7 @@ class Kept:
                     "dimension": plan.dimension,
                     "rule": composed.rule,
                     "merit": merit,
+                    "reward_range": options.reward_range,
                     "seed": child,
                     "prior": options.prior,
                     "minimum_share": options.minimum_share,
@@ -107,7 +108,7 @@ def budget_of(options: Options, plan: Plan) -> Budget:
         delta=options.delta,
         releases=max(composed.schedule.max_releases(plan), 1),
         mechanism=mechanism,
-        bounds=options.bounds,
+        bounds=options.record_bounds,
         centring=options.centring,
         decide_from=composed.decide_from,  # type: ignore[arg-type]
         public_schedule=composed.schedule.public,
@@ -150,6 +151,7 @@ def settings_from(stored: dict[str, Any]) -> dict[str, Any]:
         for name in ("agents", "dimension", "horizon", "algorithm", "schedule", "mechanism")
     }
     made |= {name: stored[name] for name in _PLAIN}
+    made["reward_range"] = fields.pair("reward_range")
     prior, region, solver = stored["prior"], stored["confidence"], stored["solver"]
     made["prior"] = None if prior is None else parts.prior_from(fields.part("prior"), dimension)
     made["confidence"] = None if region is None else parts.confidence_from(fields.part("confidence"))

@@ -59,6 +59,15 @@ class Fields:
             raise self._refuse(name, "a string")
         return value
 
+    def texts(self, name: str) -> list[str] | None:
+        """A list of strings, or null."""
+        values = self._take(name)
+        if values is None:
+            return None
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise self._refuse(name, "a list of strings")
+        return list(values)
+
     def flag(self, name: str) -> bool:
         """True or false."""
         value = self._take(name)
@@ -87,6 +96,13 @@ class Fields:
         if not isinstance(values, list) or len(values) != size or not all(map(_finite, values)):
             raise self._refuse(name, f"{size} finite numbers")
         return np.array(values, dtype=np.float64)
+
+    def pair(self, name: str) -> tuple[float, float] | None:
+        """Two finite numbers, or null."""
+        if self._take(name) is None:
+            return None
+        low, high = self.numbers(name, 2).tolist()
+        return low, high
 
     def hexadecimal(self, name: str) -> int:
         """A whole number >= 0 written as 0x…, below 2^128."""

@@ -14,31 +14,28 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import REFRESH_EVERY
-from fedfairx.core.memory import Single, learn_one
-from fedfairx.core.merit import Exponential, Merit
+from fedfairx.core.marginal_likelihood import next_refit
+from fedfairx.core.memory import Single, learn_arm, learn_one
+from fedfairx.core.merit import Exponential, Merit, Range
 from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.partners import ALIKE, DIFFER, PARTNERS
-from fedfairx.core.posterior import Prior, next_refresh
+from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
-from fedfairx.core.statistics import packed_size, unpack
+from fedfairx.core.statistics import diagonal_entries, embedded, packed_size, unpack
 from fedfairx.errors import require
-from fedfairx.federation.checks import check_definite, usable
+from fedfairx.federation.actions import Actions
+from fedfairx.federation.checks import check_definite
 from fedfairx.federation.decision import Decision
-from fedfairx.federation.partners import (
-    ALIKE_TOLD,
-    NOT_ABLE,
-    NOTHING_OWN,
-    Partners,
-    partners_alike,
-    partners_heard,
-)
+from fedfairx.federation.partners import ALIKE_TOLD, NOT_ABLE, Partners, partners_alike, partners_judged
 from fedfairx.federation.pool import Known, Pool, PosteriorPool, pool_for
+from fedfairx.federation.reward_limits import RewardLimits, as_reward_range
 from fedfairx.federation.solvers import solver as make_solver
 from fedfairx.privacy import NonPrivateSums, Privatizer, Release
 
@@ -50,10 +47,12 @@ class Knowledge:
 
     def __init__(
         self,
-        dimension: int,
+        dimension: int | None,
         *,
+        actions: Sequence[str] | None,
         rule: str,
         merit: Merit | None,
+        reward_range: Range | None,
         prior: Prior | None,
         minimum_share: float,
         confidence: Confidence | None,
@@ -68,9 +67,17 @@ class Knowledge:
         require(prior is None or rule != OPTIMISM, "prior", "is not for rule='optimism'", prior)
         ok = isinstance(minimum_share, int | float) and 0 <= minimum_share < 1
         require(ok, "minimum_share", "must be in [0, 1)", minimum_share)
+        self._actions = None if actions is None else Actions(actions)
+        if self._actions is not None:
+            require(dimension is None, "dimension", "must be left out beside actions", dimension)
+            require(len(self._actions) > 0, "actions", "must be at least one", 0)
+            dimension = len(self._actions)
         ok = isinstance(dimension, int | np.integer) and not isinstance(dimension, bool) and dimension >= 1
-        require(ok, "dimension", "must be an integer >= 1", dimension)
-        merit = Exponential() if merit is None else merit
+        require(ok, "dimension", "must be an integer >= 1", dimension, "or give actions")
+        assert dimension is not None
+        self.reward_range = as_reward_range(reward_range)
+        if merit is None:
+            merit = Exponential.for_range(*(self.reward_range or (0.0, 1.0)))
         require(isinstance(merit, Merit), "merit", "must be a merit function of fedfairx.merit", merit)
         require(math.isfinite(shift) and shift >= 0, "shift", "must be finite and >= 0", shift)
         self.dimension = int(dimension)
@@ -97,28 +104,40 @@ class Knowledge:
         self.partners_are = partners  # as told; `partners` is who they are
         self.shift = shift  # in standard deviations of the aggregate's noise; private agents only
         self.rule = rule
-        self.prior = Prior() if prior is None else prior
+        self.default_prior = Prior.for_merit(
+            merit, reward_range=self.reward_range, arms_of_their_own=self._actions is not None
+        )
+        self.prior = self.default_prior if prior is None else prior
+        one = self._actions is None or not isinstance(self.prior.mean, tuple)
+        require(one, "prior", "must have one mean for all actions, since more can be added", "a tuple")
+        self._limits = RewardLimits(self.confidence if rule == OPTIMISM else self.prior, self.reward_range)
         self.minimum_share = float(minimum_share)
         self._pool = self._new_pool()
-        self._learner = Single.start(
+        self._learner = self._new_learner()
+        self._latest: dict[str, Release] = {}
+        # Of partners who may differ, by name: see `core.partners`.
+        self._weights: dict[str, Array] = {}
+        self._powers: dict[str, float] = {}
+        self._own = np.zeros(packed_size(self.dimension))  # what was released, exact; zeros if never kept
+        self._released_count = 0
+        self._local_count = 0
+        self._marks: dict[int, Array] = {}  # `fresh` when a release was asked for, by the count then
+        self._updates = 0  # rank-one updates since V⁻¹ was derived from the sums
+        self._refit_at = next_refit(0)  # own observations at which σ and the prior's sd are learnt again
+        self._growth = 0.0
+        self._lock = threading.RLock()
+
+    def _new_learner(self) -> Single:
+        return Single.start(
             self.dimension,
-            rule=rule,
-            merit=merit,
+            rule=self.rule,
+            merit=self.merit,
             confidence=self.confidence,
             solver=self.solver,
             prior=self.prior,
             learning=self.decide_from != "released",  # un-noised rewards must drive nothing there
             minimum_share=self.minimum_share,
         )
-        self._latest: dict[str, Release] = {}
-        self._own = np.zeros(packed_size(self.dimension))  # own+released: what was released, exact
-        self._released_count = 0
-        self._local_count = 0
-        self._marks: dict[int, Array] = {}  # `fresh` when a release was asked for, by the count then
-        self._updates = 0  # rank-one updates since V⁻¹ was derived from the sums
-        self._updates_due = self._updates_until_derived()
-        self._growth = 0.0
-        self._lock = threading.RLock()
 
     # --- what the next decision will use -------------------------------------------------------------
 
@@ -162,6 +181,17 @@ class Knowledge:
         return self._growth
 
     @property
+    def observed(self) -> int:
+        """Rewards that it has taken, those of `learn` too."""
+        return self._released_count + self._local_count
+
+    def own_sums(self) -> Array | None:
+        """Packed exact sums of all its own records; None of an agent that decides from releases alone."""
+        if isinstance(self.privatizer, NonPrivateSums) and not self.privatizer.clipped:
+            return self.privatizer.total
+        return None if self.decide_from == "released" else self._own + self._learner.fresh
+
+    @property
     def held(self) -> dict[str, Release]:
         """The latest release of every agent that it has one of, its own too, by name."""
         with self._lock:
@@ -171,13 +201,12 @@ class Knowledge:
     def partners(self) -> Partners:
         """Whose releases it holds, how far each is believed now, and why: a table, by name."""
         with self._lock:
-            others, beside = self._others(self._latest), self._beside(self._latest)
-            if self.partners_are != DIFFER or not isinstance(self._pool, PosteriorPool):
+            others = self._others(self._latest)
+            if self.partners_are != DIFFER:
                 return partners_alike(others, ALIKE_TOLD)
-            if beside is None or not others:
-                return partners_alike(others, NOT_ABLE if self.private else NOTHING_OWN)
-            heard = self._pool.listen(beside[0], list(others.values()), self._known())
-            return partners_heard(others, heard)
+            if self.decide_from == "released":
+                return partners_alike(others, NOT_ABLE)
+            return partners_judged(others, self._weights, self._powers)
 
     # --- how it comes to be known --------------------------------------------------------------------
 
@@ -187,14 +216,21 @@ class Knowledge:
         if self.decide_from == "released":
             return
         plain, memory = self._plain, self._learner.memory
-        if plain is None:
-            growth = learn_one(memory, made.chosen(), value if usable(value) else 0.0)
+        if self._actions is not None:
+            arm = self._actions.number(str(made.name))
+            growth = learn_arm(memory, self.dimension, arm, self._limits.clipped(value))
+            if plain is not None:
+                plain.add_arm(arm, value)
+        elif plain is None:
+            growth = learn_one(memory, made.chosen(), self._limits.clipped(value))
         else:  # one call instead of two: half the time of a reward is that of calling compiled code
             growth = plain.add_and_learn(memory, made._values, made._arms + self.dimension, value)
         self._updates += 1
         if growth >= 0.0:
             self._growth += growth
-        if self._updates >= self._updates_due or growth < 0.0:  # V can't shrink: rounding made V⁻¹ indefinite
+        if self.observed >= self._refit_at:
+            self._refit()
+        elif self._updates >= REFRESH_EVERY or growth < 0.0:  # V can't shrink: rounding made V⁻¹ indefinite
             self._derive()
 
     def _mark_local(self) -> None:
@@ -214,7 +250,7 @@ class Knowledge:
         if held not in self._marks:  # nobody knows what they were: all of it stays until all is released
             return
         released, fresh = self._marks[held], self._learner.fresh
-        if self.decide_from == "own+released":
+        if self.decide_from != "released":
             self._own += released
         fresh -= released
         self._released_count += held
@@ -223,20 +259,34 @@ class Knowledge:
 
     def _share(self, latest: dict[str, Release]) -> None:
         """Derive what decisions come from, from the latest releases (Alg. 1 lines 22 and 27)."""
-        known, beside = self._known(), self._beside(latest)
-        if beside is None:
-            releases = [latest[name] for name in sorted(latest)]
-            pooled = self._pool.all_alike(releases, self.dimension, known)
+        before = self._latest
+        known = {
+            name: weights
+            for name, weights in self._weights.items()
+            if name in latest and latest[name].number == before[name].number
+        }
+        self._pool_releases(latest, known)
+
+    def _pool_releases(self, latest: dict[str, Release], weights: dict[str, Array]) -> None:
+        """Statistics from these releases; of partners who may differ, these `weights` are known already."""
+        known, own, pool = self._known(), self.own_sums(), self._pool
+        others, judged = self._others(latest), None
+        if own is not None and others and self.partners_are == DIFFER and isinstance(pool, PosteriorPool):
+            judged = pool.judged(own, others, known, weights)
+            theirs = sum(each.count for each in others.values())
+            shared, count = own + judged.told, float(self.observed + theirs)
+        elif own is not None and self.decide_from == "own+released":
+            shared, count = pool.beside_own(own, self.observed, list(others.values()), known)
         else:
-            pooled = self._pool.beside_own(*beside, list(self._others(latest).values()), known)
-        shared, count = pooled.packed, pooled.count
-        if self.decide_from != "released":
-            shared = shared + self._learner.fresh
-            count += self._local_count
+            releases = [latest[name] for name in sorted(latest)]
+            shared, count = pool.all_alike(releases, self.dimension, known)
+            if self.decide_from != "released":
+                shared, count = shared + self._learner.fresh, count + self._local_count
         changed = not np.array_equal(shared, self._learner.statistics)
         if changed:  # otherwise there is nothing new to derive
             check_definite(shared, self._learner.ridge)
         self._latest = latest
+        self._weights, self._powers = ({}, {}) if judged is None else (judged.weights, judged.powers)
         self._growth = 0.0
         self._learner.set_count(count)
         if changed:
@@ -244,36 +294,50 @@ class Knowledge:
             self._derive()
 
     def _known(self) -> Known:
-        """λ as it will be when V⁻¹ is derived: that of σ as it is now, for the rules of the posterior."""
         learner = self._learner
-        variance, optimism = learner.noise_variance, self.rule == OPTIMISM
-        ridge = learner.ridge if optimism else variance / self.prior.sd**2
-        return Known(variance, learner.size_of_parameter(), ridge, learner.mean)
+        return Known(learner.noise_variance, learner.size_of_parameter(), learner.ridge, learner.mean)
 
     def _others(self, latest: dict[str, Release]) -> dict[str, Release]:
         return {name: latest[name] for name in sorted(latest) if name != self.name}
 
-    def _beside(self, latest: dict[str, Release]) -> tuple[Array, int] | None:
-        """One's own exact statistics and their count, where others' stand beside them."""
-        if self.decide_from == "own+released":
-            return self._own, self._released_count
-        if self.partners_are == DIFFER and not self.private and self.name in latest:
-            return latest[self.name].packed, latest[self.name].count
-        return None
+    def _begin_actions(self, names: Sequence[str], retired: Sequence[str]) -> None:
+        """Know nothing of these actions, to be put where a saved state was."""
+        self._actions = Actions(names, retired)
+        self.dimension = len(names)
+        self._learner = self._new_learner()
+        self._own = np.zeros(packed_size(self.dimension))
+
+    def _add_actions(self, names: Sequence[str]) -> None:
+        """A coordinate for each new action; what is known of the others stays."""
+        assert self._actions is not None
+        self._actions.add(names)
+        if len(self._actions) > self.dimension:
+            smaller = self._learner
+            self.dimension = len(self._actions)
+            self._learner = self._new_learner()
+            self._learner.take_over(smaller)
+            self._own = embedded(self._own, self.dimension)
+            assert isinstance(self.privatizer, NonPrivateSums)
+            self.privatizer.resize(self.dimension)
+            self._derive()
+
+    def _refit(self) -> None:
+        """Own rewards have doubled: see what size they have, and learn σ and the prior's sd from them."""
+        self._refit_at = next_refit(self.observed)
+        own, learner = self.own_sums(), self._learner
+        assert own is not None  # who decides from releases alone does not get here
+        if learner.learns_sizes:
+            learner.learn_sizes(own)
+            self._derive()
+        if self._weights:
+            self._pool_releases(self._latest, {})  # partners are judged by more of our own now
+        lengths = float(own[diagonal_entries(self.dimension)].sum())
+        self._limits.look(self.observed, learner.squares, lengths)
 
     def _derive(self) -> None:
         self._learner.derive()
         self._updates = 0
-        self._updates_due = self._updates_until_derived()
-
-    def _updates_until_derived(self) -> int:
-        """Rounding must not gather; and λ follows the noise learnt where own observations double."""
-        if self.rule == OPTIMISM:
-            return REFRESH_EVERY
-        observed = self._learner.observed
-        return min(REFRESH_EVERY, self._updates + next_refresh(observed) - observed)
 
     def _new_pool(self) -> Pool:
         mechanism, region = self.privatizer.mechanism, self.confidence if self.rule == OPTIMISM else None
-        differ = self.partners_are == DIFFER
-        return pool_for(mechanism, private=self.private, region=region, shift=self.shift, differ=differ)
+        return pool_for(mechanism, private=self.private, region=region, shift=self.shift)

@@ -45,8 +45,9 @@ class Federation(Lasting):
     algorithm: a name of `fedfairx.algorithms()`; it says the rule, what is shared, and whether privately.
     schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
     merit: one for all agents, or a sequence of one for each.
-    prior, minimum_share, confidence, solver, shift, partners: as of `Agent`, but for `confidence`: algorithms
-        of the paper have half the theorem's radius, as fitted to its curves.
+    reward_range, prior, minimum_share, solver, shift, partners: as of `Agent`.
+    confidence: as of `Agent`; by default algorithms of the paper have half the theorem's radius, as fitted to
+        its curves.
     epsilon, delta: the privacy of each agent's messages, all together; for private algorithms.
     mechanism: how noise is laid over releases: a name that `fedfairx list` shows.
     bounds, centring: what records are clipped to, and the public point that they are measured from.
@@ -76,6 +77,7 @@ class Federation(Lasting):
         algorithm: str | Algorithm = "fed-fairx-bayes",
         schedule: str | Schedule | None = None,
         merit: Merit | Sequence[Merit] | None = None,
+        reward_range: tuple[float, float] | None = None,
         prior: Prior | None = None,
         minimum_share: float = 0.0,
         confidence: Confidence | None = None,
@@ -95,6 +97,7 @@ class Federation(Lasting):
             options,
             algorithm=algorithm,
             schedule=schedule,
+            reward_range=reward_range,
             prior=prior,
             minimum_share=minimum_share,
             confidence=confidence,

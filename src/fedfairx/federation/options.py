@@ -23,6 +23,7 @@ from fedfairx.errors import require
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import ALGORITHMS, Algorithm
 from fedfairx.federation.algorithms import algorithm as find_algorithm
+from fedfairx.federation.reward_limits import as_reward_range
 from fedfairx.federation.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.federation.schedules import schedule as find_schedule
 from fedfairx.federation.solvers import SOLVERS
@@ -46,6 +47,7 @@ class Options:
 
     algorithm: the rule, what is shared, and whether privately: a name of `fedfairx.algorithms()`.
     schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
+    reward_range: (low, high) that no reward leaves, if known; it sets the default prior.
     prior: what is believed before the first reward, by every rule but "optimism".
     minimum_share: the share that every arm gets in any case, in [0, 1).
     confidence: the region that "optimism" chooses from; by default half the theorem's radius, as fitted to
@@ -67,6 +69,7 @@ class Options:
 
     algorithm: str | Algorithm = field(default="fed-fairx-bayes", metadata={"choices": tuple(ALGORITHMS)})
     schedule: str | Schedule | None = field(default=None, metadata={"choices": tuple(SCHEDULES), **_OWN})
+    reward_range: tuple[float, float] | None = None
     prior: Prior | None = None
     minimum_share: float = 0.0
     confidence: Confidence | None = None
@@ -84,6 +87,7 @@ class Options:
         for name, kind in _KINDS.items():
             value = getattr(self, name)
             require(value is None or isinstance(value, kind), name, f"must be a {kind.__name__}", value)
+        object.__setattr__(self, "reward_range", as_reward_range(self.reward_range))
         chosen = find_algorithm(self.algorithm)
         if self.optimistic:
             text = f"is for algorithms that have a posterior, and {chosen.name} has none"
@@ -165,9 +169,14 @@ class Options:
         return self.confidence or Confidence(scale=SCALE)
 
     @property
+    def record_bounds(self) -> Bounds:
+        """What records are clipped to; where they are centred, it gives adjacency and Gram's share alone."""
+        return self.bounds or Bounds.for_range(self.reward_range if self.centring is None else None)
+
+    @property
     def inner_bounds(self) -> Bounds:
         """The bounds that noise is calibrated to: of records as they are once they are centred."""
-        bounds = self.bounds or Bounds()
+        bounds = self.record_bounds
         if self.centring is None:
             return bounds
         return self.centring.inner_bounds(adjacency=bounds.adjacency, gram_share=bounds.gram_share)
@@ -227,6 +236,7 @@ class Options:
             dimension,
             rule=self.composed.rule,
             merit=merit,
+            reward_range=self.reward_range,
             seed=seed,
             prior=self.prior,
             minimum_share=self.minimum_share,
@@ -247,11 +257,12 @@ class Options:
             "minimum_share": self.minimum_share,
             "confidence": repr(self.region) if optimism else None,
             "solver": repr(composed.solver) if optimism else None,
-            "prior": None if optimism else repr(self.prior or Prior()),
+            "reward_range": self.reward_range,
+            "prior": None if optimism or self.prior is None else repr(self.prior),
             "epsilon": self.epsilon,
             "delta": self.delta if private else None,
             "mechanism": str(self.mechanism) if private else None,
-            "bounds": repr(self.bounds or Bounds()) if private else None,
+            "bounds": repr(self.record_bounds) if private else None,
             "centring": repr(self.centring) if private else None,
             "decide_from": composed.decide_from,
             "shift": self.shift if private and optimism else None,

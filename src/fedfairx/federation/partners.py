@@ -6,9 +6,9 @@
 ...     agent.observe(agent.decide([[1.0]]), reward=0.5)
 >>> _ = fed.end_round()
 >>> fed.agents[0].partners
-partner       releases  observations  weight  difference  reason
-------------  --------  ------------  ------  ----------  -----------------------------
-agent-000001  1         1             1       0           too little of our own to tell
+partner       releases  observations  weight  reason
+------------  --------  ------------  ------  -----------------------------
+agent-000001  1         1             0.02    too little of our own to tell
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fedfairx.arrays import Array
-from fedfairx.core import listening
-from fedfairx.core.partners import DIFFERENCES, EVIDENCE
+from fedfairx.core.partners import BEFOREHAND, LEVELS, POWERS, power_in, room_in
 from fedfairx.core.statistics import dimension_of
 from fedfairx.errors import needs
-from fedfairx.lanes.rows import floats, size_of
+from fedfairx.lanes.rows import size_of
 from fedfairx.showing import html_table, number, text_table
 
 if TYPE_CHECKING:
@@ -34,75 +33,75 @@ if TYPE_CHECKING:
 
     from fedfairx.privacy import Release
 
+CONTRADICTED = 0.95  # weight of power 0
+TOO_LITTLE = 0.2  # nats that our own rewards have told of a partner
 ALIKE_TOLD = "taken for alike, as this agent was told"
 NOT_ABLE = "taken for alike: decisions come from releases alone, which can't tell"
-NOTHING_OWN = "nothing of our own is released yet: taken for alike"
 
 
-class Heard(NamedTuple):
-    """What partners who may differ say; of `core.listening`."""
+class Judged(NamedTuple):
+    """What partners who may differ say of one's own θ, and how far they are believed: see `core.partners`."""
 
-    told: Array  # (q,) of one's own θ, as exact statistics would say it
-    difference: float  # q of those heard
-    share: float  # of their information that is kept
-    heard: list[bool]
-    each: Array  # (J, levels) ln p of one's own rewards given each alone, for all q
+    told: Array  # (q,) as exact statistics would say it
+    weights: dict[str, Array]  # of `POWERS`, of each partner by itself
+    powers: dict[str, float]  # with which each of them counts
 
 
-class _Places(NamedTuple):
-    """Where an `Ear` of so many partners begins what in its memory: laying it out anew takes longer than half
-    of the listening."""
+class Judge:
+    """Judges partners by one's own exact statistics, packed (q,). `size` is E‖θ‖²; ridge λ, variance σ²."""
 
-    size: int
-    told: int
-    heard: int
-    each: int
-    together: int
-    share: int
+    def __init__(self, own: Array, mean: Array, *, size: float, ridge: float, variance: float) -> None:
+        self._dimension = dimension_of(own)
+        self._memory = np.empty(_room_size(self._dimension))
+        known = own.size + mean.size
+        self._memory[:known] = np.concatenate((own, mean))  # a `Room` begins with these
+        self._beforehand = self._memory[known : known + LEVELS]
+        self._weights = self._memory[known + LEVELS : known + 2 * LEVELS]
+        self._known = size, ridge, variance
+
+    def _power(self, others: Array, noise_sd: float, beforehand: Array) -> float:
+        """How far these statistics are believed; what of them is mere noise is taken off in place."""
+        self._beforehand[:] = beforehand
+        return float(power_in(others, self._memory, self._dimension, noise_sd, *self._known))
+
+    def weights(self, release: Array, noise_sd: float) -> Array:
+        """Those of `POWERS` of one partner."""
+        self._power(release.copy(), noise_sd, BEFOREHAND)
+        return self._weights.copy()
+
+    def together(
+        self, releases: Mapping[str, Array], noise_sd: Mapping[str, float], known: Mapping[str, Array]
+    ) -> Judged:
+        """What all say together; `known` are weights of some of them, the others are judged now."""
+        weights = {
+            name: known[name] if name in known else self.weights(packed, noise_sd[name])
+            for name, packed in releases.items()
+        }
+        powers = {name: float(each @ POWERS) for name, each in weights.items()}
+        largest = max(max(powers.values()), 1e-300)
+        told, expected, noise = np.zeros(next(iter(releases.values())).size), np.zeros(LEVELS), 0.0
+        for name, packed in releases.items():
+            powers[name] /= largest
+            told += powers[name] * packed
+            expected += powers[name] * weights[name]
+            noise += (powers[name] * noise_sd[name]) ** 2
+        common = self._power(told, math.sqrt(noise), expected / max(sum(powers.values()), 1e-300))
+        return Judged(common * told, weights, {name: common * power for name, power in powers.items()})
 
 
 @cache
-def _places(dimension: int, partners: int) -> _Places:
-    size = size_of(listening.ear_in, dimension, partners)
-    ear = listening.ear_in(floats(np.arange(size)), dimension, partners)
-    rows = ear.told, ear.heard, ear.each, ear.together, ear.share
-    return _Places(size, *(int(row.array.flat[0]) for row in rows))
-
-
-def listen(
-    own: Array,
-    releases: Sequence[Array],
-    *,
-    noise_sd: Sequence[float],
-    size: float,
-    ridge: float,
-    variance: float,
-    mean: Array,
-) -> Heard:
-    """Whom to listen to, and how far: see `core.listening`. There must be somebody."""
-    d, count = dimension_of(own), len(releases)
-    at = _places(d, count)
-    memory = np.zeros(at.size)
-    memory[: at.told] = np.concatenate((own, mean, *releases, noise_sd))  # an `Ear` begins with these
-    difference = float(listening.listen_in(memory, d, count, size, ridge, variance))
-    told, heard = memory[at.told : at.heard], [bool(each) for each in memory[at.heard : at.each]]
-    each = memory[at.each : at.together].reshape(count, -1)
-    return Heard(told, difference, float(memory[at.share]), heard, each)
+def _room_size(dimension: int) -> int:
+    return size_of(room_in, dimension)
 
 
 @dataclass(frozen=True)
 class Partner:
-    """One partner, as an agent sees it now.
-
-    weight: what share of its statistics' information is believed, from 0 to 1.
-    difference: how far its θ is from ours, in sds of the prior: 0 the same, 1 it tells nothing of ours.
-    """
+    """One partner, as an agent sees it now. `weight` is the share of its records that counts, from 0 to 1."""
 
     name: str
     releases: int
     observations: int
     weight: float
-    difference: float
     reason: str
 
 
@@ -128,7 +127,6 @@ class Partners(Mapping[str, Partner]):
                 each.releases,
                 each.observations,
                 number(each.weight),
-                number(each.difference),
                 each.reason,
             )
             for each in self.values()
@@ -150,39 +148,31 @@ class Partners(Mapping[str, Partner]):
         )
 
 
-COLUMNS = ("partner", "releases", "observations", "weight", "difference", "reason")
+COLUMNS = ("partner", "releases", "observations", "weight", "reason")
 
 
 def partners_alike(held: Mapping[str, Release], reason: str) -> Partners:
     """Partners who are taken for alike."""
-    return Partners([Partner(name, each.number, each.count, 1.0, 0.0, reason) for name, each in held.items()])
+    return Partners([Partner(name, each.number, each.count, 1.0, reason) for name, each in held.items()])
 
 
-def partners_heard(held: Mapping[str, Release], heard: Heard) -> Partners:
-    """Partners as they were judged; `heard` has them in the order of `held`."""
-    found = []
-    for (name, release), used, likely in zip(held.items(), heard.heard, heard.each, strict=True):
-        weight = heard.share if used else 0.0
-        difference = float(DIFFERENCES[int(likely.argmax())])
-        reason = _reason(used, heard.difference, likely)
-        found.append(Partner(name, release.number, release.count, weight, difference, reason))
-    return Partners(found)
+def partners_judged(
+    held: Mapping[str, Release], weights: Mapping[str, Array], powers: Mapping[str, float]
+) -> Partners:
+    """Partners as they were judged."""
+    return Partners(
+        [
+            Partner(name, each.number, each.count, powers[name], _reason(weights[name]))
+            for name, each in held.items()
+        ]
+    )
 
 
-def _reason(used: bool, difference: float, likely: Array) -> str:
-    """In words, from ln p of one's own rewards given this partner alone, for all q."""
-    odds = float(likely.max() - likely[0])
-    if not used:
-        return f"contradicts our rewards: {_times(odds)} likelier if it differs"
-    if float(likely.max() - likely.min()) < EVIDENCE:
+def _reason(weights: Array) -> str:
+    """In words, from the weights of `POWERS` of one partner."""
+    if weights[0] > CONTRADICTED:
+        return "contradicts our rewards"
+    learnt = float(np.sum(weights * np.log(np.maximum(weights, 1e-300) / BEFOREHAND)))  # in nats
+    if learnt < TOO_LITTLE:
         return "too little of our own to tell"
-    if difference == 0.0:
-        return "predicts our rewards"
-    if odds > EVIDENCE:
-        return f"differs, as partners here do: our rewards are {_times(odds)} likelier so"
-    return "predicts our rewards, but partners together are off"
-
-
-def _times(odds: float) -> str:
-    """How many times likelier, of a difference in ln p."""
-    return f"{number(math.exp(odds))} times" if odds < math.log(1e6) else "over a million times"
+    return "predicts our rewards" if weights[-1] >= 0.5 else "differs: predicts our rewards in part"

@@ -68,19 +68,20 @@ def merit_from(fields: Fields, given: Merit | None) -> Merit:
 
 def describe_prior(prior: Prior, dimension: int) -> dict[str, Any]:
     return {
-        "mean": prior.means(dimension).tolist(),
+        "mean": prior.means(dimension).tolist() if isinstance(prior.mean, tuple) else float(prior.mean),
         "sd": float(prior.sd),
         "noise_sd": float(prior.noise_sd),
-        "learn_noise": prior.learn_noise,
+        "learn": prior.learn,
     }
 
 
 def prior_from(fields: Fields, dimension: int) -> Prior:
+    several = isinstance(fields.plain().get("mean"), list)
     return Prior(
-        tuple(fields.numbers("mean", dimension).tolist()),
+        tuple(fields.numbers("mean", dimension).tolist()) if several else fields.number("mean"),
         fields.number("sd"),
         fields.number("noise_sd"),
-        fields.flag("learn_noise"),
+        fields.flag("learn"),
     )
 
 

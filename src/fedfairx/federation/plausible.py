@@ -39,7 +39,7 @@ from fedfairx.errors import MessageRefused
 from fedfairx.federation.aggregate import noise_bounds
 from fedfairx.privacy import Bounds, Centring, Release
 from fedfairx.privacy.factors import Integers
-from fedfairx.privacy.mechanisms import Stated
+from fedfairx.privacy.mechanisms import NonPrivate, Stated
 
 __all__ = ["FALSE_REFUSAL", "Limits"]
 
@@ -50,14 +50,11 @@ _ROUNDING = 1e-6  # of sums of floats, and of the grid that releases lie on, rel
 
 @dataclass(frozen=True)
 class Limits:
-    """What release k of a member can hold; `records[k - 1]` of them at most.
-
-    Without `bounds` records are not bounded, there is no noise, and a Gram matrix must be one: that is all.
-    """
+    """What release k of a member can hold; `records[k - 1]` of them at most. Exact sums have no noise."""
 
     mechanism: Stated
     dimension: int
-    bounds: Bounds | None
+    bounds: Bounds
     centring: Centring | None
     records: Integers
 
@@ -76,12 +73,11 @@ class Limits:
             return f"it claims {count} records, and at most {most} can be in it"
         gram, moment = unpack(release.packed)
         diagonal = np.einsum("ii->i", gram)
-        if self.bounds is None:
-            diagonal += _ROUNDING * max(float(diagonal.max()), 0.0) + np.finfo(np.float64).tiny
-            return "" if _factor(gram) is not None else "its Gram matrix has a negative direction"
         length, reward = self._largest_record()
         matrix, vector, trace = self._noise(number)
-        matrix, slack = matrix * (1.0 + _ROUNDING), 1.0 + _ROUNDING
+        slack = 1.0 + _ROUNDING
+        # Of exact sums rounding is all that stands for noise.
+        matrix = matrix * slack or _ROUNDING * max(float(diagonal.max()), 0.0) + np.finfo(np.float64).tiny
         if float(diagonal.sum()) > (count * length**2 + trace) * slack:
             return "its Gram matrix has a larger trace than so many records make it"
         if float(np.linalg.norm(moment)) > (count * length * reward + vector) * slack:
@@ -101,7 +97,6 @@ class Limits:
 
     def _largest_record(self) -> tuple[float, float]:
         """L and B."""
-        assert self.bounds is not None
         if self.centring is None:
             return self.bounds.context_norm, self.bounds.reward
         point = self.centring
@@ -114,7 +109,8 @@ class Limits:
 
     def _noise_of(self, number: int) -> tuple[float, float, float]:
         """(Υ, H, bound of tr N) of release `number`."""
-        assert self.bounds is not None
+        if isinstance(self.mechanism, NonPrivate):
+            return 0.0, 0.0, 0.0
         sd, point, d = float(self.mechanism.sd(number)), self.centring, self.dimension
         failure, share = FALSE_REFUSAL / 3.0, self.bounds.gram_share
         wide = noise_bounds(

@@ -9,7 +9,7 @@ Noisy sums are first made fit to be decided from, in the way that the agent's ru
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -17,17 +17,16 @@ from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import dimension_of, packed_size
 from fedfairx.federation.aggregate import add_by_worth, combine, lift, weigh
-from fedfairx.federation.partners import Heard, listen
+from fedfairx.federation.partners import Judge, Judged
 from fedfairx.privacy import Release
 from fedfairx.privacy.mechanisms import Stated
 
 
-@dataclass(frozen=True)
-class Pooled:
+class Pooled(NamedTuple):
     """Packed statistics, and how many observations are in them."""
 
     packed: Array
-    count: float
+    records: float
 
 
 class Known(NamedTuple):
@@ -73,7 +72,6 @@ class PosteriorPool:
 
     mechanism: Stated
     private: bool
-    differ: bool = False  # whether the others' θ may be another than one's own
 
     def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
         total, count = _total(releases, packed_size(dimension))
@@ -86,24 +84,16 @@ class PosteriorPool:
     def beside_own(self, own: Array, own_count: int, others: Sequence[Release], known: Known) -> Pooled:
         if not others:
             return Pooled(own, float(own_count))
-        if self.differ:
-            heard = self.listen(own, others, known)
-            count = sum(each.count for each, used in zip(others, heard.heard, strict=True) if used)
-            return Pooled(own + heard.told, own_count + count)
         theirs = self.all_alike(others, dimension_of(own), known)
-        return Pooled(own + theirs.packed, own_count + theirs.count)
+        return Pooled(own + theirs.packed, own_count + theirs.records)
 
-    def listen(self, own: Array, others: Sequence[Release], known: Known) -> Heard:
-        """What partners who may differ say of one's own θ: see `core.listening`."""
-        return listen(
-            own,
-            [release.packed for release in others],
-            noise_sd=sds(self.mechanism, others),
-            size=known.size,
-            ridge=known.ridge,
-            variance=known.variance,
-            mean=known.mean,
-        )
+    def judged(
+        self, own: Array, others: Mapping[str, Release], known: Known, weights: Mapping[str, Array]
+    ) -> Judged:
+        """What partners who may differ say of one's own θ; `weights` of some of them are known."""
+        judge = Judge(own, known.mean, size=known.size, ridge=known.ridge, variance=known.variance)
+        noise = dict(zip(others, sds(self.mechanism, list(others.values())), strict=True))
+        return judge.together({name: each.packed for name, each in others.items()}, noise, weights)
 
 
 @dataclass(frozen=True)
@@ -147,10 +137,8 @@ class OptimismPool:
         )
 
 
-def pool_for(
-    mechanism: Stated, *, private: bool, region: Confidence | None, shift: float, differ: bool = False
-) -> Pool:
+def pool_for(mechanism: Stated, *, private: bool, region: Confidence | None, shift: float) -> Pool:
     """The pool of an agent: of optimism where it has a confidence region, else of a posterior."""
     if region is None:
-        return PosteriorPool(mechanism, private, differ)
+        return PosteriorPool(mechanism, private)
     return OptimismPool(mechanism, private, region, shift)

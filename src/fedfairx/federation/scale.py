@@ -16,10 +16,10 @@ from fedfairx.arrays import Array
 from fedfairx.errors import ScaleWarning
 
 LOOKS = 8  # calls that are looked at
-FAR = 10.0  # times the size that is expected
+FAR = 10.0  # times the length that is expected
 
 
-def _levels_to_caller() -> int:
+def levels_to_caller() -> int:
     """For `warnings.warn` where this is called: how far up it is to the first frame that is not ours."""
     frame, levels = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").startswith("fedfairx."):
@@ -28,10 +28,10 @@ def _levels_to_caller() -> int:
 
 
 class ScaleWatch:
-    """Looks at contexts until it has spoken once. `size` is that of θ, as the agent expects it."""
+    """Looks at contexts until it has spoken once. `expected` is their length, as the agent expects it."""
 
-    def __init__(self, size: float) -> None:
-        self._limit = FAR / size
+    def __init__(self, expected: float) -> None:
+        self._limit = FAR * expected
         self._said = False
 
     def look(self, rows: Array) -> None:
@@ -44,5 +44,5 @@ class ScaleWatch:
             "expects: it will learn slowly or starve arms. Scale them (fedfairx.features.unit_ball), or give "
             "a prior with a smaller sd (rule='optimism': a confidence with a smaller parameter_norm)",
             ScaleWarning,
-            stacklevel=_levels_to_caller(),
+            stacklevel=levels_to_caller(),
         )

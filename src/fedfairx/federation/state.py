@@ -1,6 +1,6 @@
 """What an agent is and what it has learnt, as plain values; and a file of them.
 
-    {"format": "fedfairx-agent", "schema": 4, "digest": SHA-256 of the agent part, "agent": {…}}
+    {"format": "fedfairx-agent", "schema": 6, "digest": SHA-256 of the agent part, "agent": {…}}
 
 Python writes a float so that reading gives the same bits back. The digest tells a damaged file from a sound
 one. A loaded agent goes on with the same decisions, bit for bit: the state holds the sums, V⁻¹ as the
@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from fedfairx.core.marginal_likelihood import next_refit
 from fedfairx.core.merit import Merit
+from fedfairx.core.partners import LEVELS
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import InvalidInput, MessageRefused, StateError
@@ -32,7 +34,7 @@ from fedfairx.federation.knowledge import Knowledge
 from fedfairx.privacy import Release
 
 FORMAT = "fedfairx-agent"
-SCHEMA = 5
+SCHEMA = 6
 
 
 def write(body: dict[str, Any], path: str | os.PathLike[str]) -> None:
@@ -83,7 +85,9 @@ def describe_settings(agent: Knowledge) -> dict[str, Any]:
     return {
         "name": agent.name,
         "dimension": agent.dimension,
+        "actions": None if agent._actions is None else list(agent._actions.names),
         "merit": parts.describe_merit(agent.merit),
+        "reward_range": None if agent.reward_range is None else list(agent.reward_range),
         "rule": agent.rule,
         "minimum_share": agent.minimum_share,
         "prior": parts.describe_prior(agent.prior, agent.dimension),
@@ -102,10 +106,13 @@ def settings_from(fields: Fields, merit: Merit | None) -> dict[str, Any]:
         prior = parts.prior_from(fields.part("prior"), dimension)
         solver = parts.solver_from(fields.part("solver"))
         region = parts.confidence_from(fields.part("confidence"))
+        actions = fields.texts("actions")
         return {
-            "dimension": dimension,
+            "dimension": dimension if actions is None else None,
+            "actions": actions,
             "rule": rule,
             "merit": parts.merit_from(fields.part("merit"), merit),
+            "reward_range": fields.pair("reward_range"),
             "seed": 0,
             "prior": None if optimistic else prior,
             "minimum_share": fields.number("minimum_share"),
@@ -132,39 +139,55 @@ def describe_knowledge(agent: Knowledge) -> dict[str, Any]:
             "inverse": learner.inverse.ravel().tolist(),
             "count": learner.count,
             "ridge": learner.ridge,
-            "surprise": learner.surprise,
+            "largest_reward": agent._limits.high,
+            "noise_variance": learner.noise_variance,
+            "squares": learner.squares,
             "observed": learner.observed,
             "updates": agent._updates,
             "growth": float(agent._growth),
         },
+        "actions": None if agent._actions is None else list(agent._actions.names),
+        "retired": None if agent._actions is None else list(agent._actions.retired),
         "own": agent._own.tolist(),
         "released_count": agent._released_count,
         "local_count": agent._local_count,
         "marks": [{"count": count, "sums": mark.tolist()} for count, mark in agent._marks.items()],
+        "judged": [
+            {"name": name, "weights": weights.tolist(), "power": agent._powers[name]}
+            for name, weights in agent._weights.items()
+        ],
         "latest": {name: release.to_bytes().hex() for name, release in agent._latest.items()},
     }
 
 
 def restore_knowledge(agent: Knowledge, fields: Fields) -> None:
     """What `describe_knowledge` described, into an agent of the same settings."""
+    actions = fields.texts("actions")
+    if actions is not None:  # there may have been fewer, or more, than the agent has now
+        agent._begin_actions(actions, fields.texts("retired") or [])
     dimension, size = agent.dimension, packed_size(agent.dimension)
     learner = fields.part("learner")
     agent._learner.statistics[:] = learner.numbers("statistics", size)
     agent._learner.fresh[:] = learner.numbers("fresh", size)
     agent._learner.inverse[:] = learner.numbers("inverse", dimension**2).reshape(dimension, dimension)
     agent._learner.set_count(learner.number("count", 0.0))
-    agent._learner.set_noise(
+    agent._learner.restore(
         ridge=learner.number("ridge", 0.0),
-        surprise=learner.number("surprise", 0.0),
+        variance=learner.number("noise_variance", 0.0),
+        squares=learner.number("squares", 0.0),
         observed=learner.integer("observed"),
     )
+    agent._limits.set_largest(learner.number("largest_reward"))
     agent._updates = learner.integer("updates")
-    agent._updates_due = agent._updates_until_derived()
     agent._growth = learner.number("growth", 0.0)
     agent._own[:] = fields.numbers("own", size)
     agent._released_count = fields.integer("released_count")
     agent._local_count = fields.integer("local_count")
+    agent._refit_at = next_refit(agent.observed)
     agent._marks = {each.integer("count"): each.numbers("sums", size) for each in fields.parts("marks")}
+    judged = list(fields.parts("judged"))
+    agent._weights = {each.text("name"): each.numbers("weights", LEVELS) for each in judged}
+    agent._powers = {each.text("name"): each.number("power", 0.0) for each in judged}
     latest = fields.part("latest")
     agent._latest = {}
     for name in latest.names():

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.merit import Custom, Exponential, Merit
+from fedfairx.core.merit import Custom, Exponential, Merit, Range
 from fedfairx.core.partners import ALIKE, DIFFER
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
@@ -29,6 +29,7 @@ from fedfairx.federation.fields import Fields
 from fedfairx.federation.options import SCALE
 from fedfairx.federation.parts import describe_merit, merit_from
 from fedfairx.federation.plausible import Limits
+from fedfairx.federation.reward_limits import RewardLimits, as_reward_range
 from fedfairx.federation.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.federation.terms_parts import (
     bounds_from,
@@ -38,7 +39,16 @@ from fedfairx.federation.terms_parts import (
     prior_from,
     schedule_from,
 )
-from fedfairx.privacy import Bounds, Budget, Centring, NonPrivate, Privatizer, calibrate, private
+from fedfairx.privacy import (
+    Bounds,
+    Budget,
+    Centring,
+    NonPrivate,
+    NonPrivateSums,
+    Privatizer,
+    calibrate,
+    private,
+)
 from fedfairx.privacy.ledger import Ledger
 from fedfairx.privacy.mechanisms import Stated
 from fedfairx.privacy.noise import NoiseSource
@@ -47,13 +57,22 @@ from fedfairx.privacy.peers import Confirm
 __all__ = ["Terms"]
 
 
+#: Length that contexts may have where sums are exact and no bounds are given: far beyond the unit ball that
+#: agents expect.
+EXACT_NORM = 10.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """agents is how many the schedule is made for: who joins later changes neither schedule nor noise.
+    """What members agree on. Whatever is left out is set when terms are made, and is then the same for all.
 
-    A member's release number k holds at most as many records as rounds until then, and `spare` more:
-    rewards that come in batches, and records from before the federation. Others refuse more than that. By
-    default it is `horizon`.
+    agents: how many the schedule is made for; who joins later changes neither schedule nor noise.
+    reward_range: (low, high) of every member's rewards; it sets the defaults of merit, prior and bounds.
+        Members refuse other rewards, or clip them where sums are private.
+    bounds: what records are clipped to before they are summed, also where sums are exact: others refuse what
+        such records can't make.
+    spare: a member's release number k holds at most as many records as rounds until then, and so many more:
+        rewards that come in batches, and records from before the federation. By default it is `horizon`.
     """
 
     dimension: int
@@ -61,19 +80,21 @@ class Terms:
     horizon: int
     algorithm: str = "priv-fairx-bayes"
     schedule: Schedule | None = None  # None: the algorithm's own
-    merit: Merit = field(default_factory=Exponential)
-    prior: Prior = field(default_factory=Prior)
+    reward_range: Range | None = None
+    merit: Merit = None  # type: ignore[assignment]  # set below, like those that follow
+    prior: Prior = None  # type: ignore[assignment]
     confidence: Confidence = field(default_factory=lambda: Confidence(scale=SCALE))
     minimum_share: float = 0.0
     epsilon: float | None = None
     delta: float = 1e-6
     mechanism: str = "blt"
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: Bounds = None  # type: ignore[assignment]
     centring: Centring | None = None
     spare: int | None = None
 
     def __post_init__(self) -> None:
         Plan(self.horizon, self.agents, self.dimension)
+        self._settle()
         own = isinstance(self.merit, Custom)
         text = "must be one that all members have, not a function of one's own"
         require(not own, "merit", text, self.merit)
@@ -86,6 +107,21 @@ class Terms:
             require(self.epsilon is None, "epsilon", text, self.epsilon)
         require(self.spare is None or self.spare >= 0, "spare", "must be >= 0", self.spare)
         _ = self.stated  # calibrates: what does not fit is refused here
+
+    def _settle(self) -> None:
+        """Set what was left out."""
+        known = as_reward_range(self.reward_range)
+        merit = self.merit or Exponential.for_range(*(known or (0.0, 1.0)))
+        prior = self.prior or Prior.for_merit(merit, reward_range=known)
+        bounds = self.bounds
+        if bounds is None and self.epsilon is None:
+            low, high = known or RewardLimits(prior, None).ends
+            bounds = Bounds(context_norm=EXACT_NORM, reward=max(abs(low), abs(high)))
+        elif bounds is None:
+            bounds = Bounds.for_range(known if self.centring is None else None)
+        found = {"reward_range": known, "merit": merit, "prior": prior, "bounds": bounds}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     @property
     def _algorithm(self) -> Algorithm:
@@ -134,7 +170,7 @@ class Terms:
         return Limits(
             self.stated,
             self.dimension,
-            bounds=None if self.epsilon is None else self.bounds,
+            bounds=self.bounds,
             centring=self.centring,
             records=rounds + spare,
         )
@@ -148,10 +184,10 @@ class Terms:
         ledger: Ledger | None = None,
         confirm: Confirm | None = None,
         decide_from: str | None = None,
-    ) -> Privatizer | None:
-        """A member's privatizer; None where the algorithm is not private."""
+    ) -> Privatizer:
+        """A member's privatizer; where the algorithm is not private, exact sums of clipped records."""
         if self.epsilon is None:
-            return None
+            return NonPrivateSums(self.dimension, self.bounds)
         if noise is None:
             raise InvalidInput(f"noise must be given for {self.algorithm}: fedfairx.privacy.KeyedNoise(…)")
         return private(
@@ -203,6 +239,7 @@ class Terms:
             place,
             dimension=self.dimension,
             budget=None if self.epsilon is None else Budget(**self._privacy(decide_from)),
+            bounds=self.bounds if self.epsilon is None else None,
             name=name,
             **self._settings(partners),
             **opening,
@@ -213,6 +250,7 @@ class Terms:
         return {
             "rule": self._algorithm.rule,
             "merit": self.merit,
+            "reward_range": self.reward_range or (-self.bounds.reward, self.bounds.reward),
             "prior": None if optimistic else self.prior,
             "minimum_share": self.minimum_share,
             "confidence": self.confidence if optimistic else None,
@@ -238,23 +276,24 @@ class Terms:
             "horizon": self.horizon,
             "algorithm": self._algorithm.name,
             "schedule": {"name": names[type(self.times)], **schedule},
+            "reward_range": None if self.reward_range is None else list(self.reward_range),
             "merit": describe_merit(self.merit),
             "prior": {
                 "mean": self.prior.means(self.dimension).tolist(),
                 "sd": float(self.prior.sd),
                 "noise_sd": float(self.prior.noise_sd),
-                "learn_noise": self.prior.learn_noise,
+                "learn": self.prior.learn,
             },
             "confidence": {key: float(value) for key, value in dataclasses.asdict(self.confidence).items()},
             "minimum_share": float(self.minimum_share),
             "spare": self.horizon if self.spare is None else self.spare,
+            "bounds": self.bounds.to_dict(),
             "privacy": None
             if self.epsilon is None
             else {
                 "epsilon": float(self.epsilon),
                 "delta": float(self.delta),
                 "mechanism": self.mechanism,
-                "bounds": self.bounds.to_dict(),
                 "centring": None if self.centring is None else self.centring.to_dict(),
                 "digest": self.stated.digest(),
             },
@@ -271,6 +310,7 @@ class Terms:
             "horizon": fields.integer("horizon", 1),
             "algorithm": fields.text("algorithm"),
             "schedule": schedule_from(fields.part("schedule").plain()),
+            "reward_range": fields.pair("reward_range"),
             "merit": merit_from(fields.part("merit"), None),
             "minimum_share": fields.number("minimum_share", 0.0),
             "spare": fields.integer("spare"),
@@ -278,6 +318,7 @@ class Terms:
         try:
             given["prior"] = prior_from(fields.part("prior"), dimension)
             given["confidence"] = confidence_from(fields.part("confidence"))
+            given["bounds"] = bounds_from(fields.part("bounds"))
             if fields.plain().get("privacy", 0) is None:
                 return cls(**given)
             privacy = fields.part("privacy")
@@ -287,7 +328,6 @@ class Terms:
                 epsilon=privacy.number("epsilon"),
                 delta=privacy.number("delta"),
                 mechanism=privacy.text("mechanism"),
-                bounds=bounds_from(privacy.part("bounds")),
                 centring=None if centring is None else centring_from(privacy.part("centring"), dimension),
             )
         except InvalidInput as error:

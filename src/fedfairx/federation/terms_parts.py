@@ -55,7 +55,7 @@ def prior_from(fields: Fields, dimension: int) -> Prior:
         tuple(fields.numbers("mean", dimension).tolist()),
         fields.number("sd"),
         fields.number("noise_sd"),
-        fields.flag("learn_noise"),
+        fields.flag("learn"),
     )
 
 

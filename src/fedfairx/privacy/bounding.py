@@ -94,6 +94,17 @@ class Bounds:
             self.adjacency,
         )
 
+    @classmethod
+    def for_range(cls, reward_range: tuple[float, float] | None) -> Bounds:
+        """The default bounds: contexts in the unit ball, rewards in their range, or in (-1, 1).
+
+        The noise is divided such that Gram and moment lose as much, whatever the size of the rewards.
+        """
+        if reward_range is None:
+            return cls()
+        reward = max(abs(end) for end in reward_range)
+        return cls(reward=reward, gram_share=1.0 / reward**2)
+
     @property
     def is_private(self) -> bool:
         """True: what `clip` returns is bounded."""

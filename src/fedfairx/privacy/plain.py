@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from fedfairx.arrays import Array
-from fedfairx.core.memory import learn_and_add
-from fedfairx.core.statistics import add_one, packed_size
+from fedfairx.core.memory import learn_and_add, learn_one
+from fedfairx.core.statistics import add_one, embedded, packed_size, place
 from fedfairx.errors import StateError, require
+from fedfairx.privacy.bounding import Bounds
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.mechanisms import NonPrivate
 from fedfairx.privacy.release import Release
@@ -24,13 +25,16 @@ class NonPrivateSums:
 
     Guarantees:
     - None about privacy: the guarantee says NOT PRIVATE, with μ = ∞.
-    - The released bits are those of adding each record in turn to one running sum.
+    - The released bits are those of adding each record in turn to one running sum, where there are `bounds`
+      each record as they clip it.
     - `state` and `from_state` go on with the same bits.
     """
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, bounds: Bounds | None = None) -> None:
         require(dimension >= 1, "dimension", "must be >= 1", dimension)
         self.dimension = dimension
+        self.bounds = bounds
+        self.clipped = 0
         self.mechanism = NonPrivate()
         self._digest = self.mechanism.digest()
         self._total = np.zeros(packed_size(dimension))
@@ -56,19 +60,43 @@ class NonPrivateSums:
         )
 
     @property
+    def total(self) -> Array:
+        """Packed sums of all records."""
+        return self._total.copy()
+
+    @property
     def waiting(self) -> int:
         """Records that are in no release yet."""
         return self._count - (0 if self._latest is None else self._latest.count)
 
     def add(self, context: Array, reward: float, record: str | int | None = None) -> None:  # noqa: ARG002
+        if self.bounds is not None:
+            context, reward, moved = self.bounds.clip(context, reward)
+            self.clipped += moved
         add_one(self._total, context, reward)
         self._count += 1
 
     def add_and_learn(self, memory: Array, values: Array, at: int, reward: float) -> float:
         """`add` the context that begins at values[at], and learn it into a learner's memory, in one call."""
-        self._count += 1
-        growth: float = learn_and_add(memory, self._total, values, at, reward)
+        growth: float
+        if self.bounds is not None:
+            self.add(values[at:], reward)
+            growth = learn_one(memory, values[at:], reward)
+        else:
+            self._count += 1
+            growth = learn_and_add(memory, self._total, values, at, reward)
         return growth
+
+    def add_arm(self, arm: int, reward: float) -> None:
+        """`add` of the unit vector of a coordinate."""
+        self._total[place(self.dimension, arm, arm)] += 1.0
+        self._total[self._total.size - self.dimension + arm] += reward
+        self._count += 1
+
+    def resize(self, dimension: int) -> None:
+        """Take records of more coordinates from now on."""
+        self._total = embedded(self._total, dimension)
+        self.dimension = dimension
 
     def release(self, number: int | None = None) -> Release:
         if number is not None and self._latest is not None and number == self.spent:
@@ -79,22 +107,26 @@ class NonPrivateSums:
         return self._latest
 
     def state(self) -> dict[str, Any]:
-        """All it needs to go on, as plain values; it holds exact sums."""
+        """All it needs to go on but its bounds, as plain values; it holds exact sums."""
         latest = None if self._latest is None else self._latest.to_bytes().hex()
         return {
-            "schema": 1,
+            "schema": 2,
             "total": self._total.tolist(),
             "count": self._count,
+            "clipped": self.clipped,
             "spent": self.spent,
             "latest": latest,
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], *, dimension: int) -> NonPrivateSums:
+    def from_state(
+        cls, state: Mapping[str, Any], *, dimension: int, bounds: Bounds | None = None
+    ) -> NonPrivateSums:
         """The sums that `state` described."""
-        if state.get("schema") != 1 or len(state["total"]) != packed_size(dimension):
+        if state.get("schema") != 2 or len(state["total"]) != packed_size(dimension):
             raise StateError("this is not the state of plain sums of this dimension")
-        sums = cls(dimension)
+        sums = cls(dimension, bounds)
+        sums.clipped = int(state["clipped"])
         sums._total = np.array(state["total"], dtype=np.float64)
         sums._count = int(state["count"])
         sums.spent = int(state["spent"])

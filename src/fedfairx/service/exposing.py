@@ -78,7 +78,7 @@ class Exposing:
         table = exposure(
             seen.read(for_exposure(journal, first=start, end=end)),
             merit=agent.merit,
-            noise_sd=settings.noise_sd,
+            noise_sd=settings.noise_sd or _half_range(agent),
             tolerance=settings.tolerance,
             sums=_exact_sums(agent),
         )
@@ -126,6 +126,13 @@ class _Seen:
 @functools.lru_cache(4096)
 def _labels(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(json.loads(text))
+
+
+def _half_range(agent: Agent) -> float:
+    """σ of rewards whatever their distribution: half of their range (Hoeffding's lemma), which is 1 if
+    unknown."""
+    low, high = agent.reward_range or (0.0, 1.0)
+    return 0.5 * (high - low)
 
 
 def _exact_sums(agent: Agent) -> tuple[Array, Array] | None:

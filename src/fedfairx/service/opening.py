@@ -11,7 +11,7 @@ from fedfairx.core.merit import Merit
 from fedfairx.errors import InvalidInput, require
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.place import Place
-from fedfairx.privacy import Budget
+from fedfairx.privacy import Bounds, Budget
 from fedfairx.service.doors import Doors, is_loopback
 from fedfairx.service.features import FeatureTable
 from fedfairx.service.membership import Membership
@@ -22,7 +22,14 @@ from fedfairx.storage.keys import ApiKeys
 
 __all__ = ["open_service"]
 
-KEPT = ("rule", "minimum_share", "name", "window", "default_reward")  # in the agent's database
+KEPT = (
+    "rule",
+    "reward_range",
+    "minimum_share",
+    "name",
+    "window",
+    "default_reward",
+)  # with the agent
 
 
 def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
@@ -81,6 +88,7 @@ def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
             epsilon=settings.epsilon,
             delta=settings.delta,
             releases=settings.releases,
+            bounds=None if settings.reward_range is None else Bounds.for_range(settings.reward_range),
             decide_from=settings.decide_from,  # type: ignore[arg-type]
             person_records=settings.person_records,
         )

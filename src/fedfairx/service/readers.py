@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fedfairx.core.memory import LARGEST
 from fedfairx.errors import InvalidInput, require
 from fedfairx.service.features import Feature
 
-__all__ = ["Reader", "choice", "features", "number", "optional", "switch", "text", "whole"]
+__all__ = ["Reader", "choice", "features", "number", "optional", "pair", "switch", "text", "whole"]
 
 Reader = Callable[[str, object], Any]  # (name, value) → the value, or `InvalidInput`
 
@@ -77,6 +78,17 @@ def optional(inner: Reader) -> Reader:
         return None if value is None or value == "" else inner(name, value)
 
     return read
+
+
+def pair(name: str, value: object) -> tuple[float, float]:
+    """Two numbers, the first below the second: "1:5", in TOML [1, 5]."""
+    ends = value.replace(",", ":").split(":") if isinstance(value, str) else value
+    try:
+        low, high = (float(end) for end in ends)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        low = high = math.nan
+    require(-LARGEST <= low < high <= LARGEST, name, "must be two numbers, low < high, like 1:5", value)
+    return low, high
 
 
 def switch(name: str, value: object) -> bool:

@@ -169,11 +169,7 @@ class PeerSeen(Struct):
     refused: Annotated[int, Meta(ge=0, description="Of its messages, since this start.")]
     weight: Annotated[
         float | None,
-        Meta(description="Share of its statistics that is believed, 0 to 1; null before any came."),
-    ] = None
-    difference: Annotated[
-        float | None,
-        Meta(description="How far its θ likely is from ours: 0 the same, 1 it tells nothing of it."),
+        Meta(description="Share of its records that counts, 0 to 1; null before any came."),
     ] = None
     reason: Annotated[str | None, Meta(description="Why it is believed so far.")] = None
 

@@ -27,7 +27,9 @@ FILE = "agent.sqlite"
 DECIDE_FROM = ("released", "released+local", "own+released")
 PARTNERS = ("differ", "alike")
 #: What the members of a federation have agreed on.
-AGREED = frozenset({"rule", "merit", "minimum_share", "epsilon", "delta", "releases", "person_records"})
+AGREED = frozenset(
+    {"rule", "merit", "reward_range", "minimum_share", "epsilon", "delta", "releases", "person_records"}
+)
 RULES = ("expected-merit", "greedy", "thompson", "optimism")
 
 
@@ -53,7 +55,16 @@ class Settings:
         False, readers.switch, "add a constant, so that rewards need not be 0 where features are"
     )
     rule: str = setting("expected-merit", readers.choice(*RULES), "where shares come from")
-    merit: str = setting("exponential", readers.text, "what a reward is worth, as exponential:steepness=10")
+    reward_range: tuple[float, float] | None = setting(
+        None,
+        readers.optional(readers.pair),
+        "between which numbers rewards lie, as 1:5; sets the defaults of merit, prior and noise_sd",
+    )
+    merit: str = setting(
+        "",
+        readers.text,
+        "what a reward is worth, as doubling:0.1; if not given, 7 % of the reward range doubles the share",
+    )
     minimum_share: float = setting(0.0, readers.number(0.0, 1.0), "that every action gets in any case")
     name: str = setting("", readers.text, "what others know this agent by; random if not given")
     epsilon: float | None = setting(
@@ -87,10 +98,10 @@ class Settings:
     control_share: float = setting(
         0.0, readers.number(0.0, 1.0), "share of live decisions that keep the baseline"
     )
-    noise_sd: float = setting(
-        0.5,
-        readers.number(0.0, above=True),
-        "of rewards, at most: half of their range always is; for exposure",
+    noise_sd: float | None = setting(
+        None,
+        readers.optional(readers.number(0.0, above=True)),
+        "of rewards, at most, for exposure; if not given, half of the reward range, or 0.5",
     )
     tolerance: float = setting(
         0.2, readers.number(0.0, 0.99), "what counts as within: with 0.2, from 80 to 125 % of an entitlement"

@@ -73,7 +73,7 @@ def privacy(agent: Agent) -> schemas.Privacy:
 def _believed(partner: Partner | None) -> dict[str, Any]:
     if partner is None:
         return {}
-    return {"weight": partner.weight, "difference": partner.difference, "reason": partner.reason}
+    return {"weight": partner.weight, "reason": partner.reason}
 
 
 def sync(service: Service) -> schemas.Sync:

@@ -1,45 +1,37 @@
-"""V⁻¹ anew from the sums, in some lanes of a block: the others keep theirs, to the bit."""
+"""σ, the prior's sd and V⁻¹ from the sums, in some lanes of a block: the others keep theirs, to the bit."""
 
 from __future__ import annotations
 
 from fedfairx.core.estimate import derive
-from fedfairx.core.learner import OBSERVED, PRIOR_VARIANCE, RIDGE, variance_of
+from fedfairx.core.learner import LEARNING, NOISE_VARIANCE, OBSERVED, PRIOR_VARIANCE, RIDGE
+from fedfairx.core.marginal_likelihood import learnt_sizes
 from fedfairx.lanes.compile import stage
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import where_above
-from fedfairx.simulation.state import MARKED, REFRESH, Mind
+from fedfairx.simulation.state import MARKED, REFIT, Desk, Mind
 
 
 @stage
-def mark_doubled(mind: Mind) -> None:
-    """Mark the lanes whose own observations have doubled since λ last followed σ."""
-    notes = mind.notes
-    doubled = where_above(mind.learner.numbers[OBSERVED], notes[REFRESH] - 0.5, 1.0, 0.0)
-    notes[MARKED] = where_above(doubled, 0.0, 1.0, notes[MARKED])
-
-
-@stage
-def follow_noise(mind: Mind) -> None:
-    """λ ← σ²/sd² in the marked lanes that have a posterior, and when next: at the next power of two of own
-    observations."""
-    numbers, marked = mind.learner.numbers, mind.notes[MARKED]
-    variance = numbers[PRIOR_VARIANCE]
-    ridge = where_above(variance, 0.0, variance_of(mind.learner) / variance, numbers[RIDGE])
-    numbers[RIDGE] = where_above(marked, 0.0, ridge, numbers[RIDGE])
-    notes, each = by_lane(mind.notes), by_lane(numbers)
-    for l in range(notes.shape[1]):
-        while notes[MARKED, l] > 0.0 and notes[REFRESH, l] <= each[OBSERVED, l]:
-            notes[REFRESH, l] *= 2.0
+def learn_sizes(mind: Mind, own: Rows, desk: Desk) -> None:
+    """Learn σ and sd again in the lanes whose own observations have doubled, from their own records (q,),
+    and mark them: V⁻¹ is to be derived then."""
+    numbers, notes = mind.learner.numbers, mind.notes
+    variance, ridge = learnt_sizes(mind.learner, own, desk.turned)
+    due = where_above(numbers[OBSERVED], notes[REFIT] - 0.5, numbers[LEARNING], 0.0)
+    numbers[NOISE_VARIANCE] = where_above(due, 0.0, variance, numbers[NOISE_VARIANCE])
+    numbers[PRIOR_VARIANCE] = where_above(due, 0.0, variance / ridge, numbers[PRIOR_VARIANCE])
+    numbers[RIDGE] = where_above(due, 0.0, ridge, numbers[RIDGE])
+    notes[MARKED] = where_above(due, 0.0, 1.0, notes[MARKED])
+    each, observed = by_lane(notes), by_lane(numbers)
+    for l in range(each.shape[1]):
+        while each[MARKED, l] > 0.0 and each[REFIT, l] <= observed[OBSERVED, l]:
+            each[REFIT, l] *= 2.0
 
 
 @stage
 def derive_marked(mind: Mind, fresh: Rows) -> None:
-    """V⁻¹ of the marked lanes from their sums, with λ as the noise learnt until now makes it.
-
-    fresh (d, d) is room.
-    """
+    """V⁻¹ of the marked lanes from their sums. fresh (d, d) is room."""
     state, inverse = mind.learner, mind.learner.inverse
-    follow_noise(mind)
     derive(state.statistics, state.numbers[RIDGE], fresh)
     marked = mind.notes[MARKED]
     for i in range(inverse.shape[0]):

@@ -15,7 +15,7 @@ from fedfairx.arrays import Array
 from fedfairx.core.estimate import REFRESH_EVERY, estimate
 from fedfairx.core.expectation import expose_by_posterior
 from fedfairx.core.exposure import at_least, draw_rows, expose
-from fedfairx.core.learner import COUNT, REWARD, RIDGE, Learner, radius_of, variance_of
+from fedfairx.core.learner import COUNT, NOISE_VARIANCE, REWARD, RIDGE, Learner, radius_of
 from fedfairx.core.optimism.choose import Solver, choose
 from fedfairx.core.optimism.problem import POLICY, PULL, Region, Scratch
 from fedfairx.core.posterior import posterior_mean, sample
@@ -121,7 +121,7 @@ def believe(
 ) -> None:
     """The policy of every lane by a rule of the posterior."""
     posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
-    variance = variance_of(state)
+    variance = state.numbers[NOISE_VARIANCE]
     if rule == BY_THOMPSON:
         position = vectors(world.agent)[block] + np.uint64(t) * np.uint64(world.agents)
         draw_parameters(state, variance, vectors(world.keys)[THOMPSON, block], position, work)
@@ -152,6 +152,7 @@ def play(
     least_share: float,
     sharing: Sharing,
     privacy: Privacy | None,
+    differ: bool | None,
     delay: Delay,
     tally: Tally,
     exposure: Exposure,
@@ -185,7 +186,7 @@ def play(
     act(world, state, contexts, policy, means, block, t)
     sums = by_lane(means), by_lane(entitled), by_lane(policy)
     count_exposure(exposure, world.contexts, world.agents, block, *sums, room.present)
-    deliver(world, mind, sharing, privacy, delay, table.work.square[0], block, t)
+    deliver(world, mind, posterior, sharing, privacy, differ, delay, table, block, t)
     if (t + 1) % REFRESH_EVERY == 0 and learns_own(privacy):
         mind.notes[MARKED] = 1.0
         derive_marked(mind, table.work.square[0])
@@ -250,6 +251,7 @@ def run(
                 least_share,
                 sharing,
                 privacy,
+                differ,
                 delay,
                 tally,
                 exposure,

@@ -12,9 +12,21 @@ from fedfairx.lanes.arithmetic import log
 from fedfairx.lanes.compile import stage
 from fedfairx.lanes.rows import Rows, by_lane, floats, vectors
 from fedfairx.lanes.vector import any_above, fma, larger, smaller, sqrt, where_above
-from fedfairx.simulation.deriving import derive_marked, mark_doubled
+from fedfairx.simulation.deriving import derive_marked, learn_sizes
 from fedfairx.simulation.draws import uniform
-from fedfairx.simulation.state import LOG_GROWTH, REFRESH, RELEASED, Delay, Mind, Privacy, Sharing, World
+from fedfairx.simulation.hearing import judge_marked
+from fedfairx.simulation.state import (
+    LOG_GROWTH,
+    MARKED,
+    REFIT,
+    RELEASED,
+    Delay,
+    Desk,
+    Mind,
+    Privacy,
+    Sharing,
+    World,
+)
 
 
 @stage
@@ -39,22 +51,55 @@ def clip(privacy: Privacy, state: Learner) -> None:
 
 
 @stage
-def learn_own(mind: Mind, fresh: Rows) -> None:
-    """Learn the observation at hand into what decisions come from. fresh (d, d) is room."""
-    numbers, notes = mind.learner.numbers, mind.notes
-    learn(mind.learner)
-    if any_above(numbers[LEARNING], 0.0) and any_above(numbers[OBSERVED], notes[REFRESH] - 0.5):
-        mark_doubled(mind)
-        derive_marked(mind, fresh)
+def own_records(mind: Mind, sharing: Sharing, privacy: Privacy | None, block: int) -> Rows:
+    """All that the lanes of a block have observed, exact: (q,)."""
+    own = mind.learner.statistics  # of agents that never share
+    if sharing.own.shape[1] > 0:
+        own = vectors(sharing.own)[block]
+    if privacy is not None and privacy.exact.shape[1] > 0:
+        own = vectors(privacy.exact)[block]
+    return own
 
 
 @stage
-def take_in(mind: Mind, sharing: Sharing, privacy: Privacy | None, fresh: Rows, block: int) -> None:
+def follow_own(
+    mind: Mind,
+    sharing: Sharing,
+    privacy: Privacy | None,
+    differ: bool | None,
+    agents: int,
+    desk: Desk,
+    block: int,
+) -> None:
+    """Where own observations have doubled: learn σ and sd, judge partners who may differ, and derive V⁻¹."""
+    numbers, own = mind.learner.numbers, own_records(mind, sharing, privacy, block)
+    doubled = any_above(numbers[OBSERVED], mind.notes[REFIT] - 0.5)
+    if doubled and any_above(numbers[LEARNING], 0.0):
+        learn_sizes(mind, own, desk)
+        if differ is not None:
+            judge_marked(mind, sharing, own, agents, block)
+            shared, statistics = vectors(sharing.shared), mind.learner.statistics
+            for k in range(statistics.shape[0]):
+                statistics[k] = where_above(mind.notes[MARKED], 0.0, shared[k], statistics[k])
+        derive_marked(mind, desk.work.square[0])
+
+
+@stage
+def take_in(
+    mind: Mind,
+    posterior: bool | None,
+    sharing: Sharing,
+    privacy: Privacy | None,
+    differ: bool | None,
+    agents: int,
+    desk: Desk,
+    block: int,
+) -> None:
     """Learn the observation at hand in every lane of a block; a zero context stands for none."""
     state, notes = mind.learner, mind.notes
     chosen, numbers = state.chosen, state.numbers
     if learns_own(privacy):
-        learn_own(mind, fresh)
+        learn(state)
         if sharing.threshold > 0.0:
             notes[LOG_GROWTH] = notes[LOG_GROWTH] + log(numbers[GROWTH])
     if privacy is not None:
@@ -63,6 +108,8 @@ def take_in(mind: Mind, sharing: Sharing, privacy: Privacy | None, fresh: Rows, 
         clip(privacy, state)  # clip, never assert
     if sharing.own.shape[1] > 0:
         add(vectors(sharing.own)[block], chosen, numbers[REWARD])
+    if posterior is not None:
+        follow_own(mind, sharing, privacy, differ, agents, desk, block)
 
 
 @stage
@@ -109,10 +156,12 @@ def receive(world: World, mind: Mind, delay: Delay, learnt: float, block: int, t
 def deliver(
     world: World,
     mind: Mind,
+    posterior: bool | None,
     sharing: Sharing,
     privacy: Privacy | None,
+    differ: bool | None,
     delay: Delay,
-    fresh: Rows,
+    desk: Desk,
     block: int,
     t: int,
 ) -> None:
@@ -128,4 +177,4 @@ def deliver(
             numbers[OBSERVED] = numbers[OBSERVED] + 1.0
             numbers[COUNT] = numbers[COUNT] + learnt
         if some:
-            take_in(mind, sharing, privacy, fresh, block)
+            take_in(mind, posterior, sharing, privacy, differ, world.agents, desk, block)

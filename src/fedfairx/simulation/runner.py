@@ -137,6 +137,7 @@ def simulate(
     algorithm: str | Algorithm = "fed-fairx-bayes",
     seeds: int | Sequence[int] = 5,
     schedule: str | Schedule | None = None,
+    reward_range: tuple[float, float] | None = None,
     prior: Prior | None = None,
     minimum_share: float = 0.0,
     confidence: Confidence | None = None,
@@ -176,6 +177,7 @@ def simulate(
     given: dict[str, Any] = {
         "algorithm": algorithm,
         "schedule": schedule,
+        "reward_range": reward_range,
         "prior": prior,
         "minimum_share": minimum_share,
         "confidence": confidence,

@@ -21,7 +21,6 @@ from fedfairx.federation.options import DECIDE_FROM, Options
 from fedfairx.federation.schedules import Plan, timetable
 from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import size_of, vectors, zeros
-from fedfairx.privacy import Bounds
 from fedfairx.simulation.draws import Keys, generator, stream_key
 from fedfairx.simulation.environments import CONTEXTS, NOISES, Scenario
 from fedfairx.simulation.hearing import hearing_in
@@ -29,7 +28,7 @@ from fedfairx.simulation.recorded import Recorded
 from fedfairx.simulation.state import (
     OWN_RELEASED,
     RECORDED,
-    REFRESH,
+    REFIT,
     RELEASED,
     RELEASED_LOCAL,
     Counts,
@@ -153,6 +152,8 @@ def _minds(scenario: Scenario, options: Options, decide_from: int, agent_of: Cou
     dimension = scenario.dimension
     minds: Array = zeros(blocks, size_of(mind_in, dimension), lanes)
     merits = table([scenario.merits[agent] for agent in agent_of]).reshape(-1, *shape)
+    told = options.reward_range
+    priors = [options.prior or Prior.for_merit(merit, reward_range=told) for merit in scenario.merits]
     for block in range(blocks):
         start(
             minds[block],
@@ -160,10 +161,10 @@ def _minds(scenario: Scenario, options: Options, decide_from: int, agent_of: Cou
             merits=merits[:, block],
             rule=options.composed.rule,
             confidence=options.region,
-            prior=options.prior or Prior(),
+            priors=[priors[agent] for agent in agent_of[block * lanes : (block + 1) * lanes]],
             learning=decide_from != RELEASED,  # un-noised rewards must drive nothing there
         )
-        mind_in(vectors(minds[block]), dimension).notes[REFRESH] = 1.0
+        mind_in(vectors(minds[block]), dimension).notes[REFIT] = 1.0
     return minds
 
 
@@ -175,7 +176,7 @@ def _sharing(scenario: Scenario, options: Options, seeds: int, shape: Shape) -> 
     when = timetable(options.composed.schedule, _plan(scenario))
     due = np.zeros(scenario.horizon, dtype=np.bool_)
     due[when.rounds - 1] = True
-    q = packed_size(scenario.dimension)
+    q, differ = packed_size(scenario.dimension), options.partners == DIFFER
     return Sharing(
         due,
         when.threshold,
@@ -185,7 +186,9 @@ def _sharing(scenario: Scenario, options: Options, seeds: int, shape: Shape) -> 
         np.zeros((seeds, q)),
         np.zeros(seeds),
         zeros(q, WIDTH),
-        zeros(size_of(hearing_in, scenario.dimension, scenario.agents) if options.partners == DIFFER else 0),
+        zeros(shape[0], q if differ else 0, WIDTH),
+        np.zeros(seeds),
+        zeros(size_of(hearing_in, scenario.dimension, scenario.agents) if differ else 0),
     )
 
 
@@ -196,10 +199,10 @@ def _privacy(
     noise, sd = np.zeros((0, 0, 0)), np.zeros(0)
     if most > 0:
         noise, sd = _noise(scenario, options, decide_from, seeds, most)
-    centring, bounds = options.centring, options.bounds or Bounds()
+    centring, bounds = options.centring, options.record_bounds
     low = 0.0 if bounds.nonnegative else -bounds.reward
     summed = scenario.agents if decide_from != OWN_RELEASED else max(scenario.agents - 1, 1)
-    beside = most > 0 and decide_from == OWN_RELEASED
+    exact = decide_from == OWN_RELEASED or (decide_from == RELEASED_LOCAL and not options.optimistic)
     return Privacy(
         decide_from,
         np.zeros(scenario.dimension) if centring is None else np.array(centring.context),
@@ -210,7 +213,7 @@ def _privacy(
         noise,
         options.shift * math.sqrt(summed) * sd,
         math.sqrt(summed) * sd,
-        zeros(shape[0], packed_size(scenario.dimension) if beside else 0, WIDTH),
+        zeros(shape[0], packed_size(scenario.dimension) if exact and most > 0 else 0, WIDTH),
     )
 
 

@@ -7,8 +7,10 @@ the sd.
 
 from __future__ import annotations
 
+import math
+
 from fedfairx.arrays import Array
-from fedfairx.core.learner import COUNT, OBSERVED, PARAMETER_NORM, RIDGE, radius_of, variance_of
+from fedfairx.core.learner import COUNT, NOISE_VARIANCE, OBSERVED, PARAMETER_NORM, RIDGE, radius_of
 from fedfairx.core.optimism.choose import Solver
 from fedfairx.core.optimism.problem import Scratch
 from fedfairx.core.pooling import add_by_worth, lift
@@ -19,7 +21,8 @@ from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import Rows, by_lane, floats, vectors
 from fedfairx.lanes.vector import absolute, any_above, larger, where_above
 from fedfairx.simulation.deriving import derive_marked
-from fedfairx.simulation.hearing import listen_by_lane
+from fedfairx.simulation.hearing import judge_marked
+from fedfairx.simulation.observing import own_records
 from fedfairx.simulation.state import (
     LOG_GROWTH,
     MARKED,
@@ -139,7 +142,7 @@ def weigh(
         seed = (block * WIDTH + l) // agents
         here = by_lane(mind.notes)[MARKED, l] > 0.0
         lane[0, l] = privacy.sum_sd[syncs[seed]] if here else privacy.sum_sd[0]
-    variance = variance_of(state)
+    variance = state.numbers[NOISE_VARIANCE]
     posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
     size = size_of_parameter(state.estimate, state.inverse, variance)
     believe(shared, desk.work.lane[0], size, variance, desk.work.square[0], desk.turned)
@@ -198,6 +201,21 @@ def adopt(mind: Mind, shared: Rows) -> None:
 
 
 @stage
+def publish(sharing: Sharing, privacy: Privacy | None, agents: int, syncs: Counts) -> None:
+    """Keep what each agent of the seeds that synchronise releases: partners are judged by it."""
+    own, held = floats(sharing.own), floats(sharing.held)
+    for seed in range(syncs.shape[0]):
+        if sharing.counts[seed] >= 0.0:
+            for lane in range(seed * agents, (seed + 1) * agents):
+                for k in range(own.shape[1]):
+                    held[lane // WIDTH, k, lane % WIDTH] = own[lane // WIDTH, k, lane % WIDTH]
+                    if privacy is not None:
+                        held[lane // WIDTH, k, lane % WIDTH] += privacy.noise[lane, syncs[seed], k]
+            if privacy is not None:
+                sharing.noise_sd[seed] = privacy.sum_sd[syncs[seed]] / math.sqrt(max(agents - 1.0, 1.0))
+
+
+@stage
 def share(
     minds: Array,
     solver: Solver | None,
@@ -223,6 +241,8 @@ def share(
         return
     if privacy is not None and solver is not None and privacy.decide_from != OWN_RELEASED:
         lift_totals(sharing, privacy, syncs, desk.work)
+    if differ is not None:
+        publish(sharing, privacy, agents, syncs)
     for block in range(minds.shape[0]):
         mind = mind_of(minds, block, dimension)
         gather(mind, sharing, privacy, agents, syncs, block)
@@ -231,11 +251,7 @@ def share(
             if privacy.decide_from == OWN_RELEASED:
                 add_own(vectors(sharing.shared), vectors(privacy.exact)[block])
         if differ is not None:
-            exact = sharing.own
-            if privacy is not None:
-                exact = privacy.exact
-            listen_by_lane(mind, sharing, privacy, floats(exact)[block], agents, syncs, block)
-            add_own(vectors(sharing.shared), vectors(exact)[block])
+            judge_marked(mind, sharing, own_records(mind, sharing, privacy, block), agents, block)
         if solver is not None and privacy is not None and privacy.decide_from == OWN_RELEASED:
             weigh_others(mind, sharing, privacy, desk.work, agents, syncs, block)
         adopt(mind, vectors(sharing.shared))

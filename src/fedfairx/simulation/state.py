@@ -26,8 +26,8 @@ RELEASED, RELEASED_LOCAL, OWN_RELEASED = range(3)
 #: Streams of random numbers, of each of which every lane has a key.
 CONTEXTS, ACTIONS, REWARDS, DRIFT, THOMPSON = range(5)
 #: A lane's numbers beside those of its learner: log det V since the last synchronisation, the observations
-#: made at which λ follows σ again, and 1 where V⁻¹ is to be derived anew.
-LOG_GROWTH, REFRESH, MARKED = range(3)
+#: made at which σ and the prior's sd are learnt again, and 1 where V⁻¹ is to be derived from the sums.
+LOG_GROWTH, REFIT, MARKED = range(3)
 NOTES = 3
 
 
@@ -117,6 +117,8 @@ class Sharing(NamedTuple):
     totals: Array  # (seeds, q) room: the sum of all releases
     counts: Array  # (seeds,) room: observations in it; 0 of the seeds that don't synchronise now
     shared: Array  # (q, n) room: what the lanes of a block are about to adopt
+    held: Array  # (B, q, n) what each has released last; q = 0 unless partners may differ
+    noise_sd: Array  # (seeds,) of an entry of it
     hearing: Array  # flat room, of `hearing.hearing_in` where partners may differ
 
 
@@ -132,7 +134,7 @@ class Privacy(NamedTuple):
     noise: Array  # (seeds, τ, q) of the sum over agents, or (lanes, τ, q) of each agent
     shift: Array  # (τ,) added to the Gram diagonal of the sum (own+released: of the others' sum)
     sum_sd: Array  # (τ,) sd of an entry of that sum
-    exact: Array  # (B, q, n) everything observed, as it was; q = 0 unless decisions come from it
+    exact: Array  # (B, q, n) everything observed, as it was; q = 0 unless decisions or sizes come from it
 
 
 class Room(NamedTuple):

@@ -8,12 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedfairx.arrays import Array
+from fedfairx.arrays import Array, Coordinates
 from fedfairx.errors import KeyTaken, StateError
 from fedfairx.storage.database import Row, pages
 from fedfairx.storage.log import Log, event_body
 from fedfairx.storage.queries import COLUMNS, Queries
-from fedfairx.storage.rows import DecisionNote, as_json, floats, seal, seal_decision, seal_outcome
+from fedfairx.storage.rows import (
+    DecisionNote,
+    as_json,
+    context_of,
+    floats,
+    packed_contexts,
+    seal,
+    seal_decision,
+    seal_outcome,
+)
 
 PLAIN = DecisionNote()
 
@@ -24,7 +33,7 @@ class Made:
 
     seq: int
     time: int
-    contexts: Array
+    context: Array  # of the action taken
     policy: Array
     theta: Array
     action: int
@@ -63,20 +72,24 @@ class Journal(Queries):
     def decided(
         self,
         number: int,
-        rows: Array,
+        rows: Array | Coordinates,
         values: Array,
         action: int,
         drawn: int,
         names: Sequence[str] | None,
         note: DecisionNote | None,
     ) -> int:
-        """Keep a decision; `values` are policy (K), θ (d) and chosen context (d). Gives its time."""
-        log, (arms, dimension) = self.log, rows.shape
+        """Keep a decision; `values` are policy (K), θ (d) and chosen context (d). Gives its time.
+
+        rows: contexts (K, d), or coordinates (K,) of actions without features.
+        """
+        log, arms = self.log, len(rows)
+        dimension = (values.size - arms) // 2
         if note is None:
             note = PLAIN
         elif note.key is not None:
             log.keys[self.agent, note.key] = number
-        contexts, shares = rows.tobytes(), values.tobytes()
+        contexts, shares = packed_contexts(rows), values.tobytes()
         policy, theta = shares[: 8 * arms], shares[8 * arms : 8 * (arms + dimension)]
         when = log.time
         log.decisions.append(
@@ -220,9 +233,9 @@ class Journal(Queries):
         sealed = seal_decision(seq, action, drawn, bytes(contexts), bytes(policy), bytes(theta))
         self._check(seq, sealed == stored)
         shares, parameter = floats(policy), floats(theta)
-        rows = floats(contexts).reshape(shares.size, parameter.size)
+        context = context_of(bytes(contexts), action, shares.size, parameter.size)
         called = None if names is None else json.loads(names)
-        return Made(seq, when, rows, shares, parameter, action, drawn, called)
+        return Made(seq, when, context, shares, parameter, action, drawn, called)
 
     def _outcome(self, row: Row) -> Outcome:
         seq, decision, status, reward, stored = row

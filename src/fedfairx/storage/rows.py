@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from fedfairx.arrays import Array
+from fedfairx.arrays import Array, Coordinates
 
 #: What has become of a decision.
 STATUSES = ("pending", "rewarded", "withdrawn", "expired")
@@ -91,6 +91,27 @@ def seal_outcome(seq: int, decision: int, status: str, reward: float | None) -> 
 
 def floats(blob: bytes) -> Array:
     return np.frombuffer(blob, dtype="<f8").astype(np.float64)
+
+
+def packed_contexts(rows: Array | Coordinates) -> bytes:
+    """Contexts (K, d) as floats; coordinates (K,) of actions without features as four bytes each."""
+    return rows.tobytes() if rows.ndim == 2 else rows.astype("<i4").tobytes()
+
+
+def unpacked_contexts(blob: bytes, arms: int, dimension: int) -> Array:
+    """The contexts (K, d) that `packed_contexts` packed; coordinates as unit vectors."""
+    if len(blob) != 4 * arms:
+        return floats(blob).reshape(arms, dimension)
+    rows = np.zeros((arms, dimension))
+    rows[np.arange(arms), np.frombuffer(blob, "<i4")] = 1.0
+    return rows
+
+
+def context_of(blob: bytes, row: int, arms: int, dimension: int) -> Array:
+    """One row of `unpacked_contexts`, without the others."""
+    size = len(blob) // arms
+    rows = unpacked_contexts(blob[row * size : (row + 1) * size], 1, dimension)
+    return rows.reshape(dimension)
 
 
 def as_json(values: Sequence[str | None]) -> str:

@@ -1,0 +1,113 @@
+"""Actions without features: each has a name, and a coordinate of θ that is its expected reward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedfairx.arrays import Array, Coordinates
+from fedfairx.errors import InvalidInput, require
+
+
+class Actions:
+    """Names in the order in which they were added; one that is retired keeps its coordinate."""
+
+    def __init__(self, names: Iterable[str] = (), retired: Iterable[str] = ()) -> None:
+        self._numbers: dict[str, int] = {}
+        self._retired: set[str] = set()
+        self._all: tuple[Coordinates, list[str]] | None = None
+        self.add(names)
+        self.retire(retired)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._numbers
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that ever were, by coordinate."""
+        return tuple(self._numbers)
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """Those that are no longer offered."""
+        return tuple(name for name in self._numbers if name in self._retired)
+
+    def number(self, name: str) -> int:
+        """The coordinate of an action."""
+        return self._numbers[name]
+
+    def add(self, names: Iterable[str]) -> None:
+        """Offer these from now on: new ones, or retired ones again."""
+        given = _texts(names)
+        offered = [name for name in given if name in self._numbers and name not in self._retired]
+        require(not offered, "actions", "must be new or retired", offered[0] if offered else None)
+        for name in given:
+            self._numbers.setdefault(name, len(self._numbers))
+            self._retired.discard(name)
+        self._all = None
+
+    def retire(self, names: Iterable[str]) -> None:
+        """Offer these no longer; one must be left."""
+        given = set(_texts(names))
+        for name in given:
+            self._require(name)
+        left = len(self._numbers) - len(self._retired | given)
+        require(left > 0 or not given, "actions", "must leave one that is offered", len(given))
+        self._retired |= given
+        self._all = None
+
+    def offered(self, given: object = None) -> tuple[Coordinates, list[str]]:
+        """Coordinates and names of these actions; without any, of all that are not retired."""
+        if given is None:
+            if self._all is None:
+                names = [name for name in self._numbers if name not in self._retired]
+                self._all = self._coordinates(names), names
+            return self._all
+        names = _texts(given)
+        for name in names:
+            self._require(name)
+        require(bool(names), "actions", "must be at least one", 0)
+        return self._coordinates(names), names
+
+    def coordinates(self, names: object) -> Coordinates:
+        """Of actions that were shown, each as often as it was; retired ones too."""
+        given = _texts(names, different=False)
+        for name in given:
+            require(name in self._numbers, "actions", "must be ones that this agent has", name)
+        return self._coordinates(given)
+
+    def _coordinates(self, names: Sequence[str]) -> Coordinates:
+        return np.array([self._numbers[name] for name in names], dtype=np.int64)
+
+    def _require(self, name: str) -> None:
+        known = name in self._numbers and name not in self._retired
+        require(known, "actions", "must be ones that this agent has and has not retired", name)
+
+
+def unit_vectors(coordinates: Coordinates, dimension: int) -> Array:
+    """Contexts (K, d) of actions without features."""
+    rows = np.zeros((coordinates.size, dimension))
+    rows[np.arange(coordinates.size), coordinates] = 1.0
+    return rows
+
+
+def context_of(rows: Any, row: int, dimension: int) -> Array:
+    """The context (d,) of one of contexts (K, d), or of one of coordinates (K,)."""
+    if rows.ndim == 2:
+        return np.asarray(rows[row], dtype=np.float64)
+    return unit_vectors(np.array([rows[row]], dtype=np.int64), dimension).reshape(dimension)
+
+
+def _texts(names: object, *, different: bool = True) -> list[str]:
+    several = isinstance(names, Iterable) and not isinstance(names, str | bytes)
+    given: list[Any] = list(names) if several else []  # type: ignore[call-overload]
+    if not several or not all(isinstance(name, str) and name for name in given):
+        raise InvalidInput("actions must be a list of names, which are texts that are not empty")
+    same = not different or len(set(given)) == len(given)
+    require(same, "actions", "must have different names", f"{len(given)} names")
+    return given

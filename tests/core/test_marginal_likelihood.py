@@ -1,0 +1,105 @@
+"""σ and the prior's sd by the marginal likelihood of own records, held against dense Gaussian densities."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedfairx as ffx
+import posterior_reference as oracle
+from fedfairx.core import marginal_likelihood as ml
+from fedfairx.core.learner import OBSERVED, SQUARES, Learner, learner, start
+from fedfairx.core.merit_table import table
+from fedfairx.core.statistics import pack
+from fedfairx.lanes.rows import floats, size_of, zeros
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def records(rng: np.random.Generator, count: int, dimension: int, size: float, noise: float) -> tuple:
+    contexts = rng.random((count, dimension)) / np.sqrt(dimension)
+    return contexts, contexts @ rng.normal(0, size, dimension) + noise * rng.normal(size=count)
+
+
+def packed(contexts: np.ndarray, rewards: np.ndarray) -> np.ndarray:
+    return pack(contexts.T @ contexts, contexts.T @ rewards)
+
+
+def blank(dimension: int, prior: ffx.Prior) -> Learner:
+    return start(
+        zeros(size_of(learner, dimension)),
+        dimension,
+        merits=table([ffx.merit.Exponential()]),
+        rule="expected-merit",
+        confidence=ffx.Confidence(),
+        priors=[prior],
+        learning=True,
+    )
+
+
+def learnt(contexts: np.ndarray, rewards: np.ndarray, prior: ffx.Prior) -> tuple[float, float]:
+    """(σ², λ)."""
+    n, d = contexts.shape
+    state = blank(d, prior)
+    state.numbers[OBSERVED], state.numbers[SQUARES] = float(n), float(rewards @ rewards)
+    variance, ridge = ml.learnt_sizes(state, floats(packed(contexts, rewards)), floats(np.empty((d, d + 1))))
+    return float(variance), float(ridge)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(1, 6), st.floats(1e-3, 1e3))
+def test_quadratic_form_and_volume_are_those_of_dense_algebra(seed: int, d: int, ridge: float) -> None:
+    rng = np.random.default_rng(seed)
+    contexts, rewards = records(rng, 8, d, 1.0, 0.1)
+    gram, moment = contexts.T @ contexts, contexts.T @ rewards
+    found = ml.solve(
+        floats(packed(contexts, rewards)), ridge, floats(moment.copy()), floats(np.empty((d, d + 1)))
+    )
+    whole = gram + ridge * np.eye(d)
+    assert found[0] == pytest.approx(moment @ np.linalg.solve(whole, moment), rel=1e-9)
+    assert found[1] == pytest.approx(np.linalg.slogdet(whole / ridge)[1], rel=1e-9, abs=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seeds, st.integers(1, 5), st.integers(1, 60), st.floats(-3.0, 3.0), st.floats(-3.0, 1.0), st.booleans()
+)
+def test_the_likeliest_of_the_grid_is_found(
+    seed: int, d: int, count: int, log_size: float, log_noise: float, centred: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    contexts, rewards = records(rng, count, d, 10.0**log_size, 10.0**log_noise)
+    mean = np.zeros(d) if centred else rng.normal(size=d)
+    prior = ffx.Prior(tuple(mean), sd=0.5, noise_sd=0.4)
+    variance, ridge = learnt(contexts, rewards, prior)
+    theirs = oracle.likeliest(contexts, rewards, oracle.Prior(mean, 0.5, 0.4, True))
+    assert ridge == theirs[1]
+    assert variance == pytest.approx(theirs[0], rel=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds, st.integers(1, 5), st.integers(1, 100), st.sampled_from([-40, -3, 5, 40]))
+def test_rewards_of_another_size_give_the_same_ridge(seed: int, d: int, count: int, power: int) -> None:
+    rng, scale = np.random.default_rng(seed), 2.0**power
+    contexts, rewards = records(rng, count, d, 1.0, 0.3)
+    variance, ridge = learnt(contexts, rewards, ffx.Prior(sd=0.5, noise_sd=0.5))
+    other = ffx.Prior(sd=0.5 * scale, noise_sd=0.5 * scale)
+    assert learnt(contexts, scale * rewards, other) == (pytest.approx(scale**2 * variance, rel=1e-12), ridge)
+
+
+@pytest.mark.parametrize("size", [1.0, 5.0, 500.0])
+def test_sizes_are_found_where_the_first_guess_is_far_off(size: float) -> None:
+    """One seed: 4 096 records tell σ to some per cent, and five coordinates tell sd to a factor of 2.5."""
+    rng = np.random.default_rng(5)
+    contexts, rewards = records(rng, 4096, 5, size, 0.1 * size)
+    variance, ridge = learnt(contexts, rewards, ffx.Prior(sd=0.5, noise_sd=0.5))
+    assert math.sqrt(variance) == pytest.approx(0.1 * size, rel=0.05)
+    assert 0.4 * size < math.sqrt(variance / ridge) < 2.5 * size
+
+
+def test_both_are_learnt_again_at_powers_of_two() -> None:
+    assert [ml.next_refit(n) for n in (0, 1, 2, 3, 4, 7, 8, 1023)] == [1, 2, 4, 4, 8, 8, 16, 1024]
