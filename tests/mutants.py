@@ -51,6 +51,7 @@ DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
 MIRROR = ("tests/federation/transport/test_nats_mirror.py",)
+RESTORED = ("tests/federation/transport/test_nats_restored.py", "-k", "ahead")
 ENVELOPE = ("tests/federation/test_envelope.py",)
 ROSTER = ("tests/federation/test_roster.py",)
 MEMBER = ("tests/federation/test_member.py",)
@@ -165,6 +166,27 @@ MUTANTS = (
         "while self.whole + 1 in self._ahead:",
         "while self._ahead and self.whole < max(self._ahead):",
         MIRROR,
+    ),
+    Mutant(
+        "a stream that was put back is taken to have grown",
+        "federation/transport/nats/mirror.py",
+        "same = made == self._stream and last >= known",
+        "same = made == self._stream",
+        MIRROR,
+    ),
+    Mutant(
+        "a revision that is told twice is taken for an old one",
+        "federation/transport/nats/mirror.py",
+        "if not grown:",
+        "if False:",
+        MIRROR,
+    ),
+    Mutant(
+        "after a connection was lost, revisions go on counting",
+        "federation/transport/nats/client.py",
+        '            self._client.options["reconnect_time_wait"] = _PAUSE\n            self._look_again()\n',
+        '            self._client.options["reconnect_time_wait"] = _PAUSE\n            self._stale.set()\n',
+        RESTORED,
     ),
     Mutant(
         "two writers overwrite each other",
