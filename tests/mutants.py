@@ -52,6 +52,7 @@ CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or fl
 
 MIRROR = ("tests/federation/transport/test_nats_mirror.py",)
 RESTORED = ("tests/federation/transport/test_nats_restored.py", "-k", "ahead")
+KEYS = ("tests/federation/test_keys.py",)
 ENVELOPE = ("tests/federation/test_envelope.py",)
 ROSTER = ("tests/federation/test_roster.py",)
 MEMBER = ("tests/federation/test_member.py",)
@@ -72,6 +73,41 @@ MUTANTS = (
         "if not signed_by(public, _LABEL + envelope.body, envelope.signature):",
         "if False:",
         ENVELOPE,
+    ),
+    Mutant(
+        "a key under which anybody can sign",
+        "federation/keys.py",
+        "if public in SMALL_ORDER:",
+        "if False:",
+        KEYS,
+    ),
+    Mutant(
+        "a member with such a key",
+        "federation/roster.py",
+        "                key not in SMALL_ORDER,\n",
+        "                True,\n",
+        KEYS,
+    ),
+    Mutant(
+        "a convener with such a key",
+        "federation/roster.py",
+        "if self.convener in SMALL_ORDER:",
+        "if False:",
+        KEYS,
+    ),
+    Mutant(
+        "a key of small order in another writing",
+        "federation/keys.py",
+        "(0, 1, _EIGHTH, _PRIME - _EIGHTH, _PRIME - 1, _PRIME, _PRIME + 1)",
+        "(0, 1, _EIGHTH, _PRIME - _EIGHTH, _PRIME - 1)",
+        KEYS,
+    ),
+    Mutant(
+        "a lock that leads elsewhere",
+        "privacy/file_lock.py",
+        " | os.O_NOFOLLOW",
+        "",
+        ("tests/privacy/test_file_lock.py", "-k", "link"),
     ),
     Mutant(
         "a message under another's name",
