@@ -110,6 +110,20 @@ MUTANTS = (
         ("tests/privacy/test_file_lock.py", "-k", "link"),
     ),
     Mutant(
+        "a digest that does not know where records are centred",
+        "privacy/mechanisms.py",
+        "if self.public_point is not None:",
+        "if False:",
+        ("tests/privacy/test_centring.py", "-k", "digest"),
+    ),
+    Mutant(
+        "a privatizer's mechanism is not told the public point",
+        "privacy/privatizer.py",
+        "self.mechanism = replace(mechanism, public_point=public_point)",
+        "self.mechanism = mechanism",
+        ("tests/privacy/test_centring.py", "-k", "digest"),
+    ),
+    Mutant(
         "a message under another's name",
         "federation/envelope.py",
         "if envelope.agent != name:",

@@ -145,7 +145,7 @@ def test_a_lock_that_is_a_link_is_refused_and_its_target_left_alone(
     target(other)
     (tmp_path / "l.lock").symlink_to(other)
     with pytest.raises(
-        PrivacyError, match="l.lock must be a file of its own, and is a symbolic link: remove"
+        PrivacyError, match=r"l\.lock must be a file of its own, and is a symbolic link: remove"
     ):
         SqliteLedger(tmp_path / "l", create=True)
     with pytest.raises(StateError, match="is a symbolic link: remove the link"):
