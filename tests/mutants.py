@@ -53,6 +53,7 @@ CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or fl
 MIRROR = ("tests/federation/transport/test_nats_mirror.py",)
 RESTORED = ("tests/federation/transport/test_nats_restored.py", "-k", "ahead")
 KEYS = ("tests/federation/test_keys.py",)
+SEEN = ("tests/federation/test_seen.py", "-k", "not postgresql")
 ENVELOPE = ("tests/federation/test_envelope.py",)
 ROSTER = ("tests/federation/test_roster.py",)
 MEMBER = ("tests/federation/test_member.py",)
@@ -178,9 +179,51 @@ MUTANTS = (
     Mutant(
         "a replayed release takes the place of a later one",
         "federation/member.py",
-        "elif release.number < held.number:\n            self.ignored += 1",
-        "elif release.number < held.number:\n            come[name] = release",
+        "                    self.ignored += 1\n",
+        "                    come[name] = release\n",
         MEMBER,
+    ),
+    Mutant(
+        "who has left comes back older",
+        "federation/seen.py",
+        "if release.number < number:",
+        "if False:",
+        SEEN,
+    ),
+    Mutant(
+        "who has left comes back altered",
+        "federation/seen.py",
+        "if release.number == number and release.digest != digest:",
+        "if False:",
+        SEEN,
+    ),
+    Mutant(
+        "an older roster at a restart",
+        "federation/seen.py",
+        "if roster.version < version:",
+        "if False:",
+        SEEN,
+    ),
+    Mutant(
+        "another roster of the same version at a restart",
+        "federation/seen.py",
+        "if roster.version == version and roster.digest != digest:",
+        "if False:",
+        SEEN,
+    ),
+    Mutant(
+        "what is held was not seen",
+        "federation/member.py",
+        "            self._seen.keep(self.agent.held)\n",
+        "",
+        SEEN,
+    ),
+    Mutant(
+        "a step that failed was seen all the same",
+        "federation/seen.py",
+        "            self._tables.log.restorers.append(self._read)  # after a step that failed\n",
+        "",
+        SEEN,
     ),
     Mutant(
         "an old copy goes on sending",

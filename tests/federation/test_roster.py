@@ -13,6 +13,7 @@ from fedfairx.core.merit import Custom
 from fedfairx.errors import InvalidInput, StateError
 from fedfairx.federation.envelope import Signed
 from fedfairx.federation.keys import SigningKey, new_signing_key
+from fedfairx.federation.member import Member
 from fedfairx.federation.roster import Roster, convene
 from fedfairx.federation.schedules import SCHEDULES, Paper
 from fedfairx.federation.terms import Terms
@@ -175,8 +176,7 @@ def test_joining_leaving_and_a_new_key() -> None:
     with pytest.raises(StateError, match="'org3' is not in the roster"):
         here.seal("org3")
     # One who still has the old roster hears nobody with a new key, until it has the new one.
-    late = here.member("org2", here.agent("org2"))
-    late.follow(Signed(old, "org2", here.keys["org2"]))
+    late = Member(here.agent("org2"), here.transport, Signed(old, "org2", here.keys["org2"]))
     late.receive()
     assert late.refusals[("org1", "signature")] == 1
 

@@ -18,6 +18,7 @@ from fedfairx.federation.agent import Agent
 from fedfairx.federation.copies import contradiction
 from fedfairx.federation.peers import Peer, peers_of
 from fedfairx.federation.sealing import Seal
+from fedfairx.federation.seen import Seen
 from fedfairx.federation.transport.protocol import Taken, Transport
 from fedfairx.federation.watching import Bell, repeat
 from fedfairx.privacy import Release
@@ -53,12 +54,13 @@ class Member:
         self._clock = clock
         self._lock = threading.RLock()
         self._bell = Bell()
-        self._seen: dict[str, bytes] = {}  # messages that were looked at
+        self._looked_at: dict[str, bytes] = {}  # the last message of each
         self._came: dict[str, float] = {}
         spent = getattr(agent.privatizer, "spent", None)  # dear to ask the guarantee for
         made = int(agent.privatizer.guarantee.spent if spent is None else spent)
         if made > agent.released:  # a ledger knows what an agent that was made anew does not
             agent.release(made)
+        self._seen = Seen(agent, seal.roster)
         self._join(seal)
         self._release: Release | None = agent.held.get(agent.name)
         self._message = None if self._release is None else seal.close(self._release)
@@ -126,7 +128,9 @@ class Member:
 
     def _judge(self, held: bytes | None) -> None:
         """What lies under our name: our past, which is replaced, rubbish, which is too, or our future."""
-        if held is None or held == self._seen.get(self.agent.name):  # nothing, or rubbish that was looked at
+        if held is None or held == self._looked_at.get(
+            self.agent.name
+        ):  # nothing, or rubbish that was looked at
             return
         try:
             theirs = self._seal.open(self.agent.name, held)
@@ -181,16 +185,20 @@ class Member:
         come: dict[str, Release] = {}
         for name in sorted(messages):
             message = messages[name]
-            if name == own or self._seen.get(name) == message:
+            if name == own or self._looked_at.get(name) == message:
                 continue
             try:
-                self._sort(name, self._seal.open(name, message, held.get(name)), held.get(name), come)
+                release = self._seal.open(name, message, held.get(name))
+                if name in held and release.number < held[name].number:
+                    self.ignored += 1
+                elif self._seen.is_new(name, release) or name not in held:
+                    come[name] = release
             except MessageRefused as error:
                 if strict:
                     raise
                 self._refuse(name, message, error)
         taken = self._absorb(come, messages, strict=strict)
-        self._seen.update((name, messages[name]) for name in messages if name != own)
+        self._looked_at.update((name, messages[name]) for name in messages if name != own)
         return taken
 
     def _look_at_ours(self, message: bytes | None) -> None:
@@ -202,17 +210,6 @@ class Member:
         with contextlib.suppress(LedgerMismatch):  # `send` raises it; what others say is taken all the same
             self._judge(message)
 
-    def _sort(self, name: str, release: Release, held: Release | None, come: dict[str, Release]) -> None:
-        if held is None or release.number > held.number:
-            come[name] = release
-        elif release.number < held.number:
-            self.ignored += 1
-        elif release != held:
-            raise MessageRefused(
-                f"release {release.number} of {name!r} was seen before with other content",
-                reason="repeated number",
-            )
-
     def _absorb(self, come: dict[str, Release], messages: Mapping[str, bytes], *, strict: bool) -> list[str]:
         """Into the agent: together, and one by one where together they are refused."""
         if not come and self._shared == self.agent.released:
@@ -221,7 +218,9 @@ class Member:
         while groups:
             group = groups.pop(0)
             try:
-                self.agent.absorb(group)
+                with self.agent.together():
+                    self.agent.absorb(group)
+                    self._seen.keep(group)
             except MessageRefused as error:
                 if strict or not group:
                     raise
@@ -238,7 +237,7 @@ class Member:
 
     def _refuse(self, name: str, message: bytes, error: MessageRefused) -> None:
         self.refusals[name, error.reason] += 1
-        self._seen[name] = message
+        self._looked_at[name] = message
 
     # --- both ----------------------------------------------------------------------------------------
 
@@ -256,14 +255,17 @@ class Member:
         with self._lock:
             self._join(seal)
             self._seal = seal
-            self._seen.clear()
+            self._looked_at.clear()
             self._message = None if self._release is None else seal.close(self._release)
 
     def _join(self, seal: Seal) -> None:
         """Who is not in the roster has no say in decisions, and the terms' run is the only one."""
-        if seal.roster is not None:
-            self.agent.part_from(self.agent.held.keys() - seal.roster.members.keys())
-            self.agent.bound = seal.roster.federation
+        with self.agent.together():
+            self._seen.keep(self.agent.held)
+            if seal.roster is not None:
+                self._seen.admit(seal.roster)
+                self.agent.part_from(self.agent.held.keys() - seal.roster.members.keys())
+                self.agent.bound = seal.roster.federation
 
     def watch(
         self, *, every: float = 1.0, rest: float = 0.02, after: Callable[[], None] | None = None

@@ -91,6 +91,11 @@ class Roster:
             "members": dict(self.members),
         }
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what was signed."""
+        return hashlib.sha256(_LABEL + canonical(self._body())).hexdigest()
+
     def key_of(self, name: str) -> str | None:
         """A member's public key; None for who is not in it."""
         return self.members.get(name)
