@@ -240,6 +240,20 @@ MUTANTS = (
         MEMBER,
     ),
     Mutant(
+        "what it waited for counts as work",
+        "federation/watching.py",
+        "began = time.thread_time()\n            work()\n            took = time.thread_time() - began",
+        "began = time.monotonic()\n            work()\n            took = time.monotonic() - began",
+        ("tests/federation/test_watching.py",),
+    ),
+    Mutant(
+        "who must send nothing takes nothing either",
+        "federation/member.py",
+        "            finally:\n                self._take(messages, strict=False)\n",
+        "            finally:\n                pass\n            self._take(messages, strict=False)\n",
+        MEMBER,
+    ),
+    Mutant(
         "who has left stays in the sums",
         "federation/sharing.py",
         "self._latest.items() if name not in gone}",

@@ -156,15 +156,19 @@ class Member:
         What is refused is counted, and hinders nothing else; if `strict`, it is raised.
         """
         with self._lock:
-            try:
-                messages = self.transport.latest()
-                self.away = None
-            except TransportUnavailable as error:
-                self.away, messages = str(error), {}
-            if self.away is None:
-                self._seal_latest()
-                self._look_at_ours(messages.get(self.agent.name))
-            return self._take(messages, strict=strict)
+            return self._take(self._look(), strict=strict)
+
+    def _look(self) -> Mapping[str, bytes]:
+        """What the transport holds, ours among it; nothing while it is away."""
+        try:
+            messages = self.transport.latest()
+            self.away = None
+        except TransportUnavailable as error:
+            self.away = str(error)
+            return {}
+        self._seal_latest()
+        self._look_at_ours(messages.get(self.agent.name))
+        return messages
 
     def take(self, messages: Mapping[str, bytes]) -> list[str]:
         """`receive` of messages that somebody else has brought.
@@ -242,10 +246,17 @@ class Member:
     # --- both ----------------------------------------------------------------------------------------
 
     def exchange(self) -> bool:
-        """Take what there is and send what waits; False: the transport is away."""
+        """Send what waits and take what there is; False: the transport is away.
+
+        Sending comes first: the others wait for it, and to take in what they have sent may last.
+        """
         with self._lock:
-            self.receive()
-            return self.send() and self.away is None
+            messages = self._look()
+            try:
+                sent = self.send()
+            finally:
+                self._take(messages, strict=False)
+            return sent and self.away is None
 
     def follow(self, seal: Seal) -> None:
         """Go on with the seal of a later roster.
@@ -267,12 +278,10 @@ class Member:
                 self.agent.part_from(self.agent.held.keys() - seal.roster.members.keys())
                 self.agent.bound = seal.roster.federation
 
-    def watch(
-        self, *, every: float = 1.0, rest: float = 0.02, after: Callable[[], None] | None = None
-    ) -> Callable[[], None]:
+    def watch(self, *, every: float = 1.0, after: Callable[[], None] | None = None) -> Callable[[], None]:
         """`exchange` in a thread, when the transport has news and every so many seconds; gives its end.
 
-        After each it calls `after`, and rests a moment, so that news of many agents is taken together.
+        After each it calls `after`, and rests a moment, so that it takes a fifth of a core at most.
         """
 
         def work() -> None:
@@ -283,7 +292,7 @@ class Member:
             if after is not None:
                 after()
 
-        return repeat(work, self.transport, self._bell, every=every, rest=rest, name=self.agent.name)
+        return repeat(work, self.transport, self._bell, every=every, name=self.agent.name)
 
     def wake(self) -> None:
         """Have the thread of `watch` exchange at once; it returns before that has happened."""

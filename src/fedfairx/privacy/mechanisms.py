@@ -176,8 +176,12 @@ class Gaussian:
 
     def sd(self, number: int | Sequence[int] | Integers) -> Array:
         numbers = np.asarray(number, dtype=np.int64)
-        inside = numbers.size == 0 or bool((numbers >= 1).all() and (numbers <= self.releases).all())
-        require(inside, "number", f"must be in 1..{self.releases}", _range_of(numbers))
+        if isinstance(number, int):  # asked for each release that is held, at each exchange
+            inside = 1 <= number <= self.releases
+        else:
+            inside = numbers.size == 0 or bool((numbers >= 1).all() and (numbers <= self.releases).all())
+        if not inside:
+            require(False, "number", f"must be in 1..{self.releases}", _range_of(numbers))
         return np.asarray(self.base_sd * self.factor.row_norm(numbers))
 
     def digest(self) -> str:
