@@ -21,16 +21,16 @@ from fedfairx.errors import TransportRefused, TransportUnavailable  # noqa: E402
 from fedfairx.federation.transport.nats import NatsTransport  # noqa: E402
 
 FEDERATION = "0123456789abcdef0123456789abcdef"
-SOON = 8.0  # seconds; less than the 10 between two looks that nothing calls for
+NEVER = 600.0  # seconds between two looks that nothing calls for: what is found here is found without them
 
 
 @contextmanager
 def running(here: World, server: NatsServer) -> Iterator[list[Member]]:
-    """All members at one hub, each with its thread, by the defaults that a service has."""
+    """All members at one hub, each with its thread."""
     with ExitStack() as stack:
         members = []
         for name in here.keys:
-            end = NatsTransport(server.url, federation=here.roster.federation, agent=name)
+            end = NatsTransport(server.url, federation=here.roster.federation, agent=name, poll=NEVER)
             here.transport = stack.enter_context(closing(end))
             members.append(here.member(name))
         for member in members:
@@ -44,7 +44,7 @@ def release(members: list[Member], number: int) -> None:
         work(member.agent, 1, seed=10 * number + index)
         member.agent.release()
         member.wake()
-    wait_until(lambda: everybody_has(members, number), seconds=SOON, what=f"release {number}")
+    wait_until(lambda: everybody_has(members, number), what=f"release {number}")
 
 
 def everybody_has(members: list[Member], number: int) -> bool:
@@ -71,7 +71,7 @@ def test_a_hub_put_back_from_an_older_copy(tmp_path: Path) -> None:
         server.kill()
         put_back(tmp_path)
         server.start()
-        wait_until(lambda: at_hub(here, server) == [4, 4, 4], seconds=SOON, what="sent again")
+        wait_until(lambda: at_hub(here, server) == [4, 4, 4], what="sent again")
         release(members, 5)
         release(members, 6)
         assert at_hub(here, server) == [6, 6, 6]
@@ -86,7 +86,7 @@ def test_a_hub_whose_data_is_gone(tmp_path: Path) -> None:
         server.kill()
         shutil.rmtree(tmp_path / "store")
         server.start()
-        wait_until(lambda: at_hub(here, server) == [3, 3, 3], seconds=SOON, what="sent again")
+        wait_until(lambda: at_hub(here, server) == [3, 3, 3], what="sent again")
         release(members, 4)
 
 
@@ -130,7 +130,7 @@ def test_a_hub_put_back_that_is_ahead_again_when_a_member_returns(tmp_path: Path
             elsewhere.kill()
             server = NatsServer(tmp_path, port=server.port).start()
             try:
-                wait_until(lambda: _latest(near) == later, seconds=SOON)
+                wait_until(lambda: _latest(near) == later)
             finally:
                 server.kill()
 
@@ -155,9 +155,9 @@ def test_a_stream_made_again_that_could_lose_messages_is_refused(tmp_path: Path)
             return False
 
         asyncio.run(replace())
-        wait_until(refused, seconds=SOON)
+        wait_until(refused)
         asyncio.run(_delete(server, FEDERATION))
-        wait_until(lambda: _latest(end) == {}, seconds=SOON)  # and it goes on when somebody has seen to it
+        wait_until(lambda: _latest(end) == {})  # and it goes on when somebody has seen to it
         end.publish("a", b"1", replacing=None)
 
 
@@ -166,8 +166,8 @@ def put_back(folder: Path) -> None:
     shutil.copytree(folder / "copy", folder / "store")
 
 
-def _end(server: NatsServer, agent: str, **options: float) -> NatsTransport:
-    return NatsTransport(server.url, federation=FEDERATION, agent=agent, deadline=2.0, **options)
+def _end(server: NatsServer, agent: str, poll: float = NEVER) -> NatsTransport:
+    return NatsTransport(server.url, federation=FEDERATION, agent=agent, deadline=2.0, poll=poll)
 
 
 def _latest(end: NatsTransport) -> dict[str, bytes] | None:
