@@ -1,7 +1,8 @@
-"""What a federation costs: an envelope, the way to the others by each transport, fifty agents on one hub."""
+"""What a federation costs: an envelope, the way to the others, also beside a bare message, fifty agents."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import shutil
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -30,6 +31,7 @@ from fedfairx.federation.transport import MemoryTransport, SqliteTransport, Tran
 from fedfairx.privacy import KeyedNoise, Release, new_key
 from measure import Contestant, Report, main, race
 
+MEMBERS, DIMENSION = 10, 20  # of those beside bare messages
 AGENTS, PROCESSES = 50, 5
 LOOK = 0.1  # seconds between two looks of an agent of a crowd
 
@@ -40,9 +42,9 @@ def convened(names: Sequence[str], dimension: int) -> tuple[Roster, dict[str, Si
     return convene(new_signing_key(), terms, {name: key.public for name, key in keys.items()}), keys
 
 
-def member(roster: Roster, name: str, key: SigningKey, transport: Transport) -> Member:
-    agent = roster.terms.agent(name, noise=KeyedNoise(new_key(), agent=name, run="benchmark"))
-    return Member(agent, transport, Signed(roster, name, key))
+def member(roster: Roster, name: str, key: SigningKey, transport: Transport, **agent: str) -> Member:
+    noise = KeyedNoise(new_key(), agent=name, run="benchmark")
+    return Member(roster.terms.agent(name, noise=noise, **agent), transport, Signed(roster, name, key))
 
 
 def observe(each: Member, contexts: np.ndarray) -> None:
@@ -165,28 +167,164 @@ def hub(folder: Path) -> tuple[str, subprocess.Popen[bytes]] | None:
     return f"nats://127.0.0.1:{port}", process
 
 
+# --- beside a bare message ---------------------------------------------------------------------------------
+
+
+def reach(report: Report, *, turns: int) -> None:
+    """Each of the members sends a release, one after the other, and then as many bytes by a bare publish."""
+    names = [f"a{i}" for i in range(MEMBERS)]
+    roster, keys = convened(names, DIMENSION)
+    for rate in (10, 50):
+        for partners in ("alike", "differ"):
+            report.heading(
+                f"{MEMBERS} members, a process each, d={DIMENSION}, partners={partners!r}, {rate} releases a "
+                "second in all"
+            )
+            told = at_hub("--reach", roster, keys, partners, turns, 1.0 / rate)
+            if told is None:
+                report.note("there is no nats-server here: left out")
+                return
+            ours, bare = (1e3 * last_of(told, kind) for kind in ("release", "bare"))
+            for name, delays in (
+                (f"from a release until all {MEMBERS - 1} others decide with it", ours),
+                (f"from a bare publish until all {MEMBERS - 1} others have received it", bare),
+            ):
+                report.add(f"{name}: median", float(np.median(delays)), "ms")
+                report.add("  99 of 100", float(np.quantile(delays, 0.99)), "ms")
+            report.ratio("ours ÷ bare, turn by turn", ours / bare, at_most=10.0)
+            report.add("99 of 100 of ours ÷ 99 of 100 of bare", _ninety_nine(ours) / _ninety_nine(bare), "×")
+            busy = 1e3 * max(each["thread"] for each in told)
+            report.add("CPU of an exchanging thread in each second, the busiest", busy, "ms", at_most=200.0)
+            report.add("refused", sum(each["refused"] for each in told), "", at_most=0)
+
+
+def _ninety_nine(delays: np.ndarray) -> float:
+    return float(np.quantile(delays, 0.99))
+
+
+def last_of(told: Sequence[dict[str, Any]], kind: str) -> np.ndarray:
+    """Seconds of each turn until the last of the others had it."""
+    sent = {turn: when for each in told for turn, when in each[f"{kind} sent"]}
+    come: dict[int, list[float]] = {turn: [] for turn in sent}
+    for each in told:
+        for turn, when in each[f"{kind} come"]:
+            come[turn].append(when - sent[turn])
+    assert all(len(delays) == MEMBERS - 1 for delays in come.values()), f"a {kind} is missing"
+    return np.array([max(come[turn]) for turn in sorted(come)[2 * MEMBERS :]])  # when all are warm
+
+
+def at_hub(what: str, roster: Roster, keys: dict[str, SigningKey], *more: object) -> Any:
+    """What this file's own `what` prints, run beside a hub of its own; None where there is no server."""
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        server = hub(base)
+        if server is None:
+            return None
+        try:
+            roster.write(base / "roster.json")
+            for name, key in keys.items():
+                key.write(base / f"{name}.key")
+            command = [sys.executable, __file__, what, folder, server[0], *map(str, more)]
+            return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+        finally:
+            server[1].kill()
+            server[1].wait()
+
+
+def reach_of(folder: str, url: str, partners: str, turns: int, gap: float) -> None:
+    """All members, each in a process of its own; forked, since to import takes seconds."""
+    warm(read_roster(folder), list(keys_in(folder))[:3], partners=partners, decide_from="own+released")
+    forked("reach_part", MEMBERS, folder, url, partners, turns, gap)
+
+
+def reach_part(part: int, folder: str, url: str, partners: str, turns: int, gap: float) -> Any:
+    """One of them, as a service has it: a thread exchanges, and a release wakes it."""
+    from fedfairx.federation.transport.nats import NatsTransport
+
+    roster = read_roster(folder)
+    names = [name for name, _ in keys_in(folder)]
+    name, key = list(keys_in(folder))[part]
+    end = NatsTransport(url, federation=roster.federation, agent=name)
+    each = member(roster, name, key, end, partners=partners, decide_from="own+released")
+    rng = np.random.default_rng(part)
+    contexts = rng.random((5, DIMENSION)) / np.sqrt(DIMENSION)
+    for _ in range(30):
+        observe(each, contexts)
+    told: dict[str, Any] = {f"{kind} {when}": [] for kind in ("release", "bare") for when in ("sent", "come")}
+    held: dict[str, int] = {}
+
+    def after() -> None:
+        """Release number k of the member with place i is of turn (k - 1) MEMBERS + i."""
+        now = time.monotonic()
+        for sender, release in each.agent.held.items():
+            for number in range(held.get(sender, 0) + 1, release.number + 1):
+                if sender != name:
+                    told["release come"].append(((number - 1) * MEMBERS + names.index(sender), now))
+            held[sender] = release.number
+
+    bare = Bare(url, lambda turn: told["bare come"].append((turn, time.monotonic())))
+    end.latest()
+    stop = each.watch(after=after)
+    (thread,) = (one for one in threading.enumerate() if one.name == f"fedfairx-{name}")
+    TOGETHER.wait()  # type: ignore[name-defined]  # noqa: F821
+    start = time.monotonic() + 0.5
+    for turn in range(part, turns, MEMBERS):
+        at = start + gap * (2 * turn - part + 0.2 * rng.random())  # all releases, then all bare messages
+        time.sleep(max(0.0, at - time.monotonic()))
+        observe(each, contexts)
+        told["release sent"].append((turn, time.monotonic()))
+        each.agent.release()
+        each.wake()
+        time.sleep(max(0.0, at + gap * MEMBERS - time.monotonic()))
+        told["bare sent"].append((turn, time.monotonic()))
+        bare.publish(turn, len(each.message or b""))
+    used = time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0)) / (gap * turns)
+    time.sleep(max(0.0, start + 2 * gap * turns + 1.0 - time.monotonic()))
+    TOGETHER.wait()  # type: ignore[name-defined]  # noqa: F821
+    stop()
+    end.close()
+    told["bare come"] = [(turn, when) for turn, when in told["bare come"] if turn % MEMBERS != part]
+    return told | {"thread": used, "refused": sum(each.refusals.values())}
+
+
+class Bare:
+    """Messages by NATS' own client, with nothing added."""
+
+    def __init__(self, url: str, come: Callable[[int], None]) -> None:
+        import nats
+
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+        async def told(message: Any) -> None:
+            come(int.from_bytes(message.data[:8], "little"))
+
+        async def connect() -> Any:
+            client = await nats.connect(url)
+            await client.subscribe("bare", cb=told)
+            await client.flush()
+            return client
+
+        self._client = asyncio.run_coroutine_threadsafe(connect(), self._loop).result()
+
+    def publish(self, turn: int, size: int) -> None:
+        async def work() -> None:
+            await self._client.publish("bare", turn.to_bytes(8, "little").ljust(size, b"."))
+            await self._client.flush()
+
+        asyncio.run_coroutine_threadsafe(work(), self._loop).result()
+
+
 # --- fifty agents ------------------------------------------------------------------------------------------
 
 
 def crowd(report: Report, *, seconds: int) -> None:
     report.heading(f"{AGENTS} agents at d=50 over nats, each with a release each second, for {seconds} s")
     names = [f"a{i}" for i in range(AGENTS)]
-    roster, keys = convened(names, 50)
-    with tempfile.TemporaryDirectory() as folder:
-        base = Path(folder)
-        server = hub(base)
-        if server is None:
-            report.note("there is no nats-server here: left out")
-            return
-        try:
-            roster.write(base / "roster.json")
-            for name, key in keys.items():
-                key.write(base / f"{name}.key")
-            command = [sys.executable, __file__, "--crowd", folder, server[0], str(seconds)]
-            told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-        finally:
-            server[1].kill()
-            server[1].wait()
+    told = at_hub("--crowd", *convened(names, 50), seconds)
+    if told is None:
+        report.note("there is no nats-server here: left out")
+        return
     sent = {tuple(key): when for each in told for key, when in each["sent"]}
     delays = np.array([when - sent[who, k] for each in told for who, k, when in each["taken"]])
     wanted = AGENTS * seconds
@@ -210,19 +348,22 @@ def crowd(report: Report, *, seconds: int) -> None:
 def crowd_of(folder: str, url: str, seconds: int) -> None:
     """All of them, in a few processes; forked, since to import takes seconds."""
     warm(read_roster(folder), list(keys_in(folder))[:2])
+    forked("crowd_part", PROCESSES, folder, url, seconds)
+
+
+def forked(part: str, count: int, *arguments: object) -> None:
+    """Print what a function of this file gives for each part, each in a process of its own."""
     processes = multiprocessing.get_context("fork")
-    together = processes.Barrier(PROCESSES)
-    with processes.Pool(
-        PROCESSES, initializer=globals().__setitem__, initargs=("TOGETHER", together)
-    ) as pool:
-        tasks = [(folder, url, part, seconds) for part in range(PROCESSES)]
-        print(json.dumps(pool.starmap(crowd_part, tasks, chunksize=1)))
+    together = processes.Barrier(count)
+    with processes.Pool(count, initializer=globals().__setitem__, initargs=("TOGETHER", together)) as pool:
+        tasks = [(number, *arguments) for number in range(count)]
+        print(json.dumps(pool.starmap(globals()[part], tasks, chunksize=1)))
 
 
-def warm(roster: Roster, keys: Sequence[tuple[str, SigningKey]]) -> None:
-    """All that the crowd will call is compiled and loaded before it is forked."""
+def warm(roster: Roster, keys: Sequence[tuple[str, SigningKey]], **agent: str) -> None:
+    """All that will be called is compiled and loaded before it is forked."""
     transport = MemoryTransport()
-    members = [member(roster, name, key, transport) for name, key in keys]
+    members = [member(roster, name, key, transport, **agent) for name, key in keys]
     for _ in range(2):
         for each in members:
             observe(each, np.full((4, roster.terms.dimension), 0.1))
@@ -242,7 +383,7 @@ def keys_in(folder: str) -> Iterator[tuple[str, SigningKey]]:
         yield path.stem, SigningKey.read(path)
 
 
-def crowd_part(folder: str, url: str, part: int, seconds: int) -> Any:
+def crowd_part(part: int, folder: str, url: str, seconds: int) -> Any:
     """Some of the crowd. Each sends on time, whatever the others do, and looks every LOOK seconds."""
     from fedfairx.federation.transport.nats import NatsTransport
 
@@ -296,11 +437,14 @@ def run(report: Report) -> None:
     quick = report.quick
     envelopes(report, turns=5 if quick else 21)
     ways(report, releases=30 if quick else 300)
+    reach(report, turns=50 if quick else 500)
     crowd(report, seconds=5 if quick else 60)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--crowd"]:
         crowd_of(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    elif sys.argv[1:2] == ["--reach"]:
+        reach_of(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), float(sys.argv[6]))
     else:
         main("federation", run, __doc__)

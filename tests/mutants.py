@@ -51,6 +51,9 @@ DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
 MIRROR = ("tests/federation/transport/test_nats_mirror.py",)
+RESTORED = ("tests/federation/transport/test_nats_restored.py", "-k", "ahead")
+KEYS = ("tests/federation/test_keys.py",)
+SEEN = ("tests/federation/test_seen.py", "-k", "not postgresql")
 ENVELOPE = ("tests/federation/test_envelope.py",)
 ROSTER = ("tests/federation/test_roster.py",)
 MEMBER = ("tests/federation/test_member.py",)
@@ -71,6 +74,55 @@ MUTANTS = (
         "if not signed_by(public, _LABEL + envelope.body, envelope.signature):",
         "if False:",
         ENVELOPE,
+    ),
+    Mutant(
+        "a key under which anybody can sign",
+        "federation/keys.py",
+        "if public in SMALL_ORDER:",
+        "if False:",
+        KEYS,
+    ),
+    Mutant(
+        "a member with such a key",
+        "federation/roster.py",
+        "                key not in SMALL_ORDER,\n",
+        "                True,\n",
+        KEYS,
+    ),
+    Mutant(
+        "a convener with such a key",
+        "federation/roster.py",
+        "if self.convener in SMALL_ORDER:",
+        "if False:",
+        KEYS,
+    ),
+    Mutant(
+        "a key of small order in another writing",
+        "federation/keys.py",
+        "(0, 1, _EIGHTH, _PRIME - _EIGHTH, _PRIME - 1, _PRIME, _PRIME + 1)",
+        "(0, 1, _EIGHTH, _PRIME - _EIGHTH, _PRIME - 1)",
+        KEYS,
+    ),
+    Mutant(
+        "a lock that leads elsewhere",
+        "privacy/file_lock.py",
+        " | os.O_NOFOLLOW",
+        "",
+        ("tests/privacy/test_file_lock.py", "-k", "link"),
+    ),
+    Mutant(
+        "a digest that does not know where records are centred",
+        "privacy/mechanisms.py",
+        "if self.public_point is not None:",
+        "if False:",
+        ("tests/privacy/test_centring.py", "-k", "digest"),
+    ),
+    Mutant(
+        "a privatizer's mechanism is not told the public point",
+        "privacy/privatizer.py",
+        "self.mechanism = replace(mechanism, public_point=public_point)",
+        "self.mechanism = mechanism",
+        ("tests/privacy/test_centring.py", "-k", "digest"),
     ),
     Mutant(
         "a message under another's name",
@@ -127,9 +179,51 @@ MUTANTS = (
     Mutant(
         "a replayed release takes the place of a later one",
         "federation/member.py",
-        "elif release.number < held.number:\n            self.ignored += 1",
-        "elif release.number < held.number:\n            come[name] = release",
+        "                    self.ignored += 1\n",
+        "                    come[name] = release\n",
         MEMBER,
+    ),
+    Mutant(
+        "who has left comes back older",
+        "federation/seen.py",
+        "if release.number < number:",
+        "if False:",
+        SEEN,
+    ),
+    Mutant(
+        "who has left comes back altered",
+        "federation/seen.py",
+        "if release.number == number and release.digest != digest:",
+        "if False:",
+        SEEN,
+    ),
+    Mutant(
+        "an older roster at a restart",
+        "federation/seen.py",
+        "if roster.version < version:",
+        "if False:",
+        SEEN,
+    ),
+    Mutant(
+        "another roster of the same version at a restart",
+        "federation/seen.py",
+        "if roster.version == version and roster.digest != digest:",
+        "if False:",
+        SEEN,
+    ),
+    Mutant(
+        "what is held was not seen",
+        "federation/member.py",
+        "            self._seen.keep(self.agent.held)\n",
+        "",
+        SEEN,
+    ),
+    Mutant(
+        "a step that failed was seen all the same",
+        "federation/seen.py",
+        "            self._tables.log.restorers.append(self._read)  # after a step that failed\n",
+        "",
+        SEEN,
     ),
     Mutant(
         "an old copy goes on sending",
@@ -143,6 +237,20 @@ MUTANTS = (
         "federation/member.py",
         "        self._there = None\n        with",
         "        with",
+        MEMBER,
+    ),
+    Mutant(
+        "what it waited for counts as work",
+        "federation/watching.py",
+        "began = time.thread_time()\n            work()\n            took = time.thread_time() - began",
+        "began = time.monotonic()\n            work()\n            took = time.monotonic() - began",
+        ("tests/federation/test_watching.py",),
+    ),
+    Mutant(
+        "who must send nothing takes nothing either",
+        "federation/member.py",
+        "            finally:\n                self._take(messages, strict=False)\n",
+        "            finally:\n                pass\n            self._take(messages, strict=False)\n",
         MEMBER,
     ),
     Mutant(
@@ -165,6 +273,27 @@ MUTANTS = (
         "while self.whole + 1 in self._ahead:",
         "while self._ahead and self.whole < max(self._ahead):",
         MIRROR,
+    ),
+    Mutant(
+        "a stream that was put back is taken to have grown",
+        "federation/transport/nats/mirror.py",
+        "same = made == self._stream and last >= known",
+        "same = made == self._stream",
+        MIRROR,
+    ),
+    Mutant(
+        "a revision that is told twice is taken for an old one",
+        "federation/transport/nats/mirror.py",
+        "if not grown:",
+        "if False:",
+        MIRROR,
+    ),
+    Mutant(
+        "after a connection was lost, revisions go on counting",
+        "federation/transport/nats/client.py",
+        '            self._client.options["reconnect_time_wait"] = _PAUSE\n            self._look_again()\n',
+        '            self._client.options["reconnect_time_wait"] = _PAUSE\n            self._stale.set()\n',
+        RESTORED,
     ),
     Mutant(
         "two writers overwrite each other",

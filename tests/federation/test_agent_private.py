@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.errors import BudgetExhausted, ClippingWarning, InvalidInput, PrivacyError
+from fedfairx.errors import BudgetExhausted, ClippingWarning, InvalidInput, MessageRefused, PrivacyError
 from fedfairx.privacy import (
     Bounds,
     Centring,
@@ -64,6 +65,23 @@ def test_a_private_agent_bears_the_name_of_its_noise() -> None:
             InvalidInput, match="name must be the one that its noise was made for, 'clinic-3'"
         ):
             ffx.Agent(D, privatizer=privatizer, name="clinic-4")
+
+
+def test_agents_that_centre_elsewhere_refuse_each_other() -> None:
+    """The point moves and the sensitivity stays: the noise in a release is another all the same."""
+    box = Centring.unit_box(D)
+    agents = {}
+    for name, centring in (("a", box), ("b", replace(box, context=(0.0,) * D)), ("c", box)):
+        noise = KeyedNoise(bytes(32), agent=name, run="r")
+        agents[name] = ffx.Agent(
+            D, privatizer=private(D, epsilon=1.0, releases=4, noise=noise, centring=centring)
+        )
+    with pytest.raises(MessageRefused, match="release of 'b' was made by another mechanism"):
+        agents["a"].absorb({"b": agents["b"].release()})
+    with pytest.raises(MessageRefused, match="release of 'a' was made by another mechanism"):
+        agents["b"].absorb({"a": agents["a"].release()})
+    agents["a"].absorb({"c": agents["c"].release()})
+    assert agents["a"].held.keys() == {"a", "c"}
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])

@@ -265,6 +265,36 @@ def test_releases_that_are_refused_together_are_taken_one_by_one(monkeypatch: py
         here.member("org3").receive(strict=True)
 
 
+def test_what_waits_is_sent_before_what_came_is_taken_in() -> None:
+    """The others wait for it, and to take in what they have sent may last."""
+    held: list[set[str]] = []
+
+    class Noting(MemoryTransport):
+        def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
+            super().publish(agent, message, replacing=replacing)
+            if agent == "org1":
+                held.append(set(member.agent.held))
+
+    here = world(Noting())
+    member = here.member("org1")
+    released(here.member("org2"))
+    work(member.agent)
+    member.agent.release()
+    assert member.exchange()
+    assert held == [{"org1"}]
+    assert member.agent.held.keys() == {"org1", "org2"}
+
+
+def test_who_must_send_nothing_takes_all_the_same() -> None:
+    here = world()
+    released(here.member("org1"))
+    released(here.member("org2"))
+    late = here.member("org1")  # has lost everything
+    with pytest.raises(LedgerMismatch):
+        late.exchange()
+    assert late.agent.held.keys() == {"org2"}
+
+
 def test_a_thread_keeps_it_up_to_date() -> None:
     here = world()
     sender, ear = here.member("org1"), here.member("org2")

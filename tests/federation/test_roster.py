@@ -13,6 +13,7 @@ from fedfairx.core.merit import Custom
 from fedfairx.errors import InvalidInput, StateError
 from fedfairx.federation.envelope import Signed
 from fedfairx.federation.keys import SigningKey, new_signing_key
+from fedfairx.federation.member import Member
 from fedfairx.federation.roster import Roster, convene
 from fedfairx.federation.schedules import SCHEDULES, Paper
 from fedfairx.federation.terms import Terms
@@ -38,6 +39,7 @@ def test_a_file_gives_the_same_roster(tmp_path: Path) -> None:
         terms(algorithm="priv-fairx-linucb", confidence=ffx.Confidence(regulariser=2.5), mechanism="tree"),
         terms(merit=ffx.merit.Logistic(), prior=ffx.Prior(mean=(0.1, 0.2, 0.3), noise_sd=0.3)),
         terms(centring=Centring.unit_box(D), bounds=Bounds(adjacency="add-remove", gram_share=0.5)),
+        terms(centring=Centring(context=(1, 0, 0), context_radius=1, reward=0, reward_radius=1, constant=1)),
         terms(bounds=Bounds(context_norm=2.0, reward=3.0, nonnegative=True), spare=7),
         *(terms(schedule=each, algorithm="b1") for each in SCHEDULES.values()),
     ],
@@ -78,6 +80,9 @@ def test_the_agent_of_the_terms_is_the_federations_agent() -> None:
     here = world(merit=ffx.merit.Exponential(3.0), minimum_share=0.05)
     agent = here.agent("org1")
     assert agent.privatizer.mechanism.digest() == agreed.stated.digest()
+    around = terms(centring=Centring.unit_box(D))
+    centred = around.agent("org1", noise=SimulatedNoise(0))
+    assert centred.privatizer.mechanism.digest() == around.stated.digest()
     assert (agent.merit, agent.minimum_share, agent.rule) == (agreed.merit, 0.05, "expected-merit")
     assert agent.decide_from == "released"
 
@@ -171,8 +176,7 @@ def test_joining_leaving_and_a_new_key() -> None:
     with pytest.raises(StateError, match="'org3' is not in the roster"):
         here.seal("org3")
     # One who still has the old roster hears nobody with a new key, until it has the new one.
-    late = here.member("org2", here.agent("org2"))
-    late.follow(Signed(old, "org2", here.keys["org2"]))
+    late = Member(here.agent("org2"), here.transport, Signed(old, "org2", here.keys["org2"]))
     late.receive()
     assert late.refusals[("org1", "signature")] == 1
 

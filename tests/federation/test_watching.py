@@ -4,20 +4,53 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from fedfairx.federation.transport import MemoryTransport
-from fedfairx.federation.watching import Bell, repeat
+from fedfairx.federation.watching import SHARE, Bell, repeat
+
+
+class Resting(Bell):
+    """Notes how long a rest should be, and has it last for ever, unless somebody hurries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rests: list[float] = []
+
+    def rest(self, seconds: float) -> None:
+        self.rests.append(seconds)
+        super().rest(60.0)
+
+
+def rest_after(work: Callable[[], None], *, every: float = 60.0) -> float:
+    """The rest that follows this work."""
+    bell, done = Resting(), threading.Event()
+
+    def once() -> None:
+        if not done.is_set():
+            work()
+        done.set()
+
+    stop = repeat(once, MemoryTransport(), bell, every=every, name="test")
+    assert done.wait(60)
+    stop()
+    return bell.rests[0]
+
+
+def computing(seconds: float) -> Callable[[], None]:
+    """Work that takes so much of a core, however long that is on this machine."""
+
+    def work() -> None:
+        ends = time.thread_time() + seconds
+        while time.thread_time() < ends:
+            pass
+
+    return work
 
 
 def test_news_of_many_are_taken_together_and_a_hurry_is_not_waited_for() -> None:
-    bell, done, transport = Bell(), threading.Semaphore(0), MemoryTransport()
-    times = []
-
-    def work() -> None:
-        times.append(time.monotonic())
-        done.release()
-
-    stop = repeat(work, transport, bell, every=60.0, rest=60.0, name="test")
+    bell, done, transport = Resting(), threading.Semaphore(0), MemoryTransport()
+    stop = repeat(done.release, transport, bell, every=60.0, name="test")
     try:
         assert done.acquire(timeout=10)
         transport.publish("a", b"1", replacing=None)
@@ -26,18 +59,19 @@ def test_news_of_many_are_taken_together_and_a_hurry_is_not_waited_for() -> None
         assert done.acquire(timeout=10)
     finally:
         stop()
-    assert len(times) == 2
+    assert len(bell.rests) == 2
 
 
-def test_it_rests_longer_after_long_work_but_not_for_ever() -> None:
-    bell, times = Bell(), []
+def test_it_takes_no_more_than_its_share_of_a_core() -> None:
+    took = 0.02
+    assert rest_after(computing(took)) >= (SHARE - 1) * took
 
-    def work() -> None:
-        times.append(time.monotonic())
-        time.sleep(0.05)
-        bell.ring()
 
-    stop = repeat(work, MemoryTransport(), bell, every=0.5, rest=0.0, name="test")
-    time.sleep(1.0)
-    stop()
-    assert 2 <= len(times) <= 5  # a fifth of a second each at least
+def test_waiting_is_no_work() -> None:
+    """For the hub, for a lock or for its turn on a busy machine: as if it had taken no time."""
+    waited = 0.2
+    assert rest_after(lambda: time.sleep(waited)) < waited
+
+
+def test_it_never_rests_longer_than_between_two_looks() -> None:
+    assert rest_after(computing(0.02), every=0.01) == 0.01

@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -148,3 +150,31 @@ def test_only_what_may_take_long_lets_other_threads_run() -> None:
         assert not brief.targetoptions.get("nogil")
     for long in (kernel.run, single.decide_one, listening.listen_in):
         assert long.targetoptions["nogil"]
+
+
+def test_two_threads_that_compile_keep_machine_code_in_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is told to Numba for the whole process: the first to end must not take it from the other."""
+    second, first_done, seen = threading.Event(), threading.Event(), []
+
+    def njit(**_options: object) -> Callable[[str], str]:
+        def decorated(name: str) -> str:
+            if name == "first":
+                other.start()
+                second.wait(0.3)  # it comes in between, unless it has to wait
+            else:
+                second.set()
+                first_done.wait(10)
+            seen.append(compiling.config.CACHE_DIR)
+            return name
+
+        return decorated
+
+    monkeypatch.setattr(compiling.numba, "njit", njit)
+    monkeypatch.setattr(compiling, "COMPILING", True)
+    before = compiling.config.CACHE_DIR
+    other = threading.Thread(target=lambda: compiling._compile("second"))  # type: ignore[type-var]
+    compiling._compile("first")  # type: ignore[type-var]
+    first_done.set()
+    other.join(10)
+    assert seen == [compiling.cache_folder()] * 2
+    assert before == compiling.config.CACHE_DIR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,6 +195,31 @@ def test_the_ledger_remembers_the_public_point() -> None:
     for other in (moved, replace(box, reward=0.4), None):
         with pytest.raises(LedgerMismatch, match="public_point"):
             private(2, centring=other, **settings_of)
+
+
+def test_the_mechanism_s_digest_names_the_centring() -> None:
+    """Points and radii of the same sensitivity make other noise: who has others must be refused."""
+    box = Centring.unit_box(2)
+    others = (
+        replace(box, context=(0.1, 0.2)),
+        replace(box, reward=0.4),
+        replace(box, context_radius=box.constant, constant=box.context_radius),
+    )
+    assert {each.inner_bounds().sensitivity for each in others} == {box.inner_bounds().sensitivity}
+    options = {"epsilon": 1.0, "releases": 2, "noise": SimulatedNoise(0)}
+    made = [private(2, centring=each, **options) for each in (box, *others)]
+    digests = {each.mechanism.digest() for each in made}
+    assert len(digests) == 4
+    assert {each.release().mechanism for each in made} == digests
+    assert private(2, centring=Centring.unit_box(2), **options).mechanism.digest() in digests
+    plain = Bounds(context_norm=box.inner_bounds().context_norm, reward=box.reward_radius)
+    assert private(2, bounds=plain, **options).mechanism.digest() not in digests
+
+
+def test_whole_numbers_are_the_same_point() -> None:
+    whole = Centring(context=(1, 0), context_radius=1, reward=0, reward_radius=1, constant=1)
+    exact = Centring(context=(1.0, 0.0), context_radius=1.0, reward=0.0, reward_radius=1.0, constant=1.0)
+    assert json.dumps(whole.to_dict()) == json.dumps(exact.to_dict())
 
 
 def test_an_inner_privatizer_that_was_not_told_the_point_is_refused() -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfairx.errors import LedgerMismatch, PrivacyError
+from fedfairx.errors import LedgerMismatch, PrivacyError, StateError
 from fedfairx.privacy.ledger import Position
 from fedfairx.privacy.sqlite_ledger import SqliteLedger
+from fedfairx.storage import open_database
 
 
 def _position(frozen: int = 0) -> Position:
@@ -124,6 +125,42 @@ def test_a_child_that_is_still_there_does_not_hold_the_lock(tmp_path: Path) -> N
 def test_a_lock_that_was_removed_is_noticed(tmp_path: Path) -> None:
     with _bound(tmp_path / "l") as ledger:
         (tmp_path / "l.lock").unlink()
+        with pytest.raises(PrivacyError, match="was removed"):
+            ledger.freeze(1, "digest", _position(1))
+
+
+def _file(path: Path) -> None:
+    path.write_bytes(b"somebody's")
+
+
+def _nothing(path: Path) -> None:
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("target", [_file, _nothing])
+def test_a_lock_that_is_a_link_is_refused_and_its_target_left_alone(
+    tmp_path: Path, target: Callable[[Path], None]
+) -> None:
+    other = tmp_path / "other"
+    target(other)
+    (tmp_path / "l.lock").symlink_to(other)
+    with pytest.raises(
+        PrivacyError, match=r"l\.lock must be a file of its own, and is a symbolic link: remove"
+    ):
+        SqliteLedger(tmp_path / "l", create=True)
+    with pytest.raises(StateError, match="is a symbolic link: remove the link"):
+        open_database(tmp_path / "l")
+    assert (other.read_bytes() == b"somebody's") if target is _file else not other.exists()
+    assert not (tmp_path / "l").exists()
+    (tmp_path / "l.lock").unlink()
+    SqliteLedger(tmp_path / "l", create=True).close()
+
+
+def test_a_lock_that_becomes_a_link_is_noticed(tmp_path: Path) -> None:
+    """Even one to the very file that was locked: whoever made it can let it lead elsewhere."""
+    with _bound(tmp_path / "l") as ledger:
+        (tmp_path / "l.lock").rename(tmp_path / "moved")
+        (tmp_path / "l.lock").symlink_to(tmp_path / "moved")
         with pytest.raises(PrivacyError, match="was removed"):
             ledger.freeze(1, "digest", _position(1))
 

@@ -11,7 +11,7 @@ from member_service import founded, member_of, rounds, sync
 from service_helpers import decide, until
 
 from fedfairx import Agent
-from fedfairx.errors import InvalidInput
+from fedfairx.errors import InvalidInput, StateError
 from fedfairx.federation.founding import amend
 from fedfairx.federation.keys import new_signing_key
 from fedfairx.federation.place import SETTINGS, Place
@@ -191,6 +191,25 @@ def test_each_member_chooses_what_it_decides_from(tmp_path: Path) -> None:
         assert any(one.get("/v1/model").json()["estimate"])
         assert not any(two.get("/v1/model").json()["estimate"])
         decide(two)
+
+
+def test_it_does_not_start_with_an_older_roster_than_it_had(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation")
+    file = base / "org1" / "roster.json"
+    first = file.read_text()
+    amend(base, remove=["org2"])
+    latest = file.read_text()
+    with member_of(base / "org1") as one:
+        assert sync(one)["roster"] == 2
+    file.write_text(first)
+    with (
+        pytest.raises(StateError, match="roster is version 1, and 'org1' has had version 2: put the latest"),
+        member_of(base / "org1"),
+    ):
+        pass
+    file.write_text(latest)
+    with member_of(base / "org1") as one:
+        assert (sync(one)["roster"], sync(one)["peers"]) == (2, {})
 
 
 def test_a_new_roster_is_taken_while_it_runs(tmp_path: Path) -> None:

@@ -276,6 +276,11 @@ class Agent(Deciding):
         return agent
 
     @property
+    def durable(self) -> bool:
+        """Whether it lives in a database (`Agent.open`), and not in memory."""
+        return self._journal is not None
+
+    @property
     def journal(self) -> Journal:
         """What is kept, to be asked: decisions by id, by key, by time."""
         if self._journal is None:

@@ -17,9 +17,20 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedfairx.errors import StateError
 
-__all__ = ["SIGNATURE_BYTES", "SigningKey", "new_signing_key", "signed_by"]
+__all__ = ["SIGNATURE_BYTES", "SMALL_ORDER", "SigningKey", "new_signing_key", "signed_by"]
 
 SIGNATURE_BYTES = 64
+_PRIME = 2**255 - 19
+_EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7  # y of two points of order 8
+
+#: All encodings of the eight points whose order divides 8, those too that RFC 8032 does not allow and the
+#: library reads: y above the prime, and a sign of x = 0. With one of them as public key, a signature that
+#: nobody has made verifies for one message in eight or more.
+SMALL_ORDER = frozenset(
+    (y | sign << 255).to_bytes(32, "little").hex()
+    for y in (0, 1, _EIGHTH, _PRIME - _EIGHTH, _PRIME - 1, _PRIME, _PRIME + 1)
+    for sign in (0, 1)
+)
 
 
 class SigningKey:
@@ -62,7 +73,9 @@ def new_signing_key() -> SigningKey:
 
 
 def signed_by(public: str, message: bytes, signature: bytes) -> bool:
-    """Whether `signature` of `message` was made with the private half of `public`."""
+    """Whether `signature` of `message` was made with the private half of `public`, which must have one."""
+    if public in SMALL_ORDER:
+        return False
     try:
         _public_key(public).verify(signature, message)
     except (InvalidSignature, ValueError):

@@ -18,6 +18,7 @@ from fedfairx.federation.agent import Agent
 from fedfairx.federation.copies import contradiction
 from fedfairx.federation.peers import Peer, peers_of
 from fedfairx.federation.sealing import Seal
+from fedfairx.federation.seen import Seen
 from fedfairx.federation.transport.protocol import Taken, Transport
 from fedfairx.federation.watching import Bell, repeat
 from fedfairx.privacy import Release
@@ -53,12 +54,13 @@ class Member:
         self._clock = clock
         self._lock = threading.RLock()
         self._bell = Bell()
-        self._seen: dict[str, bytes] = {}  # messages that were looked at
+        self._looked_at: dict[str, bytes] = {}  # the last message of each
         self._came: dict[str, float] = {}
         spent = getattr(agent.privatizer, "spent", None)  # dear to ask the guarantee for
         made = int(agent.privatizer.guarantee.spent if spent is None else spent)
         if made > agent.released:  # a ledger knows what an agent that was made anew does not
             agent.release(made)
+        self._seen = Seen(agent, seal.roster)
         self._join(seal)
         self._release: Release | None = agent.held.get(agent.name)
         self._message = None if self._release is None else seal.close(self._release)
@@ -126,7 +128,9 @@ class Member:
 
     def _judge(self, held: bytes | None) -> None:
         """What lies under our name: our past, which is replaced, rubbish, which is too, or our future."""
-        if held is None or held == self._seen.get(self.agent.name):  # nothing, or rubbish that was looked at
+        if held is None or held == self._looked_at.get(
+            self.agent.name
+        ):  # nothing, or rubbish that was looked at
             return
         try:
             theirs = self._seal.open(self.agent.name, held)
@@ -152,15 +156,19 @@ class Member:
         What is refused is counted, and hinders nothing else; if `strict`, it is raised.
         """
         with self._lock:
-            try:
-                messages = self.transport.latest()
-                self.away = None
-            except TransportUnavailable as error:
-                self.away, messages = str(error), {}
-            if self.away is None:
-                self._seal_latest()
-                self._look_at_ours(messages.get(self.agent.name))
-            return self._take(messages, strict=strict)
+            return self._take(self._look(), strict=strict)
+
+    def _look(self) -> Mapping[str, bytes]:
+        """What the transport holds, ours among it; nothing while it is away."""
+        try:
+            messages = self.transport.latest()
+            self.away = None
+        except TransportUnavailable as error:
+            self.away = str(error)
+            return {}
+        self._seal_latest()
+        self._look_at_ours(messages.get(self.agent.name))
+        return messages
 
     def take(self, messages: Mapping[str, bytes]) -> list[str]:
         """`receive` of messages that somebody else has brought.
@@ -181,16 +189,20 @@ class Member:
         come: dict[str, Release] = {}
         for name in sorted(messages):
             message = messages[name]
-            if name == own or self._seen.get(name) == message:
+            if name == own or self._looked_at.get(name) == message:
                 continue
             try:
-                self._sort(name, self._seal.open(name, message, held.get(name)), held.get(name), come)
+                release = self._seal.open(name, message, held.get(name))
+                if name in held and release.number < held[name].number:
+                    self.ignored += 1
+                elif self._seen.is_new(name, release) or name not in held:
+                    come[name] = release
             except MessageRefused as error:
                 if strict:
                     raise
                 self._refuse(name, message, error)
         taken = self._absorb(come, messages, strict=strict)
-        self._seen.update((name, messages[name]) for name in messages if name != own)
+        self._looked_at.update((name, messages[name]) for name in messages if name != own)
         return taken
 
     def _look_at_ours(self, message: bytes | None) -> None:
@@ -202,17 +214,6 @@ class Member:
         with contextlib.suppress(LedgerMismatch):  # `send` raises it; what others say is taken all the same
             self._judge(message)
 
-    def _sort(self, name: str, release: Release, held: Release | None, come: dict[str, Release]) -> None:
-        if held is None or release.number > held.number:
-            come[name] = release
-        elif release.number < held.number:
-            self.ignored += 1
-        elif release != held:
-            raise MessageRefused(
-                f"release {release.number} of {name!r} was seen before with other content",
-                reason="repeated number",
-            )
-
     def _absorb(self, come: dict[str, Release], messages: Mapping[str, bytes], *, strict: bool) -> list[str]:
         """Into the agent: together, and one by one where together they are refused."""
         if not come and self._shared == self.agent.released:
@@ -221,7 +222,9 @@ class Member:
         while groups:
             group = groups.pop(0)
             try:
-                self.agent.absorb(group)
+                with self.agent.together():
+                    self.agent.absorb(group)
+                    self._seen.keep(group)
             except MessageRefused as error:
                 if strict or not group:
                     raise
@@ -238,15 +241,22 @@ class Member:
 
     def _refuse(self, name: str, message: bytes, error: MessageRefused) -> None:
         self.refusals[name, error.reason] += 1
-        self._seen[name] = message
+        self._looked_at[name] = message
 
     # --- both ----------------------------------------------------------------------------------------
 
     def exchange(self) -> bool:
-        """Take what there is and send what waits; False: the transport is away."""
+        """Send what waits and take what there is; False: the transport is away.
+
+        Sending comes first: the others wait for it, and to take in what they have sent may last.
+        """
         with self._lock:
-            self.receive()
-            return self.send() and self.away is None
+            messages = self._look()
+            try:
+                sent = self.send()
+            finally:
+                self._take(messages, strict=False)
+            return sent and self.away is None
 
     def follow(self, seal: Seal) -> None:
         """Go on with the seal of a later roster.
@@ -256,21 +266,22 @@ class Member:
         with self._lock:
             self._join(seal)
             self._seal = seal
-            self._seen.clear()
+            self._looked_at.clear()
             self._message = None if self._release is None else seal.close(self._release)
 
     def _join(self, seal: Seal) -> None:
         """Who is not in the roster has no say in decisions, and the terms' run is the only one."""
-        if seal.roster is not None:
-            self.agent.part_from(self.agent.held.keys() - seal.roster.members.keys())
-            self.agent.bound = seal.roster.federation
+        with self.agent.together():
+            self._seen.keep(self.agent.held)
+            if seal.roster is not None:
+                self._seen.admit(seal.roster)
+                self.agent.part_from(self.agent.held.keys() - seal.roster.members.keys())
+                self.agent.bound = seal.roster.federation
 
-    def watch(
-        self, *, every: float = 1.0, rest: float = 0.02, after: Callable[[], None] | None = None
-    ) -> Callable[[], None]:
+    def watch(self, *, every: float = 1.0, after: Callable[[], None] | None = None) -> Callable[[], None]:
         """`exchange` in a thread, when the transport has news and every so many seconds; gives its end.
 
-        After each it calls `after`, and rests a moment, so that news of many agents is taken together.
+        After each it calls `after`, and rests a moment, so that it takes a fifth of a core at most.
         """
 
         def work() -> None:
@@ -281,7 +292,7 @@ class Member:
             if after is not None:
                 after()
 
-        return repeat(work, self.transport, self._bell, every=every, rest=rest, name=self.agent.name)
+        return repeat(work, self.transport, self._bell, every=every, name=self.agent.name)
 
     def wake(self) -> None:
         """Have the thread of `watch` exchange at once; it returns before that has happened."""

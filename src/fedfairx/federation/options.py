@@ -184,12 +184,13 @@ class Options:
     def calibrated(self, releases: int) -> Gaussian:
         """The mechanism for so many releases: by name, or by a function that takes what `calibrate` takes."""
         make = partial(calibrate, self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
-        return make(
+        made = make(
             epsilon=float(self.epsilon or 0),
             delta=self.delta,
             releases=releases,
             sensitivity=self.inner_bounds.sensitivity,
         )
+        return replace(made, public_point=self.centring)
 
     def check_dimension(self, dimension: int) -> None:
         """Refuse a public point of another dimension."""

@@ -25,7 +25,7 @@ from typing import Any
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.federation.atomic import write_atomically
 from fedfairx.federation.fields import Fields
-from fedfairx.federation.keys import SigningKey, signed_by
+from fedfairx.federation.keys import SMALL_ORDER, SigningKey, signed_by
 from fedfairx.federation.terms import Terms
 from fedfairx.federation.terms_parts import canonical
 from fedfairx.federation.transport.protocol import require_name
@@ -56,11 +56,20 @@ class Roster:
             require(
                 _is_hex(key, 32), "key", f"of {name!r} must be 32 bytes in hexadecimal", type(key).__name__
             )
+            require(
+                key not in SMALL_ORDER,
+                "key",
+                f"of {name!r} must have a private half, and has none: anybody can sign under it",
+                key,
+                "`fedfairx federate key` makes one",
+            )
         keys = list(self.members.values())
         require(len(set(keys)) == len(keys), "keys", "must differ from member to member", len(keys))
         require(bool(self.members), "members", "must be at least one", 0)
         if self.federation != federation_id(self.convener, self.nonce):
             raise StateError("the roster's federation id is not that of its convener's key")
+        if self.convener in SMALL_ORDER:
+            raise StateError("the roster's convener has a key under which anybody can sign: found another")
         if not _is_hex(self.signature, 64) or not signed_by(
             self.convener, _LABEL + canonical(self._body()), bytes.fromhex(self.signature)
         ):
@@ -81,6 +90,11 @@ class Roster:
             "terms": self.terms.to_dict(),
             "members": dict(self.members),
         }
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what was signed."""
+        return hashlib.sha256(_LABEL + canonical(self._body())).hexdigest()
 
     def key_of(self, name: str) -> str | None:
         """A member's public key; None for who is not in it."""

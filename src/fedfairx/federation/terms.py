@@ -146,13 +146,14 @@ class Terms:
         """The mechanism of every member's releases."""
         if self.epsilon is None:
             return NonPrivate()
-        return calibrate(
+        made = calibrate(
             self.mechanism,
             epsilon=self.epsilon,
             delta=self.delta,
             releases=self.releases,
             sensitivity=self._bounds.sensitivity,
         )
+        return dataclasses.replace(made, public_point=self.centring)
 
     @property
     def _bounds(self) -> Bounds:

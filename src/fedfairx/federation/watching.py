@@ -10,7 +10,7 @@ from fedfairx.federation.transport.protocol import Transport
 
 __all__ = ["Bell", "repeat"]
 
-SHARE = 5  # of its time a thread works one part in so many at most: decisions are what the machine is for
+SHARE = 5  # a thread takes one part in so many of a core at most: decisions are what the machine is for
 
 
 class Bell:
@@ -39,12 +39,13 @@ class Bell:
 
 
 def repeat(
-    work: Callable[[], None], transport: Transport, bell: Bell, *, every: float, rest: float, name: str
+    work: Callable[[], None], transport: Transport, bell: Bell, *, every: float, name: str
 ) -> Callable[[], None]:
     """Do `work` at once, when the bell rings, as it does when the transport has news, and every so often.
 
-    After it the thread rests, so that news of many agents is taken together: `rest` seconds, longer where
-    the work takes long, but never longer than `every`.
+    After it the thread rests, in proportion to the CPU time that it took, so that it keeps to its share and
+    news of many agents is taken together; never longer than `every`. Time that it waited, for the hub or on a
+    busy machine for its turn, does not count: it took nothing from anybody.
 
     Gives a function that ends it, and returns when it has ended.
     """
@@ -54,10 +55,10 @@ def repeat(
     def live() -> None:
         while not ended.is_set():
             bell.clear()
-            began = time.monotonic()
+            began = time.thread_time()
             work()
-            took = time.monotonic() - began
-            bell.rest(min(max(rest, (SHARE - 1) * took), every))
+            took = time.thread_time() - began
+            bell.rest(min((SHARE - 1) * took, every))
             bell.wait(every)
 
     thread = threading.Thread(target=live, name=f"fedfairx-{name}", daemon=True)

@@ -15,6 +15,7 @@ import functools
 import hashlib
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGE = Path(__file__).resolve().parent.parent
 COMPILED_SOURCES = ("lanes", "core", "privacy", "simulation")
 DAYS_KEPT = 30
+_ONE_AT_A_TIME = threading.RLock()  # threads may call a stage for the first time
 
 #: True when Numba compiles; False under NUMBA_DISABLE_JIT=1, where the same source runs as plain Python.
 COMPILING = not config.DISABLE_JIT
@@ -88,13 +90,14 @@ def _compile(function: Function, **more: Any) -> Function:
     _listen()
     folder = cache_folder()
     options: dict[str, Any] = {"error_model": "numpy", "cache": folder is not None, **more}
-    before = config.CACHE_DIR
-    if folder is not None:
-        config.CACHE_DIR = folder  # read once, while the decorator runs
-    try:
-        compiled: Function = numba.njit(**options)(function)
-    finally:
-        config.CACHE_DIR = before
+    with _ONE_AT_A_TIME:
+        before = config.CACHE_DIR
+        if folder is not None:
+            config.CACHE_DIR = folder  # for the whole process, and read while the decorator runs
+        try:
+            compiled: Function = numba.njit(**options)(function)
+        finally:
+            config.CACHE_DIR = before
     return compiled
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
@@ -19,6 +20,7 @@ from numba.core.typing.templates import (
     signature,
 )
 from numba.extending import NativeValue, lower_builtin, lower_getattr, register_model, typeof_impl, unbox
+from numba.np.numpy_support import from_dtype
 
 from fedfairx.lanes import rows as plain
 from fedfairx.lanes.registers import LLVM, WIDTH, vector, words
@@ -247,9 +249,14 @@ def _one_lane(context: Any, builder: Any, sig: Any, args: Any) -> Any:  # noqa: 
 
 
 @typeof_impl.register(plain.Rows)
-def _typeof(value: Any, context: Any) -> Any:
-    array = typeof_impl(value.array, context)
-    return _of_array(array, wide=value.wide)
+def _typeof(value: Any, context: Any) -> Any:  # noqa: ARG001 (Numba's)
+    array = value.array
+    return _kind_of(array.dtype, array.ndim, array.flags.c_contiguous, value.wide)
+
+
+@cache  # to ask Numba takes longer than many a function that rows are handed to
+def _kind_of(number: Any, axes: int, ordered: bool, wide: bool) -> Any:
+    return _of_array(types.Array(from_dtype(number), axes, "C" if ordered else "A"), wide=wide)
 
 
 @unbox(RowsType)

@@ -111,11 +111,11 @@ class Centring:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for a record of the run."""
         return {
-            "context": list(self.context),
-            "context_radius": self.context_radius,
-            "reward": self.reward,
-            "reward_radius": self.reward_radius,
-            "constant": self.constant,
+            "context": [float(each) for each in self.context],
+            "context_radius": float(self.context_radius),
+            "reward": float(self.reward),
+            "reward_radius": float(self.reward_radius),
+            "constant": float(self.constant),
         }
 
 

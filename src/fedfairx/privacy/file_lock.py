@@ -29,6 +29,7 @@ class FileLock:
     - While one is held, another of the same path is refused with `LedgerMismatch`, in any process; the error
       names the process that holds it.
     - `check` refuses a forked child, and a lock whose file was removed or put elsewhere.
+    - A symbolic link in its place is refused, and what it leads to is left as it is.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,7 +38,7 @@ class FileLock:
         self._path = path
         self._process = os.getpid()
         self._since = datetime.now(UTC).isoformat(timespec="seconds")
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._descriptor: int | None = _open(path)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -73,7 +74,7 @@ class FileLock:
         if self._descriptor is None:
             raise PrivacyError("this ledger is closed")
         try:
-            there, held = os.stat(self._path), os.fstat(self._descriptor)
+            there, held = os.lstat(self._path), os.fstat(self._descriptor)
         except FileNotFoundError:
             there = None
         if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
@@ -88,6 +89,17 @@ class FileLock:
     def __del__(self) -> None:
         if getattr(self, "_descriptor", None) is not None:
             self.free()
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if not path.is_symlink():
+            raise
+        raise PrivacyError(
+            f"the lock {path} must be a file of its own, and is a symbolic link: remove the link"
+        ) from error
 
 
 def _told_by(holder: dict[str, Any]) -> str:

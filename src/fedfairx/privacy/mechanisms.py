@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from fedfairx.privacy.accounting import mu_for
 from fedfairx.privacy.blt_fit import blt_for
 from fedfairx.privacy.factors import Factor, Integers, Tree
 from fedfairx.privacy.toeplitz import SqrtToeplitz
+
+if TYPE_CHECKING:
+    from fedfairx.privacy.protocols import PublicPoint
 
 __all__ = ["Draw", "Gaussian", "Mechanism", "NoiseStream", "NonPrivate", "Stated", "calibrate", "mechanisms"]
 
@@ -145,7 +148,8 @@ class NoiseStream:
 class Gaussian:
     """Gaussian noise through a factorisation: every private mechanism of this package.
 
-    `epsilon` and `delta` are what was asked for; `mu` is what `base_sd` really costs.
+    `epsilon` and `delta` are what was asked for; `mu` is what `base_sd` really costs. `public_point` is what
+    records are centred at: the noise of a release depends on it, and so does which records are clipped.
 
     Guarantees:
     - `mu` = sensitivity·‖C‖₁→₂/base_sd, from the coefficients in use.
@@ -160,6 +164,7 @@ class Gaussian:
     epsilon: float
     delta: float
     base_sd: float
+    public_point: PublicPoint | None = None
 
     @property
     def releases(self) -> int:
@@ -171,8 +176,12 @@ class Gaussian:
 
     def sd(self, number: int | Sequence[int] | Integers) -> Array:
         numbers = np.asarray(number, dtype=np.int64)
-        inside = numbers.size == 0 or bool((numbers >= 1).all() and (numbers <= self.releases).all())
-        require(inside, "number", f"must be in 1..{self.releases}", _range_of(numbers))
+        if isinstance(number, int):  # asked for each release that is held, at each exchange
+            inside = 1 <= number <= self.releases
+        else:
+            inside = numbers.size == 0 or bool((numbers >= 1).all() and (numbers <= self.releases).all())
+        if not inside:
+            require(False, "number", f"must be in 1..{self.releases}", _range_of(numbers))
         return np.asarray(self.base_sd * self.factor.row_norm(numbers))
 
     def digest(self) -> str:
@@ -190,6 +199,8 @@ class Gaussian:
             "base_sd": f"{self.base_sd:.6e}",
             "factor": self.factor.parameters(),
         }
+        if self.public_point is not None:
+            fields["public_point"] = self.public_point.to_dict()
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def stream(

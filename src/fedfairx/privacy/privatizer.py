@@ -79,7 +79,7 @@ class StreamPrivatizer(Unique):
         require(dimension >= 1, "dimension", "must be >= 1", dimension)
         require_decide_from(decide_from)
         self.dimension = dimension
-        self.mechanism = mechanism
+        self.mechanism = replace(mechanism, public_point=public_point)
         self.bounds: Bounding = Bounds() if bounds is None else bounds
         require(
             mechanism.sensitivity >= self.bounds.sensitivity * (1 - 1e-12),

@@ -50,6 +50,11 @@ class Release:
         """The size of its largest number, NaN where one is none; looked for once, whoever asks."""
         return float(np.abs(self.packed).max(initial=0.0))
 
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of its bytes."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
     def to_bytes(self) -> bytes:
         """Header and little-endian float64 statistics."""
         header = _HEADER.pack(_MAGIC, self.number, self.count, bytes.fromhex(self.mechanism))

@@ -70,7 +70,19 @@ CREATE TABLE api_keys (
 
 _MEANINGS = "CREATE TABLE meanings (agent INTEGER PRIMARY KEY, body TEXT NOT NULL)"
 
-MIGRATIONS: list[str] = [_FIRST, _MEANINGS]
+_SEEN = """
+CREATE TABLE seen_rosters (
+    agent INTEGER NOT NULL, federation TEXT NOT NULL, version INTEGER NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (agent, federation)
+);
+CREATE TABLE seen_releases (
+    agent INTEGER NOT NULL, federation TEXT NOT NULL, sender TEXT NOT NULL,
+    number INTEGER NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (agent, federation, sender)
+)
+"""
+
+MIGRATIONS: list[str] = [_FIRST, _MEANINGS, _SEEN]
 
 
 def bring_up(database: Database) -> None:

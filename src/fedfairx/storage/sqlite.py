@@ -45,6 +45,8 @@ class SqliteDatabase:
             self._lock = FileLock(file.with_name(file.name + ".lock"))
         except LedgerMismatch as error:
             raise StorageUnavailable(str(error)) from None
+        except PrivacyError as error:  # it is a link
+            raise StateError(str(error)) from None
         except OSError as error:
             raise StorageUnavailable(f"{path} can't be opened: {error.strerror}") from error
         try:

@@ -13,21 +13,19 @@ def hear(mirror: Mirror, *revisions: int) -> int:
 
 def test_what_is_heard_without_a_gap_need_not_be_fetched() -> None:
     mirror = Mirror()
-    mirror.of_stream("first")
     assert hear(mirror, 4) == -1  # how much there was before nobody knows
-    mirror.looked(3)
+    mirror.looked(3, mirror.doubts)
     assert mirror.whole == 4
     assert hear(mirror, 5, 6) == 6
 
 
 def test_a_gap_stays_until_all_was_fetched() -> None:
     mirror = Mirror()
-    mirror.of_stream("first")
-    mirror.looked(3)
+    mirror.looked(3, mirror.doubts)
     assert hear(mirror, 5, 6, 7) == 3
-    mirror.looked(6)  # 7 came while it was fetched
+    mirror.looked(6, mirror.doubts)  # 7 came while it was fetched
     assert mirror.whole == 7
-    mirror.looked(5)
+    mirror.looked(5, mirror.doubts)
     assert mirror.whole == 7
 
 
@@ -44,14 +42,53 @@ def test_the_latest_of_each_stays_and_who_watches_is_told() -> None:
     assert len(told) == 1
 
 
-def test_another_stream_begins_anew() -> None:
+def grown_to(revision: int) -> Mirror:
     mirror = Mirror()
-    mirror.of_stream("first")
-    mirror.looked(0)
-    assert hear(mirror, 1, 2) == 2
-    mirror.of_stream("first")
-    assert mirror.latest() == {"a": b"2"}
-    mirror.of_stream("second")
-    assert (mirror.latest(), mirror.whole) == ({}, -1)
-    mirror.keep("a", 1, b"new")
-    assert mirror.latest() == {"a": b"new"}
+    mirror.same_stream("made", last=0, known=0)
+    mirror.looked(0, mirror.doubts)
+    assert hear(mirror, *range(1, revision + 1)) == mirror.highest == revision
+    return mirror
+
+
+def test_a_stream_that_has_grown_is_not_in_doubt() -> None:
+    mirror = grown_to(2)
+    doubts = mirror.doubts
+    assert mirror.same_stream("made", last=2, known=2)
+    assert mirror.same_stream("made", last=9, known=2)
+    assert (mirror.whole, mirror.doubts, mirror.of("a")) == (2, doubts, (2, b"2"))
+
+
+def test_another_stream_or_an_earlier_one_is_fetched_whole() -> None:
+    for made, last in (("again", 2), ("again", 5), ("made", 1), ("made", 0)):
+        mirror, told = grown_to(2), []
+        mirror.watchers.add(lambda told=told: told.append(1))
+        assert not mirror.same_stream(made, last=last, known=2)
+        assert (mirror.whole, mirror.highest, mirror.of("a")) == (-1, -1, (0, None))
+        assert mirror.latest() == {"a": b"2"}  # until somebody has looked
+        mirror.keep("b", 1, b"other")
+        assert mirror.latest() == {"a": b"2", "b": b"other"}
+        told.clear()
+        mirror.looked(1, mirror.doubts)
+        assert mirror.latest() == {"b": b"other"}
+        assert told  # what is gone is news, too: whoever has sent it sends it again
+
+
+def test_a_revision_told_twice_puts_all_in_doubt() -> None:
+    mirror = grown_to(4)
+    doubts = mirror.doubts
+    assert not mirror.hear("a", 3, b"new three")
+    assert mirror.doubts == doubts + 1
+    assert mirror.of("a") == (3, b"new three")
+    assert mirror.whole == -1
+    assert mirror.hear("a", 4, b"new four")  # and from there it grows
+    mirror.looked(2, mirror.doubts)
+    assert (mirror.whole, mirror.latest()) == (4, {"a": b"new four"})
+
+
+def test_a_look_that_a_doubt_has_overtaken_says_nothing() -> None:
+    mirror = grown_to(4)
+    doubts = mirror.doubts
+    mirror.doubt()
+    mirror.looked(9, doubts)
+    assert mirror.whole == -1
+    assert mirror.latest() == {"a": b"4"}

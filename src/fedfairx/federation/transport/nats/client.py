@@ -4,8 +4,9 @@ One bucket for a federation (`bucket.py`), one key for each agent. A message is 
 that it replaces, which the server compares and refuses if it is another.
 
 News comes by the stream's own republishing. The client renews that subscription by itself when it connects
-again, which nats-py's watchers of a bucket don't. After every connection, and every `poll` seconds, the
-stream is asked how far it is; if something was missed, all of it is fetched.
+again, which nats-py's watchers of a bucket don't. Every `poll` seconds the stream is asked how far it is; if
+something was missed, all of it is fetched. So it is after every connection, whatever the stream says: the hub
+may have been put back from an older copy meanwhile, and its revisions then say nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ with needs("nats"):
     import nats
     from nats.errors import Error as NatsError
     from nats.js import api
-    from nats.js.errors import APIError, NotFoundError
+    from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
 __all__ = ["NatsTransport", "tls_context"]
 
@@ -96,7 +97,7 @@ class NatsTransport:
         if not self._first.is_set():
             self._call(self._ready.wait())
         client = self._client
-        if self._closed or client is None or not client.is_connected:
+        if self._closed or self._refused or client is None or not client.is_connected:
             self._call(self._connected())
         return self._mirror.latest()
 
@@ -148,6 +149,9 @@ class NatsTransport:
             kept = await self._permitted(
                 self._js.publish(self._prefix + agent, message, headers=expected, timeout=self._deadline)
             )
+        except NoStreamResponseError:
+            self._look_again()
+            raise
         except APIError as error:
             if error.err_code not in _WRONG_SEQUENCE:
                 raise
@@ -175,12 +179,21 @@ class NatsTransport:
 
     async def _fetch(self, agent: str) -> tuple[int, bytes | None]:
         """What the stream's leader has under a name now, into the mirror too."""
-        try:
+        known, _ = self._mirror.of(agent)
+        revision, message = 0, None
+        with contextlib.suppress(NotFoundError):
             found = await self._js.get_msg(self._stream, subject=self._prefix + agent)
-        except NotFoundError:
-            return 0, None
-        self._mirror.keep(agent, found.seq, found.data or b"")
-        return found.seq, found.data or b""
+            revision, message = found.seq, found.data or b""
+        if revision < known:
+            self._look_again()
+        if message is not None:
+            self._mirror.keep(agent, revision, message)
+        return revision, message
+
+    def _look_again(self) -> None:
+        """At everything, and at once."""
+        self._mirror.doubt()
+        self._stale.set()
 
     async def _connected(self) -> None:
         if self._client is None or not self._client.is_connected:
@@ -205,36 +218,36 @@ class NatsTransport:
             self._stale.clear()
             try:
                 await self._look()
-                self._trouble = ""
+                self._trouble = self._refused = ""
                 self._ready.set()
                 self._first.set()
-            except (NatsError, OSError, TimeoutError) as error:
+            except (NatsError, OSError, TimeoutError, TransportRefused) as error:
                 self._trouble = self._trouble_of(error)
+                self._refused = str(error) if isinstance(error, TransportRefused) else ""
                 await asyncio.sleep(min(self._poll, 0.25))
                 self._stale.set()
 
     async def _look(self) -> None:
-        """Fetch all that the stream has, if any of it was missed; one that the hub has lost is made anew."""
-        try:
-            info = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
-        except NotFoundError:
-            await self._find_bucket()
-            info = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
-        self._mirror.of_stream(info.created)
+        """Fetch all that the stream has, if any of it was missed; one that the hub has lost is made again."""
+        known, info = self._mirror.highest, await self._find_bucket()
+        if not self._mirror.same_stream(info.created, last=info.state.last_seq, known=known):
+            info = await self._find_bucket()  # it has what was told in between, which counts no more
         if info.state.last_seq > self._mirror.whole:
+            doubts = self._mirror.doubts
             for subject in sorted(info.state.subjects or {}):
                 await self._fetch(subject.removeprefix(self._prefix))
-            self._mirror.looked(info.state.last_seq)
+            self._mirror.looked(info.state.last_seq, doubts)
 
     async def _connect(self) -> None:
         async def news(message: Any) -> None:
             agent = message.subject.removeprefix(self._news)
-            self._mirror.hear(agent, int(message.headers["Nats-Sequence"]), message.data)
+            if not self._mirror.hear(agent, int(message.headers["Nats-Sequence"]), message.data):
+                self._stale.set()
 
         async def again() -> None:
             self._trouble = ""
             self._client.options["reconnect_time_wait"] = _PAUSE
-            self._stale.set()
+            self._look_again()
 
         async def failed(error: Exception) -> None:
             self._trouble = self._trouble_of(error)
@@ -264,14 +277,19 @@ class NatsTransport:
         await self._client.subscribe(self._news + ">", cb=news)
         self._stale.set()
 
-    async def _find_bucket(self) -> None:
+    async def _find_bucket(self) -> api.StreamInfo:
         """The federation's bucket, made if nobody has; one that could lose messages is refused."""
         try:
-            config = (await self._js.stream_info(self._stream)).config
+            info = await self._stream_info()
         except NotFoundError:
-            config = new_bucket(self._federation, replicas=self._replicas)
-            config = (await self._js.add_stream(config)).config
-        require_sound(config, self._federation)
+            await self._js.add_stream(new_bucket(self._federation, replicas=self._replicas))
+            info = await self._stream_info()
+        require_sound(info.config, self._federation)
+        return info
+
+    async def _stream_info(self) -> api.StreamInfo:
+        info: api.StreamInfo = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
+        return info
 
     async def _shut(self) -> None:
         client, self._client = self._client, None

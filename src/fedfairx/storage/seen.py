@@ -1,0 +1,45 @@
+"""The highest roster version and release numbers that an agent has seen, with digests, by federation."""
+
+from __future__ import annotations
+
+from fedfairx.storage.journal import Journal
+
+__all__ = ["Numbered", "SeenTables"]
+
+Numbered = tuple[int, str]  # a version or a number, and the digest of what it stands for
+
+_ROSTER = (
+    "INSERT INTO seen_rosters VALUES (?, ?, ?, ?) ON CONFLICT (agent, federation) "
+    "DO UPDATE SET version = excluded.version, digest = excluded.digest"
+)
+_RELEASE = (
+    "INSERT INTO seen_releases VALUES (?, ?, ?, ?, ?) ON CONFLICT (agent, federation, sender) "
+    "DO UPDATE SET number = excluded.number, digest = excluded.digest"
+)
+
+
+class SeenTables:
+    """Those of one agent in one federation. The writing methods are called inside a step of the log."""
+
+    def __init__(self, journal: Journal, federation: str) -> None:
+        self.log = journal.log
+        self._key = (journal.agent, federation)
+
+    def roster(self) -> Numbered | None:
+        rows = self.log.database.execute(
+            "SELECT version, digest FROM seen_rosters WHERE agent = ? AND federation = ?", self._key
+        )
+        return (int(rows[0][0]), str(rows[0][1])) if rows else None
+
+    def releases(self) -> dict[str, Numbered]:
+        """By sender."""
+        rows = self.log.database.execute(
+            "SELECT sender, number, digest FROM seen_releases WHERE agent = ? AND federation = ?", self._key
+        )
+        return {str(sender): (int(number), str(digest)) for sender, number, digest in rows}
+
+    def keep_roster(self, seen: Numbered) -> None:
+        self.log.write_last(("roster", *self._key), _ROSTER, (*self._key, *seen))
+
+    def keep_release(self, sender: str, seen: Numbered) -> None:
+        self.log.write_last(("seen", *self._key, sender), _RELEASE, (*self._key, sender, *seen))
