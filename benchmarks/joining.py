@@ -1,4 +1,4 @@
-"""Does joining hurt anybody? Live agents who join late, differ in clusters, drift apart or have little traffic.
+"""Does joining hurt anybody? Live agents who join late, differ, drift apart or have little traffic.
 
 Each member releases and takes in by its own count of rewards, as services do. For each world: the fairness
 regret of each member over the same member's alone, mean over seeds; the worst member and the mean of all.
@@ -145,13 +145,15 @@ def ratios(world: World, epsilon: float | None, partners: str, seeds: int, pool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter) parser.add_argument("--quick", action="store_true",
-    help="three seeds instead of twenty") parser.add_argument("--seeds", type=int, help=f"(default: {SEEDS})")
+    style = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
+    parser.add_argument("--quick", action="store_true", help="three seeds instead of twenty")
+    parser.add_argument("--seeds", type=int, help=f"(default: {SEEDS})")
     parser.add_argument("--epsilon", type=float, help="private members, own+released (default: exact sums)")
     parser.add_argument("--partners", default="differ", choices=("differ", "alike"))
-    parser.add_argument("--world", action="append", choices=tuple(WORLDS), help="(default: all)") args =
-    parser.parse_args() seeds = args.seeds or (3 if args.quick else SEEDS)
+    parser.add_argument("--world", action="append", choices=tuple(WORLDS), help="(default: all)")
+    args = parser.parse_args()
+    seeds = args.seeds or (3 if args.quick else SEEDS)
     ffx.Agent(DIMENSION).decide(np.zeros((2, DIMENSION)))  # compiled once, before there are processes
     print(f"regret over alone, {seeds} seeds, T = {ROUNDS}: {'world':<26}{'mean':>8}{'worst member':>14}")
     with ProcessPoolExecutor(2) as pool:
