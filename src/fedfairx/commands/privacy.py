@@ -36,9 +36,9 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument(
         "--decide-from",
-        default="released",
-        help=f"for the statement: what decisions may use; choices: {', '.join(DECIDE_FROM)} "
-        "(default: released)",
+        default="own+released",
+        help=f"what decisions may use; choices: {', '.join(DECIDE_FROM)}; released is the strict mode "
+        "(default: own+released)",
     )
     parser.add_argument(
         "--person-records",

@@ -43,7 +43,7 @@ _ALL = (
         "exposure by expected merit, noisy statistics shared",
         Geometric(),
         private=True,
-        decide_from="released",
+        decide_from="own+released",
         rule="expected-merit",
     ),
     Algorithm(

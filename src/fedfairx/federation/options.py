@@ -33,7 +33,7 @@ from fedfairx.privacy.noise import NoiseSource
 
 Calibrate = Callable[..., Gaussian]  # (*, epsilon, delta, releases, sensitivity)
 
-DECIDE_FROM = ("released", "released+local", "own+released")
+DECIDE_FROM = ("own+released", "released", "released+local")
 #: Of the radius, where an algorithm of the paper is told no other: fitted to the paper's own curve
 #: (docs/reproduction.md), so that what is deployed is what its figures show. The theorem's is 1.
 SCALE = 0.5

@@ -36,7 +36,7 @@ class Budget:
     mechanism: str = "blt"
     bounds: Bounds | None = None
     centring: Centring | None = None
-    decide_from: DecideFrom = "released"
+    decide_from: DecideFrom = "own+released"
     person_records: int | None = None
     public_schedule: bool = True
 

@@ -27,7 +27,7 @@ def private(
     mechanism: str = "blt",
     bounds: Bounds | None = None,
     centring: Centring | None = None,
-    decide_from: DecideFrom = "released",
+    decide_from: DecideFrom = "own+released",
     ledger: Ledger | None = None,
     public_schedule: bool = True,
     confirm: Confirm | None = None,

@@ -17,20 +17,21 @@ DecideFrom = Literal["released", "released+local", "own+released"]
 
 LARGE_DELTA = 1e-3
 
+_STRICT = 'decide_from="released" is the strict mode, which covers decisions too'
 _SCOPE: dict[str, str] = {
     "released": (
-        "It covers the whole transcript of messages, also when everything else is chosen in reply to them: "
-        "decisions use released statistics only, so one record changes one leaf and nothing after it."
+        "It is the strict claim: decisions use released statistics alone, so one record changes one leaf and "
+        "nothing after it, and the whole transcript of messages is covered, whatever is chosen in reply to it."
     ),
     "released+local": (
-        "It is the paper's narrower guarantee (Definition 2): it compares two fixed sequences of records. "
-        "The agent also decides from its own fresh data without noise, so a changed record may change its "
-        "later actions and, through them, later records; that influence is not covered."
+        "It is the narrower claim (the paper's Definition 2): one record of the log is replaced, and the other "
+        "records stay as recorded; what the record changes in later decisions, which also use the agent's own "
+        f"fresh data without noise, is not covered ({_STRICT})."
     ),
     "own+released": (
-        "It is the paper's narrower guarantee (Definition 2): it compares two fixed sequences of records. "
-        "The agent decides from all its own data without noise and from the others' releases, so a changed "
-        "record may change its later actions and, through them, later records; that influence is not covered."
+        "It is the narrower claim (the paper's Definition 2): one record of the log is replaced, and the other "
+        "records stay as recorded; what the record changes in later decisions, which also use all of the "
+        f"agent's own data without noise, is not covered ({_STRICT})."
     ),
 }
 
@@ -177,7 +178,7 @@ def claim(
     *,
     bounds: Bounding,
     spent: int = 0,
-    decide_from: DecideFrom = "released",
+    decide_from: DecideFrom = "own+released",
     simulated: bool = False,
     reasons: tuple[str, ...] = (),
 ) -> Guarantee:

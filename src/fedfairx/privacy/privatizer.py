@@ -68,7 +68,7 @@ class StreamPrivatizer(Unique):
         mechanism: Gaussian,
         bounds: Bounding | None = None,
         noise: NoiseSource,
-        decide_from: DecideFrom = "released",
+        decide_from: DecideFrom = "own+released",
         ledger: Ledger | None = None,
         public_schedule: bool = True,
         public_point: PublicPoint | None = None,

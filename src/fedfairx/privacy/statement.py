@@ -92,8 +92,9 @@ def _who(guarantee: Guarantee) -> str:
 def _gaps(guarantee: Guarantee) -> Iterator[str]:
     if guarantee.decide_from != "released":
         yield (
-            "The influence of a record on later ones through the agent's own decisions, which use its own "
-            f'data without noise (decide_from="{guarantee.decide_from}").'
+            "What a record changes in the agent's later decisions, which use its own data without noise "
+            f'(decide_from="{guarantee.decide_from}"): the claim compares two logs that differ in one record '
+            'and are the same in all others. decide_from="released" is the strict mode that covers this too.'
         )
     if guarantee.adjacency == "add-remove":
         yield "Replacing a record: the claim is for blanking one, and replacing costs up to twice the μ."

@@ -24,7 +24,7 @@ __all__ = ["PREFIX", "Setting", "Settings", "load", "markdown", "place_of", "tab
 PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
 FILE = "agent.sqlite"
-DECIDE_FROM = ("released", "released+local", "own+released")
+DECIDE_FROM = ("own+released", "released", "released+local")
 PARTNERS = ("differ", "alike")
 #: What the members of a federation have agreed on.
 AGREED = frozenset(
@@ -72,7 +72,11 @@ class Settings:
     )
     delta: float = setting(1e-6, readers.number(0.0, 1.0, above=True), "beside epsilon")
     releases: int = setting(100, readers.whole(1), "messages that epsilon and delta are for")
-    decide_from: str = setting("released", readers.choice(*DECIDE_FROM), "what a private agent decides from")
+    decide_from: str = setting(
+        "own+released",
+        readers.choice(*DECIDE_FROM),
+        "what a private agent decides from; released is the strict mode, whose privacy covers decisions too",
+    )
     federation: str = setting("", readers.text, "its folder in a federation; docs/federation.md")
     partners: str = setting(
         "differ",

@@ -44,7 +44,7 @@ from fedfairx.simulation.state import (
 )
 
 Shape = tuple[int, int]  # blocks, and lanes of a block
-CODES = dict(zip(DECIDE_FROM, (RELEASED, RELEASED_LOCAL, OWN_RELEASED), strict=True))
+CODES = dict(zip(DECIDE_FROM, (OWN_RELEASED, RELEASED, RELEASED_LOCAL), strict=True))
 
 
 class Setting(NamedTuple):
