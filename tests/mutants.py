@@ -61,6 +61,7 @@ SEQUENCES = ("tests/fairness/test_sequences.py",)
 REGION = ("tests/fairness/test_region.py",)
 ENTITLED = ("tests/fairness/test_entitlement.py",)
 QUADRATURE = "tests/core/test_quadrature.py"
+EXPOSED = ("tests/service/test_exposing.py", "-k", "own_rewards and sqlite")
 DRAWN = ("tests/fairness/test_drawn.py",)
 TABLE = ("tests/fairness/test_table.py",)
 
@@ -246,6 +247,27 @@ MUTANTS = (
         "others: Array = before + after",
         "others: Array = np.maximum(values.sum(axis=1, keepdims=True) - values, 0.0)",
         ENTITLED,
+    ),
+    Mutant(
+        "the table takes partners' records for the agent's own",
+        "federation/knowledge.py",
+        "return unpack(self.privatizer.total)",
+        "return unpack(self._learner.statistics)",
+        EXPOSED,
+    ),
+    Mutant(
+        "of a private agent's own records those since its last release count alone",
+        "federation/knowledge.py",
+        "return unpack(self._own + self._learner.fresh)",
+        "return unpack(self._learner.fresh)",
+        EXPOSED,
+    ),
+    Mutant(
+        "each look at the log counts all of it again",
+        "service/exposing.py",
+        "records(journal, moment.size, first=self._end, end=end)",
+        "records(journal, moment.size, first=0, end=end)",
+        EXPOSED,
     ),
     Mutant(
         "what a baseline took is tested instead of what was drawn",

@@ -162,6 +162,19 @@ class Knowledge:
         return self._growth
 
     @property
+    def own_sums(self) -> tuple[Array, Array] | None:
+        """(Σxxᵀ, Σxy) over all of its own rewards, exact; None where it keeps no such sums.
+
+        Those are the private agents that decide from "released" and "released+local".
+        """
+        with self._lock:
+            if isinstance(self.privatizer, NonPrivateSums):
+                return unpack(self.privatizer.total)
+            if self.decide_from == "own+released":
+                return unpack(self._own + self._learner.fresh)
+            return None
+
+    @property
     def held(self) -> dict[str, Release]:
         """The latest release of every agent that it has one of, its own too, by name."""
         with self._lock:

@@ -56,6 +56,11 @@ class NonPrivateSums:
         )
 
     @property
+    def total(self) -> Array:
+        """Packed sums over all records, exact."""
+        return self._total.copy()
+
+    @property
     def waiting(self) -> int:
         """Records that are in no release yet."""
         return self._count - (0 if self._latest is None else self._latest.count)
