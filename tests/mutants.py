@@ -63,6 +63,8 @@ SQLITE = ("tests/federation/transport/test_contract.py", "-k", "sqlite")
 SEQUENCES = ("tests/fairness/test_sequences.py",)
 REGION = ("tests/fairness/test_region.py",)
 ENTITLED = ("tests/fairness/test_entitlement.py",)
+QUADRATURE = "tests/core/test_quadrature.py"
+EXPOSED = ("tests/service/test_exposing.py", "-k", "own_rewards and sqlite")
 DRAWN = ("tests/fairness/test_drawn.py",)
 TABLE = ("tests/fairness/test_table.py",)
 
@@ -369,6 +371,34 @@ MUTANTS = (
         ENTITLED,
     ),
     Mutant(
+        "the others' merit is a difference that cancels",
+        "fairness/entitlement.py",
+        "others: Array = before + after",
+        "others: Array = np.maximum(values.sum(axis=1, keepdims=True) - values, 0.0)",
+        ENTITLED,
+    ),
+    Mutant(
+        "the table takes partners' records for the agent's own",
+        "federation/knowledge.py",
+        "return unpack(self.privatizer.total)",
+        "return unpack(self._learner.statistics)",
+        EXPOSED,
+    ),
+    Mutant(
+        "of a private agent's own records those since its last release count alone",
+        "federation/knowledge.py",
+        "return unpack(self._own + self._learner.fresh)",
+        "return unpack(self._learner.fresh)",
+        EXPOSED,
+    ),
+    Mutant(
+        "each look at the log counts all of it again",
+        "service/exposing.py",
+        "records(journal, moment.size, first=self._end, end=end)",
+        "records(journal, moment.size, first=0, end=end)",
+        EXPOSED,
+    ),
+    Mutant(
         "what a baseline took is tested instead of what was drawn",
         "fairness/draws.py",
         "chances = block.policy[rows, block.drawn]",
@@ -632,6 +662,34 @@ MUTANTS = (
         "fma(0.5 * steepness * variance, width, mean)",
         "fma(0.0 * steepness * variance, width, mean)",
         ("tests/core/test_expectation.py", "-k", "closed_form"),
+    ),
+    Mutant(
+        "quadrature looks where the posterior is, and not where merit is",
+        "core/expectation.py",
+        "math.sqrt(2.0 * (most - least + NEGLIGIBLE))",
+        "math.sqrt(2.0 * NEGLIGIBLE)",
+        (QUADRATURE, "-k", "users_own"),
+    ),
+    Mutant(
+        "every panel of a quadrature fits",
+        "core/quadrature.py",
+        "error <= TOLERANCE * (total + value)",
+        "error >= 0.0",
+        (QUADRATURE, "-k", "kinks and 1"),
+    ),
+    Mutant(
+        "a peak that the search missed is integrated without its scale",
+        "core/quadrature.py",
+        "if restart and largest > FAR_ABOVE:",
+        "if restart and largest > FAR_ABOVE * math.inf:",
+        (QUADRATURE, "-k", "search_misses"),
+    ),
+    Mutant(
+        "a logistic merit loses its lower tail",
+        "core/merit_table.py",
+        "(1.0 if x > 0.0 else small) / (1.0 + small)",
+        "0.5 * (1.0 + math.tanh(0.5 * x))",
+        ("tests/core/test_merit_table.py", "-k", "lower_tail"),
     ),
     Mutant(
         "an error counts in full, however little was known of the arm",

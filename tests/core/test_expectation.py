@@ -93,6 +93,20 @@ def test_who_is_less_known_gets_more_where_merit_is_convex() -> None:
     assert shares == pytest.approx(1 / 3, abs=1e-12)
 
 
+def test_a_steep_power_shares_by_merit_though_no_float_holds_it() -> None:
+    """Merits of 1e-307 and less, or of 1e308 and more; (offset + m)^1000 with offset + m from 0.4 to 0.44."""
+    means, known = np.array([0.3, 0.3005, 0.301, 0.34]), np.full(4, 1e-12)
+    for offset in (0.1, 2.1):
+        merit, bases = Power(1000.0, offset), offset + means
+        wanted = posterior_reference.policy_of_logs(1000.0 * np.log(bases))
+        assert policy(merit, means, known, 1e-12) == pytest.approx(wanted, rel=1e-6, abs=1e-300)
+        assert policy(merit, means, np.zeros(4), 1.0) == pytest.approx(wanted, rel=1e-9, abs=1e-300)
+    agent = ffx.Agent(2, merit=Power(1000.0), seed=0)
+    shares = agent.decide(np.array([[0.2, 0.0], [0.0, 0.4]])).policy  # nothing is known but the widths
+    assert shares.sum() == pytest.approx(1.0)
+    assert shares[1] > 0.999
+
+
 def test_merits_may_be_mixed_in_a_block() -> None:
     merits = [[Exponential(7.0), Affine(), Power(), Logistic()][l % 4] for l in range(WIDTH)]
     rng = np.random.default_rng(0)

@@ -48,6 +48,14 @@ def test_a_steepness_of_a_thousand_overflows_nowhere() -> None:
     value, slope = log_merit(each_merit(kinds.Logistic(1000.0, 0.5, 0.05)), 0, -50.0)
     assert value == pytest.approx(math.log(0.05))
     assert slope == 0.0
+    assert kinds.Power(1000.0, 2.0).lipschitz(0.0, 1.0) == math.inf
+    assert log_merit(each_merit(kinds.Power(1000.0, 2.0)), 0, 1.0)[0] == pytest.approx(1000 * math.log(3))
+
+
+def test_a_logistic_keeps_its_lower_tail() -> None:
+    value, slope = log_merit(each_merit(kinds.Logistic(100.0, 0.5, 1e-300)), 0, 0.0)
+    assert value == pytest.approx(-50.0, abs=1e-12)
+    assert slope == pytest.approx(100.0, rel=1e-12)
 
 
 def test_a_function_that_numba_can_not_compile_still_works() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
-from fedfairx.core.merit_values import merit_values
+from fedfairx.core.merit_values import log_merit_values
 from fedfairx.fairness.entitlement import entitled
 from fedfairx.fairness.log import Block
 from fedfairx.fairness.region import Region, region
@@ -15,8 +15,10 @@ from fedfairx.fairness.tally import Sets, Tally
 MERITS: list[Merit] = [
     Exponential(4.0),
     Exponential(10.0),
+    Exponential(1000.0),
     Affine(0.2, 1.0),
     Power(2.0, 0.2),
+    Power(1000.0, 0.2),  # as steep as can be: no float holds its merits
     Logistic(8.0, 0.4),
     Custom(lambda mean: 1.0 + abs(mean), minimum_merit=1.0, lipschitz_constant=1.0),
 ]
@@ -49,7 +51,8 @@ def brute(
     directions[700:] *= rng.random((100, 1))
     means = []
     for direction in directions:
-        values = merit_values(merit, contexts @ (found.centre + found.radius * found.root @ direction))
+        logs = log_merit_values(merit, contexts @ (found.centre + found.radius * found.root @ direction))
+        values = np.exp(logs - logs.max(axis=1, keepdims=True))
         shares = values / values.sum(axis=1, keepdims=True)
         rounds = [(codes == code).any(axis=1).sum() for code in range(codes.max() + 1)]
         means.append([shares[codes == code].sum() / n for code, n in enumerate(rounds)])

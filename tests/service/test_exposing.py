@@ -7,17 +7,23 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from service_helpers import ACTIONS, asking, decide, settings_for
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
+from fedfairx.errors import StorageUnavailable
+from fedfairx.federation.agent import Agent
+from fedfairx.privacy import Budget
 from fedfairx.service import exposing
 from fedfairx.service.app import make_app
 from fedfairx.service.counting import Counting
 from fedfairx.service.opening import open_service
 from fedfairx.service.service import Service
+from fedfairx.service.settings import place_of
 from fedfairx.storage.glances import by_time, first_time, last_of, latest, number_at
 
 
@@ -73,6 +79,117 @@ def test_it_is_the_table_of_the_library(place: str) -> None:
         assert found["draws"]["p_value"] == pytest.approx(table.draws.p_value)
         assert not found["bounded"]
         assert client.get("/v1/exposure", params={"since": "soon"}).status_code == 422
+
+
+EXACT: dict[str, dict[str, str]] = {
+    "alone": {},
+    "alike": {"partners": "alike"},
+    "differ": {"partners": "differ"},
+}
+PRIVATE = ("own+released", "released+local", "released")
+
+
+def looked_at(service: Service, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray]:
+    """The sums that a table is made with."""
+    given: list[tuple[np.ndarray, np.ndarray]] = []
+    real = exposing.exposure
+
+    def noting(*args: Any, **more: Any) -> ffx.Exposure:
+        given.append(more["sums"])
+        return real(*args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exposing, "exposure", noting)
+        patch.setattr(exposing, "FRESH", 0.0)
+        patch.setattr(exposing, "COST", 0.0)
+        asyncio.run(service.exposing.look())
+    return given[0]
+
+
+@pytest.mark.parametrize("kind", [*EXACT, *PRIVATE])
+def test_merit_is_known_from_its_own_rewards_alone(
+    kind: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more: dict[str, Any] = EXACT.get(kind, {})
+    if kind in PRIVATE:
+        more = {"budget": Budget(epsilon=2.0, delta=1e-6, releases=10, decide_from=kind)}
+    settings, rng = settings_for(place, dimension=2), np.random.default_rng(0)
+    learnt, values = rng.random((7, 2)), rng.random(7)
+    with Agent.open(place_of(settings), dimension=2, window=0.5, default_reward=0.25, **more) as agent:
+        agent.learn(learnt, values)
+    service = open_service(settings)
+    with service.agent as mine, Agent.open(tmp_path / "partner.sqlite", dimension=2, **more) as theirs:
+        assert mine.decide_from == (kind if kind in PRIVATE else "released+local")
+        for _ in range(3):
+            for agent in (mine, theirs):
+                made = [agent.decide(rng.random((3, 2))) for _ in range(12)]
+                for each in made[:9]:
+                    agent.observe(each, reward=float(rng.random()))
+                agent.forget(made[9])
+            mine.set_window(1e-6, 0.25)
+            assert mine.expire() >= 2
+            mine.decide(rng.random((3, 2)))  # waits for its reward
+            if kind != "alone":
+                sent = {agent.name: agent.release() for agent in (mine, theirs)}
+                mine.absorb(sent)
+            gram, moment = looked_at(service, monkeypatch)
+            own = [(each.contexts[each.action], each.reward) for each in mine.journal.decisions()]
+            records = [*zip(learnt, values, strict=True), *(pair for pair in own if pair[1] is not None)]
+            assert gram == pytest.approx(sum(np.outer(x, x) for x, _ in records), rel=1e-12)
+            assert moment == pytest.approx(sum(x * y for x, y in records), rel=1e-12)
+
+
+def test_a_log_that_could_not_be_read_to_its_end_is_read_again(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_for(place, dimension=3, epsilon=2.0)
+    with served(place, dimension=3, epsilon=2.0) as (client, _):
+        rewarded(client, 5)
+    service = open_service(settings)
+    with service.agent:
+        whole = exposing.records
+
+        def broken(*args: Any, **more: Any) -> Iterator[Any]:
+            yield from whole(*args, **more)
+            raise StorageUnavailable("gone for now")
+
+        with monkeypatch.context() as patch, pytest.raises(StorageUnavailable):
+            patch.setattr(exposing, "records", broken)
+            asyncio.run(service.exposing.look())
+        gram, _ = looked_at(service, monkeypatch)
+        own = [each.contexts[each.action] for each in service.journal.decisions()]
+        assert gram == pytest.approx(sum(np.outer(x, x) for x in own))
+
+
+@pytest.mark.parametrize("partners", ["alike", "differ"])
+def test_entitlements_hold_where_partners_differ(partners: str, tmp_path: Path) -> None:
+    """A run misses with probability 0.025 at most, so more than 2 of 8 do in 1 of 1 000 cases."""
+    actions = np.array([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]])
+    thetas = np.array([[0.3, 0.5], [0.5, 0.3], [0.6, 0.3]])  # its own first
+    merits = np.exp(10.0 * actions @ thetas[0])
+    missed = 0
+    for seed in range(8):
+        settings, rng = (
+            settings_for(str(tmp_path / str(seed) / "agent"), dimension=2, noise_sd=0.1),
+            np.random.default_rng(seed),
+        )
+        Path(settings.data).mkdir()
+        Agent.open(place_of(settings), dimension=2, partners=partners, seed=seed).close()
+        service = open_service(settings)
+        agents = [service.agent, ffx.Agent(2, seed=seed), ffx.Agent(2, seed=seed + 100)]
+        for _ in range(3):
+            with service.agent.together():
+                for agent, theta in zip(agents * 80, [*thetas] * 80, strict=True):
+                    made = agent.decide(actions)
+                    agent.observe(made, reward=float(actions[made.action] @ theta + 0.1 * rng.normal()))
+            sent = {agent.name: agent.release() for agent in agents}
+            for agent in agents:
+                agent.absorb(sent)
+        rows = asyncio.run(service.exposing.look()).table.actions
+        shares = merits / merits.sum()
+        missed += any(not row.entitled.low <= shares[int(row.name[-1])] <= row.entitled.high for row in rows)
+        service.agent.close()
+    assert missed <= 2
 
 
 def test_a_window_counts_what_was_made_in_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:

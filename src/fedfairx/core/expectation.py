@@ -2,61 +2,72 @@
 
 Fairness under uncertainty in the sense of Singh, Kempe and Joachims (2021): an arm is entitled to exposure
 in proportion to its merit as it is on average over what the merit may be, given what is known. Exact for
-the exponential merit, E e^{cμ} = e^{c m + c²s²/2}, and for the affine one; by quadrature for the others,
-whose kinks and bends are made ends of intervals. Those of a user's own function are not known: at a kink it
-is a few in 1 000 off.
+the exponential merit, E e^{cμ} = e^{c m + c²s²/2}, and for the affine one; by adaptive quadrature for the
+others (see `quadrature`). Always in logarithms: merits may be as steep as they like.
 """
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from fedfairx.arrays import Coordinates
 from fedfairx.core.exposure import share_out
-from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC
-from fedfairx.core.merit_table import (
-    FIRST,
-    HIGH,
-    KIND,
-    LOW,
-    SECOND,
-    exponential,
-    log_merit,
-    merit_value,
-)
+from fedfairx.core.merit import AFFINE, CUSTOM, EXPONENTIAL
+from fedfairx.core.merit_table import FIRST, HIGH, KIND, LOW, SECOND, exponential, log_value
 from fedfairx.core.posterior import squared_width
+from fedfairx.core.quadrature import LOG_ROOT, log_integral
 from fedfairx.lanes.compile import stage
 from fedfairx.lanes.linear import lane_of
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import fma, sqrt
 
-REACH = 8.0  # standard deviations on either side that quadrature looks at; 1e-15 of the mass lies beyond
-LEVELS_OFF = 8.0  # in units of a logistic merit's steepness
-NODES, WEIGHTS_OF_NODES = (np.ascontiguousarray(part) for part in np.polynomial.legendre.leggauss(20))
+FAR = -30.0  # below it Φ is taken from its asymptotic series, whose error there is 2e-12
+NEGLIGIBLE = 38.0  # e^-38 is 3e-17
+LARGEST = 710.0  # logarithm of what a float can be
+NARROW = 1e-3  # sds: in a narrower range the closed form of an affine merit would cancel
 
 
 @stage
-def normal_below(z: float) -> float:
-    """Φ(z), exact in the lower tail too."""
-    return 0.5 * math.erfc(-z / math.sqrt(2.0))
+def log_normal_below(z: float) -> float:
+    """ln Φ(z), however far below 0 z is."""
+    if z > FAR:
+        return math.log(0.5 * math.erfc(-z / math.sqrt(2.0)))
+    w = 1.0 / (z * z)
+    series = math.log1p(-w * (1.0 - w * (3.0 - w * (15.0 - w * 105.0))))
+    return series - 0.5 * z * z - math.log(-z) - LOG_ROOT
 
 
 @stage
-def normal_density(z: float) -> float:
-    """φ(z)."""
-    return math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+def _excess(z: float) -> float:
+    """E max(Z - z, 0) of a standard normal Z: φ(z) - z Φ(-z)."""
+    return math.exp(-0.5 * z * z - LOG_ROOT) - 0.5 * z * math.erfc(z / math.sqrt(2.0))
 
 
 @stage
-def _part(merit: Rows, lane: int, mean: float, sd: float, low: float, high: float) -> float:
-    """∫ f(μ) φ((μ - mean)/sd)/sd dμ from low to high, by Gauss and Legendre's rule with 20 nodes."""
-    centre, half, total = 0.5 * (low + high), 0.5 * (high - low), 0.0
-    for k in range(NODES.shape[0]):
-        value = centre + half * NODES[k]
-        total += WEIGHTS_OF_NODES[k] * merit_value(merit, lane, value) * normal_density((value - mean) / sd)
-    return total * half / sd
+def _log_expected_affine(merit: Rows, lane: int, sd: float, below: float, above: float) -> float:
+    """ln E f(μ) of an affine merit whose range ends `below` and `above`, in sds from the mean.
+
+    From the end that is nearer to the mean, so that what is added to it does not cancel.
+    """
+    rise = merit[SECOND, lane] * sd
+    if below + above > 0.0:  # the mean is in the lower half
+        more = _excess(below) - _excess(above)
+        return math.log(merit[FIRST, lane] + merit[SECOND, lane] * merit[LOW, lane] + rise * more)
+    less = _excess(-above) - _excess(-below)
+    return math.log(merit[FIRST, lane] + merit[SECOND, lane] * merit[HIGH, lane] - rise * less)
+
+
+@stage
+def _reach(merit: Rows, lane: int, mean: float) -> float:
+    """How far out, in sds, merit can matter: e^(-reach²/2) max f is negligible beside min f ≤ E f."""
+    low, high = merit[LOW, lane], merit[HIGH, lane]
+    if merit[KIND, lane] == CUSTOM:  # as declared: min f, and f's Lipschitz constant
+        least = math.log(merit[FIRST, lane])
+        most = math.log(math.exp(log_value(merit, lane, mean)) + merit[SECOND, lane] * (high - low))
+        most = min(most, LARGEST)
+    else:
+        least, most = log_value(merit, lane, low), log_value(merit, lane, high)
+    return math.sqrt(2.0 * (most - least + NEGLIGIBLE))
 
 
 @stage
@@ -65,41 +76,21 @@ def log_expected_merit(merit: Rows, lane: int, mean: float, sd: float) -> float:
     if merit[KIND, lane] == EXPONENTIAL:
         c = merit[FIRST, lane]
         return float(c * mean + 0.5 * (c * sd) ** 2)
-    if sd > 0.0:
-        return math.log(expected_merit(merit, lane, mean, sd))
-    value, _ = log_merit(merit, lane, mean)
-    return value
-
-
-@stage
-def expected_merit(merit: Rows, lane: int, mean: float, sd: float) -> float:
-    """E f(μ), μ ~ N(mean, sd²) with sd > 0, of one lane's merit that is not exponential."""
+    if not sd > 0.0:
+        return log_value(merit, lane, mean)
     low, high = merit[LOW, lane], merit[HIGH, lane]
-    below, above = normal_below((low - mean) / sd), normal_below((mean - high) / sd)
-    if merit[KIND, lane] == AFFINE:
-        # The mean of μ held to [low, high].
-        held = low * below + high * above
-        held += mean * max(1.0 - below - above, 0.0)
-        held += sd * (normal_density((low - mean) / sd) - normal_density((high - mean) / sd))
-        return merit_value(merit, lane, held)
-    total = 0.0
-    if below > 0.0:  # outside its range a merit is constant
-        total += below * merit_value(merit, lane, low)
-    if above > 0.0:
-        total += above * merit_value(merit, lane, high)
-    at, last = max(low, mean - REACH * sd), min(high, mean + REACH * sd)
-    while at < last:
-        end = last
-        if at < mean < end:  # the density's peak
-            end = mean
-        if merit[KIND, lane] == LOGISTIC:  # where it bends: its midpoint, and what it takes to level off
-            middle, wing = merit[SECOND, lane], LEVELS_OFF / merit[FIRST, lane]
-            for bend in (middle - wing, middle, middle + wing):
-                if at < bend < end:
-                    end = bend
-        total += _part(merit, lane, mean, sd, at, end)
-        at = end
-    return total
+    below, above = (low - mean) / sd, (high - mean) / sd
+    if merit[KIND, lane] == AFFINE and above - below > NARROW:
+        return _log_expected_affine(merit, lane, sd, below, above)
+    # Outside its range a merit is constant.
+    left = log_normal_below(below) + log_value(merit, lane, low)
+    right = log_normal_below(-above) + log_value(merit, lane, high)
+    middle, reach = -math.inf, _reach(merit, lane, mean)
+    start, end = max(below, -reach), min(above, reach)
+    if start < end:
+        middle = log_integral(merit, lane, mean, sd, start, end)
+    top = max(left, middle, right)
+    return top + math.log(math.exp(left - top) + math.exp(middle - top) + math.exp(right - top))
 
 
 @stage

@@ -57,6 +57,11 @@ def _exp(x: float) -> float:
     return math.exp(x) if x < 709.0 else math.inf
 
 
+def _power(base: float, exponent: float) -> float:
+    """base^exponent, infinite where it is beyond a float."""
+    return _exp(exponent * math.log(base))
+
+
 #: Steepness times `reward_scale`, of merits that have a steepness: 0.5 at the paper's steepness of 10.
 STEEPNESS_SCALE = 5.0
 #: Steepness of the default merit times the width of the reward range: the paper's, for rewards in [0, 1].
@@ -175,11 +180,11 @@ class Power:
         return min(max(value, self.reward_range[0]), self.reward_range[1])
 
     def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
-        return float((self.offset + self._held(low)) ** self.exponent)
+        return _power(self.offset + self._held(low), self.exponent)
 
     def lipschitz(self, low: float, high: float) -> float:
         steepest = high if self.exponent >= 1 else low  # where the derivative is largest
-        return float(self.exponent * (self.offset + self._held(steepest)) ** (self.exponent - 1))
+        return self.exponent * _power(self.offset + self._held(steepest), self.exponent - 1)
 
 
 @dataclass(frozen=True)
@@ -257,7 +262,7 @@ class Custom:
         object.__setattr__(self, "_pointer", Pointer(self.function))
 
     def parameters(self) -> tuple[float, float, float, float, float]:
-        return 0.0, 0.0, 0.0, *self.reward_range
+        return self.minimum_merit, self.lipschitz_constant, 0.0, *self.reward_range
 
     @property
     def reward_scale(self) -> float:

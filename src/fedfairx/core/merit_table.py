@@ -18,6 +18,7 @@ from fedfairx.lanes.vector import any_above, bits, fma
 # Rows of a merit. The address of a user's own function stands in the bits of a float.
 KIND, FIRST, SECOND, THIRD, LOW, HIGH, ADDRESS = range(7)
 MERIT_ROWS = 7
+TINY = 1e-300  # a factor below it would overflow when it is scaled up
 
 
 def table(merits: Sequence[Merit]) -> Array:
@@ -41,48 +42,65 @@ def exponential(merit: Rows) -> bool:
 
 
 @stage
-def log_merit(merit: Rows, lane: int, mean: float) -> tuple[float, float]:
-    """log f(μ) and its slope f'(μ)/f(μ), for the merit of one lane. merit (MERIT_ROWS, n) `by_lane`."""
-    kind = merit[KIND, lane]
-    first, second = merit[FIRST, lane], merit[SECOND, lane]
-    if kind == EXPONENTIAL:
-        return first * mean, first
-    low, high = merit[LOW, lane], merit[HIGH, lane]
-    held = min(max(mean, low), high)
-    moves = 1.0 if low < mean < high else 0.0  # outside its range a merit is constant
-    if kind == AFFINE:
-        f = first + second * held
-        return math.log(f), moves * second / f
-    if kind == POWER:
-        base = second + held
-        return first * math.log(base), moves * first / base
-    if kind == LOGISTIC:
-        sigmoid = 0.5 * (1.0 + math.tanh(0.5 * first * (held - second)))
-        f = merit[THIRD, lane] + sigmoid
-        return math.log(f), first * sigmoid * (1.0 - sigmoid) / f
-    address = bits(merit[ADDRESS, lane])
-    f = call_pointer(address, held)
-    nudge = 6e-6 * (high - low)  # central difference: error of order nudge², noise of order 1e-16/nudge
-    above, below = min(held + nudge, high), max(held - nudge, low)
-    slope = (call_pointer(address, above) - call_pointer(address, below)) / (above - below)
-    return math.log(f), moves * slope / f
+def _sigmoid(x: float) -> float:
+    """1/(1 + e^-x), exact in the lower tail too."""
+    small = math.exp(-abs(x))
+    return (1.0 if x > 0.0 else small) / (1.0 + small)
 
 
 @stage
-def merit_value(merit: Rows, lane: int, mean: float) -> float:
-    """f(μ) for the merit of one lane. merit (MERIT_ROWS, n) `by_lane`."""
+def merit_parts(merit: Rows, lane: int, mean: float) -> tuple[float, float]:
+    """(p, q) with f(μ) = q e^p and q of a size that can be reckoned with, for the merit of one lane.
+
+    Whatever is not made of a logarithm needs none. merit (MERIT_ROWS, n) `by_lane`.
+    """
     kind = merit[KIND, lane]
     first, second = merit[FIRST, lane], merit[SECOND, lane]
     if kind == EXPONENTIAL:
-        return math.exp(first * mean)
+        return first * mean, 1.0
     held = min(max(mean, merit[LOW, lane]), merit[HIGH, lane])
-    if kind == AFFINE:
-        return float(first + second * held)
     if kind == POWER:
-        return float((second + held) ** first)
-    if kind == LOGISTIC:
-        return float(merit[THIRD, lane] + 0.5 * (1.0 + math.tanh(0.5 * first * (held - second))))
-    return call_pointer(bits(merit[ADDRESS, lane]), held)
+        return first * math.log(second + held), 1.0
+    if kind == AFFINE:
+        value = first + second * held
+    elif kind == LOGISTIC:
+        value = merit[THIRD, lane] + _sigmoid(first * (held - second))
+    else:
+        value = call_pointer(bits(merit[ADDRESS, lane]), held)
+    if value < TINY:
+        return math.log(value), 1.0
+    return 0.0, value
+
+
+@stage
+def log_value(merit: Rows, lane: int, mean: float) -> float:
+    """log f(μ) for the merit of one lane. merit (MERIT_ROWS, n) `by_lane`."""
+    power, factor = merit_parts(merit, lane, mean)
+    return power + math.log(factor)
+
+
+@stage
+def log_merit(merit: Rows, lane: int, mean: float) -> tuple[float, float]:
+    """log f(μ) and its slope f'(μ)/f(μ), for the merit of one lane. merit (MERIT_ROWS, n) `by_lane`."""
+    kind, value = merit[KIND, lane], log_value(merit, lane, mean)
+    first, second = merit[FIRST, lane], merit[SECOND, lane]
+    if kind == EXPONENTIAL:
+        return value, first
+    low, high = merit[LOW, lane], merit[HIGH, lane]
+    if not low < mean < high:  # outside its range a merit is constant
+        return value, 0.0
+    if kind == POWER:
+        return value, first / (second + mean)
+    if kind == AFFINE:
+        rise = second
+    elif kind == LOGISTIC:
+        rise = first * _sigmoid(first * (mean - second)) * _sigmoid(first * (second - mean))
+    else:
+        address = bits(merit[ADDRESS, lane])
+        nudge = 6e-6 * (high - low)  # central difference: error of order nudge², noise of order 1e-16/nudge
+        above, below = min(mean + nudge, high), max(mean - nudge, low)
+        rise = (call_pointer(address, above) - call_pointer(address, below)) / (above - below)
+    return value, rise / math.exp(value)
 
 
 @stage

@@ -30,7 +30,7 @@ import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.core.merit import Custom, Exponential, Merit
-from fedfairx.core.merit_values import merit_values
+from fedfairx.core.merit_values import log_merit_values
 from fedfairx.fairness.region import Region
 
 _BEND = 9.0 / 64.0  # max of q (1 - q)(1/4 + |1 - 2q|)
@@ -52,7 +52,7 @@ def entitled(region: Region, merit: Merit, contexts: Array, together: Array | No
 
     together: (n, K, K), 1 where two actions are in one set; None where each action is a set.
     """
-    logs = _log_merits(merit, contexts @ region.centre)
+    logs = log_merit_values(merit, contexts @ region.centre)
     share = _shares(logs)
     if not isinstance(merit, Exponential):
         least, most = _merit_range(merit, contexts @ region.centre, region.widths(contexts))
@@ -71,26 +71,19 @@ def _shares(logs: Array) -> Array:
     return shares
 
 
-def _log_merits(merit: Merit, means: Array) -> Array:
-    if isinstance(merit, Exponential):
-        return merit.steepness * means
-    return np.log(merit_values(merit, means))
-
-
 def _merit_range(merit: Merit, means: Array, widths: Array) -> tuple[Array, Array]:
     """Logarithms of the least and the most merit of means within `widths`."""
     if isinstance(merit, Custom):  # it need not increase
-        values, moves = merit_values(merit, means), merit.lipschitz_constant * widths
+        values, moves = np.exp(log_merit_values(merit, means)), merit.lipschitz_constant * widths
         return np.log(np.maximum(values - moves, merit.minimum_merit)), np.log(values + moves)
-    return np.log(merit_values(merit, means - widths)), np.log(merit_values(merit, means + widths))
+    return log_merit_values(merit, means - widths), log_merit_values(merit, means + widths)
 
 
 def _set_bounds(least: Array, most: Array, together: Array | None) -> tuple[Array, Array]:
     top = most.max(axis=1, keepdims=True)
     small, large = np.exp(least - top), np.exp(most - top)
     own_small, own_large = of_sets(small, together), of_sets(large, together)
-    others_small = np.maximum(small.sum(axis=1, keepdims=True) - own_small, 0.0)
-    others_large = np.maximum(large.sum(axis=1, keepdims=True) - own_large, 0.0)
+    others_small, others_large = _of_others(small, together), _of_others(large, together)
     tiny = 1e-300  # 0/0 where everything is far below the top: any share is possible then
     low = own_small / np.maximum(own_small + others_large, tiny)
     high = np.where(
@@ -102,3 +95,14 @@ def _set_bounds(least: Array, most: Array, together: Array | None) -> tuple[Arra
 def of_sets(values: Array, together: Array | None) -> Array:
     """(n, K) sums over the set that each action is in."""
     return values if together is None else np.einsum("nkj,nj->nk", together, values)
+
+
+def _of_others(values: Array, together: Array | None) -> Array:
+    """(n, K) sums over all but the set that each action is in: added up, since a difference would cancel."""
+    if together is not None:
+        return of_sets(values, 1.0 - together)
+    none = np.zeros_like(values[:, :1])
+    before = np.hstack([none, np.cumsum(values[:, :-1], axis=1)])
+    after = np.hstack([np.cumsum(values[:, :0:-1], axis=1)[:, ::-1], none])
+    others: Array = before + after
+    return others

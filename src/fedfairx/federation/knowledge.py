@@ -187,9 +187,10 @@ class Knowledge:
 
     def own_sums(self) -> Array | None:
         """Packed exact sums of all its own records; None of an agent that decides from releases alone."""
-        if isinstance(self.privatizer, NonPrivateSums) and not self.privatizer.clipped:
-            return self.privatizer.total
-        return None if self.decide_from == "released" else self._own + self._learner.fresh
+        with self._lock:
+            if isinstance(self.privatizer, NonPrivateSums) and not self.privatizer.clipped:
+                return self.privatizer.total
+            return None if self.decide_from == "released" else self._own + self._learner.fresh
 
     @property
     def held(self) -> dict[str, Release]:

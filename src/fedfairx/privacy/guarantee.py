@@ -18,21 +18,18 @@ DecideFrom = Literal["released", "released+local", "own+released"]
 LARGE_DELTA = 1e-3
 
 _STRICT = 'decide_from="released" is the strict mode, which covers decisions too'
+_NARROW = (
+    "It is the narrower claim (the paper's Definition 2): one record of the log is replaced, and the other "
+    "records stay as recorded; what the record changes in later decisions, which also use"
+)
 _SCOPE: dict[str, str] = {
     "released": (
-        "It is the strict claim: decisions use released statistics alone, so one record changes one leaf and "
-        "nothing after it, and the whole transcript of messages is covered, whatever is chosen in reply to it."
+        "It is the strict claim: decisions use released statistics alone, so one record changes one leaf "
+        "and nothing after it, and the whole transcript of messages is covered, whatever is chosen in reply "
+        "to it."
     ),
-    "released+local": (
-        "It is the narrower claim (the paper's Definition 2): one record of the log is replaced, and the other "
-        "records stay as recorded; what the record changes in later decisions, which also use the agent's own "
-        f"fresh data without noise, is not covered ({_STRICT})."
-    ),
-    "own+released": (
-        "It is the narrower claim (the paper's Definition 2): one record of the log is replaced, and the other "
-        "records stay as recorded; what the record changes in later decisions, which also use all of the "
-        f"agent's own data without noise, is not covered ({_STRICT})."
-    ),
+    "released+local": f"{_NARROW} the agent's own fresh data without noise, is not covered ({_STRICT}).",
+    "own+released": f"{_NARROW} all of the agent's own data without noise, is not covered ({_STRICT}).",
 }
 
 

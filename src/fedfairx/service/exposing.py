@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedfairx.arrays import Array
+from fedfairx.core.memory import LARGEST
 from fedfairx.core.statistics import unpack
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.storage.database import Row
-from fedfairx.storage.glances import for_exposure, last_of, number_at
+from fedfairx.storage.glances import end_of, for_exposure, last_of, number_at, records
+from fedfairx.storage.journal import Journal
 
 if TYPE_CHECKING:
     from fedfairx.federation.agent import Agent
@@ -54,6 +56,7 @@ class Exposing:
         self._service = service
         self._one_at_a_time = asyncio.Lock()
         self._kept: dict[tuple[float | None, float | None], Looked] = {}
+        self._logged = _Logged(service.agent.dimension)
 
     async def look(self, *, since: float | None = None, until: float | None = None) -> Looked:
         """The table of decisions made from `since` on and before `until`."""
@@ -80,7 +83,7 @@ class Exposing:
             merit=agent.merit,
             noise_sd=settings.noise_sd or _half_range(agent),
             tolerance=settings.tolerance,
-            sums=_exact_sums(agent),
+            sums=self._sums(),
         )
         return Looked(
             table,
@@ -92,6 +95,12 @@ class Exposing:
             seen.withdrawn,
             seen.baseline,
         )
+
+    def _sums(self) -> tuple[Array, Array]:
+        """Over all of the agent's own rewards and nobody else's: a partner's parameter may differ."""
+        agent = self._service.agent
+        kept = None if agent.private else agent.own_sums()  # a private one clips what it learns
+        return self._logged.sums(self._service.journal) if kept is None else unpack(kept)
 
 
 class _Seen:
@@ -135,10 +144,18 @@ def _half_range(agent: Agent) -> float:
     return 0.5 * (high - low)
 
 
-def _exact_sums(agent: Agent) -> tuple[Array, Array] | None:
-    """Sums over all rewards that the agent knows of; of a private one, whose sums have noise, none."""
-    if agent.private:
-        return None
-    with agent._lock:
-        gram, moment = unpack(agent._learner.statistics)
-    return gram, moment
+class _Logged:
+    """Sums over all rewards in an agent's log. Each call reads what is new since the one before."""
+
+    def __init__(self, dimension: int) -> None:
+        self._gram, self._moment = np.zeros((dimension, dimension)), np.zeros(dimension)
+        self._end = 0
+
+    def sums(self, journal: Journal) -> tuple[Array, Array]:
+        gram, moment, end = self._gram.copy(), self._moment.copy(), end_of(journal)
+        for contexts, rewards in records(journal, moment.size, first=self._end, end=end):
+            sound = np.abs(rewards) <= LARGEST  # a private agent takes any number, and learns others as 0
+            gram += contexts[sound].T @ contexts[sound]
+            moment += contexts[sound].T @ rewards[sound]
+        self._gram, self._moment, self._end = gram, moment, end  # only once all of it was read
+        return gram, moment

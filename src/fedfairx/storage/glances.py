@@ -1,5 +1,6 @@
 """What pages ask of the decisions that are kept: the newest ones, how many in each stretch of time, and what
-a table of exposure is made of. Each question looks at a bounded part of the log.
+a table of exposure is made of. Each question looks at a bounded part of the log; `records` reads the part
+that it is asked for.
 
 Times never go back along the log, so that a time is found by halving, without an index of times.
 """
@@ -7,17 +8,32 @@ Times never go back along the log, so that a time is found by halving, without a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
-from fedfairx.storage.database import PAGE, Row
+import numpy as np
+
+from fedfairx.arrays import Array
+from fedfairx.storage.database import PAGE, Row, pages
+from fedfairx.storage.log import event_content
 from fedfairx.storage.queries import Queries
-from fedfairx.storage.rows import StoredDecision
+from fedfairx.storage.rows import StoredDecision, floats, unpacked_log
 
 _EXPOSURE = (
     "SELECT d.seq, d.time, d.policy, d.contexts, d.action, d.drawn, d.names, d.groups, "
     "o.status, o.reward, d.mode "
     "FROM decisions d LEFT JOIN outcomes o ON o.decision = d.seq "
     "WHERE d.agent = ? AND d.seq >= ? AND d.seq < ? ORDER BY d.seq LIMIT ?"
+)
+
+_RECORDS = (
+    "SELECT o.seq, substr(d.contexts, CAST(1 + 8 * ? * d.action AS INTEGER), 8 * ?), o.reward "
+    "FROM outcomes o JOIN decisions d ON d.seq = o.decision "
+    "WHERE o.agent = ? AND o.reward IS NOT NULL AND o.seq < ? AND o.seq > ? ORDER BY o.seq LIMIT ?"
+)
+_LEARNT = (
+    "SELECT seq, body FROM events "
+    "WHERE agent = ? AND kind = 'learn' AND seq < ? AND seq > ? ORDER BY seq LIMIT ?"
 )
 
 
@@ -69,6 +85,26 @@ def for_exposure(journal: Queries, *, first: int, end: int) -> Iterator[Row]:
         if len(rows) < PAGE:
             return
         first = rows[-1][0] + 1
+
+
+def records(journal: Queries, dimension: int, *, first: int, end: int) -> Iterator[tuple[Array, Array]]:
+    """Contexts (n, d) and rewards (n,) of all steps from number `first` on and before `end`, in parts."""
+    database, agent = journal.log.database, journal.agent
+    rows = pages(database, _RECORDS, (dimension, dimension, agent, end), after=first - 1)
+    while some := list(islice(rows, PAGE)):
+        contexts = floats(b"".join(row for _, row, _ in some)).reshape(-1, dimension)
+        yield contexts, np.array([reward for _, _, reward in some])
+    for _, body in pages(database, _LEARNT, (agent, end), after=first - 1):
+        yield unpacked_log(event_content(bytes(body)))
+
+
+def end_of(journal: Queries) -> int:
+    """The number after all steps that are kept."""
+    newest = [
+        journal.log.database.read(f"SELECT MAX(seq) FROM {table} WHERE agent = ?", (journal.agent,))[0][0]
+        for table in ("decisions", "outcomes", "events")
+    ]
+    return max((int(last) + 1 for last in newest if last is not None), default=0)
 
 
 def counted(journal: Queries, since: int) -> tuple[int, dict[str, int], int]:

@@ -11,7 +11,7 @@ from typing import Any
 from fedfairx.arrays import Array, Coordinates
 from fedfairx.errors import KeyTaken, StateError
 from fedfairx.storage.database import Row, pages
-from fedfairx.storage.log import Log, event_body
+from fedfairx.storage.log import Log, event_body, event_content
 from fedfairx.storage.queries import COLUMNS, Queries
 from fedfairx.storage.rows import (
     DecisionNote,
@@ -246,7 +246,7 @@ class Journal(Queries):
     def _event(self, row: Row) -> Event:
         seq, kind, body, stored = row
         self._check(seq, seal(seq, kind, bytes(body)) == stored)
-        return Event(seq, kind, bytes(body)[8:])
+        return Event(seq, kind, event_content(bytes(body)))
 
     def _check(self, seq: int, sound: bool) -> None:
         if not sound:

@@ -251,5 +251,10 @@ def event_body(body: bytes, steps: int = 1) -> bytes:
     return steps.to_bytes(8, "little") + body
 
 
+def event_content(whole: bytes) -> bytes:
+    """The body that `event_body` was given."""
+    return whole[8:]
+
+
 def _steps_of(body: bytes) -> int:
     return int.from_bytes(body[:8], "little")
