@@ -48,6 +48,7 @@ RESULTS = ("tests/experiments/sweep/test_results.py",)
 SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
 DESK = ("tests/service/test_desk.py",)
 DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
+GATE = ("tests/service/test_gate.py",)
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
 MIRROR = ("tests/federation/transport/test_nats_mirror.py",)
@@ -703,6 +704,34 @@ MUTANTS = (
         "self.any_key = self.any_key or bool(found)",
         "self.any_key = any(key.revoked is None for key in found)",
         DOORS,
+    ),
+    Mutant(
+        "a page of another site may write",
+        "service/gate.py",
+        'if operation.method != "GET":',
+        "if False:",
+        GATE,
+    ),
+    Mutant(
+        "a body need not say that it is JSON",
+        "service/operations.py",
+        'kind = header_of(request, b"content-type") or ""',
+        'kind = header_of(request, b"content-type") or JSON',
+        GATE,
+    ),
+    Mutant(
+        "errors may be kept by whoever is on the way",
+        "service/app.py",
+        "    response.raw_headers.extend(HEADERS)\n",
+        "",
+        GATE,
+    ),
+    Mutant(
+        "a spreadsheet computes what a caller has named so",
+        "service/exporting.py",
+        "isinstance(value, str) and value.startswith(RISKY)",
+        "False",
+        SERVICE,
     ),
 )
 

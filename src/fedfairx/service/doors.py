@@ -23,7 +23,7 @@ from fedfairx.storage.keys import ApiKeys
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["ROLES", "Doors", "is_loopback"]
+__all__ = ["ROLES", "Doors", "is_loopback", "refuse_cross_site"]
 
 #: What each role may.
 ROLES = {
@@ -44,6 +44,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def refuse_cross_site(request: Request) -> None:
+    """Refuse what a browser sends for another site's page; programs don't say where they are."""
+    if header_of(request, b"sec-fetch-site") not in (None, "same-origin", "none"):
+        raise Refused("cross-site", "Sec-Fetch-Site must be same-origin or none, or left out.")
 
 
 class Doors:

@@ -38,6 +38,11 @@ KINDS: dict[str, tuple[int, str, str]] = {
         "This key may not do that",
         "Use a key whose role allows it: fedfairx keys create --role …",
     ),
+    "cross-site": (
+        403,
+        "Another site's page may not do that",
+        "Send it from a program, or from a page of this service.",
+    ),
     "host": (
         403,
         "Only this machine may ask",

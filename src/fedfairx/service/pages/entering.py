@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from fedfairx.service.doors import refuse_cross_site
 from fedfairx.service.pages.rendering import HEADERS, page
 from fedfairx.service.problems import Refused
 
@@ -45,8 +46,7 @@ def offer(service: Service, *, root: str, status: int = 401, wrong: bool = False
 
 async def take(service: Service, request: Request) -> Response:
     """A key from the form, kept in the cookie if it opens."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Refused("host", "The form must be this site's own.")
+    refuse_cross_site(request)
     body = (
         await request.body() if int(request.headers.get("content-length") or LONGEST + 1) <= LONGEST else b""
     )
