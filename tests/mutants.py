@@ -706,6 +706,13 @@ MUTANTS = (
         DOORS,
     ),
     Mutant(
+        "a full disk is ready",
+        "service/steps.py",
+        'f"UPDATE fedfairx SET version = version {change}"',
+        '"SELECT 1"',
+        ("tests/service/test_unavailable.py", "-k", "full"),
+    ),
+    Mutant(
         "a page of another site may write",
         "service/gate.py",
         'if operation.method != "GET":',

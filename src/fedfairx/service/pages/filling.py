@@ -46,16 +46,16 @@ def frame(service: Service, *, signed_in: bool) -> Frame:
 
 
 async def overview(service: Service) -> Overview:
-    looked = await service.exposing.look()
-    return await asyncio.to_thread(_overview, service, looked)
+    looked, ready = await service.exposing.look(), await service.ready()
+    return await asyncio.to_thread(_overview, service, looked, ready)
 
 
-def _overview(service: Service, looked: Looked) -> Overview:
+def _overview(service: Service, looked: Looked, ready: bool) -> Overview:
     agent, counts = service.agent, service.counting.by_status(service.journal)
     waiting = next(iter(service.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
     return Overview(
-        attention=_attention(service, looked, oldest),
+        attention=_attention(service, looked, oldest, ready),
         decisions=sum(counts.values()),
         rewarded=counts["rewarded"],
         pending=counts["pending"],
@@ -79,10 +79,10 @@ def _series(service: Service) -> Series | None:
     return Series([int(since + width * k) for k in range(many)], made, rewarded, name)
 
 
-def _attention(service: Service, looked: Looked, oldest: float | None) -> list[Attention]:
+def _attention(service: Service, looked: Looked, oldest: float | None, ready: bool) -> list[Attention]:
     found, table, settings = [], looked.table, service.settings
-    if not service.desk.well:
-        found.append(Attention("bad", "Nothing can be written", "The storage refused the last step."))
+    if not ready:
+        found.append(Attention("bad", "Nothing can be written", "The storage takes no write."))
     if not table.draws.as_the_policy_said:
         found.append(Attention("bad", "Drawn otherwise", str(table.draws), "exposure"))
     for kind, rows in (("action", table.actions), ("group", table.groups)):

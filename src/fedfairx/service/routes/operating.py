@@ -26,7 +26,8 @@ async def readyz(service: Service, _request: Request) -> Response:
 
 
 async def metrics(service: Service, _request: Request) -> Response:
-    lines = [*service.meters.lines(), *text(await asyncio.to_thread(service.gauges))]
+    ready = await service.ready()
+    lines = [*service.meters.lines(), *text(await asyncio.to_thread(service.gauges, ready=ready))]
     if service.membership is not None:
         lines += await asyncio.to_thread(federation_lines, service.membership)
     return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
