@@ -49,6 +49,7 @@ SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
 DESK = ("tests/service/test_desk.py",)
 DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
 GATE = ("tests/service/test_gate.py",)
+ENTERING = ("tests/service/pages/test_entering.py",)
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
 MIRROR = ("tests/federation/transport/test_nats_mirror.py",)
@@ -704,6 +705,34 @@ MUTANTS = (
         "self.any_key = self.any_key or bool(found)",
         "self.any_key = any(key.revoked is None for key in found)",
         DOORS,
+    ),
+    Mutant(
+        "who has a copy of the cookie stays when its owner signs out",
+        "service/pages/entering.py",
+        '    service.doors.sessions.end(request.cookies.get(cookie(request), ""))\n',
+        "",
+        ENTERING,
+    ),
+    Mutant(
+        "a revoked key keeps its sessions",
+        "service/doors.py",
+        "self.sessions.keep({key.id for key in found if key.revoked is None})",
+        "self.sessions.keep({key.id for key in found})",
+        ENTERING,
+    ),
+    Mutant(
+        "a session lasts until the next look for keys",
+        "service/sessions.py",
+        "return None if key is None or self.clock() >= until else key.role",
+        "return None if key is None else key.role",
+        ENTERING,
+    ),
+    Mutant(
+        "services on one host share a cookie",
+        "service/pages/entering.py",
+        'return f"fedfairx-{port}"',
+        'return "fedfairx-80"',
+        ENTERING,
     ),
     Mutant(
         "a full disk is ready",

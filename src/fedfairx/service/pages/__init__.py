@@ -81,7 +81,10 @@ def pages(service: Service) -> list[BaseRoute]:
             return _failed(service, request, error)
 
     async def sign_out(request: Request) -> Response:
-        return entering.leave(request)
+        try:
+            return entering.leave(service, request)
+        except Refused as error:
+            return _failed(service, request, error)
 
     async def asset(request: Request) -> Response:
         return static(request.path_params["name"]) or _failed(service, request, Refused("not-found", ""))
