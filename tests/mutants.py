@@ -49,6 +49,9 @@ SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
 DESK = ("tests/service/test_desk.py",)
 DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
 GATE = ("tests/service/test_gate.py",)
+TWIN = ("tests/service/test_published.py", "-k", "twin and partner")
+TWIN_PRIVATE = ("tests/service/test_published.py", "-k", "twin and private")
+BATCHES = ("tests/service/test_published.py", "-k", "batch")
 ENTERING = ("tests/service/pages/test_entering.py",)
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
@@ -705,6 +708,48 @@ MUTANTS = (
         "self.any_key = self.any_key or bool(found)",
         "self.any_key = any(key.revoked is None for key in found)",
         DOORS,
+    ),
+    Mutant(
+        "a reader sees the estimate",
+        "service/showing.py",
+        "estimate=agent.estimate.tolist() if exact else None,",
+        "estimate=agent.estimate.tolist(),",
+        TWIN,
+    ),
+    Mutant(
+        "a reader sees policies, in tenths of a percent",
+        "service/showing.py",
+        "policy=stored.policy.tolist() if exact else None,",
+        "policy=stored.policy.round(3).tolist(),",
+        TWIN,
+    ),
+    Mutant(
+        "a reader sees each clipped record",
+        "service/showing.py",
+        "return count if exact else count - count % batch_of(agent.dimension)",
+        "return count",
+        TWIN_PRIVATE,
+    ),
+    Mutant(
+        "a reader's entitlements move with each reward",
+        "service/exposing.py",
+        "            sums = published.gram, published.moment\n",
+        "",
+        TWIN,
+    ),
+    Mutant(
+        "a batch that is not whole is published",
+        "service/published.py",
+        "            if len(rows) < batch:\n                return\n",
+        "",
+        BATCHES,
+    ),
+    Mutant(
+        "a reader's table goes beyond its batch",
+        "service/exposing.py",
+        "end = end if published.end is None else min(end, published.end)",
+        "pass",
+        BATCHES,
     ),
     Mutant(
         "who has a copy of the cookie stays when its owner signs out",

@@ -123,7 +123,7 @@ def test_many_who_look_make_one_table(tmp_path: Path, monkeypatch: pytest.Monkey
         rewarded(client, 3)
 
         async def look() -> None:
-            await asyncio.gather(*(service.exposing.look() for _ in range(20)))
+            await asyncio.gather(*(service.exposing.look(exact=True) for _ in range(20)))
 
         client.portal.call(look)
         assert len(made) == 1

@@ -25,7 +25,7 @@ from fedfairx.storage.keys import ApiKey, ApiKeys
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["ROLES", "Doors", "is_loopback", "refuse_cross_site"]
+__all__ = ["ROLES", "Doors", "is_loopback", "refuse_cross_site", "sees_exact"]
 
 #: What each role may.
 ROLES = {
@@ -52,6 +52,11 @@ def refuse_cross_site(request: Request) -> None:
     """Refuse what a browser sends for another site's page; programs don't say where they are."""
     if header_of(request, b"sec-fetch-site") not in (None, "same-origin", "none"):
         raise Refused("cross-site", "Sec-Fetch-Site must be same-origin or none, or left out.")
+
+
+def sees_exact(request: Request) -> bool:
+    """Whether whoever was let in may see what tells each reward (`service/published.py`): admins."""
+    return bool(request.scope["role"] == "admin")
 
 
 class Doors:

@@ -19,6 +19,7 @@ import numpy as np
 from fedfairx.arrays import Array
 from fedfairx.core.statistics import unpack
 from fedfairx.fairness import Exposure, Logged, exposure
+from fedfairx.service.published import Published, coarse
 from fedfairx.storage.database import Row
 from fedfairx.storage.glances import for_exposure, last_of, number_at
 
@@ -53,25 +54,34 @@ class Exposing:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._one_at_a_time = asyncio.Lock()
-        self._kept: dict[tuple[float | None, float | None], Looked] = {}
+        self._kept: dict[tuple[float | None, float | None, bool], Looked] = {}
+        self._published: Published | None = None
 
-    async def look(self, *, since: float | None = None, until: float | None = None) -> Looked:
-        """The table of decisions made from `since` on and before `until`."""
+    async def look(self, *, since: float | None = None, until: float | None = None, exact: bool) -> Looked:
+        """The table of decisions made from `since` on and before `until`.
+
+        Without `exact` it is as it was at the last whole batch of rewards, and in three digits.
+        """
         async with self._one_at_a_time:
-            kept = self._kept.pop((since, until), None)
+            kept = self._kept.pop((since, until, exact), None)
             if kept is None or time.time() - kept.when > max(FRESH, COST * kept.took):
-                kept = await asyncio.to_thread(self._make, since, until)
-            self._kept[since, until] = kept
+                kept = await asyncio.to_thread(self._make, since, until, exact)
+            self._kept[since, until, exact] = kept
             if len(self._kept) > KEPT:
                 del self._kept[next(iter(self._kept))]
             return kept
 
-    def _make(self, since: float | None, until: float | None) -> Looked:
+    def _make(self, since: float | None, until: float | None, exact: bool) -> Looked:
         began = time.monotonic()
         service, journal = self._service, self._service.journal
         settings, agent = service.settings, service.agent
         first = 0 if since is None else number_at(journal, since)
         end = number_at(journal, until)
+        sums = _exact_sums(agent)
+        if not exact:
+            published = self._bring_up()
+            sums = published.gram, published.moment
+            end = end if published.end is None else min(end, published.end)
         start = last_of(journal, settings.exposure_decisions, first=first, end=end)
         bounded = start > first and last_of(journal, 1, first=first, end=start) > first
         seen = _Seen()
@@ -80,10 +90,10 @@ class Exposing:
             merit=agent.merit,
             noise_sd=settings.noise_sd,
             tolerance=settings.tolerance,
-            sums=_exact_sums(agent),
+            sums=sums,
         )
         return Looked(
-            table,
+            table if exact else coarse(table),
             seen.first,
             seen.last,
             time.time(),
@@ -92,6 +102,16 @@ class Exposing:
             seen.withdrawn,
             seen.baseline,
         )
+
+    def _bring_up(self) -> Published:
+        """What is published by now; of a long log, from about as many decisions as a table is made from."""
+        journal, agent = self._service.journal, self._service.agent
+        if self._published is None:
+            most = self._service.settings.exposure_decisions
+            first = last_of(journal, most, first=0, end=number_at(journal, None))
+            self._published = Published(journal, agent.dimension, first=first)
+        self._published.bring_up()
+        return self._published
 
 
 class _Seen:

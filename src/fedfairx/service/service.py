@@ -190,9 +190,9 @@ class Service:
             return False
         return True
 
-    def gauges(self, *, ready: bool) -> list[Sample]:
+    def gauges(self, *, ready: bool, exact: bool) -> list[Sample]:
         """What is now, for `/metrics`."""
-        agent, now = self.agent, showing.privacy(self.agent)
+        agent, now = self.agent, showing.privacy(self.agent, exact=exact)
         return [
             ("fedfairx_pending", "gauge", "Decisions whose reward has not come.", agent.pending),
             ("fedfairx_observed", "gauge", "Rewards that the model has learnt from.", agent.observed),

@@ -71,6 +71,15 @@ def for_exposure(journal: Queries, *, first: int, end: int) -> Iterator[Row]:
         first = rows[-1][0] + 1
 
 
+def learnt(journal: Queries, *, first: int, limit: int) -> list[Row]:
+    """(seq, contexts, action, reward) of rewards from a number on, in the order in which they came."""
+    return journal.log.database.read(
+        "SELECT o.seq, d.contexts, d.action, o.reward FROM outcomes o JOIN decisions d ON d.seq = o.decision "
+        "WHERE o.agent = ? AND o.seq >= ? AND o.reward IS NOT NULL ORDER BY o.seq LIMIT ?",
+        (journal.agent, first, limit),
+    )
+
+
 def counted(journal: Queries, since: int) -> tuple[int, dict[str, int], int]:
     """Decisions made from a number on, what became of decisions from it on, and where to go on from."""
     read, agent = journal.log.database.read, journal.agent
