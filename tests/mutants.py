@@ -49,6 +49,7 @@ SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
 DESK = ("tests/service/test_desk.py",)
 DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
 GATE = ("tests/service/test_gate.py",)
+CONNECTIONS = ("tests/service/test_connections.py",)
 TWIN = ("tests/service/test_published.py", "-k", "twin and partner")
 TWIN_PRIVATE = ("tests/service/test_published.py", "-k", "twin and private")
 BATCHES = ("tests/service/test_published.py", "-k", "batch")
@@ -708,6 +709,48 @@ MUTANTS = (
         "self.any_key = self.any_key or bool(found)",
         "self.any_key = any(key.revoked is None for key in found)",
         DOORS,
+    ),
+    Mutant(
+        "a header without end is read",
+        "service/connections.py",
+        "            if self._part > most:\n",
+        "            if False:\n",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "a whole header may have any length",
+        "service/connections.py",
+        "if self._part + size > most and self._length() > most:",
+        "if False:",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "half a request is held for ever",
+        "service/connections.py",
+        "elif waits is not None and now - self._since >= self._seconds[waits]:",
+        "elif waits == BODY and now - self._since >= self._seconds[waits]:",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "half a body is held for ever",
+        "service/connections.py",
+        "return BODY if cycle.more_body else None",
+        "return None",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "the newest of too many connections end",
+        "service/connections.py",
+        "waiting.sort(key=lambda each: (each.cycle is not None, each._made))",
+        "waiting.sort(key=lambda each: -each._made)",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "who is served is ended for whoever comes",
+        "service/connections.py",
+        "if each.waits_for() is not None or each.flow.write_paused]",
+        "]",
+        CONNECTIONS,
     ),
     Mutant(
         "a reader sees the estimate",

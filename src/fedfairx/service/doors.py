@@ -37,7 +37,6 @@ ROLES = {
 REMEMBERED = 2.0  # seconds for which a revoked key may still be let in
 
 
-@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether an address or name means this machine alone."""
     if host.lower() == "localhost":
@@ -76,7 +75,7 @@ class Doors:
     async def check(self, request: Request, role: str) -> None:
         """Refuse who may not; `scope["role"]` says what role the others have."""
         if not self.keys_needed:
-            if not is_loopback(_without_port(header_of(request, b"host") or "localhost")):
+            if not _is_loopback_with_port(header_of(request, b"host") or "localhost"):
                 # a page of another site, in a browser on this machine, by a name that leads here
                 raise Refused("host", "The Host must be localhost while there is no key.")
             request.scope["role"] = "admin"
@@ -133,7 +132,6 @@ def _credentials(request: Request) -> str:
     return ""
 
 
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+@lru_cache(maxsize=256)
+def _is_loopback_with_port(host: str) -> bool:
+    return is_loopback(host.partition("]")[0] if host.startswith("[") else host.partition(":")[0])
