@@ -204,9 +204,9 @@ def test_before_the_first_batch_a_reader_sees_who_was_shown(tmp_path: Path) -> N
             assert row["verdict"] == "too little data"
 
 
-def test_a_batch_is_what_it_sums(tmp_path: Path, batches_of_four: None) -> None:
+def test_a_batch_is_what_it_sums(place: str, batches_of_four: None) -> None:
     """Sums over the rewards of whole batches; those of a part don't count, nor does what was withdrawn."""
-    with ffx.Agent.open(tmp_path / "agent.sqlite", dimension=3, seed=0) as agent:
+    with ffx.Agent.open(place, dimension=3, seed=0) as agent:
         rng = np.random.default_rng(0)
         chosen, rewards = [], []
         found = published.Published(agent.journal, 3, first=0)
