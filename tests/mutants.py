@@ -48,6 +48,12 @@ RESULTS = ("tests/experiments/sweep/test_results.py",)
 SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
 DESK = ("tests/service/test_desk.py",)
 DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
+GATE = ("tests/service/test_gate.py",)
+CONNECTIONS = ("tests/service/test_connections.py",)
+TWIN = ("tests/service/test_published.py", "-k", "twin and partner")
+TWIN_PRIVATE = ("tests/service/test_published.py", "-k", "twin and private")
+BATCHES = ("tests/service/test_published.py", "-k", "batch")
+ENTERING = ("tests/service/pages/test_entering.py",)
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
 MIRROR = ("tests/federation/transport/test_nats_mirror.py",)
@@ -890,6 +896,153 @@ MUTANTS = (
         "self.any_key = self.any_key or bool(found)",
         "self.any_key = any(key.revoked is None for key in found)",
         DOORS,
+    ),
+    Mutant(
+        "a header without end is read",
+        "service/connections.py",
+        "            if self._part > most:\n",
+        "            if False:\n",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "a whole header may have any length",
+        "service/connections.py",
+        "if self._part + size > most and self._length() > most:",
+        "if False:",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "half a request is held for ever",
+        "service/connections.py",
+        "elif waits is not None and now - self._since >= self._seconds[waits]:",
+        "elif waits == BODY and now - self._since >= self._seconds[waits]:",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "half a body is held for ever",
+        "service/connections.py",
+        "return BODY if cycle.more_body else None",
+        "return None",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "the newest of too many connections end",
+        "service/connections.py",
+        "waiting.sort(key=lambda each: (each.cycle is not None, each._made))",
+        "waiting.sort(key=lambda each: -each._made)",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "who is served is ended for whoever comes",
+        "service/connections.py",
+        "if each.waits_for() is not None or each.flow.write_paused]",
+        "]",
+        CONNECTIONS,
+    ),
+    Mutant(
+        "a reader sees the estimate",
+        "service/showing.py",
+        "estimate=agent.estimate.tolist() if exact else None,",
+        "estimate=agent.estimate.tolist(),",
+        TWIN,
+    ),
+    Mutant(
+        "a reader sees policies, in tenths of a percent",
+        "service/showing.py",
+        "policy=stored.policy.tolist() if exact else None,",
+        "policy=stored.policy.round(3).tolist(),",
+        TWIN,
+    ),
+    Mutant(
+        "a reader sees each clipped record",
+        "service/showing.py",
+        "return count if exact else count - count % batch_of(agent.dimension)",
+        "return count",
+        TWIN_PRIVATE,
+    ),
+    Mutant(
+        "a reader's entitlements move with each reward",
+        "service/exposing.py",
+        "            sums = published.gram, published.moment\n",
+        "",
+        TWIN,
+    ),
+    Mutant(
+        "a batch that is not whole is published",
+        "service/published.py",
+        "            if len(rows) < batch:\n                return\n",
+        "",
+        BATCHES,
+    ),
+    Mutant(
+        "a reader's table goes beyond its batch",
+        "service/exposing.py",
+        "end = end if published.end is None else min(end, published.end)",
+        "pass",
+        BATCHES,
+    ),
+    Mutant(
+        "who has a copy of the cookie stays when its owner signs out",
+        "service/pages/entering.py",
+        '    service.doors.sessions.end(request.cookies.get(cookie(request), ""))\n',
+        "",
+        ENTERING,
+    ),
+    Mutant(
+        "a revoked key keeps its sessions",
+        "service/doors.py",
+        "self.sessions.keep({key.id for key in found if key.revoked is None})",
+        "self.sessions.keep({key.id for key in found})",
+        ENTERING,
+    ),
+    Mutant(
+        "a session lasts until the next look for keys",
+        "service/sessions.py",
+        "return None if key is None or self.clock() >= until else key.role",
+        "return None if key is None else key.role",
+        ENTERING,
+    ),
+    Mutant(
+        "services on one host share a cookie",
+        "service/pages/entering.py",
+        'return f"fedfairx-{port}"',
+        'return "fedfairx-80"',
+        ENTERING,
+    ),
+    Mutant(
+        "a full disk is ready",
+        "service/steps.py",
+        'f"UPDATE fedfairx SET version = version {change}"',
+        '"SELECT 1"',
+        ("tests/service/test_unavailable.py", "-k", "full"),
+    ),
+    Mutant(
+        "a page of another site may write",
+        "service/gate.py",
+        'if operation.method != "GET":',
+        "if False:",
+        GATE,
+    ),
+    Mutant(
+        "a body need not say that it is JSON",
+        "service/operations.py",
+        'kind = header_of(request, b"content-type") or ""',
+        'kind = header_of(request, b"content-type") or JSON',
+        GATE,
+    ),
+    Mutant(
+        "errors may be kept by whoever is on the way",
+        "service/app.py",
+        "    response.raw_headers.extend(HEADERS)\n",
+        "",
+        GATE,
+    ),
+    Mutant(
+        "a spreadsheet computes what a caller has named so",
+        "service/exporting.py",
+        "isinstance(value, str) and value.startswith(RISKY)",
+        "False",
+        SERVICE,
     ),
 )
 

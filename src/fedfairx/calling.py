@@ -26,7 +26,7 @@ __all__ = [
     "decision_of",
 ]
 
-AGAIN = (429, 502, 503, 504)  # answers of a service or a proxy that may soon answer otherwise
+AGAIN = (408, 429, 502, 503, 504)  # answers of a service or a proxy that may soon answer otherwise
 PAUSE = 0.1  # seconds before the first repetition; each is about twice the one before
 LONGEST = 5.0
 

@@ -25,7 +25,7 @@ def test_honest_logs_are_ever_doubted_as_rarely_as_stated() -> None:
         for _ in range(20):
             policies = rng.dirichlet([0.5, 1.0, 2.0], size=10)
             drawn = np.array([by_chance(rng, policy) for policy in policies])
-            block = Block(policies, drawn, drawn, names, names, None, np.full(10, np.nan))
+            block = Block(policies, drawn, drawn, names, names, None, np.full(10, np.nan), np.ones(10))
             so_far.take(block, policies, everybody, 3)
             ever |= so_far.answer().p_value < 0.2
         failed += ever

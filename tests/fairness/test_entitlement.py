@@ -35,9 +35,10 @@ def tallied(found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray
     n, arms, dimension = contexts.shape
     nobody = np.zeros(n, dtype=np.int64)
     policy = np.full((n, arms), 1 / arms)
-    block = Block(policy, nobody, nobody, codes, codes, contexts, np.full(n, np.nan))
+    block = Block(policy, nobody, nobody, codes, codes, contexts, np.full(n, np.nan), np.ones(n))
     tally = Tally.empty(int(codes.max()) + 1, dimension)
-    tally.take(block, codes, Sets.of(codes), found, merit)
+    tally.count(block, codes, Sets.of(codes))
+    tally.entitle(block, codes, Sets.of(codes), found, merit)
     return tally
 
 

@@ -246,6 +246,24 @@ def test_exports_agree(place: str) -> None:
         assert [row["decision_id"] for row in rows] == [line["decision_id"] for line in lines]
 
 
+def test_a_csv_computes_nothing(place: str) -> None:
+    """A text that would be taken for a formula has an apostrophe in front; numbers are as they are."""
+    names = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "'x", "x=1", "-"]
+    with asking(place) as client:
+        for name in names:
+            actions = [{"id": name, "features": [-0.1, 0.2, 0.3], "group": name}]
+            put(client, decide(client, actions=actions)["decision_id"], -0.5)
+        text = client.get("/v1/export?format=csv").text
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        lines = [json.loads(line) for line in client.get("/v1/export").text.splitlines()]
+    assert [line["action_id"] for line in lines] == names
+    for row, name in zip(rows, names, strict=True):
+        written = name if name == "x=1" else f"'{name}"
+        assert (row["action_id"], row["group"]) == (written, written)
+        assert row["reward"] == "-0.5"
+        assert json.loads(row["contexts"]) == [[-0.1, 0.2, 0.3]]
+
+
 def test_after_a_restart_the_model_is_the_same_to_the_bit(place: str) -> None:
     with asking(place) as client:
         for number in range(20):

@@ -128,7 +128,7 @@ def test_it_gives_up(flaky: Any) -> None:
 
 def test_the_asynchronous_one_asks_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calling, "PAUSE", 0.0)
-    transport = Flaky(httpx.ReadError("broken"), httpx.Response(503))
+    transport = Flaky(httpx.ReadError("broken"), httpx.Response(408))
 
     async def work() -> None:
         async with AsyncClient("http://there", retries=3) as client:

@@ -5,16 +5,11 @@ from __future__ import annotations
 import base64
 import ssl
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from service_helpers import CONTEXTS, Running, asking, settings_for, until
+from service_helpers import CONTEXTS, Running, asking, self_signed, settings_for, until
 
 from fedfairx.cli import main
 from fedfairx.errors import InvalidInput
@@ -137,21 +132,7 @@ def test_secrets_are_stored_hashed(tmp_path: Path) -> None:
 
 
 def test_tls(tmp_path: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (tmp_path / "key.pem").write_bytes(secret)
-    files = ["--tls-certificate", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")]
-    running = Running(str(tmp_path / "data" / "agent.db"), "--dimension", "3", *files)
+    running = Running(str(tmp_path / "data" / "agent.db"), "--dimension", "3", *self_signed(tmp_path))
     try:
         trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
         url = running.url.replace("127.0.0.1", "localhost")

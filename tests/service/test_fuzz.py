@@ -87,6 +87,23 @@ def test_bad_decisions(client: Any, body: str | bytes, caplog: pytest.LogCapture
     assert "73519264" not in caplog.text
 
 
+NOT_UTF8 = {
+    ("POST", "/v1/decisions"): b'{"actions": [{"id": "\xff", "features": [1, 1, 1]}]}',
+    ("POST", "/v1/decisions/batch"): b'{"decisions": [{"excluded": ["\xc3\x28"]}]}',
+    ("PUT", "/v1/decisions/a-1/reward"): b'{"reward": 0.73519264, "person": "\xed\xa0\x80"}',
+    ("POST", "/v1/rewards"): b'{"rewards": [{"decision_id": "\xff", "reward": 0.73519264}]}',
+    ("POST", "/v1/withdrawals"): b'{"decision_ids": ["\xf0\x28\x8c\x28"]}',
+}
+
+
+@pytest.mark.parametrize(("method", "path"), NOT_UTF8)
+def test_names_that_are_not_utf8(client: Any, method: str, path: str) -> None:
+    for body in (NOT_UTF8[method, path], b'{"\xff": 1}'):
+        answer = client.request(method, path, content=body, headers=JSON)
+        check_refused(answer, 400)
+        assert answer.json()["detail"] == "The body is not UTF-8."
+
+
 def test_ten_megabytes(client: Any) -> None:
     check_refused(post(client, b"[" + b"1," * 5_000_000 + b"1]"), 413)
     check_refused(post(client, (b"x" * 65_536 for _ in range(160))), 413)  # in parts, without a length
@@ -139,6 +156,9 @@ def test_bad_rewards(client: Any, reward: str, caplog: pytest.LogCaptureFixture)
         "💥" * 50,
         "x" * 5_000,
         "..%2f..%2fetc",
+        "%FF",
+        "%ED%A0%80",
+        "a%00-1",
         "\udcff".encode("utf-8", "surrogateescape").decode("latin-1"),
     ],
 )

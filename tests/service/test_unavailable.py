@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from service_helpers import CONTEXTS, asking, decide, until
 
-from fedfairx.service import desk
-from servers import Postgres
+from fedfairx.service import desk, service
+from servers import Postgres, missing
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +58,65 @@ def test_a_locked_database(tmp_path: Path) -> None:
         other.close()
         check_recovered(client, identity)
         assert "Nothing can be written" not in client.get("/").text
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of eight megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        missing("a file system that may be mounted")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody writes but whoever asks whether it is ready: pages and metrics say the same."""
+    monkeypatch.setattr(service, "PROBED", 0.0)
+
+    def ready(client: Any) -> tuple[bool, bool, bool]:
+        return (
+            client.get("/readyz").status_code == 200,
+            "\nfedfairx_ready 1\n" in client.get("/metrics").text,
+            "Nothing can be written" not in client.get("/").text,
+        )
+
+    with asking(str(small_disk / "agent.db")) as client:
+        identity = decide(client)["decision_id"]
+        assert ready(client) == (True, True, True)
+        with (small_disk / "rest").open("wb", buffering=0) as rest, suppress(OSError):
+            while True:
+                rest.write(bytes(4096))
+        until(lambda: client.get("/readyz").status_code == 503)  # a few may fit into what is allocated
+        assert client.post("/v1/decisions", json={"contexts": CONTEXTS}).status_code == 503
+        assert client.put("/v1/decisions/nobody-1/reward", json={"reward": 1.0}).status_code in (404, 503)
+        time.sleep(2 * desk.PAUSE)
+        assert client.put("/v1/decisions/nobody-1/reward", json={"reward": 1.0}).status_code == 404
+        assert ready(client) == (False, False, False)  # one who was refused has written nothing
+        (small_disk / "rest").unlink()
+        check_recovered(client, identity)
+        assert ready(client) == (True, True, True)
+
+
+def test_who_asks_often_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody may ask whether it is ready."""
+    monkeypatch.setattr(service, "PROBED", 60.0)
+    with asking(str(tmp_path / "agent.db")) as client:
+        for _ in range(20):
+            assert client.get("/readyz").status_code == 200
+        assert "\nfedfairx_commits_total 1\n" in client.get("/metrics").text
+
+
+def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "PATIENCE", 0.05)
+    with asking(str(tmp_path / "agent.db")) as client:
+        other = sqlite3.connect(tmp_path / "agent.sqlite", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        answer = client.get("/readyz")
+        assert (answer.status_code, answer.json()["detail"][:26]) == (503, "It could not be written wi")
+        other.close()
 
 
 def test_a_server_that_is_stopped(postgres: Postgres) -> None:

@@ -18,10 +18,10 @@ def add(verbs: Any) -> None:
         "keys",
         run,
         summary="create, list and revoke the API keys of a service",
-        details="A reader may look, a writer also decide and reward, an admin also export. A federation key "
-        "is for an engine beside the service, and opens nothing but envelopes. A key is shown once and kept "
-        "as a hash. It works whether or not the service is running, which notices within two "
-        "seconds.",
+        details="A reader may look, a writer also decide and reward, an admin also export and see exact "
+        "numbers. A federation key is for an engine beside the service, and opens nothing but envelopes. A "
+        "key is shown once and kept as a hash. It works whether or not the service is running, which notices "
+        "within two seconds.",
         example="""
             fedfairx keys create --data DIR --role writer --name shop
             fedfairx keys list --data DIR

@@ -60,7 +60,7 @@ def entitled(region: Region, merit: Merit, contexts: Array, together: Array | No
     centred = contexts - np.einsum("nk,nkd->nd", share, contexts)[:, None, :]
     moves = merit.steepness * region.widths(centred)
     low, high = _set_bounds(logs - moves, logs + moves, together)
-    gradient = merit.steepness * share[..., None] * (centred @ region.root)
+    gradient = merit.steepness * share[..., None] * region.rooted(centred)
     rho = 2.0 * moves.max(axis=1, keepdims=True)
     return Entitled(share, low, high, gradient, 0.5 * rho**2 * np.minimum(_BEND, _BEND_OF_RARE * high))
 

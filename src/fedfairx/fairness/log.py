@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +24,8 @@ class Logged:
 
     policy: (K,) the probabilities that the action was drawn from.
     action: the row that was taken; None where nothing was shown after all, and only the draw counts.
-    contexts: (K, d), without which nothing is known of merit; in all decisions of a log or in none.
+    contexts: (K, d), without which nothing is known of merit; in all decisions of a log or in none. Of
+        actions without features: (K,) whole numbers, the place of each in a list of all actions.
     names: of the K actions; without, they are called by their places.
     groups: of the K actions, "" or None where there is none.
     drawn: the row that the policy drew, where something else was taken (a baseline).
@@ -48,10 +50,11 @@ class Block:
     drawn: Codes  # (n,)
     names: Codes  # (n, K) numbers of names
     groups: Codes  # (n, K) numbers of groups, -1 for none
-    contexts: Array | None  # (n, K, d)
+    contexts: NDArray[Any] | None  # (n, K, d), or (n, K) places of actions without features
     rewards: Array  # (n,) NaN where none has come
+    times: Array  # (n,) how often it came
 
-    def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Block:
+    def __getitem__(self, rows: slice | NDArray[Any]) -> Block:
         contexts = None if self.contexts is None else self.contexts[rows]
         return Block(
             self.policy[rows],
@@ -61,7 +64,24 @@ class Block:
             self.groups[rows],
             contexts,
             self.rewards[rows],
+            self.times[rows],
         )
+
+    def distinct(self) -> Block:
+        """The rounds that differ in what merit entitles to, each as many `times` as it came.
+
+        Only actions without features repeat themselves; rounds of others are left as they are.
+        """
+        if self.contexts is None or self.contexts.ndim == 3:
+            return self
+        key = np.hstack([self.contexts, self.names, self.groups])
+        _, first, times = np.unique(key, axis=0, return_index=True, return_counts=True)
+        return replace(self[first], times=times.astype(np.float64))
+
+    def features(self, dimension: int) -> Array:
+        """Contexts (n, K, d); those of actions without features are unit vectors."""
+        assert self.contexts is not None
+        return self.contexts if self.contexts.ndim == 3 else np.eye(dimension)[self.contexts]
 
 
 @dataclass
@@ -105,22 +125,25 @@ def gather(log: Iterable[Logged]) -> Blocks:
         if len(rows) * arms >= _BLOCK:
             found.blocks.append(_block(waiting.pop(arms)))
     found.blocks += [_block(rows) for rows in waiting.values()]
-    dimensions = {None if block.contexts is None else block.contexts.shape[2] for block in found.blocks}
+    dimensions = {None if block.contexts is None else block.contexts.shape[2:] for block in found.blocks}
     if len(dimensions) > 1:
         raise InvalidInput("contexts must be given for all decisions or for none, and be of one dimension")
     return found
 
 
-def records(blocks: Iterable[Block]) -> Iterator[tuple[Array, Array]]:
+def records(blocks: Sequence[Block]) -> Iterator[tuple[Array, Array]]:
     """Contexts (n, d) of actions taken and their rewards (n,), where they have come."""
+    places = [block.contexts for block in blocks if block.contexts is not None and block.contexts.ndim == 2]
+    units = np.eye(1 + max(int(each.max()) for each in places)) if places else None
     for block in blocks:
         if block.contexts is not None:
             come = np.flatnonzero(np.isfinite(block.rewards) & (block.taken >= 0))
-            yield block.contexts[come, block.taken[come]], block.rewards[come]
+            rows = block.contexts[come, block.taken[come]]
+            yield (rows if units is None else units[rows]), block.rewards[come]
 
 
 # place, policy, taken, drawn, names, groups, contexts, reward; its numbers are checked by the block
-_Row = tuple[int, Array, int, int, Codes, Codes, Array | None, float]
+_Row = tuple[int, Array, int, int, Codes, Codes, NDArray[Any] | None, float]
 
 
 def _row(decision: Logged, place: int, found: Blocks) -> _Row:
@@ -135,11 +158,15 @@ def _row(decision: Logged, place: int, found: Blocks) -> _Row:
     groups = found.groups.row((None,) * arms if decision.groups is None else decision.groups)
     if names.size != arms or groups.size != arms:
         raise InvalidInput(f"names and groups must be one for each action, got decision {place}")
-    contexts = None
+    contexts: NDArray[Any] | None = None
     if decision.contexts is not None:
-        contexts = np.asarray(decision.contexts, dtype=np.float64)
-        if contexts.ndim != 2 or len(contexts) != arms:
-            raise InvalidInput(f"contexts must be (K, d) finite numbers, got decision {place}")
+        given = np.asarray(decision.contexts)
+        if given.ndim == 1 and len(given) == arms and given.dtype.kind in "iu" and given.min() >= 0:
+            contexts = given.astype(np.int64)
+        else:
+            contexts = given.astype(np.float64)
+            if contexts.ndim != 2 or len(contexts) != arms:
+                raise InvalidInput(f"contexts must be (K, d) finite numbers, got decision {place}")
     reward = np.nan if decision.reward is None else float(decision.reward)
     return place, policy, taken, drawn, names, groups, contexts, reward
 
@@ -164,12 +191,15 @@ def _block(rows: list[_Row]) -> Block:
             ~same, places, "contexts must be given for all decisions or for none, and be of one dimension"
         )
         contexts = np.array(given)
-        _refuse(~np.isfinite(contexts).all(axis=(1, 2)), places, "contexts must be (K, d) finite numbers")
+        if contexts.ndim == 3:
+            finite = np.isfinite(contexts).all(axis=(1, 2))
+            _refuse(~finite, places, "contexts must be (K, d) finite numbers")
     else:
         some = np.array([each is not None for each in given])
         _refuse(some, places, "contexts must be given for all decisions or for none")
     rows_taken, rows_drawn = np.array(taken, dtype=np.int64), np.array(drawn, dtype=np.int64)
-    return Block(policy, rows_taken, rows_drawn, codes, np.array(groups), contexts, np.array(rewards))
+    once = np.ones(len(rows))
+    return Block(policy, rows_taken, rows_drawn, codes, np.array(groups), contexts, np.array(rewards), once)
 
 
 def _refuse(odd: NDArray[np.bool_], places: Sequence[int], rule: str) -> None:

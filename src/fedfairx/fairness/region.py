@@ -31,12 +31,16 @@ class Region:
     """{θ̂ + radius · W u : ‖u‖ ≤ 1}."""
 
     centre: Array  # (d,) θ̂
-    root: Array  # (d, d) W, with W Wᵀ = G⁻¹
+    root: Array  # (d, d) W, with W Wᵀ = G⁻¹; where that is diagonal, (d,) its diagonal
     radius: float
+
+    def rooted(self, directions: Array) -> Array:
+        """Directions (..., d) times W."""
+        return directions * self.root if self.root.ndim == 1 else directions @ self.root
 
     def widths(self, directions: Array) -> Array:
         """max |direction · (θ - θ̂)| over the region, for each of directions (..., d)."""
-        squares = np.square(directions @ self.root).sum(axis=-1)
+        squares = np.square(self.rooted(directions)).sum(axis=-1)
         widths: Array = self.radius * np.sqrt(squares)
         return widths
 
@@ -47,12 +51,19 @@ def region(gram: Array, moment: Array, *, noise_sd: float, error: float, prior_s
     It is narrowest where `prior_sd` is about the size of a coordinate of θ*, and holds wherever θ* is.
     """
     regulariser = (noise_sd / prior_sd) ** 2
-    eigenvalues, vectors = np.linalg.eigh(gram)
+    diagonal = np.diagonal(gram)
+    if np.count_nonzero(gram) == np.count_nonzero(diagonal):  # of actions without features
+        eigenvalues, vectors, along = diagonal, None, moment
+    else:
+        eigenvalues, vectors = np.linalg.eigh(gram)
+        along = vectors.T @ moment
     eigenvalues = np.maximum(eigenvalues, 0.0)
-    seen = eigenvalues > _ROUNDING * max(float(eigenvalues[-1]), 1e-300)
+    seen = eigenvalues > _ROUNDING * max(float(eigenvalues.max()), 1e-300)
     g = np.where(seen, eigenvalues, 1.0)
-    r = np.where(seen, vectors.T @ moment, 0.0)
+    r = np.where(seen, along, 0.0)
     spread = noise_sd**2 * (2.0 * math.log(1.0 / error) + float(np.log1p(eigenvalues / regulariser).sum()))
     bias = float((regulariser * r * r / (g * (regulariser + g))).sum())
-    root = vectors * np.where(seen, 1.0 / np.sqrt(g), _UNSEEN)
-    return Region(vectors @ (r / g), root, math.sqrt(spread + bias))
+    root, centre = np.where(seen, 1.0 / np.sqrt(g), _UNSEEN), r / g
+    if vectors is not None:
+        root, centre = vectors * root, vectors @ centre
+    return Region(centre, root, math.sqrt(spread + bias))

@@ -124,25 +124,28 @@ def _count(found: Blocks, known: Region | None, merit: Merit) -> tuple[Draws, tu
     dimension = 0 if known is None else known.centre.size
     draws = DrawsSoFar()
     names, groups = (Tally.empty(len(each.numbers), dimension) for each in (found.names, found.groups))
-    for block in _parts(found.blocks):
-        sets = Sets.of(block.names)
-        draws.take(block, sets.of_sets(block.policy), sets.first, len(found.names.numbers))
-        shown = block
-        if (block.taken < 0).any():
-            shown = block[block.taken >= 0]
-            sets = Sets.of(shown.names)
-        names.take(shown, shown.names, sets, known, merit)
-        if groups.rounds.size:
-            groups.take(shown, shown.groups, Sets.of(shown.groups), known, merit)
+    for block in found.blocks:
+        for part in _parts(block, dimension):
+            sets = Sets.of(part.names)
+            draws.take(part, sets.of_sets(part.policy), sets.first, len(found.names.numbers))
+        shown = block[block.taken >= 0] if (block.taken < 0).any() else block
+        for part in _parts(shown, dimension):
+            for tally, codes in ((names, part.names), (groups, part.groups)):
+                if tally.rounds.size:
+                    tally.count(part, codes, Sets.of(codes))
+        for part in _parts(shown.distinct(), dimension):
+            for tally, codes in ((names, part.names), (groups, part.groups)):
+                if tally.rounds.size:
+                    tally.entitle(part, codes, Sets.of(codes), known, merit)
     return draws.answer(), (names, groups)
 
 
-def _parts(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Blocks, cut where (K, K) numbers for each decision would take too much memory."""
-    for block in blocks:
-        rows = max(1, (1 << 20) // block.policy.shape[1] ** 2)
-        for start in range(0, len(block.taken), rows):
-            yield block[start : start + rows]
+def _parts(block: Block, dimension: int) -> Iterator[Block]:
+    """A block, cut where (K, K) or (K, d) numbers for each decision would take too much memory."""
+    arms = block.policy.shape[1]
+    rows = max(1, (1 << 20) // (arms * max(arms, dimension)))
+    for start in range(0, len(block.taken), rows):
+        yield block[start : start + rows]
 
 
 def _rows(

@@ -33,27 +33,29 @@ class Tally:
         rounds, shown, policy, share, low, high, bend = np.zeros((7, size))
         return cls(rounds, shown, policy, share, low, high, bend, np.zeros((size, dimension)))
 
-    def take(self, block: Block, codes: Codes, sets: Sets, region: Region | None, merit: Merit) -> None:
-        """Add a block; `region` None where nothing is known of merit."""
-        rows, size = np.arange(len(codes)), self.rounds.size
-        named = codes >= 0
-        once = codes[sets.first]
+    def count(self, block: Block, codes: Codes, sets: Sets) -> None:
+        """Add what a block showed."""
+        size, named = self.rounds.size, codes >= 0
+        self.rounds += np.bincount(codes[sets.first], minlength=size)
+        taken = codes[np.arange(len(codes)), block.taken]
+        self.shown += np.bincount(taken[taken >= 0], minlength=size)
+        self.policy += np.bincount(codes[named], block.policy[named], size)
+
+    def entitle(self, block: Block, codes: Codes, sets: Sets, region: Region | None, merit: Merit) -> None:
+        """Add what the rounds of a block entitle to; `region` is None where nothing is known of merit."""
+        size, named, once, times = self.rounds.size, codes >= 0, codes[sets.first], block.times[:, None]
 
         def each(values: Array) -> Array:  # sums over all actions of a set
-            return np.bincount(codes[named], values[named], size).astype(np.float64)
+            return np.bincount(codes[named], (times * values)[named], size).astype(np.float64)
 
         def one(values: Array) -> Array:  # what all actions of a set have alike
-            return np.bincount(once, values[sets.first], size).astype(np.float64)
+            return np.bincount(once, (times * values)[sets.first], size).astype(np.float64)
 
-        self.rounds += np.bincount(once, minlength=size)
-        taken = codes[rows, block.taken]
-        self.shown += np.bincount(taken[taken >= 0], minlength=size)
-        self.policy += each(block.policy)
         if region is None or block.contexts is None:
-            self.high += one(np.ones_like(block.policy))
+            self.high += one(np.ones(codes.shape))
             self.linear = False
             return
-        bounds = entitled(region, merit, block.contexts, sets.together)
+        bounds = entitled(region, merit, block.features(region.centre.size), sets.together)
         self.share += each(bounds.share)
         self.low += one(bounds.low)
         self.high += one(bounds.high)

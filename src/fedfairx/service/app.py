@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedfairx.service.gate import Gate
+from fedfairx.service.gate import HEADERS, Gate
 from fedfairx.service.openapi import document
 from fedfairx.service.operations import Operation
 from fedfairx.service.pages import pages
@@ -62,7 +62,9 @@ def gates_of(service: Service, operations: Iterable[Operation]) -> dict[str, Gat
 
 
 async def _problem(_request: Request, error: Exception) -> Response:
-    return answer(problem_of(error))
+    response = answer(problem_of(error))
+    response.raw_headers.extend(HEADERS)
+    return response
 
 
 @contextlib.asynccontextmanager

@@ -12,6 +12,7 @@ instead of each waiting for a storage that is gone.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -42,8 +43,7 @@ class Desk:
         self._waiting: list[tuple[Step[Any], asyncio.Future[Any]]] = []
         self._at_work = False
         self._closed = False
-        self._paused_until = 0.0
-        self.well = True  # whether the last attempt to write went well
+        self.failed = -math.inf  # when the storage last did, by the monotonic clock
         self._idle = asyncio.Event()
         self._idle.set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="desk")
@@ -51,7 +51,7 @@ class Desk:
     @property
     def available(self) -> bool:
         """Whether a step may be tried: the last one went well, or failed long enough ago."""
-        return time.monotonic() >= self._paused_until
+        return time.monotonic() >= self.failed + PAUSE
 
     async def do(self, step: Step[Outcome]) -> Outcome:
         """The step's outcome, once it is on disk."""
@@ -109,9 +109,8 @@ class Desk:
         group: list[tuple[Step[Any], asyncio.Future[Any]]],
         outcomes: list[Any] | Exception,
     ) -> None:
-        self.well = not isinstance(outcomes, Exception)
         if isinstance(outcomes, Exception):
-            self._paused_until = time.monotonic() + PAUSE
+            self.failed = time.monotonic()
             outcomes = [outcomes] * len(group)
         else:
             self._meters.groups += 1

@@ -12,18 +12,20 @@ import base64
 import binascii
 import hashlib
 import ipaddress
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedfairx.errors import StorageError
 from fedfairx.service.operations import header_of
 from fedfairx.service.problems import Refused
-from fedfairx.storage.keys import ApiKeys
+from fedfairx.service.sessions import Sessions
+from fedfairx.storage.keys import ApiKey, ApiKeys
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["ROLES", "Doors", "is_loopback"]
+__all__ = ["ROLES", "Doors", "is_loopback", "refuse_cross_site", "sees_exact"]
 
 #: What each role may.
 ROLES = {
@@ -35,7 +37,6 @@ ROLES = {
 REMEMBERED = 2.0  # seconds for which a revoked key may still be let in
 
 
-@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether an address or name means this machine alone."""
     if host.lower() == "localhost":
@@ -46,55 +47,73 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def refuse_cross_site(request: Request) -> None:
+    """Refuse what a browser sends for another site's page; programs don't say where they are."""
+    if header_of(request, b"sec-fetch-site") not in (None, "same-origin", "none"):
+        raise Refused("cross-site", "Sec-Fetch-Site must be same-origin or none, or left out.")
+
+
+def sees_exact(request: Request) -> bool:
+    """Whether whoever was let in may see what tells each reward (`service/published.py`): admins."""
+    return bool(request.scope["role"] == "admin")
+
+
 class Doors:
     """Lets a request in, or refuses it."""
 
     def __init__(self, keys: ApiKeys, *, loopback: bool) -> None:
         self._keys = keys
         self._loopback = loopback
-        self._let_in: dict[bytes, str] = {}  # hash of the key → role
+        self._let_in: dict[bytes, ApiKey] = {}  # by a hash of the whole key
         self.any_key = bool(keys.all())
+        self.sessions = Sessions()
 
     @property
     def keys_needed(self) -> bool:
         return self.any_key or not self._loopback
 
     async def check(self, request: Request, role: str) -> None:
-        """Refuse who may not."""
+        """Refuse who may not; `scope["role"]` says what role the others have."""
         if not self.keys_needed:
-            if not is_loopback(_without_port(header_of(request, b"host") or "localhost")):
+            if not _is_loopback_with_port(header_of(request, b"host") or "localhost"):
                 # a page of another site, in a browser on this machine, by a name that leads here
                 raise Refused("host", "The Host must be localhost while there is no key.")
+            request.scope["role"] = "admin"
             return
-        found = await self._role_of(_credentials(request))
-        if found is None:
+        key = await self.key_of(_credentials(request))
+        if key is None:
             scheme = "Bearer" if request.url.path.startswith("/v1/") else 'Basic realm="fedfairx"'
             raise Refused("unauthenticated", "There is no valid key in it.", {"www-authenticate": scheme})
-        if role not in ROLES[found]:
-            raise Refused("forbidden", f"It needs the role {role}, and this key is of a {found}.")
+        if role not in ROLES[key.role]:
+            raise Refused("forbidden", f"It needs the role {role}, and this key is of a {key.role}.")
+        request.scope["role"] = key.role
 
-    async def _role_of(self, key: str) -> str | None:
-        if not key:
+    async def key_of(self, text: str) -> ApiKey | None:
+        """The key that this is; None where it opens nothing."""
+        if not text:
             return None
-        digest = hashlib.sha256(key.encode()).digest()
-        role = self._let_in.get(digest)
-        if role is None:
-            found = await asyncio.to_thread(self._keys.find, key)
-            if found is None or found.role not in ROLES:
+        digest = hashlib.sha256(text.encode()).digest()
+        key = self._let_in.get(digest)
+        if key is None:
+            key = await asyncio.to_thread(self._keys.find, text)
+            if key is None or key.role not in ROLES:
                 return None
-            role = self._let_in[digest] = found.role
-        return role
+            self._let_in[digest] = key
+        return key
 
     async def watch(self) -> None:
-        """Forget who was let in and look for keys, again and again, until cancelled."""
+        """Look for keys, again and again, until cancelled."""
         while True:
             await asyncio.sleep(REMEMBERED)
-            try:
-                found = await asyncio.to_thread(self._keys.all)
-            except StorageError:  # requests say so; nobody gets in who was not in
-                continue
-            self.any_key = self.any_key or bool(found)
-            self._let_in.clear()
+            with suppress(StorageError):  # requests say so; nobody gets in who was not in
+                await self.look()
+
+    async def look(self) -> None:
+        """Look which keys there are, forget who was let in, and end the sessions of revoked keys."""
+        found = await asyncio.to_thread(self._keys.all)
+        self.any_key = self.any_key or bool(found)
+        self._let_in.clear()
+        self.sessions.keep({key.id for key in found if key.revoked is None})
 
 
 def _credentials(request: Request) -> str:
@@ -113,7 +132,6 @@ def _credentials(request: Request) -> str:
     return ""
 
 
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+@lru_cache(maxsize=256)
+def _is_loopback_with_port(host: str) -> bool:
+    return is_loopback(host.partition("]")[0] if host.startswith("[") else host.partition(":")[0])

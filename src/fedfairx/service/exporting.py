@@ -40,6 +40,8 @@ COLUMNS = (
     "model_version",
 )
 CHUNK = 2_000  # rows of a Parquet group
+#: The last, so that one apostrophe can always be taken off.
+RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
 def record(stored: StoredDecision) -> dict[str, Any]:
@@ -76,13 +78,16 @@ def json_lines(rows: Iterable[StoredDecision]) -> Iterator[bytes]:
 
 
 def csv_lines(rows: Iterable[StoredDecision]) -> Iterator[bytes]:
-    """A header and a line each; lists are JSON."""
+    """A header and a line each; lists are JSON, and texts begin with nothing that a spreadsheet computes."""
     yield _csv(COLUMNS)
     for stored in rows:
-        values = record(stored).values()
-        yield _csv(
-            [msgspec.json.encode(value).decode() if isinstance(value, list) else value for value in values]
-        )
+        yield _csv(map(_cell, record(stored).values()))
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, list):
+        return msgspec.json.encode(value).decode()  # it begins with a bracket
+    return f"'{value}" if isinstance(value, str) and value.startswith(RISKY) else value
 
 
 def _csv(values: Iterable[object]) -> bytes:

@@ -12,16 +12,17 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedfairx.arrays import Array
-from fedfairx.core.memory import LARGEST
 from fedfairx.core.statistics import unpack
 from fedfairx.fairness import Exposure, Logged, exposure
+from fedfairx.service.published import Published, Sums, coarse
 from fedfairx.storage.database import Row
-from fedfairx.storage.glances import end_of, for_exposure, last_of, number_at, records
+from fedfairx.storage.glances import end_of, for_exposure, last_of, learnt, number_at, records
 from fedfairx.storage.journal import Journal
 
 if TYPE_CHECKING:
@@ -55,26 +56,36 @@ class Exposing:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._one_at_a_time = asyncio.Lock()
-        self._kept: dict[tuple[float | None, float | None], Looked] = {}
-        self._logged = _Logged(service.agent.dimension)
+        self._kept: dict[tuple[float | None, float | None, bool], Looked] = {}
+        self._published: Published | None = None
+        self._logged = _Logged()
 
-    async def look(self, *, since: float | None = None, until: float | None = None) -> Looked:
-        """The table of decisions made from `since` on and before `until`."""
+    async def look(self, *, since: float | None = None, until: float | None = None, exact: bool) -> Looked:
+        """The table of decisions made from `since` on and before `until`.
+
+        Without `exact` it is as it was at the last whole batch of rewards, and in three digits.
+        """
         async with self._one_at_a_time:
-            kept = self._kept.pop((since, until), None)
+            kept = self._kept.pop((since, until, exact), None)
             if kept is None or time.time() - kept.when > max(FRESH, COST * kept.took):
-                kept = await asyncio.to_thread(self._make, since, until)
-            self._kept[since, until] = kept
+                kept = await asyncio.to_thread(self._make, since, until, exact)
+            self._kept[since, until, exact] = kept
             if len(self._kept) > KEPT:
                 del self._kept[next(iter(self._kept))]
             return kept
 
-    def _make(self, since: float | None, until: float | None) -> Looked:
+    def _make(self, since: float | None, until: float | None, exact: bool) -> Looked:
         began = time.monotonic()
         service, journal = self._service, self._service.journal
         settings, agent = service.settings, service.agent
         first = 0 if since is None else number_at(journal, since)
         end = number_at(journal, until)
+        if exact:
+            sums = self._sums()
+        else:
+            published = self._bring_up()
+            sums = published.sums.gram, published.sums.moment
+            end = end if published.end is None else min(end, published.end)
         start = last_of(journal, settings.exposure_decisions, first=first, end=end)
         bounded = start > first and last_of(journal, 1, first=first, end=start) > first
         seen = _Seen()
@@ -83,10 +94,10 @@ class Exposing:
             merit=agent.merit,
             noise_sd=settings.noise_sd or _half_range(agent),
             tolerance=settings.tolerance,
-            sums=self._sums(),
+            sums=sums,
         )
         return Looked(
-            table,
+            table if exact else coarse(table),
             seen.first,
             seen.last,
             time.time(),
@@ -100,7 +111,17 @@ class Exposing:
         """Over all of the agent's own rewards and nobody else's: a partner's parameter may differ."""
         agent = self._service.agent
         kept = None if agent.private else agent.own_sums()  # a private one clips what it learns
-        return self._logged.sums(self._service.journal) if kept is None else unpack(kept)
+        return self._logged.sums(self._service.journal, agent) if kept is None else unpack(kept)
+
+    def _bring_up(self) -> Published:
+        """What is published by now; of a long log, from about as many decisions as a table is made from."""
+        journal, agent = self._service.journal, self._service.agent
+        if self._published is None:
+            most = self._service.settings.exposure_decisions
+            first = last_of(journal, most, first=0, end=number_at(journal, None))
+            self._published = Published(journal, first=first)
+        self._published.bring_up(agent.dimension)
+        return self._published
 
 
 class _Seen:
@@ -124,7 +145,7 @@ class _Seen:
             yield Logged(
                 shares,
                 None if status == "withdrawn" else action,
-                np.frombuffer(contexts, "<f8").reshape(shares.size, -1),
+                _rows(contexts, shares.size),
                 _labels(names),
                 _labels(groups),
                 drawn,
@@ -137,6 +158,13 @@ def _labels(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(json.loads(text))
 
 
+def _rows(contexts: bytes, arms: int) -> NDArray[Any]:
+    """Contexts (K, d), or coordinates (K,) of actions without features."""
+    if len(contexts) == 4 * arms:
+        return np.frombuffer(contexts, "<i4")
+    return np.frombuffer(contexts, "<f8").reshape(arms, -1)
+
+
 def _half_range(agent: Agent) -> float:
     """σ of rewards whatever their distribution: half of their range (Hoeffding's lemma), which is 1 if
     unknown."""
@@ -147,15 +175,16 @@ def _half_range(agent: Agent) -> float:
 class _Logged:
     """Sums over all rewards in an agent's log. Each call reads what is new since the one before."""
 
-    def __init__(self, dimension: int) -> None:
-        self._gram, self._moment = np.zeros((dimension, dimension)), np.zeros(dimension)
-        self._end = 0
+    def __init__(self) -> None:
+        self._sums, self._end = Sums(0), 0
 
-    def sums(self, journal: Journal) -> tuple[Array, Array]:
-        gram, moment, end = self._gram.copy(), self._moment.copy(), end_of(journal)
-        for contexts, rewards in records(journal, moment.size, first=self._end, end=end):
-            sound = np.abs(rewards) <= LARGEST  # a private agent takes any number, and learns others as 0
-            gram += contexts[sound].T @ contexts[sound]
-            moment += contexts[sound].T @ rewards[sound]
-        self._gram, self._moment, self._end = gram, moment, end  # only once all of it was read
-        return gram, moment
+    def sums(self, journal: Journal, agent: Agent) -> tuple[Array, Array]:
+        dimension, end = agent.dimension, end_of(journal)
+        sums = self._sums.copy(dimension)
+        for _, contexts, rewards in records(journal, dimension, first=self._end, end=end):
+            sums.add(contexts, rewards)
+        for contexts, rewards in learnt(journal, first=self._end, end=end):
+            units = agent.actions is not None
+            sums.add(np.eye(dimension)[contexts[:, 0].astype(int)] if units else contexts, rewards)
+        self._sums, self._end = sums, end  # only once all of it was read
+        return sums.gram, sums.moment

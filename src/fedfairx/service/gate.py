@@ -1,4 +1,5 @@
-"""What every request passes: the method, the caller's role, the clock, and errors that become problems."""
+"""What every request passes: the method, the caller's site and role, the clock, errors that become problems,
+and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -9,13 +10,17 @@ from typing import TYPE_CHECKING
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
+from fedfairx.service.doors import refuse_cross_site
 from fedfairx.service.operations import Operation
 from fedfairx.service.problems import Refused, answer, problem_of
 
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
 
-__all__ = ["Gate"]
+__all__ = ["HEADERS", "Gate"]
+
+#: On every answer, so that no browser guesses what it is, and nobody on the way keeps it.
+HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
 class Gate:
@@ -35,6 +40,8 @@ class Gate:
                 allowed = ", ".join(sorted(self._by_method))
                 raise Refused("method", f"Allowed here: {allowed}.", {"allow": allowed})
             request = Request(scope, receive, send)
+            if operation.method != "GET":
+                refuse_cross_site(request)
             if operation.role is not None:
                 await self._service.doors.check(request, operation.role)
             response = await operation.handler(self._service, request)
@@ -45,6 +52,7 @@ class Gate:
         name = "unknown" if operation is None else operation.name
         self._service.meters.request(name, response.status_code, time.perf_counter() - began)
         try:
+            response.raw_headers.extend(HEADERS)
             await response(scope, receive, send)
         except Exception as error:  # half way through a long answer: it is logged, and the connection cut
             problem_of(error)

@@ -178,7 +178,7 @@ class Membership:
         return found
 
 
-def federation_lines(membership: Membership) -> list[str]:
+def federation_lines(membership: Membership, *, exact: bool) -> list[str]:
     """For `/metrics`."""
     member, peers = membership.member, membership.peers
     now = [
@@ -205,8 +205,9 @@ def federation_lines(membership: Membership) -> list[str]:
     ):
         values = [({"peer": peer}, value) for peer, value in zip(peers, of, strict=True)]
         lines += labelled(f"fedfairx_peer_{name}", "gauge", help, values)
-    weights = [({"peer": name}, each.weight) for name, each in membership.agent.partners.items()]
-    lines += labelled("fedfairx_peer_weight", "gauge", "Share of its statistics that is believed.", weights)
+    if exact:  # our rewards have told
+        weights = [({"peer": name}, each.weight) for name, each in membership.agent.partners.items()]
+        lines += labelled("fedfairx_peer_weight", "gauge", "Share of its records that counts.", weights)
     refused = [
         ({"peer": each, "reason": why}, times) for (each, why), times in sorted(membership.refusals.items())
     ]

@@ -16,6 +16,7 @@ __all__ = ["document"]
 ALWAYS = ("method",)
 WITH_BODY = ("malformed", "too-large", "media-type", "invalid")
 WITH_KEY = ("unauthenticated", "forbidden", "host")
+WRITING = ("cross-site",)
 STORED = ("unavailable", "busy")
 
 
@@ -85,6 +86,7 @@ def _responses(operation: Operation, references: dict[type, dict[str, Any]]) -> 
     responses = {str(operation.status): done}
     kinds = [*ALWAYS, *operation.problems]
     kinds += WITH_BODY if operation.takes is not None else ()
+    kinds += WRITING if operation.method != "GET" else ()
     kinds += WITH_KEY if operation.role is not None else ()
     kinds += STORED if operation.role is not None else ()
     if any(parameter.place in ("query", "header") for parameter in operation.parameters):

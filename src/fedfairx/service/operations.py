@@ -61,6 +61,8 @@ def decoder(kind: type[Decoded]) -> Callable[[bytes], Decoded]:
             return read(body)
         except RecursionError:
             raise Refused("malformed", "The body is nested too deeply.") from None
+        except UnicodeDecodeError:
+            raise Refused("malformed", "The body is not UTF-8.") from None
 
     return decode
 
@@ -75,11 +77,9 @@ def header_of(request: Request, name: bytes) -> str | None:
 
 async def body_of(request: Request, limit: int) -> bytes:
     """The whole body; what is longer than `limit` is not read to its end."""
-    kind = header_of(request, b"content-type")
-    if kind != JSON and kind is not None and kind.partition(";")[0].strip().lower() != JSON:
-        raise Refused(
-            "media-type", "The Content-Type must be application/json."
-        )  # so no other site's form gets in
+    kind = header_of(request, b"content-type") or ""
+    if kind != JSON and kind.partition(";")[0].strip().lower() != JSON:  # so no other site's form gets in
+        raise Refused("media-type", "The Content-Type must be application/json.")
     parts, size, more = [], 0, True
     while more:
         message = await request.receive()

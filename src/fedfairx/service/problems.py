@@ -32,11 +32,17 @@ LOG = logging.getLogger("fedfairx.service")
 #: name → (status, title, remedy)
 KINDS: dict[str, tuple[int, str, str]] = {
     "malformed": (400, "The body is no JSON", "Send one JSON object as UTF-8; NaN and infinity are no JSON."),
+    "no-http": (400, "The request is no HTTP", "Send HTTP/1.1, with a path in ASCII."),
     "unauthenticated": (401, "A key is needed", "Send the header Authorization: Bearer KEY."),
     "forbidden": (
         403,
         "This key may not do that",
         "Use a key whose role allows it: fedfairx keys create --role …",
+    ),
+    "cross-site": (
+        403,
+        "Another site's page may not do that",
+        "Send it from a program, or from a page of this service.",
     ),
     "host": (
         403,
@@ -55,6 +61,7 @@ KINDS: dict[str, tuple[int, str, str]] = {
         "Ask again later; GET /v1/sync tells when the next is due.",
     ),
     "method": (405, "This address has no such method", "GET /v1/openapi.json lists what there is."),
+    "slow": (408, "The request took too long", "Send it at once, or raise the limit in the settings."),
     "conflict": (
         409,
         "It is already otherwise",
@@ -75,6 +82,7 @@ KINDS: dict[str, tuple[int, str, str]] = {
     "too-large": (413, "That is too large", "Send less at once, or raise the limit in the settings."),
     "media-type": (415, "The body must be JSON", "Send the header Content-Type: application/json."),
     "invalid": (422, "A value breaks its rule", "Change what the detail names; nothing was changed here."),
+    "long-header": (431, "The header is too long", "Send less in it, or raise the limit in the settings."),
     "internal": (
         500,
         "A mistake of ours",

@@ -106,7 +106,7 @@ class WithdrawalBatch(Body):
 
 
 class DecisionSeen(Struct):
-    """A decision as readers see it: no contexts and no reward; `/v1/export` has them, for admins."""
+    """A decision without its contexts and its reward; `/v1/export` has them, for admins."""
 
     decision_id: str
     seq: Annotated[int, Meta(description="Its place in the log.")]
@@ -114,8 +114,8 @@ class DecisionSeen(Struct):
     action: int
     action_id: str | None
     group: str | None
-    probability: Share
-    policy: list[Share]
+    probability: Annotated[Share | None, Meta(description="With which it was taken; null but for admins.")]
+    policy: Annotated[list[Share] | None, Meta(description="Each action's share; null but for admins.")]
     action_ids: list[str] | None
     mode: str
     status: Annotated[str, Meta(description="pending, rewarded, withdrawn or expired.")]
@@ -138,7 +138,10 @@ class Model(Struct):
     dimension: int
     features: Annotated[list[str], Meta(description="Named features, in order; empty where there are none.")]
     intercept: bool
-    estimate: Annotated[list[float], Meta(description="θ: a reward's expected change with each feature.")]
+    estimate: Annotated[
+        list[float] | None,
+        Meta(description="θ: a reward's expected change with each feature; null but for admins."),
+    ]
     observed: int
     pending: int
     model_version: int
@@ -156,7 +159,9 @@ class Privacy(Struct):
     delta: float | None
     releases: Annotated[int | None, Meta(description="That the budget allows; null where there is none.")]
     spent: int
-    clipped: Annotated[int, Meta(description="Records that the bounds moved.")]
+    clipped: Annotated[
+        int, Meta(description="Records that the bounds moved; in whole batches but for admins.")
+    ]
 
 
 class PeerSeen(Struct):
@@ -169,9 +174,9 @@ class PeerSeen(Struct):
     refused: Annotated[int, Meta(ge=0, description="Of its messages, since this start.")]
     weight: Annotated[
         float | None,
-        Meta(description="Share of its records that counts, 0 to 1; null before any came."),
+        Meta(description="Share of its records that counts, 0 to 1: for admins; null before any came."),
     ] = None
-    reason: Annotated[str | None, Meta(description="Why it is believed so far.")] = None
+    reason: Annotated[str | None, Meta(description="Why it counts so much: for admins.")] = None
 
 
 class Sync(Struct):

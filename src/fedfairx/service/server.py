@@ -7,28 +7,39 @@ import gc
 import logging
 import socket
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from fedfairx.service.connections import Connection
 from fedfairx.service.settings import Settings
 
 __all__ = ["Server", "serve"]
 
+TICKS = 10  # of a tenth of a second, between two looks at slow clients
 COLLECT = (50_000, 20, 50)  # decisions that wait for their reward are many, and in no cycles
 LOG = logging.getLogger("fedfairx.service")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which says where it listens once it does."""
+    """uvicorn's, which says where it listens once it does, and ends connections of slow clients."""
 
-    def __init__(self, config: uvicorn.Config, begun: Callable[[Server], None] | None = None) -> None:
-        super().__init__(config)
+    def __init__(
+        self, app: ASGIApp, settings: Settings, begun: Callable[[Server], None] | None = None
+    ) -> None:
+        super().__init__(config(app, settings))
         self._begun = begun
+        self._handshake_seconds = settings.header_seconds
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.config.is_ssl:  # uvicorn would leave a client a minute for its part of the handshake
+            loop = asyncio.get_running_loop()
+            listen = partial(loop.create_server, ssl_handshake_timeout=self._handshake_seconds)
+            loop.create_server = listen  # type: ignore[method-assign]
         await super().startup(sockets=sockets)
         if self.started:
             gc.collect()
@@ -37,6 +48,14 @@ class Server(uvicorn.Server):
             LOG.info("fedfairx serves on %s", ", ".join(self.addresses()))
             if self._begun is not None:
                 self._begun(self)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS == 0:
+            now = time.monotonic()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.look(now)
+        return await super().on_tick(counter)
 
     def stop(self) -> None:
         """From any thread: end in order, as a signal would."""
@@ -62,7 +81,7 @@ def serve(app: ASGIApp, settings: Settings, *, begun: Callable[[Server], None] |
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     logging.captureWarnings(True)
-    server = Server(config(app, settings), begun)
+    server = Server(app, settings, begun)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve())
 
@@ -84,6 +103,8 @@ def config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         access_log=settings.log_level == "debug",
         log_config=None,
         log_level="warning" if settings.log_level == "info" else settings.log_level,
+        http=partial(Connection, settings),  # type: ignore[arg-type]
+        ws="none",
         server_header=False,
         lifespan="on",
         timeout_graceful_shutdown=settings.shutdown_seconds,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from fedfairx.errors import AlreadyObserved, KeyTaken, UnknownDecision
+from fedfairx.errors import AlreadyObserved, KeyTaken, StorageError, UnknownDecision
 from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas, showing, steps
 from fedfairx.service.asking import Asked, understand
@@ -30,6 +31,8 @@ __all__ = ["Service", "Wish"]
 
 Found = TypeVar("Found")
 TICK = 1.0  # seconds between looks for decisions whose window is past
+PROBED = 1.0  # seconds for which a write that went well is not tried again
+PATIENCE = 5.0  # seconds after which a storage that does not answer counts as unavailable
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -66,6 +69,7 @@ class Service:
         self.desk = Desk(agent, self.meters, limit=settings.max_waiting, last=last)
         self.exposing = Exposing(self)
         self.counting = Counting()
+        self._probed = -math.inf  # when it last went well
         self.taking = Taking(settings.mode, settings.control_share)
 
     @property
@@ -167,12 +171,28 @@ class Service:
     # --- running -------------------------------------------------------------------------------------
 
     async def probe(self) -> None:
-        """Refuse unless the storage can be written."""
-        await self.desk.do(steps.probe)
+        """Refuse unless the storage takes a write; one that it took counts for `PROBED`, so that asking often
+        does not mean writing often."""
+        if self.desk.failed < self._probed > time.monotonic() - PROBED:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.desk.do(steps.probe)
+        except TimeoutError:
+            raise Refused("unavailable", f"It could not be written within {PATIENCE:g} seconds.") from None
+        self._probed = time.monotonic()
 
-    def gauges(self) -> list[Sample]:
+    async def ready(self) -> bool:
+        """What `/readyz` says."""
+        try:
+            await self.probe()
+        except (Refused, StorageError):
+            return False
+        return True
+
+    def gauges(self, *, ready: bool, exact: bool) -> list[Sample]:
         """What is now, for `/metrics`."""
-        agent, now = self.agent, showing.privacy(self.agent)
+        agent, now = self.agent, showing.privacy(self.agent, exact=exact)
         return [
             ("fedfairx_pending", "gauge", "Decisions whose reward has not come.", agent.pending),
             ("fedfairx_observed", "gauge", "Rewards that the model has learnt from.", agent.observed),
@@ -180,7 +200,7 @@ class Service:
             ("fedfairx_releases", "gauge", "Messages made.", agent.released),
             ("fedfairx_budget_releases", "gauge", "Messages that the budget allows.", now.releases or 0),
             ("fedfairx_budget_spent", "gauge", "Messages spent of it.", now.spent),
-            ("fedfairx_ready", "gauge", "Whether the last write went well.", int(self.desk.well)),
+            ("fedfairx_ready", "gauge", "Whether the storage takes a write, as /readyz.", int(ready)),
         ]
 
     async def expire(self) -> None:

@@ -122,6 +122,14 @@ class Settings:
     trusted_proxies: str = setting("", readers.text, "addresses whose X-Forwarded-* headers are believed")
     root_path: str = setting("", readers.text, "path under which a proxy shows the service")
     max_body: int = setting(4_194_304, readers.whole(1_024), "bytes of a request's body")
+    max_header: int = setting(32_768, readers.whole(1_024), "bytes of a request's address and headers")
+    max_connections: int = setting(
+        800, readers.whole(1), "at once; more than that end those whose clients send nothing"
+    )
+    header_seconds: float = setting(
+        10.0, readers.number(0.0, above=True), "that a client has for sending a request's header"
+    )
+    body_seconds: float = setting(60.0, readers.number(0.0, above=True), "and then for its body")
     max_actions: int = setting(1_000, readers.whole(1), "actions in a decision")
     max_batch: int = setting(1_000, readers.whole(1, 10_000), "decisions, rewards or withdrawals in a batch")
     max_waiting: int = setting(

@@ -1,4 +1,4 @@
-"""The agent and its decisions as readers see them."""
+"""The agent and its decisions as they are shown: to admins exactly, to others so that no reward is told."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from fedfairx.federation.agent import Agent
 from fedfairx.federation.partners import Partner
 from fedfairx.service import schemas
 from fedfairx.service.modes import Remark, propensity
+from fedfairx.service.published import batch_of
 from fedfairx.storage.rows import StoredDecision
 
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
 
-__all__ = ["model", "privacy", "seen", "sync"]
+__all__ = ["clipped", "model", "privacy", "seen", "sync"]
 
 
-def seen(stored: StoredDecision) -> schemas.DecisionSeen:
-    """A decision without its contexts and its reward."""
+def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
+    """A decision without its contexts and its reward; its policy, which tells earlier rewards, if `exact`."""
     remark = Remark.read(stored.extra)
     action = stored.action
+    probability = propensity(stored.mode, action, float(stored.policy[action]), remark)
     return schemas.DecisionSeen(
         decision_id=stored.id,
         seq=stored.seq,
@@ -28,8 +30,8 @@ def seen(stored: StoredDecision) -> schemas.DecisionSeen:
         action=action,
         action_id=stored.name,
         group=None if stored.groups is None else stored.groups[action],
-        probability=propensity(stored.mode, action, float(stored.policy[action]), remark),
-        policy=stored.policy.tolist(),
+        probability=probability if exact else None,
+        policy=stored.policy.tolist() if exact else None,
         action_ids=stored.names,
         mode=stored.mode,
         status=stored.status,
@@ -37,7 +39,7 @@ def seen(stored: StoredDecision) -> schemas.DecisionSeen:
     )
 
 
-def model(service: Service) -> schemas.Model:
+def model(service: Service, *, exact: bool) -> schemas.Model:
     agent, settings = service.agent, service.settings
     return schemas.Model(
         name=agent.name,
@@ -46,7 +48,7 @@ def model(service: Service) -> schemas.Model:
         dimension=agent.dimension,
         features=list(service.features.names),
         intercept=settings.intercept,
-        estimate=agent.estimate.tolist(),
+        estimate=agent.estimate.tolist() if exact else None,
         observed=agent.observed,
         pending=agent.pending,
         model_version=agent.model_version,
@@ -55,7 +57,13 @@ def model(service: Service) -> schemas.Model:
     )
 
 
-def privacy(agent: Agent) -> schemas.Privacy:
+def clipped(agent: Agent, *, exact: bool) -> int:
+    """Records that the privacy bounds moved; one more would tell that the last reward lay outside of them."""
+    count = int(getattr(agent.privatizer, "clipped", 0))
+    return count if exact else count - count % batch_of(agent.dimension)
+
+
+def privacy(agent: Agent, *, exact: bool) -> schemas.Privacy:
     guarantee = agent.privatizer.guarantee
     promised = math.isfinite(guarantee.mu)
     return schemas.Privacy(
@@ -66,17 +74,16 @@ def privacy(agent: Agent) -> schemas.Privacy:
         delta=guarantee.delta if promised else None,
         releases=guarantee.releases if promised else None,
         spent=guarantee.spent,
-        clipped=int(getattr(agent.privatizer, "clipped", 0)),
+        clipped=clipped(agent, exact=exact),
     )
 
 
-def _believed(partner: Partner | None) -> dict[str, Any]:
-    if partner is None:
-        return {}
-    return {"weight": partner.weight, "reason": partner.reason}
+def _believed(partner: Partner | None, exact: bool) -> dict[str, Any]:
+    """What is thought of a partner, which our rewards have told: nothing of it without `exact`."""
+    return {"weight": partner.weight, "reason": partner.reason} if partner is not None and exact else {}
 
 
-def sync(service: Service) -> schemas.Sync:
+def sync(service: Service, *, exact: bool) -> schemas.Sync:
     agent, membership = service.agent, service.membership
     if membership is None:
         none = schemas.Sync(agent.name, None, None, agent.released, None, None, False, None, None, {}, {})
@@ -87,7 +94,7 @@ def sync(service: Service) -> schemas.Sync:
                 None,
                 max(agent.released - each.releases, 0),
                 0,
-                **_believed(each),
+                **_believed(each, exact),
             )
             for name, each in agent.partners.items()
         }
@@ -109,7 +116,12 @@ def sync(service: Service) -> schemas.Sync:
         refusals=refusals,
         peers={
             name: schemas.PeerSeen(
-                peer.number, peer.count, peer.came, peer.lag, peer.refused, **_believed(partners.get(name))
+                peer.number,
+                peer.count,
+                peer.came,
+                peer.lag,
+                peer.refused,
+                **_believed(partners.get(name), exact),
             )
             for name, peer in membership.peers.items()
         },

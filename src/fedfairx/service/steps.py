@@ -99,5 +99,6 @@ class Withdraw(msgspec.Struct, frozen=True):
 
 
 def probe(agent: Agent) -> None:
-    """Nothing; but that it could be written."""
-    agent.journal.log.write("SELECT 1")
+    """A write that needs room and reaches the disk as any other does, and leaves everything as it was."""
+    for change in ("+ 1", "- 1"):  # SQLite writes nothing for `version = version`
+        agent.journal.log.write(f"UPDATE fedfairx SET version = version {change}")

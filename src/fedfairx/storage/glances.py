@@ -17,7 +17,7 @@ from fedfairx.arrays import Array
 from fedfairx.storage.database import PAGE, Row, pages
 from fedfairx.storage.log import event_content
 from fedfairx.storage.queries import Queries
-from fedfairx.storage.rows import StoredDecision, floats, unpacked_log
+from fedfairx.storage.rows import StoredDecision, unpacked_contexts, unpacked_log
 
 _EXPOSURE = (
     "SELECT d.seq, d.time, d.policy, d.contexts, d.action, d.drawn, d.names, d.groups, "
@@ -26,8 +26,9 @@ _EXPOSURE = (
     "WHERE d.agent = ? AND d.seq >= ? AND d.seq < ? ORDER BY d.seq LIMIT ?"
 )
 
+_SIZE = "CAST(8 * length(d.contexts) / length(d.policy) AS INTEGER)"  # bytes of one action's context
 _RECORDS = (
-    "SELECT o.seq, substr(d.contexts, CAST(1 + 8 * ? * d.action AS INTEGER), 8 * ?), o.reward "
+    f"SELECT o.seq, substr(d.contexts, 1 + CAST(d.action AS INTEGER) * {_SIZE}, {_SIZE}), o.reward "
     "FROM outcomes o JOIN decisions d ON d.seq = o.decision "
     "WHERE o.agent = ? AND o.reward IS NOT NULL AND o.seq < ? AND o.seq > ? ORDER BY o.seq LIMIT ?"
 )
@@ -87,14 +88,22 @@ def for_exposure(journal: Queries, *, first: int, end: int) -> Iterator[Row]:
         first = rows[-1][0] + 1
 
 
-def records(journal: Queries, dimension: int, *, first: int, end: int) -> Iterator[tuple[Array, Array]]:
-    """Contexts (n, d) and rewards (n,) of all steps from number `first` on and before `end`, in parts."""
-    database, agent = journal.log.database, journal.agent
-    rows = pages(database, _RECORDS, (dimension, dimension, agent, end), after=first - 1)
-    while some := list(islice(rows, PAGE)):
-        contexts = floats(b"".join(row for _, row, _ in some)).reshape(-1, dimension)
-        yield contexts, np.array([reward for _, _, reward in some])
-    for _, body in pages(database, _LEARNT, (agent, end), after=first - 1):
+def records(
+    journal: Queries, dimension: int, *, first: int, end: int, page: int = PAGE
+) -> Iterator[tuple[int, Array, Array]]:
+    """Rewards from number `first` on and before `end`, in the order in which they came, in parts of `page`.
+
+    Each part: the number of its last step, the contexts (n, d) of the actions taken, and the rewards (n,).
+    """
+    rows = pages(journal.log.database, _RECORDS, (journal.agent, end), after=first - 1)
+    while some := list(islice(rows, page)):
+        contexts = np.concatenate([unpacked_contexts(bytes(row), 1, dimension) for _, row, _ in some])
+        yield some[-1][0], contexts, np.array([reward for _, _, reward in some])
+
+
+def learnt(journal: Queries, *, first: int, end: int) -> Iterator[tuple[Array, Array]]:
+    """Contexts and rewards of records that were learnt without a decision, from a number on, before `end`."""
+    for _, body in pages(journal.log.database, _LEARNT, (journal.agent, end), after=first - 1):
         yield unpacked_log(event_content(bytes(body)))
 
 

@@ -143,6 +143,35 @@ def test_axe_finds_no_violation(browser: Any, site: Site, scheme: str, width: in
     context.close()
 
 
+@pytest.mark.parametrize("width", [390, 1200])
+def test_a_reader_sees_less_and_as_well(browser: Any, tmp_path: Path, width: int) -> None:
+    place = tmp_path / "agent.sqlite"
+    fill(str(place), 400)
+    site = Site(place)
+    try:
+        key = ApiKeys(site.service.journal.log).add("reader", "reader")
+        site.service.doors.any_key = True
+        context = browser.new_context(
+            viewport={"width": width, "height": 844},
+            bypass_csp=True,
+            extra_http_headers={"authorization": f"Bearer {key}"},
+        )
+        page = context.new_page()
+        for path, said in (
+            ("/decisions", "an admin sees them"),
+            ("/exposure", "after every 100 rewards"),
+            ("/report", "after every 100 rewards"),
+        ):
+            page.goto(site.url + path)
+            assert page.get_by_text(said).count() == 1
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            page.evaluate(AXE)
+            assert page.evaluate("axe.run().then(result => result.violations.map(each => each.id))") == []
+        context.close()
+    finally:
+        site.stop()
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_it_fits_a_telephone(browser: Any, site: Site, path: str) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844})

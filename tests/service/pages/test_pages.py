@@ -9,7 +9,6 @@ from market import NAMES, fill, looking
 from starlette.testclient import TestClient
 
 from fedfairx.service.pages import PAGES, rendering
-from fedfairx.storage.keys import ApiKeys
 
 PATHS = [path for path, _ in PAGES.values()]
 
@@ -109,38 +108,6 @@ def test_pages_only_read(market: str) -> None:
         for path in PATHS:
             for method in ("POST", "PUT", "DELETE"):
                 assert client.request(method, path).status_code == 405
-
-
-def test_with_a_key_one_signs_in_and_out(empty: str) -> None:
-    with looking(empty, dimension=3) as client:
-        key = ApiKeys(client.app_service.journal.log).add("owner", "reader")
-        client.app_service.doors.any_key = True
-        assert client.get("/").status_code == 401
-        assert 'action="/sign-in"' in client.get("/").text
-        wrong = client.post("/sign-in", data={"key": "nobody.nothing"})
-        assert wrong.status_code == 401
-        assert "opens nothing" in wrong.text
-        assert "nobody.nothing" not in wrong.text
-        right = client.post("/sign-in", data={"key": key}, follow_redirects=False)
-        assert right.status_code == 303
-        cookie = right.headers["set-cookie"].lower()
-        assert "httponly" in cookie
-        assert "samesite=strict" in cookie
-        assert "secure" not in cookie  # this client came over plain HTTP; over TLS it is
-        assert client.get("/exposure").status_code == 200
-        assert client.get("/v1/model").status_code == 401  # the cookie is for pages alone
-        client.post("/sign-out")
-        assert client.get("/exposure").status_code == 401
-
-
-def test_a_form_of_another_site_signs_nobody_in(empty: str) -> None:
-    with looking(empty, dimension=3) as client:
-        answer = client.post("/sign-in", data={"key": "a.b"}, headers={"sec-fetch-site": "cross-site"})
-        assert answer.status_code == 403
-        welcome = client.post("/sign-in", data={"key": "a.b"}, follow_redirects=False)
-        assert "set-cookie" not in welcome.headers  # no key is needed here, and none is kept
-        client.app_service.doors.any_key = True
-        assert client.post("/sign-in", content=b"key=" + b"x" * 100_000).status_code == 401
 
 
 def test_without_a_key_only_this_machine_may_look(market: str) -> None:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from fedfairx.service.doors import sees_exact
 from fedfairx.service.pages import entering, filling
 from fedfairx.service.pages.rendering import page, static
 from fedfairx.service.pages.views import ExposurePage
@@ -26,13 +27,14 @@ Show = Callable[[Service, Request], Awaitable[object]]
 LARGEST = 2**53
 
 
-async def _overview(service: Service, _request: Request) -> object:
-    return await filling.overview(service)
+async def _overview(service: Service, request: Request) -> object:
+    return await filling.overview(service, exact=sees_exact(request))
 
 
 async def _exposure(service: Service, request: Request) -> object:
     window = window_of(request.query_params.get("period", ""))
-    looked = await service.exposing.look(since=window.since, until=window.until)
+    exact = sees_exact(request)
+    looked = await service.exposing.look(since=window.since, until=window.until, exact=exact)
     return ExposurePage(looked, periods(window))
 
 
@@ -40,19 +42,20 @@ async def _decisions(service: Service, request: Request) -> object:
     before = request.query_params.get("before", "")
     if before and not (before.isascii() and before.isdigit() and int(before) <= LARGEST):
         raise Refused("invalid", "before must be a number that a page linked to.")
-    return await filling.decisions(service, int(before) if before else None)
+    return await filling.decisions(service, int(before) if before else None, exact=sees_exact(request))
 
 
-async def _privacy(service: Service, _request: Request) -> object:
-    return await asyncio.to_thread(filling.privacy, service)
+async def _privacy(service: Service, request: Request) -> object:
+    return await asyncio.to_thread(filling.privacy, service, exact=sees_exact(request))
 
 
-async def _federation(service: Service, _request: Request) -> object:
-    return await asyncio.to_thread(filling.federation, service)
+async def _federation(service: Service, request: Request) -> object:
+    return await asyncio.to_thread(filling.federation, service, exact=sees_exact(request))
 
 
 async def _report(service: Service, request: Request) -> object:
-    return await filling.report(service, window_of(request.query_params.get("period", "")))
+    window = window_of(request.query_params.get("period", ""))
+    return await filling.report(service, window, exact=sees_exact(request))
 
 
 #: Where each page is, in the order of the navigation.
@@ -81,7 +84,10 @@ def pages(service: Service) -> list[BaseRoute]:
             return _failed(service, request, error)
 
     async def sign_out(request: Request) -> Response:
-        return entering.leave(request)
+        try:
+            return entering.leave(service, request)
+        except Refused as error:
+            return _failed(service, request, error)
 
     async def asset(request: Request) -> Response:
         return static(request.path_params["name"]) or _failed(service, request, Refused("not-found", ""))
@@ -104,7 +110,8 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
         try:
             await entering.check(service, request)
             view = await show(service, request)
-            frame = filling.frame(service, signed_in=entering.signed_in(request))
+            exact = sees_exact(request)
+            frame = filling.frame(service, signed_in=entering.signed_in(request), exact=exact)
             return page(name, view=view, frame=frame, root=_root(request))
         except Exception as error:  # whatever it is, its text must not reach a page
             return _failed(service, request, error)

@@ -1,7 +1,7 @@
-"""Who may look at pages: whoever has a key of any role, in a cookie that only pages read and no script can.
+"""Who may look at pages: whoever has signed in with a key that may read.
 
-The cookie holds the key itself, so that a revoked key opens nothing any more. It is sent to this site
-alone (SameSite) and never opens the API, where a key is asked for in each request.
+A cookie holds the token of a session (`service/sessions.py`), never the key. Only pages take it, no script
+can read it, and it is sent to this site alone (SameSite).
 """
 
 from __future__ import annotations
@@ -12,30 +12,39 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from fedfairx.service.doors import ROLES, refuse_cross_site
 from fedfairx.service.pages.rendering import HEADERS, page
 from fedfairx.service.problems import Refused
+from fedfairx.service.sessions import SECONDS
 
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
 
-__all__ = ["check", "leave", "offer", "signed_in", "take"]
+__all__ = ["check", "cookie", "leave", "offer", "signed_in", "take"]
 
-COOKIE = "fedfairx-key"
 LONGEST = 1_000  # bytes of a form
-DAYS = 7
+
+
+def cookie(request: Request) -> str:
+    """Its name, by port: a browser sends a host's cookies to all of its ports."""
+    _, port = request.scope.get("server") or ("", 0)
+    return f"fedfairx-{port}"
 
 
 def signed_in(request: Request) -> bool:
-    return COOKIE in request.cookies
+    return cookie(request) in request.cookies
 
 
 async def check(service: Service, request: Request) -> None:
     """`Refused` unless the request may see pages."""
-    key = request.cookies.get(COOKIE)
-    if key and "authorization" not in request.headers:
-        await service.doors.check(_with(request, key), "reader")
-    else:
-        await service.doors.check(request, "reader")
+    doors, token = service.doors, request.cookies.get(cookie(request))
+    if token is None or "authorization" in request.headers or not doors.keys_needed:
+        await doors.check(request, "reader")
+        return
+    role = doors.sessions.role_of(token)
+    if role is None:
+        raise Refused("unauthenticated", "The session is over.")
+    request.scope["role"] = role
 
 
 def offer(service: Service, *, root: str, status: int = 401, wrong: bool = False) -> Response:
@@ -44,24 +53,23 @@ def offer(service: Service, *, root: str, status: int = 401, wrong: bool = False
 
 
 async def take(service: Service, request: Request) -> Response:
-    """A key from the form, kept in the cookie if it opens."""
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Refused("host", "The form must be this site's own.")
+    """A session for whoever gives a key that may read."""
+    refuse_cross_site(request)
     body = (
         await request.body() if int(request.headers.get("content-length") or LONGEST + 1) <= LONGEST else b""
     )
     key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
-    try:
-        await service.doors.check(_with(request, key), "reader")
-    except Refused:
-        return offer(service, root=request.scope.get("root_path", ""), wrong=True)
-    response = _to(request, "/")
-    if not service.doors.keys_needed:  # nothing was checked, and nothing need be kept
+    doors, response = service.doors, _to(request, "/")
+    if not doors.keys_needed:
+        await doors.check(request, "reader")
         return response
+    found = await doors.key_of(key)
+    if found is None or "reader" not in ROLES[found.role]:
+        return offer(service, root=request.scope.get("root_path", ""), wrong=True)
     response.set_cookie(
-        COOKIE,
-        key,
-        max_age=DAYS * 86_400,
+        cookie(request),
+        doors.sessions.begin(found),
+        max_age=SECONDS,
         path=request.scope.get("root_path") or "/",
         secure=request.url.scheme == "https",
         httponly=True,
@@ -70,19 +78,14 @@ async def take(service: Service, request: Request) -> Response:
     return response
 
 
-def leave(request: Request) -> Response:
-    """Forget the key."""
+def leave(service: Service, request: Request) -> Response:
+    """End the session."""
+    refuse_cross_site(request)
+    service.doors.sessions.end(request.cookies.get(cookie(request), ""))
     response = _to(request, "/sign-in")
-    response.delete_cookie(COOKIE, path=request.scope.get("root_path") or "/")
+    response.delete_cookie(cookie(request), path=request.scope.get("root_path") or "/")
     return response
 
 
 def _to(request: Request, path: str) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}{path}", status_code=303, headers=HEADERS)
-
-
-def _with(request: Request, key: str) -> Request:
-    """The same request, as if it carried the key as the API wants it."""
-    header = (b"authorization", b"Bearer " + key.encode("latin-1", "replace"))
-    others = [pair for pair in request.scope["headers"] if pair[0] != b"authorization"]
-    return Request({**request.scope, "headers": [*others, header]})

@@ -79,10 +79,10 @@ def policy(options: Sequence[Option]) -> Markup:
     """A decision's shares side by side, the one taken filled."""
     parts, at = [], 0.0
     for option in options:
-        kind = "taken" if option.taken else "left"
-        place, width = f"{100 * at:.3f}%", f"{100 * option.share:.3f}%"
+        kind, share = "taken" if option.taken else "left", option.share or 0.0
+        place, width = f"{100 * at:.3f}%", f"{100 * share:.3f}%"
         parts.append(f'<rect class="{kind}" x="{place}" y="1" width="{width}" height="14"/>')
-        at += option.share
+        at += share
     return Markup(f'<svg class="policy" height="16" aria-hidden="true">{"".join(parts)}</svg>')
 
 

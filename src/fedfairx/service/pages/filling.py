@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from fedfairx.fairness.verdict import ABOVE, BELOW
 from fedfairx.service import showing
 from fedfairx.service.exposing import Looked
 from fedfairx.service.membership import UNKNOWN
-from fedfairx.service.modes import Remark, propensity
 from fedfairx.service.pages.views import (
     Attention,
     DecisionLine,
@@ -28,6 +28,7 @@ from fedfairx.service.pages.views import (
 )
 from fedfairx.service.pages.windows import Window, periods, stretches
 from fedfairx.service.pages.words import count, duration, sentence
+from fedfairx.service.published import batch_of
 from fedfairx.storage.glances import first_time, latest
 from fedfairx.storage.rows import StoredDecision
 
@@ -41,21 +42,26 @@ LITTLE_LEFT = 0.1  # of a privacy budget
 MANY_CLIPPED = 0.01  # of the records
 
 
-def frame(service: Service, *, signed_in: bool) -> Frame:
-    return Frame(service.agent.name, service.settings.mode, time.time(), signed_in)
+def frame(service: Service, *, signed_in: bool, exact: bool) -> Frame:
+    batch = None if exact else batch_of(service.agent.dimension)
+    return Frame(service.agent.name, service.settings.mode, time.time(), signed_in, batch)
 
 
-async def overview(service: Service) -> Overview:
-    looked = await service.exposing.look()
-    return await asyncio.to_thread(_overview, service, looked)
+async def overview(service: Service, *, exact: bool) -> Overview:
+    looked, ready = await service.exposing.look(exact=exact), await service.ready()
+    return await asyncio.to_thread(_overview, service, looked, ready, exact)
 
 
-def _overview(service: Service, looked: Looked) -> Overview:
+def _overview(service: Service, looked: Looked, ready: bool, exact: bool) -> Overview:
     agent, counts = service.agent, service.counting.by_status(service.journal)
     waiting = next(iter(service.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
     return Overview(
-        attention=_attention(service, looked, oldest),
+        attention=[
+            *_attention(service, looked, oldest, ready),
+            *_privacy_attention(service, exact),
+            *_federation_attention(service),
+        ],
         decisions=sum(counts.values()),
         rewarded=counts["rewarded"],
         pending=counts["pending"],
@@ -79,10 +85,10 @@ def _series(service: Service) -> Series | None:
     return Series([int(since + width * k) for k in range(many)], made, rewarded, name)
 
 
-def _attention(service: Service, looked: Looked, oldest: float | None) -> list[Attention]:
+def _attention(service: Service, looked: Looked, oldest: float | None, ready: bool) -> list[Attention]:
     found, table, settings = [], looked.table, service.settings
-    if not service.desk.well:
-        found.append(Attention("bad", "Nothing can be written", "The storage refused the last step."))
+    if not ready:
+        found.append(Attention("bad", "Nothing can be written", "The storage takes no write."))
     if not table.draws.as_the_policy_said:
         found.append(Attention("bad", "Drawn otherwise", str(table.draws), "exposure"))
     for kind, rows in (("action", table.actions), ("group", table.groups)):
@@ -98,11 +104,11 @@ def _attention(service: Service, looked: Looked, oldest: float | None) -> list[A
         age = duration(time.time() - oldest)
         detail = f"The oldest decision has waited {age} for its reward, and no window ends it."
         found.append(Attention("warn", "Rewards are missing", detail, "decisions"))
-    return found + _privacy_attention(service) + _federation_attention(service)
+    return found
 
 
-def _privacy_attention(service: Service) -> list[Attention]:
-    found, now = [], privacy(service)
+def _privacy_attention(service: Service, exact: bool) -> list[Attention]:
+    found, now = [], privacy(service, exact=exact)
     if now.private and now.releases:
         left = now.releases - now.spent
         if left <= LITTLE_LEFT * now.releases:
@@ -116,33 +122,34 @@ def _privacy_attention(service: Service) -> list[Attention]:
     return found
 
 
-async def decisions(service: Service, before: int | None) -> DecisionsPage:
+async def decisions(service: Service, before: int | None, *, exact: bool) -> DecisionsPage:
     found = await service.read(lambda journal: latest(journal, limit=LINES + 1, before=before))
-    lines = [_line(stored) for stored in found[:LINES]]
+    lines = [_line(stored, exact) for stored in found[:LINES]]
     return DecisionsPage(lines, lines[-1].seq if len(found) > LINES else None, before is None)
 
 
-def _line(stored: StoredDecision) -> DecisionLine:
+def _line(stored: StoredDecision, exact: bool) -> DecisionLine:
+    shown = showing.seen(stored, exact=exact)
     names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
+    shares: Sequence[float | None] = shown.policy or [None] * len(names)
     options = [
-        Option(name, float(share), place == stored.action)
-        for place, (name, share) in enumerate(zip(names, stored.policy, strict=True))
+        Option(name, share, place == stored.action)
+        for place, (name, share) in enumerate(zip(names, shares, strict=True))
     ]
-    share = float(stored.policy[stored.action])
     return DecisionLine(
         stored.id,
         stored.seq,
         stored.time,
         names[stored.action],
-        None if stored.groups is None else stored.groups[stored.action],
-        propensity(stored.mode, stored.action, share, Remark.read(stored.extra)),
+        shown.group,
+        shown.probability,
         options,
         stored.mode,
         stored.status,
     )
 
 
-def privacy(service: Service) -> PrivacyPage:
+def privacy(service: Service, *, exact: bool) -> PrivacyPage:
     agent = service.agent
     guarantee = agent.privatizer.guarantee
     told = math.isfinite(guarantee.mu)
@@ -157,13 +164,13 @@ def privacy(service: Service) -> PrivacyPage:
         mechanism=guarantee.mechanism,
         spent=guarantee.spent,
         releases=guarantee.releases if told else None,
-        clipped=int(getattr(agent.privatizer, "clipped", 0)),
+        clipped=showing.clipped(agent, exact=exact),
         records=agent.observed,
     )
 
 
-def federation(service: Service) -> FederationPage:
-    now = showing.sync(service)
+def federation(service: Service, *, exact: bool) -> FederationPage:
+    now = showing.sync(service, exact=exact)
     refused = {name: sorted(reasons.items()) for name, reasons in now.refusals.items()}
     return FederationPage(
         name=now.name,
@@ -212,13 +219,13 @@ def _federation_attention(service: Service) -> list[Attention]:
     return found
 
 
-async def report(service: Service, window: Window) -> ReportPage:
-    looked = await service.exposing.look(since=window.since, until=window.until)
+async def report(service: Service, window: Window, *, exact: bool) -> ReportPage:
+    looked = await service.exposing.look(since=window.since, until=window.until, exact=exact)
     agent = service.agent
     return ReportPage(
         looked,
-        await overview(service),
-        await asyncio.to_thread(privacy, service),
+        await overview(service, exact=exact),
+        await asyncio.to_thread(privacy, service, exact=exact),
         periods(window),
         version("fedfairx"),
         agent.dimension,

@@ -18,6 +18,7 @@ class Frame:
     mode: str
     now: float
     signed_in: bool = False
+    batch: int | None = None  # of rewards, by which it is brought up to date; None for admins, who see all
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Option:
     """An action that a decision could have taken."""
 
     name: str
-    share: float
+    share: float | None
     taken: bool
 
 
@@ -87,7 +88,7 @@ class DecisionLine:
     time: float
     action: str
     group: str | None
-    probability: float
+    probability: float | None
     options: Sequence[Option]
     mode: str
     status: str

@@ -8,22 +8,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service import schemas, showing
+from fedfairx.service.doors import sees_exact
 from fedfairx.service.operations import Operation, reply
 from fedfairx.service.service import Service
 
 __all__ = ["OPERATIONS"]
 
 
-async def model(service: Service, _request: Request) -> Response:
-    return reply(await asyncio.to_thread(showing.model, service))
+async def model(service: Service, request: Request) -> Response:
+    return reply(await asyncio.to_thread(showing.model, service, exact=sees_exact(request)))
 
 
-async def privacy(service: Service, _request: Request) -> Response:
-    return reply(await asyncio.to_thread(showing.privacy, service.agent))
+async def privacy(service: Service, request: Request) -> Response:
+    return reply(await asyncio.to_thread(showing.privacy, service.agent, exact=sees_exact(request)))
 
 
-async def sync(service: Service, _request: Request) -> Response:
-    return reply(await asyncio.to_thread(showing.sync, service))
+async def sync(service: Service, request: Request) -> Response:
+    return reply(await asyncio.to_thread(showing.sync, service, exact=sees_exact(request)))
 
 
 OPERATIONS = (

@@ -33,7 +33,7 @@ async def export(service: Service, request: Request) -> Response:
     query = query_of(request, Query)
     rows = service.journal.decisions(since=query.since, until=query.until)
     name = f"decisions.{query.format}"
-    headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
     if query.format != "parquet":
         return StreamingResponse(LINES[query.format](rows), media_type=FORMATS[query.format], headers=headers)
     descriptor, path = tempfile.mkstemp(suffix=".parquet")  # readable by its owner alone

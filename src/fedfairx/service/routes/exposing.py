@@ -10,8 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.fairness import Row, Share
+from fedfairx.service.doors import sees_exact
 from fedfairx.service.exposing import Looked
 from fedfairx.service.operations import Operation, query_of, reply
+from fedfairx.service.problems import Refused
 from fedfairx.service.routes.listing import LAST, SINCE, UNTIL
 from fedfairx.service.service import Service
 
@@ -35,7 +37,10 @@ class Exposed(Struct):
     decisions: Annotated[int, Meta(ge=0, description="In which it was there.")]
     shown_times: Annotated[int, Meta(ge=0, description="In which it was shown.")]
     shown: Interval
-    policy: Annotated[Number, Meta(description="The mean of the probabilities that it was given.")]
+    policy: Annotated[
+        Number | None,
+        Meta(description="The mean of the probabilities that it was given; null but for admins."),
+    ]
     entitled: Annotated[Interval, Meta(description="Its share in proportion to true merit.")]
     shortfall: Annotated[Interval, Meta(description="Entitled less shown.")]
     verdict: Annotated[str, Meta(description="within, above, below or too little data.")]
@@ -81,9 +86,11 @@ class Query(Struct, forbid_unknown_fields=True):
 
 
 async def table(service: Service, request: Request) -> Response:
-    query = query_of(request, Query)
+    query, exact = query_of(request, Query), sees_exact(request)
     since, until = (None if each is UNSET else each for each in (query.since, query.until))
-    return reply(_written(await service.exposing.look(since=since, until=until)))
+    if not exact and (since is not None or until is not None):  # many windows of one batch tell it all
+        raise Refused("forbidden", "since and until need the role admin; pages have fixed periods.")
+    return reply(_written(await service.exposing.look(since=since, until=until, exact=exact)))
 
 
 def _written(looked: Looked) -> ExposureTable:
@@ -110,7 +117,7 @@ def _row(row: Row) -> Exposed:
         row.rounds,
         row.count,
         _interval(row.shown),
-        float(row.policy),
+        None if math.isnan(row.policy) else float(row.policy),
         _interval(row.entitled),
         _interval(row.shortfall),
         row.verdict,

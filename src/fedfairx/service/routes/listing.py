@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service import schemas
+from fedfairx.service.doors import sees_exact
 from fedfairx.service.operations import Operation, Parameter, query_of, reply
 from fedfairx.service.problems import Refused
 from fedfairx.service.routes.rewarding import DECISION_ID
@@ -48,7 +49,8 @@ async def several(service: Service, request: Request) -> Response:
     )
     page = found[: query.limit]
     following = page[-1].seq if len(found) > len(page) else None
-    return reply(schemas.DecisionPage([seen(stored) for stored in page], following))
+    exact = sees_exact(request)
+    return reply(schemas.DecisionPage([seen(stored, exact=exact) for stored in page], following))
 
 
 async def one(service: Service, request: Request) -> Response:
@@ -56,7 +58,7 @@ async def one(service: Service, request: Request) -> Response:
     stored = await service.read(lambda journal: journal.decision(identity))
     if stored is None:
         raise Refused("unknown-decision", "This service made no such decision.")
-    return reply(seen(stored))
+    return reply(seen(stored, exact=sees_exact(request)))
 
 
 _TIME = {"type": "number", "minimum": 0, "maximum": LAST}

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service import schemas
+from fedfairx.service.doors import sees_exact
 from fedfairx.service.membership import federation_lines
 from fedfairx.service.meters import text
 from fedfairx.service.operations import Operation, reply
@@ -25,10 +26,12 @@ async def readyz(service: Service, _request: Request) -> Response:
     return reply(schemas.Health("ready"))
 
 
-async def metrics(service: Service, _request: Request) -> Response:
-    lines = [*service.meters.lines(), *text(await asyncio.to_thread(service.gauges))]
+async def metrics(service: Service, request: Request) -> Response:
+    ready, exact = await service.ready(), sees_exact(request)
+    gauges = await asyncio.to_thread(service.gauges, ready=ready, exact=exact)
+    lines = [*service.meters.lines(), *text(gauges)]
     if service.membership is not None:
-        lines += await asyncio.to_thread(federation_lines, service.membership)
+        lines += await asyncio.to_thread(federation_lines, service.membership, exact=exact)
     return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

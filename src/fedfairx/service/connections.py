@@ -1,0 +1,119 @@
+"""What a client may take of the server before anybody knows who it is: bytes, seconds and connections.
+
+uvicorn limits none of these with httptools. Time is looked at once a second for all connections together, so
+that it costs a request nothing. When there are too many connections, those end that wait for their client:
+first those that never sent a whole request, the oldest before others. So a client that sends its request at
+once is answered, however many others don't.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from fedfairx.service.gate import HEADERS
+from fedfairx.service.problems import Refused, answer
+from fedfairx.service.settings import Settings
+
+__all__ = ["Connection"]
+
+HEADER, BODY = "header", "body"
+
+
+class Connection(HttpToolsProtocol):
+    """One connection."""
+
+    # uvicorn's has as many attributes as Python keeps fast; more would make each of them slower
+    __slots__ = ("_made", "_most", "_most_connections", "_part", "_seconds", "_seen", "_since")
+
+    def __init__(self, settings: Settings, **options: Any) -> None:
+        super().__init__(**options)
+        self._most = settings.max_header
+        self._most_connections = settings.max_connections
+        self._seconds = {HEADER: settings.header_seconds, BODY: settings.body_seconds}
+        self._made = time.monotonic()
+        self._part = 0  # bytes of a header that is not whole yet
+        self._seen: tuple[str | None, object] = (None, None)  # what it waited for at the last look,
+        self._since = self._made  # and since when
+
+    # --- bytes ---------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        before = self.scope  # a request gets one where it begins, and a cycle once its header is whole
+        HttpToolsProtocol.data_received(self, data)
+        size, most, cycle = len(data), self._most, self.cycle
+        if cycle is not None and cycle.scope is self.scope:
+            if self._part + size > most and self._length() > most:
+                self._refuse_header()
+            self._part = 0
+        else:  # data may begin with what belongs to the request before
+            self._part = self._part + size if before is self.scope else min(size, most)
+            if self._part > most:
+                self._refuse_header()
+
+    def _length(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _refuse_header(self) -> None:
+        self._refuse(Refused("long-header", f"The header must be at most {self._most} bytes (max_header)."))
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(Refused("no-http", msg))
+
+    # --- seconds -------------------------------------------------------------------------------------
+
+    def waits_for(self) -> str | None:
+        """What the client has still to send; None while it waits for us."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return HEADER
+        return BODY if cycle.more_body else None
+
+    def look(self, now: float) -> None:
+        """Once a second: end it if its client has taken too long."""
+        waits = self.waits_for()
+        if (waits, self.cycle) != self._seen:
+            self._seen, self._since = (waits, self.cycle), now
+        elif waits is not None and now - self._since >= self._seconds[waits]:
+            detail = f"The {waits} must come within {self._seconds[waits]:g} seconds ({waits}_seconds)."
+            self._refuse(Refused("slow", detail) if waits == BODY or self._part else None)
+
+    # --- connections ---------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._most_connections:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """End a tenth of the connections, so that the next that come need not look for some; or else this."""
+        others = [each for each in self.connections if isinstance(each, Connection) and each is not self]
+        waiting = [each for each in others if each.waits_for() is not None or each.flow.write_paused]
+        waiting.sort(key=lambda each: (each.cycle is not None, each._made))
+        for each in waiting[: 1 + self._most_connections // 10]:
+            self.connections.discard(each)  # it would go a moment later, and others would go in its place
+            each.transport.abort()
+        if not waiting:
+            self._refuse(Refused("busy", f"{len(others)} requests are under way (max_connections)."))
+
+    # --- ending --------------------------------------------------------------------------------------
+
+    def _refuse(self, refused: Refused | None) -> None:
+        """Say why, if that can still be read, and close; a request under way gets no other answer."""
+        transport, cycle = self.transport, self.cycle
+        if transport.is_closing() or transport.get_write_buffer_size():
+            transport.abort()
+            return
+        begun = False
+        if cycle is not None and not cycle.response_complete:
+            begun, cycle.disconnected = cycle.response_started, True
+            cycle.message_event.set()
+        if refused is not None and not begun:
+            response = answer(refused)
+            response.raw_headers += [*HEADERS, (b"connection", b"close")]
+            lines = [name + b": " + value + b"\r\n" for name, value in response.raw_headers]
+            transport.write(b"".join([STATUS_LINE[refused.status], *lines, b"\r\n", bytes(response.body)]))
+        transport.close()

@@ -1,0 +1,91 @@
+"""What those who are no admins may know of rewards: what whole batches of them say, in three digits.
+
+A number that moves with each reward tells each reward to whoever knows the contexts: an agent of their own,
+given the same decisions, shows which reward moves it just so. Rounding alone does not help: shares in tenths
+of a percent still tell most rewards after ten thousand of them. So numbers move by batches, whose rewards
+enter as Σxy: d numbers for at least 10 d rewards.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from fedfairx.arrays import Array
+from fedfairx.core.memory import LARGEST
+from fedfairx.fairness import Draws, Exposure, Row, Share
+from fedfairx.storage.glances import end_of, records
+from fedfairx.storage.queries import Queries
+
+__all__ = ["Published", "Sums", "batch_of", "coarse"]
+
+LEAST = 100  # rewards in a batch,
+FOR_EACH = 10  # and for each number of θ
+DIGITS = 1_000  # shares are in tenths of a percent
+
+
+def batch_of(dimension: int) -> int:
+    """Rewards in a batch."""
+    return max(LEAST, FOR_EACH * dimension)
+
+
+class Sums:
+    """(Σxxᵀ, Σxy) over records."""
+
+    def __init__(self, dimension: int) -> None:
+        self.gram: Array = np.zeros((dimension, dimension))
+        self.moment: Array = np.zeros(dimension)
+
+    def copy(self, dimension: int) -> Sums:
+        """The same sums; of a larger dimension, once there are more actions."""
+        copy, old = Sums(dimension), self.moment.size
+        copy.gram[:old, :old], copy.moment[:old] = self.gram, self.moment
+        return copy
+
+    def add(self, contexts: Array, rewards: Array) -> None:
+        sound = np.abs(rewards) <= LARGEST  # a private agent takes any number, and learns others as 0
+        self.gram += contexts[sound].T @ contexts[sound]
+        self.moment += contexts[sound].T @ rewards[sound]
+
+
+class Published:
+    """Sums over whole batches of rewards, read from the log from number `first` on."""
+
+    def __init__(self, journal: Queries, *, first: int) -> None:
+        self.sums = Sums(0)
+        self.end: int | None = None  # the number after the last reward in it; None before the first batch
+        self._journal = journal
+        self._next = first
+
+    def bring_up(self, dimension: int) -> None:
+        """Take the batches that are whole by now."""
+        batch = batch_of(dimension)
+        sums = self.sums = self.sums.copy(dimension)
+        parts = records(self._journal, dimension, first=self._next, end=end_of(self._journal), page=batch)
+        for last, contexts, rewards in parts:
+            if rewards.size == batch:
+                sums.add(contexts, rewards)
+                self.end = self._next = last + 1
+
+
+def coarse(table: Exposure) -> Exposure:
+    """The table with entitlements in three digits, intervals made wider, and nothing of the policies."""
+    return replace(
+        table,
+        actions=tuple(map(_coarse, table.actions)),
+        groups=tuple(map(_coarse, table.groups)),
+        draws=Draws(table.draws.decisions, _power_of_ten(table.draws.p_value)),
+    )
+
+
+def _coarse(row: Row) -> Row:
+    low, high = math.floor(row.entitled.low * DIGITS), math.ceil(row.entitled.high * DIGITS)
+    value = round(row.entitled.value * DIGITS) / DIGITS if math.isfinite(row.entitled.value) else math.nan
+    return replace(row, policy=math.nan, entitled=Share(value, low / DIGITS, high / DIGITS))
+
+
+def _power_of_ten(p_value: float) -> float:
+    """1, 0.1 or 0.01, the least that is no less; 0.01 is where the verdict changes."""
+    return next(power for power in (0.01, 0.1, 1.0) if p_value <= power)

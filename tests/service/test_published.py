@@ -1,0 +1,259 @@
+"""What each role can work out of the rewards, by trying: an attacker with a twin of the service."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from service_helpers import asking, settings_for
+from starlette.testclient import TestClient
+
+import fedfairx as ffx
+from fedfairx.service import exposing, gate, published
+from fedfairx.service.app import make_app
+from fedfairx.service.doors import ROLES
+from fedfairx.service.opening import open_service
+from fedfairx.service.pages import PAGES, filling
+from fedfairx.service.routes import OPERATIONS
+from fedfairx.service.settings import place_of
+from fedfairx.storage.guest import open_keys
+
+STEPS = 8
+NOW = 2e9  # what all clocks say, so that twins differ in nothing but a reward
+RNG = np.random.default_rng(0)
+CONTEXTS = (RNG.random((STEPS + 1, 3, 3)) / 2).tolist()
+BASELINES = RNG.integers(3, size=STEPS + 1).tolist()
+Leaf = tuple[str, str]
+
+#: What can be got without changing anything: every route, whoever may use it.
+READ = [operation for operation in OPERATIONS if operation.method == "GET"]
+#: Two rewards that the attacker must tell apart, and what service it is.
+SERVICES: dict[str, tuple[tuple[float, float], dict[str, Any]]] = {
+    "with a partner": ((0.0, 1.0), {}),
+    "private": ((0.0, 7.0), {"epsilon": 2.0, "decide_from": "own+released"}),
+}
+
+
+@contextmanager
+def service(folder: Path, **given: Any) -> Iterator[tuple[Any, dict[str, dict[str, str]]]]:
+    """One whose actions are its callers' own, so that no action tells a reward, and a key for each role."""
+    place = str(folder / "agent.sqlite")
+    folder.mkdir(parents=True)
+    if not given:  # it has partners whom it believes by its own rewards
+        with ffx.Agent.open(place, dimension=3, name="here", partners="differ") as agent:
+            other = ffx.Agent(3, name="there")
+            for each, slope in ((agent, 0.5), (other, 0.6)):
+                each.learn(np.eye(3)[[0, 1, 2] * 4], slope * np.ones(12))
+            agent.absorb({"here": agent.release(), "there": other.release()})
+    with open_keys(place_of(settings_for(place))) as keys:
+        headers = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ROLES}
+    made = open_service(settings_for(place, mode="shadow", name="here", **given))
+    made.agent.journal.log.clock = lambda: int(NOW * 1e9)
+    with TestClient(make_app(made), base_url="http://127.0.0.1") as client:
+        yield client, headers
+
+
+def decide(client: Any, headers: dict[str, dict[str, str]], t: int) -> str:
+    body = {"contexts": CONTEXTS[t], "baseline": BASELINES[t]}
+    return str(client.post("/v1/decisions", json=body, headers=headers["writer"]).json()["decision_id"])
+
+
+def look(client: Any, headers: dict[str, str]) -> dict[Leaf, object]:
+    """All that can be seen: every number and word of JSON, and every line of all else."""
+    found: dict[Leaf, object] = {}
+    decisions = client.get("/v1/decisions", headers=headers).json().get("decisions", [])
+    last = decisions[-1]["decision_id"] if decisions else "none"
+    paths = [operation.path.replace("{decision_id}", last) for operation in READ]
+    paths += [path for path, _ in PAGES.values()] + ["/exposure?period=month", "/report?period=today"]
+    paths += ["/v1/export?format=csv", "/v1/exposure?since=1"]
+    for path in paths:
+        answer = client.get(path, headers=headers)
+        name = path.replace(last, "{decision_id}")
+        if "json" in answer.headers["content-type"] and "jsonl" not in answer.headers["content-type"]:
+            found |= dict(_leaves(name, answer.json()))
+        else:
+            found |= {(name, str(n)): line for n, line in enumerate(answer.text.splitlines())}
+    return found
+
+
+def _leaves(name: str, value: object, place: str = "") -> Iterator[tuple[Leaf, object]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(name, inner, f"{place}.{key}")
+    elif isinstance(value, list):
+        for n, inner in enumerate(value):
+            yield from _leaves(name, inner, f"{place}[{n}]")
+    else:
+        yield (name, place), value
+
+
+def step(client: Any, headers: dict[str, dict[str, str]], t: int, identity: str, value: float) -> str:
+    """A reward, and the next decision, whose policy comes from it."""
+    path = f"/v1/decisions/{identity}/reward"
+    assert client.put(path, json={"reward": value}, headers=headers["writer"]).status_code == 204
+    return decide(client, headers, t + 1)
+
+
+@pytest.mark.parametrize("kind", SERVICES)
+def test_an_attacker_with_a_twin(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It knows all contexts, all actions and all rewards but the last, which it must tell: one of two.
+
+    It makes twins of the service with the one and the other reward, keeps what a third twin repeats (no
+    random ids, no private noise), and sees which of them is like the real service. Where both are, it
+    guesses, and so is right in all of eight with probability 1/256; the guesses are fixed. An admin's key
+    tells all of them, and what a reader sees is the same whatever the reward was.
+    """
+    for name in ("FRESH", "COST"):
+        monkeypatch.setattr(exposing, name, 0.0)
+    for module in (gate, filling):
+        monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: NOW, perf_counter=lambda: NOW))
+    rewards, given = SERVICES[kind]
+    rng = np.random.default_rng(1)
+    truth = rng.integers(2, size=STEPS).tolist()
+    right = {"reader": 0, "admin": 0}
+    told: dict[str, set[Leaf]] = {"reader": set(), "admin": set()}
+
+    def twin(folder: Path, numbers: list[int]) -> dict[str, dict[Leaf, object]]:
+        with service(folder, **given) as (client, headers):
+            identity = decide(client, headers, 0)
+            for t, number in enumerate(numbers):
+                identity = step(client, headers, t, identity, rewards[number])
+            return {role: look(client, headers[role]) for role in right}
+
+    with service(tmp_path / "real", **given) as (client, headers):
+        identity = decide(client, headers, 0)
+        for t in range(STEPS):
+            identity = step(client, headers, t, identity, rewards[truth[t]])
+            zero, one, again = (
+                twin(tmp_path / f"{t}-{n}", [*truth[:t], last]) for n, last in enumerate((0, 1, 0))
+            )
+            for role in right:
+                real, first, second = look(client, headers[role]), zero[role], one[role]
+                tell = {
+                    leaf
+                    for leaf, value in first.items()
+                    if again[role].get(leaf) == value and second.get(leaf) != value
+                }
+                like_first = sum(first[leaf] == real.get(leaf) for leaf in tell)
+                like_second = sum(second.get(leaf) == real.get(leaf) for leaf in tell)
+                sure = like_first != like_second
+                right[role] += (int(like_second > like_first) if sure else int(rng.integers(2))) == truth[t]
+                told[role] |= tell
+    assert right["admin"] == STEPS
+    assert {"/v1/model", "/v1/decisions", "/v1/exposure", "/exposure"} <= {path for path, _ in told["admin"]}
+    assert right["reader"] < STEPS
+    assert told["reader"] == set()
+
+
+@pytest.fixture
+def batches_of_four(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name, value in (
+        (published, "LEAST", 4),
+        (published, "FOR_EACH", 1),
+        (exposing, "FRESH", 0.0),
+        (exposing, "COST", 0.0),
+    ):
+        monkeypatch.setattr(module, name, value)
+
+
+def test_a_reader_s_table_moves_by_batches(tmp_path: Path, batches_of_four: None) -> None:
+    """Whoever looks in between, in whatever period, and across a restart."""
+    place = str(tmp_path / "agent.sqlite")
+    with open_keys(place_of(settings_for(place))) as keys:
+        roles = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ROLES}
+    seen: dict[str, list[str]] = {
+        path: [] for path in ("/v1/exposure", "/exposure", "/exposure?period=today")
+    }
+    exact = []
+    for count in (3, 2, 6):  # in three lives
+        with asking(place, mode="shadow", noise_sd=0.01) as client:
+            for t in range(count):
+                step(client, roles, t, decide(client, roles, t), float(t % 2))
+                for path in seen:
+                    text = client.get(path, headers=roles["reader"]).text
+                    seen[path].append(re.sub(r"<footer>.*", "", text))
+                exact.append(client.get("/v1/exposure", headers=roles["admin"]).text)
+    assert len(set(exact)) == 11
+    for path, texts in seen.items():
+        assert len(set(texts[3:7])) == 1, path  # after 4 to 7 rewards
+        assert len(set(texts[7:11])) == 1, path
+        assert texts[3] != texts[7]
+    table = json.loads(seen["/v1/exposure"][-1])
+    for row in table["actions"]:
+        assert row["policy"] is None
+        for share in row["entitled"].values():
+            assert share == round(share, 3)
+    assert 0 < table["actions"][0]["entitled"]["value"] < 1
+    assert table["draws"]["p_value"] in (1.0, 0.1, 0.01)
+
+
+def test_before_the_first_batch_a_reader_sees_who_was_shown(tmp_path: Path) -> None:
+    with service(tmp_path / "here", epsilon=2.0) as (client, headers):
+        step(client, headers, 0, decide(client, headers, 0), 1.0)
+        found = client.get("/v1/exposure", headers=headers["reader"]).json()
+        assert found["decisions"] == 2
+        for row in found["actions"]:
+            assert row["entitled"] == {"value": None, "low": 0.0, "high": 1.0}
+            assert row["verdict"] == "too little data"
+
+
+def test_a_batch_is_what_it_sums(place: str, batches_of_four: None) -> None:
+    """Sums over the rewards of whole batches; those of a part don't count, nor does what was withdrawn."""
+    with ffx.Agent.open(place, dimension=3, seed=0) as agent:
+        rng = np.random.default_rng(0)
+        chosen, rewards = [], []
+        found = published.Published(agent.journal, first=0)
+        for t in range(11):
+            made = agent.decide(rng.random((5, 3)))
+            agent.forget(agent.decide(rng.random((2, 3))))
+            agent.observe(made, reward=float(rng.random()))
+            whole = agent.journal.decision(made.id)
+            chosen.append(whole.contexts[whole.action])
+            rewards.append(whole.reward)
+            if t in (1, 5, 10):
+                found.bring_up(3)
+                x, y = np.array(chosen[: (t + 1) // 4 * 4]), np.array(rewards[: (t + 1) // 4 * 4])
+                assert found.sums.gram == pytest.approx(x.T @ x if x.size else np.zeros((3, 3)))
+                assert found.sums.moment == pytest.approx(x.T @ y if x.size else np.zeros(3))
+        assert found.end == 8 * 4  # a round has four steps
+
+
+def test_an_admin_alone_chooses_a_window(tmp_path: Path) -> None:
+    with service(tmp_path / "here", epsilon=2.0) as (client, headers):
+        for query in ("since=1", "until=3e9", "since=1&until=2"):
+            asked = f"/v1/exposure?{query}"
+            assert client.get(asked, headers=headers["reader"]).status_code == 403
+            assert client.get(asked, headers=headers["admin"]).status_code == 200
+
+
+def test_rounding_keeps_what_intervals_hold() -> None:
+    arms = [[1.0, 0.0], [0.0, 1.0]]
+    log = [ffx.Logged([0.5, 0.5], t % 2, contexts=arms, reward=0.5) for t in range(3_000)]
+    table = ffx.exposure(log, noise_sd=0.1)
+    rounded = published.coarse(table)
+    for before, after in zip(table.actions, rounded.actions, strict=True):
+        assert after.entitled.low <= before.entitled.low <= before.entitled.high <= after.entitled.high
+        assert after.entitled.high - after.entitled.low < before.entitled.high - before.entitled.low + 0.002
+        assert after.entitled.value == pytest.approx(before.entitled.value, abs=0.0005)
+        assert after.shown == before.shown
+    assert rounded.draws.as_the_policy_said == table.draws.as_the_policy_said
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "service.md"
+
+
+def test_the_documentation_says_what_each_route_tells() -> None:
+    """A row for every route and page, and in it a cell for each role."""
+    text = DOCS.read_text(encoding="utf-8").partition("## What each role learns")[2]
+    rows = [line for line in text.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
+    routes = {f"{operation.method} {operation.path}" for operation in OPERATIONS}
+    assert named == routes | {f"GET {path}" for path, _ in PAGES.values()}
+    assert all(row.count(" | ") == 4 for row in rows)
