@@ -164,7 +164,7 @@ class Deciding(Answering):
         if self._actions is None:
             raise InvalidInput("actions must have been given when the agent was made: its arms have features")
         with self._lock, self._step():
-            fixed = self.private or self.bound is not None or any(name != self.name for name in self._latest)
+            fixed = self.private or self.bound is not None or bool(self._latest)
             new = [name for name in names if how == "add" and name not in self._actions]
             text = "must be known: this agent shares its statistics, whose size is fixed"
             require(not (fixed and new), "actions", text, new[:1])
