@@ -80,6 +80,8 @@ def exposure(
     merit = Exponential() if merit is None else merit
     found = gather(log)
     gram, moment, rewards = _sums(found) if sums is None else _given(sums)
+    fits = sums is None or all(block.fits(moment.size) for block in found.blocks)
+    require(fits, "sums", "must be of all that contexts have", f"{moment.size} numbers")
     known = None
     if gram.any() and all(block.contexts is not None for block in found.blocks):
         known = region(gram, moment, noise_sd=noise_sd, error=error * _MERIT_SHARE)
