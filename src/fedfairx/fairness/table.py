@@ -37,6 +37,7 @@ class Exposure:
     tolerance: float
     noise_sd: float
     merit: Merit
+    featureless: bool = False  # whether each action has an expected reward of its own
 
     def claims(self) -> tuple[str, ...]:
         """What is claimed of this table, in sentences."""
@@ -100,6 +101,7 @@ def exposure(
         tolerance,
         noise_sd,
         merit,
+        any(block.contexts is not None and block.contexts.ndim == 2 for block in found.blocks),
     )
 
 
@@ -189,6 +191,8 @@ def percent(share: float) -> str:
 
 def _claims(table: Exposure) -> Iterator[str]:
     least = 1 - table.tolerance
+    alike, linear = "of each action have a mean that stays", "are linear in the features"
+    model = alike if table.featureless else linear
     yield (
         f"With probability at least {100 * (1 - table.error):g} %, all intervals of all actions and groups "
         "hold, at all times at once: whoever looks every day and stops when it suits them is misled no more "
@@ -200,8 +204,8 @@ def _claims(table: Exposure) -> Iterator[str]:
     )
     yield (
         '"Entitled" is the share in proportion to true merit, averaged over the same decisions. Its interval '
-        "holds for every parameter that the rewards so far leave possible, if rewards are linear in the "
-        f"features and vary around that by noise of sd {table.noise_sd:g} at most."
+        f"holds for every parameter that the rewards so far leave possible, if rewards {model} and vary "
+        f"around that by noise of sd {table.noise_sd:g} at most."
     )
     yield (
         f'"Within" means surely between {100 * least:.0f} and {100 / least:.0f} % of the entitlement; '

@@ -67,7 +67,8 @@ class Actions:
         """Coordinates and names of these actions; without any, of all that are not retired."""
         if given is None:
             if self._all is None:
-                names = [name for name in self._numbers if name not in self._retired]
+                retired = self._retired
+                names = [name for name in list(self._numbers) if name not in retired]
                 self._all = self._coordinates(names), names
             return self._all
         names = _texts(given)

@@ -150,7 +150,14 @@ class Deciding(Answering):
     @property
     def actions(self) -> tuple[str, ...]:
         """Names of the actions that it chooses from, where they have no features."""
-        return () if self._actions is None else tuple(self._actions.offered()[1])
+        with self._lock:
+            return () if self._actions is None else tuple(self._actions.offered()[1])
+
+    @property
+    def all_actions(self) -> tuple[str, ...]:
+        """The same with those that were retired, in the order of the coordinates of `estimate`."""
+        with self._lock:
+            return () if self._actions is None else self._actions.names
 
     def add_actions(self, *names: str) -> None:
         """Choose from these too, from now on: new ones, of which nothing is known, or retired ones again."""

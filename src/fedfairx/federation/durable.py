@@ -332,7 +332,7 @@ def _refuse_actions(agent: Deciding, given: Sequence[str] | None) -> None:
     if agent._actions is None:
         raise InvalidInput("actions must be left out: this agent's arms have features")
     new = [name for name in given if name not in agent._actions]
-    require(not new, "actions", "must be ones that are kept; add_actions adds others", new[:1])
+    require(not new, "actions", "must be ones that it has", new[:1], "others are added while it is open")
 
 
 def _snapshot(agent: Deciding, *, runs: int) -> dict[str, Any]:
