@@ -323,7 +323,7 @@ def test_the_setting(tmp_path: Path) -> None:
     assert load({}, environment={"FEDFAIRX_ACTIONS": "ann, ben,"}, config=file).actions == ("ann", "ben")
     assert load({"actions": "Ω,=1+1"}, environment={}).actions == ("Ω", "=1+1")
     for bad in ("a,a", ["a", ""], ["a" * 201], [1], 3):
-        with pytest.raises(InvalidInput, match="^actions must") as caught:
+        with pytest.raises(InvalidInput, match=r"^actions must") as caught:
             load({"actions": bad}, environment={})
         assert "actions" in str(caught.value)
     for name, value in (("dimension", "3"), ("features", "a=0:1"), ("intercept", "true")):
