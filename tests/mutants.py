@@ -75,7 +75,7 @@ DRAWN = ("tests/fairness/test_drawn.py",)
 TABLE = ("tests/fairness/test_table.py",)
 
 REPLACED = ("tests/federation/test_replacing.py", "-k", "not postgresql and not optimism")
-REPLACED_HTTP = ("tests/service/test_replacing.py", "-k", "not postgresql")
+REPLACED_HTTP = ("tests/service/test_rewarding.py", "-k", "not postgresql")
 LIMITS = ("tests/federation/test_reward_limits.py",)
 
 MUTANTS = (
