@@ -74,7 +74,68 @@ EXPOSED = ("tests/service/test_exposing.py", "-k", "own_rewards and sqlite")
 DRAWN = ("tests/fairness/test_drawn.py",)
 TABLE = ("tests/fairness/test_table.py",)
 
+REPLACED = ("tests/federation/test_replacing.py", "-k", "not postgresql and not optimism")
+REPLACED_HTTP = ("tests/service/test_rewarding.py", "-k", "not postgresql")
+LIMITS = ("tests/federation/test_reward_limits.py",)
+
 MUTANTS = (
+    # Rewards that are wrong.
+    Mutant(
+        "a wild reward is learnt",
+        "federation/deciding.py",
+        "            self._limits.check(value)\n",
+        "            pass\n",
+        LIMITS,
+    ),
+    Mutant(
+        "a replaced reward stays in a snapshot",
+        "storage/replacing.py",
+        'log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (journal.agent, outcome.seq))',
+        "pass",
+        REPLACED,
+    ),
+    Mutant(
+        "a reward is replaced that was released",
+        "federation/replacing.py",
+        "            _refuse_released(agent, journal, found)\n",
+        "",
+        REPLACED,
+    ),
+    Mutant(
+        "steps of the same transaction are missing when an agent is made anew",
+        "federation/replacing.py",
+        "    journal.log.settle()\n    agent._keeper.restore()",
+        "    agent._keeper.restore()",
+        REPLACED,
+    ),
+    Mutant(
+        "an amended record is not clipped",
+        "privacy/privatizer.py",
+        "leaf[-self.dimension :] += x * (after - before)",
+        "leaf[-self.dimension :] += x * (new - old)",
+        REPLACED,
+    ),
+    Mutant(
+        "a blank record is amended",
+        "privacy/persons.py",
+        "if held <= self.records or place <= self.records:",
+        "if True:",
+        REPLACED,
+    ),
+    Mutant(
+        "writers replace rewards",
+        "service/routes/rewarding.py",
+        'if replace and request.scope["role"] != "admin":',
+        "if False:",
+        REPLACED_HTTP,
+    ),
+    Mutant(
+        "a table goes on from sums with a replaced reward",
+        "service/exposing.py",
+        "anew = replaced_between(journal, self._end, end)",
+        "anew = False",
+        REPLACED_HTTP,
+    ),
     # Messages between organisations.
     Mutant(
         "any signature will do",
@@ -386,22 +447,22 @@ MUTANTS = (
     Mutant(
         "the table takes partners' records for the agent's own",
         "federation/knowledge.py",
-        "return unpack(self.privatizer.total)",
-        "return unpack(self._learner.statistics)",
+        "                return self.privatizer.total",
+        "                return self._learner.statistics.copy()",
         EXPOSED,
     ),
     Mutant(
         "of a private agent's own records those since its last release count alone",
-        "federation/knowledge.py",
-        "return unpack(self._own + self._learner.fresh)",
-        "return unpack(self._learner.fresh)",
+        "service/exposing.py",
+        "kept = None if agent.private else agent.own_sums()",
+        "kept = agent._learner.fresh if agent.private else agent.own_sums()",
         EXPOSED,
     ),
     Mutant(
         "each look at the log counts all of it again",
         "service/exposing.py",
-        "records(journal, moment.size, first=self._end, end=end)",
-        "records(journal, moment.size, first=0, end=end)",
+        "records(journal, dimension, first=self._end, end=end)",
+        "records(journal, dimension, first=0, end=end)",
         EXPOSED,
     ),
     Mutant(
@@ -428,7 +489,7 @@ MUTANTS = (
     Mutant(
         "shares of all rounds, whoever was there",
         "fairness/tally.py",
-        "self.rounds += np.bincount(once, minlength=size)",
+        "self.rounds += np.bincount(codes[sets.first], minlength=size)",
         "self.rounds += len(codes)",
         TABLE,
     ),
@@ -557,8 +618,8 @@ MUTANTS = (
     Mutant(
         "fresh records don't count",
         "federation/knowledge.py",
-        "            count += self._local_count\n",
-        "",
+        "shared, count = shared + self._learner.fresh, count + self._local_count",
+        "pass",
         ("tests/federation/test_agent.py", "-k", "fresh_records"),
     ),
     Mutant(
@@ -698,11 +759,25 @@ MUTANTS = (
         ("tests/core/test_merit_table.py", "-k", "lower_tail"),
     ),
     Mutant(
-        "an error counts in full, however little was known of the arm",
-        "core/learner.py",
-        "error * error / larger(growth, 1.0)",
-        "error * error",
-        ("tests/federation/test_posterior_rules.py", "-k", "oracle and bayes"),
+        "what the prior does not explain is all taken for noise",
+        "core/marginal_likelihood.py",
+        "larger(squares - explained, 0.0)",
+        "squares",
+        ("tests/core/test_marginal_likelihood.py", "-k", "likeliest or far_off"),
+    ),
+    Mutant(
+        "the prior's size stays as it was assumed",
+        "core/marginal_likelihood.py",
+        "        found = where_above(likely, best, ridge, found)\n",
+        "",
+        ("tests/core/test_marginal_likelihood.py", "-k", "likeliest or far_off"),
+    ),
+    Mutant(
+        "the prior's mean is forgotten",
+        "core/marginal_likelihood.py",
+        "s = fma(-packed[place(dimension, i, j)], mean[j], s)",
+        "pass",
+        ("tests/core/test_marginal_likelihood.py", "-k", "likeliest"),
     ),
     Mutant(
         "who decides from releases alone learns the noise from rewards",
@@ -735,31 +810,59 @@ MUTANTS = (
     Mutant(
         "λ never follows the noise",
         "simulation/deriving.py",
-        "variance_of(mind.learner) / variance, numbers[RIDGE])",
-        "numbers[RIDGE], numbers[RIDGE])",
+        "    numbers[RIDGE] = where_above(due, 0.0, ridge, numbers[RIDGE])\n",
+        "",
         ("tests/simulation/test_believing.py", "-k", "without_privacy"),
     ),
     # Partners who differ.
     Mutant(
-        "who contradicts one's own rewards is heard all the same",
-        "core/listening.py",
-        "ear.heard[j] = 1.0 if kept else 0.0",
-        "ear.heard[j] = 1.0",
-        ("tests/core/test_listening.py", "-k", "one_bad"),
+        "own rewards don't tell whether a partner is right",
+        "core/partners.py",
+        "room.beforehand[k] * math.exp(room.weights[k] - best)",
+        "room.beforehand[k]",
+        ("tests/core/test_partners.py", "-k", "density or opposite"),
     ),
     Mutant(
-        "the likeliest difference is taken, and not the farthest that may be",
-        "core/listening.py",
-        "ear.together[k] >= best - EVIDENCE",
-        "ear.together[k] >= best",
-        ("tests/core/test_listening.py", "-k", "rule_as_written"),
+        "what a partner says counts as own rewards that it explains",
+        "core/partners.py",
+        "0.5 * (both - told) / variance",
+        "0.5 * both / variance",
+        ("tests/core/test_partners.py", "-k", "density or opposite"),
+    ),
+    Mutant(
+        "all are fully trusted before the first reward",
+        "core/partners.py",
+        "BEFOREHAND[0] = 0.5",
+        "BEFOREHAND[0], BEFOREHAND[-1] = 0.0, 0.5 + 0.5 / (LEVELS - 1)",
+        ("tests/core/test_partners.py", "-k", "beforehand"),
     ),
     Mutant(
         "a partner's noise is taken for what it says",
+        "core/partners.py",
+        "    if noise_sd > 0.0:\n",
+        "    if False:\n",
+        ("tests/core/test_partners.py", "-k", "filtered"),
+    ),
+    Mutant(
+        "all of the simulator's partners count alike in the sum",
         "simulation/hearing.py",
-        "ear.noise_sd[j] = privacy.sum_sd[syncs[seed]] / math.sqrt(agents - 1.0)",
-        "ear.noise_sd[j] = 0.0",
+        "power = heard.powers[j] / largest",
+        "power = 1.0 if heard.powers[j] > 0.0 else 0.0",
         ("tests/simulation/test_sharing.py", "-k", "differ"),
+    ),
+    Mutant(
+        "only the partner whose release is new is judged, and it is not",
+        "federation/knowledge.py",
+        "if name in latest and latest[name].number == before[name].number",
+        "if name in latest",
+        ("tests/federation/test_partners_table.py", "-k", "new"),
+    ),
+    Mutant(
+        "a reward of any size is taken before there are others",
+        "federation/reward_limits.py",
+        "FIRST = 1000.0",
+        "FIRST = 1e100",
+        ("tests/federation/test_reward_limits.py",),
     ),
     # One private run after another.
     Mutant(
@@ -963,15 +1066,15 @@ MUTANTS = (
     Mutant(
         "a reader's entitlements move with each reward",
         "service/exposing.py",
-        "            sums = published.gram, published.moment\n",
-        "",
+        "            sums = published.sums.gram, published.sums.moment\n",
+        "            sums = self._sums()\n",
         TWIN,
     ),
     Mutant(
         "a batch that is not whole is published",
         "service/published.py",
-        "            if len(rows) < batch:\n                return\n",
-        "",
+        "            if rewards.size == batch:\n",
+        "            if True:\n",
         BATCHES,
     ),
     Mutant(

@@ -505,3 +505,23 @@ def test_exact_sums_are_clipped_like_those_of_unit_vectors(tmp_path: Path) -> No
         assert named.privatizer.clipped == plain.privatizer.clipped == 1
         assert (named.release().packed == plain.release().packed).all()
         named.verify()
+
+
+def test_a_reward_is_replaced_as_if_the_right_one_had_come(tmp_path: Path) -> None:
+    def lived_with(place: Path, reward: float) -> tuple[ffx.Agent, str]:
+        agent = ffx.Agent.open(place, actions=NAMES, seed=0, name="a")
+        wrong = agent.decide(["ben"])
+        agent.observe(wrong, reward=reward)
+        agent.add_actions("dora")
+        agent.learn(["dora", "ann"], [0.5, 0.25])
+        agent.retire_actions("ben")
+        return agent, wrong.id
+
+    replaced, identity = lived_with(tmp_path / "a.db", 1.0)
+    right, _ = lived_with(tmp_path / "b.db", 0.125)
+    with replaced, right:
+        replaced.observe(identity, reward=0.125, replace=True)
+        assert replaced.estimate.tolist() == right.estimate.tolist()
+        assert (replaced.actions, replaced.all_actions) == (right.actions, right.all_actions)
+        assert replaced.policy().tolist() == right.policy().tolist()
+        replaced.verify()

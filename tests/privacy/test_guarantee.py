@@ -41,9 +41,9 @@ def test_it_states_all_that_matters() -> None:
 @pytest.mark.parametrize(
     ("decide_from", "part"),
     [
-        ("released", "decisions use released statistics only"),
-        ("released+local", "its own fresh data without noise"),
-        ("own+released", "from all its own data without noise"),
+        ("released", "decisions use released statistics alone"),
+        ("released+local", "the agent's own fresh data without noise, is not covered"),
+        ("own+released", "all of the agent's own data without noise, is not covered"),
     ],
 )
 def test_each_rule_prints_its_own_scope(decide_from, part) -> None:
