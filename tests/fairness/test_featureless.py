@@ -76,6 +76,14 @@ def test_the_table_is_that_of_unit_vectors(rounds: list[tuple[list[int], float]]
 
 
 @pytest.mark.parametrize("merit", MERITS)
+def test_one_that_is_there_twice_counts_once(merit: Merit) -> None:
+    rng = np.random.default_rng(2)
+    rounds = [(rng.integers(0, 4, 1 + t % 6).tolist(), 0.9 * float(rng.random())) for t in range(500)]
+    log = log_of(rounds, 4)
+    assert_same(ffx.exposure(log, merit=merit), ffx.exposure(as_units(log, 4), merit=merit))
+
+
+@pytest.mark.parametrize("merit", MERITS)
 def test_sums_of_all_rewards_may_be_given(merit: Merit) -> None:
     rng = np.random.default_rng(1)
     rounds = [(sorted(rng.permutation(6)[: 1 + t % 6].tolist()), float(rng.random())) for t in range(3000)]

@@ -74,9 +74,14 @@ class Block:
         """
         if self.contexts is None or self.contexts.ndim == 3:
             return self
-        key = np.hstack([self.contexts, self.names, self.groups])
-        _, first, times = np.unique(key, axis=0, return_index=True, return_counts=True)
-        return replace(self[first], times=times.astype(np.float64))
+        times: dict[bytes, float] = {}
+        first = []
+        for place, key in enumerate(np.hstack([self.contexts, self.names, self.groups])):
+            written = key.tobytes()
+            if written not in times:
+                first.append(place)
+            times[written] = times.get(written, 0.0) + self.times[place]
+        return replace(self[np.array(first, dtype=np.int64)], times=np.array(list(times.values())))
 
     def fits(self, dimension: int) -> bool:
         """Whether its contexts are of this dimension, or of actions that have a place in it."""

@@ -101,8 +101,12 @@ def exposure(
         tolerance,
         noise_sd,
         merit,
-        any(block.contexts is not None and block.contexts.ndim == 2 for block in found.blocks),
+        any(map(_featureless, found.blocks)),
     )
+
+
+def _featureless(block: Block) -> bool:
+    return block.contexts is not None and block.contexts.ndim == 2
 
 
 def _sums(found: Blocks) -> tuple[Array, Array, int]:
@@ -129,15 +133,16 @@ def _count(found: Blocks, known: Region | None, merit: Merit) -> tuple[Draws, tu
     draws = DrawsSoFar()
     names, groups = (Tally.empty(len(each.numbers), dimension) for each in (found.names, found.groups))
     for block in found.blocks:
-        for part in _parts(block, dimension):
+        for part in _parts(block, 1):
             sets = Sets.of(part.names)
             draws.take(part, sets.of_sets(part.policy), sets.first, len(found.names.numbers))
         shown = block[block.taken >= 0] if (block.taken < 0).any() else block
-        for part in _parts(shown, dimension):
+        for part in _parts(shown, 1):
             for tally, codes in ((names, part.names), (groups, part.groups)):
                 if tally.rounds.size:
                     tally.count(part, codes, Sets.of(codes))
-        for part in _parts(shown.distinct(), dimension):
+        dense = 1 if known is None or (known.root.ndim == 1 and _featureless(block)) else dimension
+        for part in _parts(shown.distinct(), dense):
             for tally, codes in ((names, part.names), (groups, part.groups)):
                 if tally.rounds.size:
                     tally.entitle(part, codes, Sets.of(codes), known, merit)
@@ -145,9 +150,9 @@ def _count(found: Blocks, known: Region | None, merit: Merit) -> tuple[Draws, tu
 
 
 def _parts(block: Block, dimension: int) -> Iterator[Block]:
-    """A block, cut where (K, K) or (K, d) numbers for each decision would take too much memory."""
+    """A block, cut where (K, d) numbers for each decision would take too much memory."""
     arms = block.policy.shape[1]
-    rows = max(1, (1 << 20) // (arms * max(arms, dimension)))
+    rows = max(1, (1 << 20) // (arms * dimension))
     for start in range(0, len(block.taken), rows):
         yield block[start : start + rows]
 
