@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from fedfairx.errors import FedFairXError
@@ -23,6 +23,7 @@ __all__ = [
     "Contexts",
     "RemoteDecision",
     "ServiceError",
+    "active_of",
     "decision_of",
 ]
 
@@ -30,8 +31,8 @@ AGAIN = (408, 429, 502, 503, 504)  # answers of a service or a proxy that may so
 PAUSE = 0.1  # seconds before the first repetition; each is about twice the one before
 LONGEST = 5.0
 
-Actions = Sequence[Mapping[str, Any]]
-Contexts = Sequence[Sequence[float]]
+Actions = Sequence[Mapping[str, Any] | str]
+Contexts = Sequence[Sequence[float]] | Sequence[str]
 
 
 class ServiceError(FedFairXError):
@@ -47,7 +48,10 @@ class ServiceError(FedFairXError):
 
 @dataclass(frozen=True)
 class RemoteDecision:
-    """The action to take: its place in the request, its `name`, and the policy it was drawn from."""
+    """The action to take: its place in the request, its `name`, and the policy it was drawn from.
+
+    `names` are whose shares those are, where actions have no features.
+    """
 
     id: str
     action: int
@@ -56,6 +60,7 @@ class RemoteDecision:
     policy: tuple[float, ...]
     model_version: int
     mode: str
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,14 @@ class Calls:
     def _decide_many(requests: Sequence[Mapping[str, Any]], key: str | None) -> Call:
         bodies = [_request(**{**EMPTY, **request}) for request in requests]
         return Call("POST", "/v1/decisions/batch", {"decisions": bodies}, key or str(uuid.uuid4()))
+
+    @staticmethod
+    def _add_action(name: str) -> Call:
+        return Call("PUT", f"/v1/actions/{_quoted(name)}")
+
+    @staticmethod
+    def _retire_action(name: str) -> Call:
+        return Call("DELETE", f"/v1/actions/{_quoted(name)}")
 
     @staticmethod
     def _observe(decision: RemoteDecision | str, reward: float, person: str | None, replace: bool) -> Call:
@@ -175,10 +188,12 @@ def _request(
     baseline: str | int | None,
 ) -> dict[str, Any]:
     body: dict[str, Any] = {}
+    if contexts is not None and len(contexts) and all(isinstance(row, str) for row in contexts):
+        contexts, actions = None, cast("Sequence[str]", contexts)  # as `Agent.decide` takes them
     if contexts is not None:
         body["contexts"] = [[float(number) for number in row] for row in contexts]
     if actions is not None:
-        body["actions"] = [dict(action) for action in actions]
+        body["actions"] = [action if isinstance(action, str) else dict(action) for action in actions]
     if len(excluded):
         body["excluded"] = list(excluded)
     if baseline is not None:
@@ -195,7 +210,12 @@ def decision_of(answer: Mapping[str, Any]) -> RemoteDecision:
         policy=tuple(answer["policy"]),
         model_version=answer["model_version"],
         mode=answer["mode"],
+        names=tuple(answer["action_ids"]) if "action_ids" in answer else None,
     )
+
+
+def active_of(answer: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(action["id"] for action in answer["actions"] if action["status"] == "active")
 
 
 def _plain_id(decision: RemoteDecision | str) -> str:
@@ -204,3 +224,8 @@ def _plain_id(decision: RemoteDecision | str) -> str:
 
 def _id(decision: RemoteDecision | str) -> str:
     return quote(_plain_id(decision), safe="")
+
+
+def _quoted(name: str) -> str:
+    """A name in an address; dots too, since "." and ".." mean other places."""
+    return quote(name, safe="").replace(".", "%2E")

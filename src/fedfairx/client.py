@@ -20,6 +20,7 @@ from fedfairx.calling import (
     Contexts,
     RemoteDecision,
     ServiceError,
+    active_of,
     decision_of,
 )
 from fedfairx.errors import needs
@@ -52,7 +53,10 @@ class Client(Calls):
         baseline: str | int | None = None,
         key: str | None = None,
     ) -> RemoteDecision:
-        """Which action? Give contexts (K, d), or `actions`, each with an id, features and perhaps a group."""
+        """Which action? Give contexts (K, d), or `actions`, each with an id, features and perhaps a group.
+
+        Of a service whose actions have no features give the names of some, or nothing for all of them.
+        """
         return decision_of(self._do(self._decide(contexts, actions, excluded, baseline, key)))
 
     def decide_many(
@@ -90,6 +94,20 @@ class Client(Calls):
     def forget_many(self, decisions: Sequence[RemoteDecision | str]) -> None:
         """Several that were never shown: all are withdrawn, or none."""
         self._do(self._forget_many(decisions))
+
+    def actions(self) -> tuple[str, ...]:
+        """The actions without features that it chooses from."""
+        return active_of(self.get("/v1/actions"))
+
+    def add_actions(self, *names: str) -> None:
+        """Have it choose from these too, one after the other; with an admin's key."""
+        for name in names:
+            self._do(self._add_action(name))
+
+    def retire_actions(self, *names: str) -> None:
+        """Have it choose from these no longer, one after the other; with an admin's key."""
+        for name in names:
+            self._do(self._retire_action(name))
 
     def get(self, path: str) -> Any:
         """Anything that can be read, such as "/v1/model"."""
@@ -170,6 +188,20 @@ class AsyncClient(Calls):
     async def forget_many(self, decisions: Sequence[RemoteDecision | str]) -> None:
         """As `Client.forget_many`."""
         await self._do(self._forget_many(decisions))
+
+    async def actions(self) -> tuple[str, ...]:
+        """As `Client.actions`."""
+        return active_of(await self.get("/v1/actions"))
+
+    async def add_actions(self, *names: str) -> None:
+        """As `Client.add_actions`."""
+        for name in names:
+            await self._do(self._add_action(name))
+
+    async def retire_actions(self, *names: str) -> None:
+        """As `Client.retire_actions`."""
+        for name in names:
+            await self._do(self._retire_action(name))
 
     async def get(self, path: str) -> Any:
         """As `Client.get`."""

@@ -41,7 +41,7 @@ ACTIONS = [
 def settings_for(place: str, **given: Any) -> Settings:
     """Settings of a service that lives in `place`: a folder, or a PostgreSQL address."""
     where = {"database": place} if place.startswith("postgresql:") else {"data": str(Path(place).parent)}
-    if "features" not in given and "dimension" not in given:
+    if not {"features", "dimension", "actions"} & given.keys():
         given = {"dimension": 3, **given}
     return load({**where, **given}, environment={})
 

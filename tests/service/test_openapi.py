@@ -17,9 +17,9 @@ from fedfairx.service.routes import OPERATIONS
 LISTED = [operation for operation in OPERATIONS if operation.path != "/metrics"]
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    made = Running(str(tmp_path_factory.mktemp("openapi") / "agent.db"), "--dimension", "2")
+@pytest.fixture(scope="module", params=["--dimension 2", "--actions ann,ben"])
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    made = Running(str(tmp_path_factory.mktemp("openapi") / "agent.db"), *request.param.split())
     yield made
     made.stop()
 

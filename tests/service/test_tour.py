@@ -56,6 +56,29 @@ def test_the_tour_runs_as_printed(url: str, tmp_path: Path) -> None:
     assert "decision_id,seq,time" in done.stdout
 
 
+def test_the_tour_of_actions_without_features_runs_as_printed(tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        missing("curl")
+    assert "fedfairx serve --data DIR --actions ann,ben,cid --port 8000\n" in DOCS.read_text(encoding="utf-8")
+    running = Running(str(tmp_path / "data" / "agent.db"), "--actions", "ann,ben,cid")
+    tour = "".join(body for language, body in BLOCKS if language == "bash")
+    try:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", tour],
+            cwd=tmp_path,
+            env=os.environ | {"URL": running.url},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        running.stop()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"action_ids":["ann","cid"]' in done.stdout
+    assert '{"id":"ben","status":"retired"},{"id":"cid","status":"active"}' in done.stdout
+    assert '{"id":"dora","status":"active"}' in done.stdout
+
+
 def test_the_python_example_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = [body for language, body in BLOCKS if language == "python"]
     exec(compile(block.replace("http://127.0.0.1:8000", url), "example", "exec"), {})

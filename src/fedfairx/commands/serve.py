@@ -18,6 +18,7 @@ def add(verbs: Any) -> None:
         details="Without a key it answers this machine alone. Every setting can also be given in the "
         "environment (--port as FEDFAIRX_PORT) or in a TOML file (port = 8000).",
         example="""
+            fedfairx serve --data DIR --actions ann,ben,cid
             fedfairx serve --data DIR --dimension 5 --port 8000
             fedfairx serve --data DIR --features price=0:10,rating=1:5 --intercept true
             fedfairx serve --config service.toml""",

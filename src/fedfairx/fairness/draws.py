@@ -72,12 +72,15 @@ class DrawsSoFar:
         chances = block.policy[rows, block.drawn]
         self.impossible |= bool((chances == 0).any())
         logs = np.log(np.where(chances > 0, chances, 1.0))
-        for k, power in enumerate(POWERS):
-            tilted = np.where(block.policy > 0, block.policy**power, 0.0).sum(axis=1)
+        there = block.policy > 0
+        all_logs = np.log(block.policy, out=np.full(block.policy.shape, -1e300), where=there)
+        for k, power in enumerate(POWERS):  # by logarithms, which takes a third of the time
+            tilted = np.exp(power * all_logs).sum(axis=1) if power > 0 else there.sum(axis=1)
             self.powers[k] += ((power - 1.0) * logs - np.log(tilted)).sum()
         codes = block.names[first]
+        shares = sets[first]
         for k, favour in enumerate(FAVOURS):
-            np.add.at(self.favours[:, k], codes, -np.log1p(sets[first] * math.expm1(favour)))
+            self.favours[:, k] -= np.bincount(codes, np.log1p(shares * math.expm1(favour)), actions)
         drawn: Codes = block.names[rows, block.drawn]
         self.favours += np.bincount(drawn, minlength=actions)[:, None] * FAVOURS
 

@@ -20,6 +20,9 @@ x_a·h, and
 D being the difference of the mean δ of S and of the rest, v their variances. If all δ lie within a range
 of length ρ, D² ≤ ρ² and v ≤ ρ²/4, so |q″| ≤ ρ² max q (1 - q)(¼ + |1 - 2q|) = 9ρ²/64, and |q″| ≤ 5ρ²q/4. ρ
 is at most 2c times the largest w(x_a - x̄) of the round.
+
+Actions without features have unit vectors for x, and W is diagonal. Then x̄ holds their shares, and w² of
+e_a - x̄ is W_a²(1 - q̂_a)² + Σ_{j≠a} W_j² q̂_j²: K numbers a round instead of K·d.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ import numpy as np
 from fedfairx.arrays import Array
 from fedfairx.core.merit import Custom, Exponential, Merit
 from fedfairx.core.merit_values import log_merit_values
+from fedfairx.fairness.log import Codes
 from fedfairx.fairness.region import Region
 
 _BEND = 9.0 / 64.0  # max of q (1 - q)(1/4 + |1 - 2q|)
@@ -47,22 +51,68 @@ class Entitled(NamedTuple):
     bend: Array  # (n, K) ½ρ² · the bound on |q″|/ρ² of the set
 
 
-def entitled(region: Region, merit: Merit, contexts: Array, together: Array | None) -> Entitled:
+def entitled(region: Region, merit: Merit, contexts: Array, sets: Codes | None) -> Entitled:
     """Bounds for each round of contexts (n, K, d).
 
-    together: (n, K, K), 1 where two actions are in one set; None where each action is a set.
+    sets: (n, K), the number of the set that each action is in; None where each action is a set.
     """
     logs = log_merit_values(merit, contexts @ region.centre)
     share = _shares(logs)
     if not isinstance(merit, Exponential):
         least, most = _merit_range(merit, contexts @ region.centre, region.widths(contexts))
-        return Entitled(share, *_set_bounds(least, most, together), None, np.zeros_like(share))
+        return Entitled(share, *_set_bounds(least, most, sets), None, np.zeros_like(share))
     centred = contexts - np.einsum("nk,nkd->nd", share, contexts)[:, None, :]
     moves = merit.steepness * region.widths(centred)
-    low, high = _set_bounds(logs - moves, logs + moves, together)
+    low, high = _set_bounds(logs - moves, logs + moves, sets)
     gradient = merit.steepness * share[..., None] * region.rooted(centred)
+    return Entitled(share, low, high, gradient, _bend(moves, high))
+
+
+def entitled_units(
+    region: Region, merit: Merit, places: Codes, alike: Codes | None, sets: Codes | None
+) -> Entitled:
+    """`entitled` for unit vectors, by their places (n, K), where W is diagonal; without the gradient.
+
+    alike: (n, K), the number of each place among those of its round; None where they differ.
+    """
+    means, widths = region.centre[places], region.root[places]
+    logs = log_merit_values(merit, means)
+    share = _shares(logs)
+    if not isinstance(merit, Exponential):
+        least, most = _merit_range(merit, means, region.radius * widths)
+        return Entitled(share, *_set_bounds(least, most, sets), None, np.zeros_like(share))
+    centre = of_sets(share, alike)
+    squares = np.square(widths * centre)
+    if alike is not None:  # a place counts once
+        squares /= of_sets(np.ones_like(share), alike)
+    squares = np.square(widths * (1.0 - centre)) + _of_others(squares, alike)
+    moves = merit.steepness * region.radius * np.sqrt(squares)
+    low, high = _set_bounds(logs - moves, logs + moves, sets)
+    return Entitled(share, low, high, None, _bend(moves, high))
+
+
+def gradient_of_units(shares: Array, places: Codes, root: Array, codes: Codes, size: int) -> Array:
+    """Σ shares · (e - x̄) · W (m, d) over all rounds, for each of m codes; of W the diagonal.
+
+    shares: (n, K), c q̂ times how often the round came; x̄ is made from them.
+    """
+    rounds, dimension = len(places), root.size
+    times = shares.sum(axis=1, keepdims=True)
+    scaled = shares * root[places]
+    named = codes >= 0
+    own = np.bincount((codes * dimension + places)[named], scaled[named], size * dimension)
+    line = np.arange(rounds)[:, None]
+    of_codes = np.bincount((line * size + codes)[named], (shares / times)[named], rounds * size)
+    centre = np.bincount((line * dimension + places).ravel(), scaled.ravel(), rounds * dimension)
+    both = of_codes.reshape(rounds, size).T @ centre.reshape(rounds, dimension)
+    gradient: Array = own.reshape(size, dimension) - both
+    return gradient
+
+
+def _bend(moves: Array, high: Array) -> Array:
     rho = 2.0 * moves.max(axis=1, keepdims=True)
-    return Entitled(share, low, high, gradient, 0.5 * rho**2 * np.minimum(_BEND, _BEND_OF_RARE * high))
+    bend: Array = 0.5 * rho**2 * np.minimum(_BEND, _BEND_OF_RARE * high)
+    return bend
 
 
 def _shares(logs: Array) -> Array:
@@ -79,11 +129,11 @@ def _merit_range(merit: Merit, means: Array, widths: Array) -> tuple[Array, Arra
     return log_merit_values(merit, means - widths), log_merit_values(merit, means + widths)
 
 
-def _set_bounds(least: Array, most: Array, together: Array | None) -> tuple[Array, Array]:
+def _set_bounds(least: Array, most: Array, sets: Codes | None) -> tuple[Array, Array]:
     top = most.max(axis=1, keepdims=True)
     small, large = np.exp(least - top), np.exp(most - top)
-    own_small, own_large = of_sets(small, together), of_sets(large, together)
-    others_small, others_large = _of_others(small, together), _of_others(large, together)
+    own_small, own_large = of_sets(small, sets), of_sets(large, sets)
+    others_small, others_large = _of_others(small, sets), _of_others(large, sets)
     tiny = 1e-300  # 0/0 where everything is far below the top: any share is possible then
     low = own_small / np.maximum(own_small + others_large, tiny)
     high = np.where(
@@ -92,15 +142,22 @@ def _set_bounds(least: Array, most: Array, together: Array | None) -> tuple[Arra
     return low, high
 
 
-def of_sets(values: Array, together: Array | None) -> Array:
+def of_sets(values: Array, sets: Codes | None) -> Array:
     """(n, K) sums over the set that each action is in."""
-    return values if together is None else np.einsum("nkj,nj->nk", together, values)
+    return values if sets is None else np.take_along_axis(_by_set(values, sets), sets, axis=1)
 
 
-def _of_others(values: Array, together: Array | None) -> Array:
+def _by_set(values: Array, sets: Codes) -> Array:
+    """(n, K) sums over each set of a round; a round has no more sets than actions."""
+    rounds, arms = values.shape
+    sums = np.bincount((np.arange(rounds)[:, None] * arms + sets).ravel(), values.ravel(), rounds * arms)
+    return sums.astype(np.float64).reshape(rounds, arms)
+
+
+def _of_others(values: Array, sets: Codes | None) -> Array:
     """(n, K) sums over all but the set that each action is in: added up, since a difference would cancel."""
-    if together is not None:
-        return of_sets(values, 1.0 - together)
+    if sets is not None:
+        return np.take_along_axis(_of_others(_by_set(values, sets), None), sets, axis=1)
     none = np.zeros_like(values[:, :1])
     before = np.hstack([none, np.cumsum(values[:, :-1], axis=1)])
     after = np.hstack([np.cumsum(values[:, :0:-1], axis=1)[:, ::-1], none])

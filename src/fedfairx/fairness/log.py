@@ -74,9 +74,20 @@ class Block:
         """
         if self.contexts is None or self.contexts.ndim == 3:
             return self
-        key = np.hstack([self.contexts, self.names, self.groups])
-        _, first, times = np.unique(key, axis=0, return_index=True, return_counts=True)
-        return replace(self[first], times=times.astype(np.float64))
+        times: dict[bytes, float] = {}
+        first = []
+        for place, key in enumerate(np.hstack([self.contexts, self.names, self.groups])):
+            written = key.tobytes()
+            if written not in times:
+                first.append(place)
+            times[written] = times.get(written, 0.0) + self.times[place]
+        return replace(self[np.array(first, dtype=np.int64)], times=np.array(list(times.values())))
+
+    def fits(self, dimension: int) -> bool:
+        """Whether its contexts are of this dimension, or of actions that have a place in it."""
+        if self.contexts is None or self.contexts.ndim == 2:
+            return self.contexts is None or int(self.contexts.max(initial=0)) < dimension
+        return bool(self.contexts.shape[2] == dimension)
 
     def features(self, dimension: int) -> Array:
         """Contexts (n, K, d); those of actions without features are unit vectors."""
@@ -160,15 +171,22 @@ def _row(decision: Logged, place: int, found: Blocks) -> _Row:
         raise InvalidInput(f"names and groups must be one for each action, got decision {place}")
     contexts: NDArray[Any] | None = None
     if decision.contexts is not None:
-        given = np.asarray(decision.contexts)
-        if given.ndim == 1 and len(given) == arms and given.dtype.kind in "iu" and given.min() >= 0:
-            contexts = given.astype(np.int64)
-        else:
-            contexts = given.astype(np.float64)
-            if contexts.ndim != 2 or len(contexts) != arms:
-                raise InvalidInput(f"contexts must be (K, d) finite numbers, got decision {place}")
+        contexts = _contexts(decision.contexts, arms)
+        if contexts is None:
+            raise InvalidInput(f"contexts must be (K, d) finite numbers, got decision {place}")
     reward = np.nan if decision.reward is None else float(decision.reward)
     return place, policy, taken, drawn, names, groups, contexts, reward
+
+
+def _contexts(values: ArrayLike, arms: int) -> NDArray[Any] | None:
+    """(K, d) numbers, or (K,) places of actions without features; None if it is neither."""
+    try:
+        given = np.asarray(values)
+        if given.ndim == 1 and len(given) == arms and given.dtype.kind in "iu" and given.min() >= 0:
+            return given.astype(np.int64)
+        return given.astype(np.float64) if given.ndim == 2 and len(given) == arms else None
+    except (TypeError, ValueError):
+        return None
 
 
 @functools.cache

@@ -37,6 +37,7 @@ class Exposure:
     tolerance: float
     noise_sd: float
     merit: Merit
+    featureless: bool = False  # whether each action has an expected reward of its own
 
     def claims(self) -> tuple[str, ...]:
         """What is claimed of this table, in sentences."""
@@ -80,6 +81,8 @@ def exposure(
     merit = Exponential() if merit is None else merit
     found = gather(log)
     gram, moment, rewards = _sums(found) if sums is None else _given(sums)
+    fits = sums is None or all(block.fits(moment.size) for block in found.blocks)
+    require(fits, "sums", "must be of all that contexts have", f"{moment.size} numbers")
     known = None
     if gram.any() and all(block.contexts is not None for block in found.blocks):
         known = region(gram, moment, noise_sd=noise_sd, error=error * _MERIT_SHARE)
@@ -98,7 +101,12 @@ def exposure(
         tolerance,
         noise_sd,
         merit,
+        any(map(_featureless, found.blocks)),
     )
+
+
+def _featureless(block: Block) -> bool:
+    return block.contexts is not None and block.contexts.ndim == 2
 
 
 def _sums(found: Blocks) -> tuple[Array, Array, int]:
@@ -125,15 +133,16 @@ def _count(found: Blocks, known: Region | None, merit: Merit) -> tuple[Draws, tu
     draws = DrawsSoFar()
     names, groups = (Tally.empty(len(each.numbers), dimension) for each in (found.names, found.groups))
     for block in found.blocks:
-        for part in _parts(block, dimension):
+        for part in _parts(block, 1):
             sets = Sets.of(part.names)
             draws.take(part, sets.of_sets(part.policy), sets.first, len(found.names.numbers))
         shown = block[block.taken >= 0] if (block.taken < 0).any() else block
-        for part in _parts(shown, dimension):
+        for part in _parts(shown, 1):
             for tally, codes in ((names, part.names), (groups, part.groups)):
                 if tally.rounds.size:
                     tally.count(part, codes, Sets.of(codes))
-        for part in _parts(shown.distinct(), dimension):
+        dense = 1 if known is None or (known.root.ndim == 1 and _featureless(block)) else dimension
+        for part in _parts(shown.distinct(), dense):
             for tally, codes in ((names, part.names), (groups, part.groups)):
                 if tally.rounds.size:
                     tally.entitle(part, codes, Sets.of(codes), known, merit)
@@ -141,9 +150,9 @@ def _count(found: Blocks, known: Region | None, merit: Merit) -> tuple[Draws, tu
 
 
 def _parts(block: Block, dimension: int) -> Iterator[Block]:
-    """A block, cut where (K, K) or (K, d) numbers for each decision would take too much memory."""
+    """A block, cut where (K, d) numbers for each decision would take too much memory."""
     arms = block.policy.shape[1]
-    rows = max(1, (1 << 20) // (arms * max(arms, dimension)))
+    rows = max(1, (1 << 20) // (arms * dimension))
     for start in range(0, len(block.taken), rows):
         yield block[start : start + rows]
 
@@ -187,6 +196,8 @@ def percent(share: float) -> str:
 
 def _claims(table: Exposure) -> Iterator[str]:
     least = 1 - table.tolerance
+    alike, linear = "of each action have a mean that stays", "are linear in the features"
+    model = alike if table.featureless else linear
     yield (
         f"With probability at least {100 * (1 - table.error):g} %, all intervals of all actions and groups "
         "hold, at all times at once: whoever looks every day and stops when it suits them is misled no more "
@@ -198,8 +209,8 @@ def _claims(table: Exposure) -> Iterator[str]:
     )
     yield (
         '"Entitled" is the share in proportion to true merit, averaged over the same decisions. Its interval '
-        "holds for every parameter that the rewards so far leave possible, if rewards are linear in the "
-        f"features and vary around that by noise of sd {table.noise_sd:g} at most."
+        f"holds for every parameter that the rewards so far leave possible, if rewards {model} and vary "
+        f"around that by noise of sd {table.noise_sd:g} at most."
     )
     yield (
         f'"Within" means surely between {100 * least:.0f} and {100 / least:.0f} % of the entitlement; '

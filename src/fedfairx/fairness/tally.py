@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfairx.arrays import Array
-from fedfairx.core.merit import Merit
-from fedfairx.fairness.entitlement import entitled, of_sets
+from fedfairx.core.merit import Exponential, Merit
+from fedfairx.fairness.entitlement import entitled, entitled_units, gradient_of_units, of_sets
 from fedfairx.fairness.log import Block, Codes
 from fedfairx.fairness.region import Region
 
@@ -55,13 +55,22 @@ class Tally:
             self.high += one(np.ones(codes.shape))
             self.linear = False
             return
-        bounds = entitled(region, merit, block.features(region.centre.size), sets.together)
+        places = block.contexts if block.contexts.ndim == 2 and region.root.ndim == 1 else None
+        if places is None:
+            bounds = entitled(region, merit, block.features(region.centre.size), sets.numbers)
+        else:
+            bounds = entitled_units(region, merit, places, Sets.of(places).numbers, sets.numbers)
         self.share += each(bounds.share)
         self.low += one(bounds.low)
         self.high += one(bounds.high)
         self.bend += one(bounds.bend)
-        if bounds.gradient is None:
+        if not isinstance(merit, Exponential):
             self.linear = False
+            return
+        if bounds.gradient is None:
+            assert places is not None
+            shares = merit.steepness * times * bounds.share
+            self.gradient += gradient_of_units(shares, places, region.root, codes, size)
             return
         for j in range(self.gradient.shape[1]):
             self.gradient[:, j] += each(bounds.gradient[..., j])
@@ -82,16 +91,20 @@ class Sets:
     """Which rows of a block belong together: those of one group, or of one action that is there twice."""
 
     first: NDArray[np.bool_]  # (n, K) whether a row is the first of its set
-    together: Array | None  # (n, K, K), 1 where two rows are in one set; None where every row is a set
+    numbers: Codes | None  # (n, K) of a row's set among those of its round; None where every row is a set
 
     @classmethod
     def of(cls, codes: Codes) -> Sets:
-        ordered = np.sort(codes, axis=1)
-        if not (ordered[:, 1:] == ordered[:, :-1]).any():
+        order = np.argsort(codes, axis=1, kind="stable")
+        ordered = np.take_along_axis(codes, order, axis=1)
+        new = np.ones(codes.shape, dtype=np.bool_)
+        new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+        if new.all():
             return cls(codes >= 0, None)
-        same = codes[:, :, None] == codes[:, None, :]
-        earlier = np.tril(same, k=-1).any(axis=2)
-        return cls((codes >= 0) & ~earlier, same.astype(np.float64))
+        first, numbers = np.empty_like(new), np.empty_like(codes)
+        np.put_along_axis(first, order, new, axis=1)
+        np.put_along_axis(numbers, order, new.cumsum(axis=1) - 1, axis=1)
+        return cls((codes >= 0) & first, numbers)
 
     def of_sets(self, values: Array) -> Array:
-        return of_sets(values, self.together)
+        return of_sets(values, self.numbers)

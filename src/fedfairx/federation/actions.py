@@ -44,6 +44,8 @@ class Actions:
     def add(self, names: Iterable[str]) -> None:
         """Offer these from now on: new ones, or retired ones again."""
         given = _texts(names)
+        for name in given:
+            require(_is_unicode(name), "actions", "must be names that can be written as UTF-8", ascii(name))
         offered = [name for name in given if name in self._numbers and name not in self._retired]
         require(not offered, "actions", "must be new or retired", offered[0] if offered else None)
         for name in given:
@@ -65,7 +67,8 @@ class Actions:
         """Coordinates and names of these actions; without any, of all that are not retired."""
         if given is None:
             if self._all is None:
-                names = [name for name in self._numbers if name not in self._retired]
+                retired = self._retired
+                names = [name for name in list(self._numbers) if name not in retired]
                 self._all = self._coordinates(names), names
             return self._all
         names = _texts(given)
@@ -101,6 +104,15 @@ def context_of(rows: Any, row: int, dimension: int) -> Array:
     if rows.ndim == 2:
         return np.asarray(rows[row], dtype=np.float64)
     return unit_vectors(np.array([rows[row]], dtype=np.int64), dimension).reshape(dimension)
+
+
+def _is_unicode(name: str) -> bool:
+    """Whether there is no half of a surrogate pair in it, which no database keeps."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _texts(names: object, *, different: bool = True) -> list[str]:

@@ -138,6 +138,7 @@ class Agent(Deciding):
                     "values": made._values.tolist(),
                 }
                 | ({} if made.name is None else {"name": made.name})
+                | ({} if made.context.size == self.dimension else {"dimension": made.context.size})
                 for made in self._pending.values()
             ]
             privatizer = self.privatizer.state()
@@ -188,7 +189,10 @@ class Agent(Deciding):
             (each.integer("first"), each.text("origin")) for each in fields.parts("origins")
         ]
         for each in fields.parts("pending"):
-            waiting = decision_from(each, dimension, agent._numbers.next)
+            then = each.integer("dimension", 1, dimension) if "dimension" in each.names() else dimension
+            waiting = decision_from(each, then, agent._numbers.next)
+            if agent._actions is not None and waiting.name not in agent._actions:
+                raise StateError("the file has a decision that waits and is of none of the agent's actions")
             agent._pending[waiting.number] = waiting
         agent._origin = agent._origins.begin(agent._numbers.next)
         return agent

@@ -34,9 +34,9 @@ class Answering(Sharing):
             seed = np.random.SeedSequence(int(seed), spawn_key=(DRAWS,))
         self._generator = np.random.Generator(np.random.PCG64(seed))
         self._uniforms: list[float] = []  # drawn ahead; the last is the next: a refused call takes none
-        self._uniforms_each = 1 + self.dimension if self.rule == "thompson" else 1  # that a decision takes
-        self._draw_ahead()
         self._rooms: dict[int, Array] = {}
+        self._fit_dimension()
+        self._draw_ahead()
 
     def policy(self, contexts: ArrayLike | Sequence[str] | None = None) -> Array:
         """(K,) the probability of every arm if `decide` were called now; nothing is drawn or changed.
@@ -90,10 +90,19 @@ class Answering(Sharing):
     def _draw_ahead(self) -> None:  # one call costs as much as all
         self._uniforms = self._generator.random(DRAWN_AHEAD * self._uniforms_each)[::-1].tolist()
 
+    def _fit_dimension(self) -> None:
+        """What a decision takes, of which there is more with more actions."""
+        self._uniforms_each = 1 + self.dimension if self.rule == "thompson" else 1
+        self._rooms.clear()
+
+    def _begin_actions(self, names: Sequence[str], retired: Sequence[str]) -> None:
+        super()._begin_actions(names, retired)
+        self._fit_dimension()
+
     def _add_actions(self, names: Sequence[str]) -> None:
         super()._add_actions(names)
         self._generator.bit_generator.advance(-len(self._uniforms))  # type: ignore[attr-defined]
-        self._uniforms_each = 1 + self.dimension if self.rule == "thompson" else 1
+        self._fit_dimension()
         self._draw_ahead()
 
     def _normals(self) -> Array:

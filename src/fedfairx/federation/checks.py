@@ -197,7 +197,8 @@ def check_release(name: str, release: Release, *, dimension: int, mechanism: str
         )
     if release.mechanism != mechanism:
         raise MessageRefused(
-            f"release of {name!r} was made by another mechanism than this agent's", reason="mechanism"
+            f"release of {name!r} was made by another mechanism than this agent's, or for other actions",
+            reason="mechanism",
         )
 
 

@@ -34,6 +34,6 @@ def _again(agent: Agent, number: int) -> Release | None:
     """A past release of its own, which costs nothing; None if it can't be given any more."""
     with agent._lock:
         try:
-            return agent.privatizer.release(number)
+            return agent._marked(agent.privatizer.release(number))
         except PrivacyError:
             return None

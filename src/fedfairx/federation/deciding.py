@@ -151,7 +151,14 @@ class Deciding(Answering):
     @property
     def actions(self) -> tuple[str, ...]:
         """Names of the actions that it chooses from, where they have no features."""
-        return () if self._actions is None else tuple(self._actions.offered()[1])
+        with self._lock:
+            return () if self._actions is None else tuple(self._actions.offered()[1])
+
+    @property
+    def all_actions(self) -> tuple[str, ...]:
+        """The same with those that were retired, in the order of the coordinates of `estimate`."""
+        with self._lock:
+            return () if self._actions is None else self._actions.names
 
     def add_actions(self, *names: str) -> None:
         """Choose from these too, from now on: new ones, of which nothing is known, or retired ones again."""
@@ -165,7 +172,7 @@ class Deciding(Answering):
         if self._actions is None:
             raise InvalidInput("actions must have been given when the agent was made: its arms have features")
         with self._lock, self._step():
-            fixed = self.private or self.bound is not None or any(name != self.name for name in self._latest)
+            fixed = self.private or self.bound is not None or bool(self._latest)
             new = [name for name in names if how == "add" and name not in self._actions]
             text = "must be known: this agent shares its statistics, whose size is fixed"
             require(not (fixed and new), "actions", text, new[:1])

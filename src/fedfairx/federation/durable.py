@@ -152,6 +152,10 @@ class Keeper:
             raise InvalidInput(f"budget must be the one that is kept, {last}, got budget={sharing}")
         if isinstance(sharing, Bounds) and sharing != self._bounds:
             raise InvalidInput(f"bounds must be those that are kept, {self._bounds}, got bounds={sharing}")
+        if agent._actions is not None and "dimension" in given:
+            raise InvalidInput(
+                f"dimension must be left out: this agent has actions, got dimension={given['dimension']}"
+            )
         asked = {name: value for name, value in given.items() if name not in ("seed", "actions")}
         if not asked:
             return
@@ -218,15 +222,15 @@ class Keeper:
                 agent._learn(agent._shown(0, row if agent._actions is None else row[0]), reward)
         elif step.kind == "release":
             agent._mark_local()
-            agent._latest[agent.name] = agent.privatizer.release(int(step.body))
+            agent._latest[agent.name] = agent._marked(agent.privatizer.release(int(step.body)))
             agent._fold_local(agent._local_count)
         elif step.kind == "absorb":
             told = {
                 name: Release.from_bytes(bytes.fromhex(text)) for name, text in json.loads(step.body).items()
             }
-            mechanism = agent.privatizer.mechanism.digest()
+            digest = agent._digest()
             agent._share(
-                latest_of(agent._latest, told, own=agent.name, dimension=agent.dimension, mechanism=mechanism)
+                latest_of(agent._latest, told, own=agent.name, dimension=agent.dimension, mechanism=digest)
             )
         elif step.kind == "actions":
             change = json.loads(step.body)
@@ -328,7 +332,7 @@ def _refuse_actions(agent: Deciding, given: Sequence[str] | None) -> None:
     if agent._actions is None:
         raise InvalidInput("actions must be left out: this agent's arms have features")
     new = [name for name in given if name not in agent._actions]
-    require(not new, "actions", "must be ones that are kept; add_actions adds others", new[:1])
+    require(not new, "actions", "must be ones that it has", new[:1], "others are added while it is open")
 
 
 def _snapshot(agent: Deciding, *, runs: int) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def solver_from(fields: Fields) -> Solver:
 
 
 def decision_from(fields: Fields, dimension: int, following: int) -> Decision:
-    """A waiting decision, of a number below `following`."""
+    """A waiting decision, of a number below `following`; `dimension` is that of the agent then."""
     arms = fields.integer("arms", 1)
     made = Decision(
         fields.integer("number", 0, following - 1),

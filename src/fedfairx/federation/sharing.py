@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, Protocol
 
 from fedfairx.errors import InvalidInput
@@ -64,13 +66,27 @@ class Sharing(Knowledge):
         """
         with self._lock, self._step():
             self._mark_local()
-            release = self.privatizer.release(number)
+            release = self._marked(self.privatizer.release(number))
             if release.number > self.released:
                 self._latest[self.name] = release
                 self._fold_local(self._held_local())
                 if self._journal is not None:
                     self._journal.happened("release", str(release.number).encode())
             return release
+
+    def _marked(self, release: Release) -> Release:
+        """A release of this agent's privatizer; of actions without features it says which they are."""
+        return release if self._actions is None else replace(release, mechanism=self._digest())
+
+    def _digest(self) -> str:
+        """What another's release must have: its mechanism and, of actions without features, their names.
+
+        A coordinate means the same to both only if it is the same action's.
+        """
+        mechanism = self.privatizer.mechanism.digest()
+        if self._actions is None:
+            return mechanism
+        return hashlib.sha256(json.dumps([mechanism, *self._actions.names]).encode()).hexdigest()
 
     def begin_run(self, privatizer: Privatizer | Budget) -> None:
         """Go on under a new budget when the old one is spent; all that was learnt and shared stays.
@@ -129,9 +145,8 @@ class Sharing(Knowledge):
         name an agent takes its own latest release alone. When one is refused, none has been taken.
         """
         with self._lock, self._step():
-            mechanism = self.privatizer.mechanism.digest()
             latest = latest_of(
-                self._latest, releases, own=self.name, dimension=self.dimension, mechanism=mechanism
+                self._latest, releases, own=self.name, dimension=self.dimension, mechanism=self._digest()
             )
             self._share(latest)
             if self._journal is not None:

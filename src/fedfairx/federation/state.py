@@ -164,7 +164,10 @@ def restore_knowledge(agent: Knowledge, fields: Fields) -> None:
     """What `describe_knowledge` described, into an agent of the same settings."""
     actions = fields.texts("actions")
     if actions is not None:  # there may have been fewer, or more, than the agent has now
-        agent._begin_actions(actions, fields.texts("retired") or [])
+        try:
+            agent._begin_actions(actions, fields.texts("retired") or [])
+        except InvalidInput as error:
+            raise StateError(f"agent.actions can't be: {error}") from None
     dimension, size = agent.dimension, packed_size(agent.dimension)
     learner = fields.part("learner")
     agent._learner.statistics[:] = learner.numbers("statistics", size)

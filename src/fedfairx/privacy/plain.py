@@ -89,6 +89,11 @@ class NonPrivateSums:
 
     def add_arm(self, arm: int, reward: float) -> None:
         """`add` of the unit vector of a coordinate."""
+        if self.bounds is not None:
+            context = np.zeros(self.dimension)
+            context[arm] = 1.0
+            self.add(context, reward)
+            return
         self._total[place(self.dimension, arm, arm)] += 1.0
         self._total[self._total.size - self.dimension + arm] += reward
         self._count += 1

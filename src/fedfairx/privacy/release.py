@@ -24,7 +24,7 @@ class Release:
 
     `count` is the number of observations inside. It is public, and so is when each of them came: a reward
     whose delay depends on its value tells it.
-    `mechanism` is the digest of the mechanism that made it.
+    `mechanism` is the digest of the mechanism that made it, and of the names of actions without features.
 
     Guarantees:
     - `packed` can't be written to.

@@ -44,13 +44,18 @@ def make_app(service: Service) -> ASGIApp:
     service.document = msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
     gates = gates_of(service, OPERATIONS)
     app = Starlette(
-        routes=[*(Route(path, gate) for path, gate in gates.items()), *pages(service)],
+        routes=[*(Route(_starlette(path), gate) for path, gate in gates.items()), *pages(service)],
         exception_handlers={Exception: _problem, 404: _problem, 405: _problem},
         lifespan=_life,
     )
     app.router.redirect_slashes = False  # it would answer with whatever host it was asked by
     app.state.service = service
     return Front(app, {path: gate for path, gate in gates.items() if "{" not in path})
+
+
+def _starlette(path: str) -> str:
+    """An action's name may have slashes in it."""
+    return path.replace("{action_id}", "{action_id:path}")
 
 
 def gates_of(service: Service, operations: Iterable[Operation]) -> dict[str, Gate]:

@@ -60,7 +60,7 @@ def record(stored: StoredDecision) -> dict[str, Any]:
         stored.drawn,
         remark.baseline,
         stored.policy.tolist(),
-        stored.contexts.tolist(),
+        None if stored.featureless else stored.contexts.tolist(),
         stored.names,
         stored.groups,
         stored.reward,

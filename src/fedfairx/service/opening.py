@@ -81,6 +81,8 @@ def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
     dimension = len(settings.features) or settings.dimension
     if dimension:
         given["dimension"] = dimension + settings.intercept
+    if settings.actions:
+        given["actions"] = settings.actions
     if merit is not None and "merit" in settings.given:
         given["merit"] = merit
     if settings.epsilon is not None:
@@ -97,9 +99,10 @@ def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
 
 def _warm(agent: Agent) -> None:
     """Compile what a decision needs, on an agent of no consequence, before anybody waits for it."""
+    arms: dict[str, Any] = {"actions": ["a", "b"]} if agent.actions else {"dimension": agent.dimension}
     other, third = (
-        Agent(agent.dimension, rule=agent.rule, merit=agent.merit, partners=agent.partners_are)
-        for _ in range(2)
+        Agent(**arms, rule=agent.rule, merit=agent.merit, partners=agent.partners_are) for _ in range(2)
     )
-    other.observe(other.decide(np.zeros((2, agent.dimension))), reward=0.0)
+    contexts = None if agent.actions else np.zeros((2, agent.dimension))
+    other.observe(other.decide(contexts), reward=0.0)
     other.absorb({other.name: other.release(), third.name: third.release()})

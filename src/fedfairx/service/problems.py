@@ -56,6 +56,7 @@ KINDS: dict[str, tuple[int, str, str]] = {
         "There is no such decision",
         "Use the decision_id that POST /v1/decisions answered.",
     ),
+    "unknown-action": (404, "There is no such action", "GET /v1/actions lists those that there are."),
     "no-release": (
         404,
         "There is no release yet",
@@ -77,6 +78,11 @@ KINDS: dict[str, tuple[int, str, str]] = {
         409,
         "This agent is in no federation",
         "Start the service with its folder in one: fedfairx serve --federation DIR.",
+    ),
+    "features": (
+        409,
+        "This service's actions have features",
+        "Name actions in each decision; fedfairx serve --actions is for those without features.",
     ),
     "halted": (409, "This agent must send nothing", "Do what the detail says; decisions go on meanwhile."),
     "budget": (409, "The privacy budget does not allow it", "GET /v1/privacy tells what is spent."),

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fedfairx.core.memory import LARGEST
 from fedfairx.errors import InvalidInput, require
 from fedfairx.service.features import Feature
 
-__all__ = ["Reader", "choice", "features", "number", "optional", "pair", "switch", "text", "whole"]
+__all__ = ["Reader", "choice", "features", "names", "number", "optional", "pair", "switch", "text", "whole"]
 
 Reader = Callable[[str, object], Any]  # (name, value) → the value, or `InvalidInput`
 
+LONGEST = 200  # characters of a name
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -89,6 +90,19 @@ def pair(name: str, value: object) -> tuple[float, float]:
         low = high = math.nan
     require(-LARGEST <= low < high <= LARGEST, name, "must be two numbers, low < high, like 1:5", value)
     return low, high
+
+
+def names(name: str, value: object) -> tuple[str, ...]:
+    """Different names: "ann, ben", in TOML ["ann", "ben"], where they may have commas in them."""
+    parts = filter(None, (part.strip() for part in value.split(","))) if isinstance(value, str) else value
+    if not isinstance(parts, Iterable):
+        raise InvalidInput(f"{name} must be a list of names, got {type(value).__name__}")
+    made = tuple(parts)
+    for each in made:
+        fits = isinstance(each, str) and 0 < len(each) <= LONGEST
+        require(fits, name, f"must be names of 1 to {LONGEST} characters", each)
+    require(len(set(made)) == len(made), name, "must be different names", list(made))
+    return made
 
 
 def switch(name: str, value: object) -> bool:

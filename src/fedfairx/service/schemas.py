@@ -26,20 +26,29 @@ class Action(Body):
         str, Meta(min_length=1, max_length=200, description="Its name; different from the others'.")
     ]
     features: Annotated[
-        dict[str, Number] | list[Number],
-        Meta(description="Its numbers: by name where the service has named features, else in order."),
-    ]
+        dict[str, Number] | list[Number] | None,
+        Meta(
+            description="Its numbers: by name where the service has named features, else in order; to be "
+            "left out where actions have none."
+        ),
+    ] = None
     group: Annotated[Name | None, Meta(description="What exposure is also counted by.")] = None
 
 
-Actions = Annotated[list[Action], Meta(min_length=1)]
+Actions = Annotated[list[Action | Name], Meta(min_length=1)]
 Rows = Annotated[list[Annotated[list[Number], Meta(min_length=1)]], Meta(min_length=1)]
 
 
 class DecisionRequest(Body):
-    """Which action? Give `actions`, or `contexts` where they have no names."""
+    """Which action? Give `actions`, or `contexts` where they have no names.
 
-    actions: Annotated[Actions | None, Meta(description="The actions, by name.")] = None
+    Where actions have no features give the names of some, or nothing: then it is among all that are active.
+    """
+
+    actions: Annotated[
+        Actions | None,
+        Meta(description="The actions; those that have neither features nor group by id alone."),
+    ] = None
     contexts: Annotated[Rows | None, Meta(description="K rows of d numbers, one for each action.")] = None
     excluded: Annotated[
         list[Name | Place], Meta(description="Actions that can't be taken now: ids, or rows of `contexts`.")
@@ -54,7 +63,9 @@ class DecisionMade(Struct):
     """The action to take, and the policy that it was drawn from."""
 
     decision_id: Annotated[str, Meta(description="The reward refers to it.")]
-    action: Annotated[int, Meta(ge=0, description="The action's place in the request.")]
+    action: Annotated[
+        int, Meta(ge=0, description="The action's place in the request; if that names none, in `action_ids`.")
+    ]
     action_id: Annotated[str | None, Meta(description="Its id; null where `contexts` were given.")]
     probability: Annotated[Share, Meta(description="With which this action was taken.")]
     policy: Annotated[
@@ -62,6 +73,9 @@ class DecisionMade(Struct):
     ]
     model_version: Annotated[int, Meta(ge=0, description="Grows whenever the model learns.")]
     mode: Annotated[str, Meta(description="live, shadow or control: what chose the action.")]
+    action_ids: Annotated[
+        list[str] | UnsetType, Meta(description="Whose shares those are, where actions have no features.")
+    ] = UNSET
 
 
 class DecisionBatch(Body):
@@ -136,6 +150,19 @@ class DecisionPage(Struct):
     next: Annotated[int | None, Meta(description="`after` of the next page; null on the last one.")]
 
 
+class ActionSeen(Struct):
+    """An action without features."""
+
+    id: str
+    status: Annotated[str, Meta(description="active, or retired: no longer chosen from.")]
+
+
+class ActionList(Struct):
+    """In the order in which they were added; none where requests bring actions with features."""
+
+    actions: list[ActionSeen]
+
+
 class Model(Struct):
     """What the service has learnt, and how it is set up."""
 
@@ -144,10 +171,17 @@ class Model(Struct):
     merit: str
     dimension: int
     features: Annotated[list[str], Meta(description="Named features, in order; empty where there are none.")]
+    actions: Annotated[
+        list[str],
+        Meta(description="Actions without features, retired ones too; empty where they have features."),
+    ]
     intercept: bool
     estimate: Annotated[
         list[float] | None,
-        Meta(description="θ: a reward's expected change with each feature; null but for admins."),
+        Meta(
+            description="θ: a reward's expected change with each feature or, where actions have none, each "
+            "one's expected reward; null but for admins."
+        ),
     ]
     observed: int
     pending: int

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import msgspec
 
-from fedfairx.errors import AlreadyObserved, KeyTaken, StorageError, UnknownDecision
+from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, StorageError, UnknownDecision
 from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas, showing, steps
-from fedfairx.service.asking import Asked, understand
+from fedfairx.service.asking import AmongAll, Asked, understand, understand_names
 from fedfairx.service.counting import Counting
 from fedfairx.service.desk import Desk, Step
 from fedfairx.service.doors import Doors
@@ -69,6 +69,7 @@ class Service:
         self.desk = Desk(agent, self.meters, limit=settings.max_waiting, last=last)
         self.exposing = Exposing(self)
         self.counting = Counting()
+        self.featureless = bool(agent.actions)  # whether its actions are named once, and have no features
         self._probed = -math.inf  # when it last went well
         self.taking = Taking(settings.mode, settings.control_share)
 
@@ -91,9 +92,8 @@ class Service:
         self, requests: Sequence[schemas.DecisionRequest], wish: Wish | None
     ) -> list[schemas.DecisionMade]:
         """A decision for each request, all of them or none; under a key that was used, those of then."""
-        taking, features, most = self.taking, self.features, self.settings.max_actions
-        needs = taking.needs_baseline
-        asked = [understand(one, features, max_actions=most, needs_baseline=needs) for one in requests]
+        taking = self.taking
+        asked = [self._understand(one) for one in requests]
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest
         try:
@@ -101,11 +101,40 @@ class Service:
         except KeyTaken:
             assert wish is not None
             return await self.read(lambda journal: _again(journal, asked, wish))
+        except InvalidInput:
+            if wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None:
+                raise
+            return await self.read(lambda journal: _again(journal, asked, wish))  # retired since then
         meters = self.meters
         for one, answer in zip(asked, made, strict=True):
-            meters.clipped += one.clipped
+            meters.clipped += one.clipped if isinstance(one, Asked) else 0
             meters.decisions[answer.mode] += 1
         return made
+
+    def _understand(self, request: schemas.DecisionRequest) -> Asked | AmongAll:
+        most, needs = self.settings.max_actions, self.taking.needs_baseline
+        if self.featureless:
+            return understand_names(request, max_actions=most, needs_baseline=needs)
+        return understand(request, self.features, max_actions=most, needs_baseline=needs)
+
+    # --- actions without features --------------------------------------------------------------------
+
+    async def add_action(self, name: str) -> None:
+        """Choose from it too, from now on."""
+        await self._change_actions(steps.AddAction(name, self.settings.max_actions))
+
+    async def retire_action(self, name: str) -> None:
+        """Choose from it no longer."""
+        if not await self._change_actions(steps.RetireAction(name)):
+            raise Refused("unknown-action", "This service has no action of that name.")
+
+    async def _change_actions(self, step: Step[Found]) -> Found:
+        if not self.featureless:
+            raise Refused("features", "Requests bring the actions of this service, with their features.")
+        try:
+            return await self.desk.do(step)
+        except InvalidInput as error:
+            raise Refused("conflict", f"{error}.") from None
 
     # --- what came of it -----------------------------------------------------------------------------
 
@@ -229,7 +258,7 @@ def _refuse_twice(identities: Sequence[str]) -> None:
         raise Refused("invalid", "A decision occurs twice in the batch.")
 
 
-def _again(journal: Journal, asked: Sequence[Asked], wish: Wish) -> list[schemas.DecisionMade]:
+def _again(journal: Journal, asked: Sequence[Asked | AmongAll], wish: Wish) -> list[schemas.DecisionMade]:
     """The decisions that were made under a key, if they were for the same request."""
     made = []
     for place, one in enumerate(asked):

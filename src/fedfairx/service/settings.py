@@ -48,6 +48,9 @@ class Settings:
     dimension: int = setting(
         0, readers.whole(0, 10_000), "numbers that describe an action; not needed with features"
     )
+    actions: tuple[str, ...] = setting(
+        (), readers.names, "names of actions that have no features, as ann,ben,cid; instead of dimension"
+    )
     features: tuple[Feature, ...] = setting(
         (), readers.features, "names and ranges, as price=0:10,rating=1:5"
     )
@@ -220,6 +223,14 @@ def check(settings: Settings) -> Settings:
     named = len(settings.features)
     fits = not named or settings.dimension in (0, named)
     require(fits, "dimension", f"must be that of the {named} features", settings.dimension)
+    if settings.actions:
+        for other in ("dimension", "features", "intercept"):
+            if getattr(settings, other):
+                raise InvalidInput(f"{other} must be left out beside actions, which have no features")
+        if settings.federation:
+            raise InvalidInput("actions must be left out: the members of a federation agree on features")
+    most = settings.max_actions
+    require(len(settings.actions) <= most, "actions", f"must be at most {most}", len(settings.actions))
     if "partners" in settings.given and not settings.federation:
         raise InvalidInput("partners must be left out: it is for a member of a federation")
     if bool(settings.tls_certificate) != bool(settings.tls_key):

@@ -15,7 +15,7 @@ from fedfairx.storage.rows import StoredDecision
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
 
-__all__ = ["clipped", "model", "privacy", "seen", "sync"]
+__all__ = ["actions", "clipped", "model", "privacy", "seen", "sync"]
 
 
 def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
@@ -39,6 +39,13 @@ def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
     )
 
 
+def actions(agent: Agent) -> schemas.ActionList:
+    names, active = agent.all_actions, set(agent.actions)
+    return schemas.ActionList(
+        [schemas.ActionSeen(name, "active" if name in active else "retired") for name in names]
+    )
+
+
 def model(service: Service, *, exact: bool) -> schemas.Model:
     agent, settings = service.agent, service.settings
     return schemas.Model(
@@ -47,6 +54,7 @@ def model(service: Service, *, exact: bool) -> schemas.Model:
         merit=repr(agent.merit),
         dimension=agent.dimension,
         features=list(service.features.names),
+        actions=list(agent.all_actions),
         intercept=settings.intercept,
         estimate=agent.estimate.tolist() if exact else None,
         observed=agent.observed,

@@ -5,20 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import UNSET
 
+from fedfairx.errors import require
 from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas
-from fedfairx.service.asking import Asked
+from fedfairx.service.asking import AmongAll, Asked, named
 from fedfairx.service.modes import Remark, Taking, propensity
 from fedfairx.storage.rows import DecisionNote, StoredDecision
 
-__all__ = ["Decide", "Replace", "Reward", "Withdraw", "answer_of_stored", "probe"]
+__all__ = [
+    "AddAction",
+    "Decide",
+    "Replace",
+    "RetireAction",
+    "Reward",
+    "Withdraw",
+    "answer_of_stored",
+    "probe",
+]
 
 
 class Decide(msgspec.Struct, frozen=True):
     """Decisions for one request; if the first one's key is taken, nothing has happened."""
 
-    asked: Sequence[Asked]
+    asked: Sequence[Asked | AmongAll]
     taking: Taking
     keys: Sequence[str | None]
     digest: str | None
@@ -27,8 +38,12 @@ class Decide(msgspec.Struct, frozen=True):
         version = agent.model_version
         return [self._one(agent, one, key, version) for one, key in zip(self.asked, self.keys, strict=True)]
 
-    def _one(self, agent: Agent, asked: Asked, key: str | None, version: int) -> schemas.DecisionMade:
+    def _one(
+        self, agent: Agent, asked: Asked | AmongAll, key: str | None, version: int
+    ) -> schemas.DecisionMade:
         taking = self.taking
+        if isinstance(asked, AmongAll):
+            asked = asked.among(agent.actions, agent.all_actions)
         mode = taking.draw()
         remark = Remark(version, asked.baseline, taking.control_share)
         note = DecisionNote(
@@ -39,12 +54,17 @@ class Decide(msgspec.Struct, frozen=True):
             baseline=None if mode == "live" else asked.baseline,
             extra=remark.text(),
         )
-        made = agent.decide(asked.contexts, names=asked.names, note=note)
+        if asked.contexts is None:
+            made = agent.decide(asked.names, note=note)
+        else:
+            made = agent.decide(asked.contexts, names=asked.names, note=note)
         return _answer(asked, str(made.id), made.action, made.policy.tolist(), mode, remark)
 
 
-def answer_of_stored(asked: Asked, stored: StoredDecision) -> schemas.DecisionMade:
+def answer_of_stored(asked: Asked | AmongAll, stored: StoredDecision) -> schemas.DecisionMade:
     """The answer that was given then, to the same request."""
+    if isinstance(asked, AmongAll):
+        asked = named(stored.names or [])  # there may be others now
     remark = Remark.read(stored.extra)
     return _answer(asked, stored.id, stored.action, stored.policy.tolist(), stored.mode, remark)
 
@@ -67,6 +87,7 @@ def _answer(
         policy=policy,
         model_version=remark.model_version,
         mode=mode,
+        action_ids=asked.ids if asked.contexts is None and asked.ids is not None else UNSET,
     )
 
 
@@ -116,6 +137,34 @@ class Withdraw(msgspec.Struct, frozen=True):
 
     def __call__(self, agent: Agent) -> None:
         agent.forget_many(self.identities)
+
+
+class AddAction(msgspec.Struct, frozen=True):
+    """An action without features that is offered from now on; one that is already changes nothing."""
+
+    name: str
+    most: int
+
+    def __call__(self, agent: Agent) -> None:
+        active = agent.actions
+        if self.name not in active:
+            fits = len(active) < self.most
+            require(fits, "actions", f"must be at most {self.most} (max_actions)", len(active) + 1)
+            agent.add_actions(self.name)
+
+
+class RetireAction(msgspec.Struct, frozen=True):
+    """One that is no longer offered; one that was retired before changes nothing.
+
+    False: there is none of that name.
+    """
+
+    name: str
+
+    def __call__(self, agent: Agent) -> bool:
+        if self.name in agent.actions:
+            agent.retire_actions(self.name)
+        return self.name in agent.all_actions
 
 
 def probe(agent: Agent) -> None:

@@ -10,7 +10,7 @@ from fedfairx.errors import StateError, require
 from fedfairx.storage.database import PAGE, Row
 from fedfairx.storage.log import Log
 from fedfairx.storage.origins import Origins
-from fedfairx.storage.rows import STATUSES, StoredDecision, floats, unpacked_contexts
+from fedfairx.storage.rows import STATUSES, StoredDecision, floats
 
 #: What an agent needs of a decision.
 COLUMNS = "seq, time, contexts, policy, theta, action, drawn, seal, names"
@@ -148,7 +148,7 @@ class Queries:
             key,
             digest,
             extra,
-            unpacked_contexts(bytes(contexts), shares.size, parameter.size),
+            bytes(contexts),
             shares,
             parameter,
             reward,

@@ -52,12 +52,22 @@ class StoredDecision:
     key: str | None
     digest: str | None
     extra: str | None
-    contexts: Array = field(repr=False)
+    packed: bytes = field(repr=False)  # its contexts, as `packed_contexts` packed them
     policy: Array = field(repr=False)
     theta: Array = field(repr=False)
     reward: float | None = field(repr=False)
     reward_time: float | None
     person: str | None = field(repr=False)
+
+    @property
+    def featureless(self) -> bool:
+        """Whether its actions have no features."""
+        return len(self.packed) == 4 * self.policy.size
+
+    @property
+    def contexts(self) -> Array:
+        """(K, d), made when asked for: of many actions without features they are many zeros."""
+        return unpacked_contexts(self.packed, self.policy.size, self.theta.size)
 
     @property
     def name(self) -> str | None:

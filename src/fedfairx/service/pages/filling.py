@@ -56,6 +56,7 @@ def _overview(service: Service, looked: Looked, ready: bool, exact: bool) -> Ove
     agent, counts = service.agent, service.counting.by_status(service.journal)
     waiting = next(iter(service.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
+    active = agent.actions
     return Overview(
         attention=[
             *_attention(service, looked, oldest, ready),
@@ -71,6 +72,8 @@ def _overview(service: Service, looked: Looked, ready: bool, exact: bool) -> Ove
         rule=agent.rule,
         merit=repr(agent.merit),
         series=_series(service),
+        actions=active,
+        retired=[name for name in agent.all_actions if name not in active],
     )
 
 

@@ -53,6 +53,8 @@ class Overview:
     rule: str
     merit: str
     series: Series | None
+    actions: Sequence[str] = ()  # without features, that it chooses from
+    retired: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

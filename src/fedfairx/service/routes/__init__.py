@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedfairx.service.operations import Operation
 from fedfairx.service.routes import (
+    acting,
     deciding,
     describing,
     exporting,
@@ -22,6 +23,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *rewarding.OPERATIONS,
     *listing.OPERATIONS,
     *describing.OPERATIONS,
+    *acting.OPERATIONS,
     *exposing.OPERATIONS,
     *exporting.OPERATIONS,
     *federating.OPERATIONS,

@@ -1,0 +1,371 @@
+"""Actions without features over HTTP: named once, they come and go, and a restart keeps them."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from service_helpers import Running, asking, decide, settings_for
+
+import fedfairx as ffx
+from fedfairx.client import AsyncClient, Client, ServiceError
+from fedfairx.errors import InvalidInput
+from fedfairx.service.opening import open_service
+from fedfairx.service.settings import load
+from fedfairx.storage.keys import ApiKeys
+
+NAMES = ["ann", "ben", "cid"]
+WILD = ["=1+1", "a/b", "a/../b", "..", ".", "Ω 数 🦊", " ", "x" * 200, 'quo"te', "a,b", "<b>?#%", "\0", "-"]
+
+
+def ask(client: Any, **body: Any) -> dict[str, Any]:
+    answer = client.post("/v1/decisions", json=body)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def refused(answer: Any, status: int, kind: str) -> str:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["type"] == f"urn:fedfairx:problem:{kind}"
+    return str(answer.json()["detail"])
+
+
+def listed(client: Any) -> dict[str, str]:
+    return {each["id"]: each["status"] for each in client.get("/v1/actions").json()["actions"]}
+
+
+def address(name: str) -> str:
+    return "/v1/actions/" + quote(name, safe="").replace(".", "%2E")
+
+
+def test_nothing_need_be_said(place: str) -> None:
+    with asking(place, actions=NAMES) as client:
+        made = ask(client)
+        assert made["action_ids"] == NAMES
+        assert made["action_id"] == NAMES[made["action"]]
+        assert made["policy"] == pytest.approx([1 / 3] * 3)
+        reward = client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 1.0})
+        assert reward.status_code == 204
+        some = ask(client, actions=["cid", "ann"])
+        assert some["action_ids"] == ["cid", "ann"]
+        assert some["action_id"] == ["cid", "ann"][some["action"]]
+        grouped = ask(client, actions=[{"id": "ann", "group": "small"}, "ben"], excluded=["ben"])
+        assert (grouped["action_id"], grouped["policy"]) == ("ann", [1.0, 0.0])
+        assert grouped["action_ids"] == ["ann", "ben"]
+        without = ask(client, excluded=["ann"])
+        assert without["action_ids"] == ["ben", "cid"]
+        batch = client.post("/v1/decisions/batch", json={"decisions": [{}, {"actions": ["ben"]}]}).json()
+        assert [each["action_ids"] for each in batch["decisions"]] == [NAMES, ["ben"]]
+        seen = client.get(f"/v1/decisions/{grouped['decision_id']}").json()
+        assert (seen["action_id"], seen["group"], seen["action_ids"]) == ("ann", "small", ["ann"])
+        model = client.get("/v1/model").json()
+        assert (model["actions"], model["features"], model["dimension"]) == (NAMES, [], 3)
+        assert len(model["estimate"]) == 3
+
+
+def test_it_decides_as_the_agent_does(tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.db"), actions=NAMES) as client:
+        answers = []
+        for turn in range(30):
+            made = ask(client, actions=NAMES[: 2 + turn % 2])
+            client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": (turn % 5) / 5})
+            answers.append(made)
+    other = ffx.Agent(actions=NAMES)
+    for turn, made in enumerate(answers):
+        assert other.policy(made["action_ids"]).tolist() == pytest.approx(made["policy"], abs=1e-9)
+        other.learn([made["action_id"]], [(turn % 5) / 5])
+
+
+def test_they_come_and_go_and_a_restart_keeps_them(place: str) -> None:
+    with asking(place, actions=NAMES) as client:
+        before = ask(client, actions=["ben"])
+        assert client.put("/v1/actions/dora").status_code == 204
+        assert client.put("/v1/actions/dora").status_code == 204  # the same again
+        assert client.delete("/v1/actions/ben").status_code == 204
+        assert client.delete("/v1/actions/ben").status_code == 204
+        assert ask(client)["action_ids"] == ["ann", "cid", "dora"]
+        assert listed(client) == {"ann": "active", "ben": "retired", "cid": "active", "dora": "active"}
+    for given in ({}, {"actions": NAMES}, {"actions": ["ben", "dora"]}):  # as the first ones, or left out
+        with asking(place, **({"dimension": 0} | given)) as client:
+            assert ask(client)["action_ids"] == ["ann", "cid", "dora"]
+    with asking(place, dimension=0) as client:
+        late = client.put(f"/v1/decisions/{before['decision_id']}/reward", json={"reward": 1.0})
+        assert late.status_code == 204
+        assert client.put("/v1/actions/ben").status_code == 204
+        assert ask(client)["action_ids"] == ["ann", "ben", "cid", "dora"]
+        assert client.get("/v1/model").json()["estimate"][1] > 0.5
+    with asking(place, dimension=0) as client:
+        assert set(listed(client).values()) == {"active"}
+        client.get("/v1/exposure").raise_for_status()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"actions": [*NAMES, "dora"]}, "actions must be ones that it has, got actions=['dora']"),
+        ({"dimension": 3}, "dimension must be left out: this agent has actions"),
+        ({"features": "a=0:1"}, "features must be what the agent has learnt from so far"),
+        ({"dimension": 0, "intercept": True}, "intercept must be what the agent has learnt from so far"),
+    ],
+)
+def test_a_start_that_says_otherwise_is_refused(tmp_path: Path, given: dict[str, Any], words: str) -> None:
+    place = str(tmp_path / "agent.db")
+    with asking(place, actions=NAMES):
+        pass
+    with pytest.raises(InvalidInput) as caught:
+        open_service(settings_for(place, **given))
+    assert words in str(caught.value)
+
+
+def test_a_service_with_features_has_no_actions_of_its_own(tmp_path: Path) -> None:
+    place = str(tmp_path / "agent.db")
+    with asking(place) as client:
+        decide(client)
+        assert client.get("/v1/actions").json() == {"actions": []}
+        assert client.get("/v1/model").json()["actions"] == []
+        refused(client.put("/v1/actions/ann"), 409, "features")
+        refused(client.delete("/v1/actions/ann"), 409, "features")
+        for body in ({"actions": ["ann"]}, {"actions": [{"id": "ann"}]}):
+            assert "actions[0] must have features" in refused(
+                client.post("/v1/decisions", json=body), 422, "invalid"
+            )
+        assert "either actions or contexts" in refused(client.post("/v1/decisions", json={}), 422, "invalid")
+    with pytest.raises(InvalidInput, match="arms have features"):
+        open_service(settings_for(place, actions=NAMES))
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.db"), actions=NAMES, max_actions=4) as client:
+        client.delete("/v1/actions/cid")
+        for body, words in (
+            ({"contexts": [[1.0, 0.0, 0.0]]}, "contexts must be left out"),
+            ({"actions": ["dora"]}, "got actions='dora'"),
+            ({"actions": ["cid"]}, "has not retired"),
+            ({"actions": ["ann", "ann"]}, "different ids"),
+            ({"actions": []}, ">= 1"),
+            ({"actions": [""]}, ">= 1"),
+            ({"actions": [1]}, "Expected"),
+            ({"actions": [{"id": "ann", "features": [1.0]}]}, "features must be left out"),
+            ({"actions": list("abcde")}, "at most 4 (max_actions)"),
+            ({"excluded": ["ann", "ben"]}, "must leave an action"),
+            ({"excluded": ["zoe"]}, "excluded must be"),
+            ({"excluded": [0]}, "must be ids of actions"),
+            ({"baseline": "zoe"}, "baseline must be"),
+            ({"baseline": 1}, "must be ids of actions"),
+        ):
+            assert words in refused(client.post("/v1/decisions", json=body), 422, "invalid"), body
+        assert ask(client, excluded=["cid"])["action_ids"] == ["ann", "ben"]  # retired: excluded already
+        refused(client.delete("/v1/actions/zoe"), 404, "unknown-action")
+        client.delete("/v1/actions/ben")
+        assert "must leave one" in refused(client.delete("/v1/actions/ann"), 409, "conflict")
+        for name in ("ben", "cid", "dora"):
+            assert client.put(f"/v1/actions/{name}").status_code == 204
+        assert "at most 4 (max_actions)" in refused(client.put("/v1/actions/eve"), 409, "conflict")
+        assert "200 characters" in refused(client.put("/v1/actions/" + 201 * "x"), 422, "invalid")
+        refused(client.put("/v1/actions/"), 422, "invalid")
+        refused(client.put("/v1/actions/%FF"), 422, "invalid")
+        refused(client.post("/v1/actions/ann"), 405, "method")
+
+
+def test_a_retry_is_answered_as_then(place: str) -> None:
+    key = {"idempotency-key": "k"}
+    with asking(place, actions=NAMES) as client:
+        first = client.post("/v1/decisions", json={}, headers=key).json()
+        some = {"actions": ["cid", "ben"], "excluded": ["cid"]}
+        second = client.post("/v1/decisions", json=some, headers={"idempotency-key": "l"}).json()
+        client.put("/v1/actions/dora")
+        client.delete("/v1/actions/ben")
+    with asking(place, dimension=0) as client:
+        assert client.post("/v1/decisions", json={}, headers=key).json() == first
+        again = client.post("/v1/decisions", json=some, headers={"idempotency-key": "l"})
+        assert again.json() == second
+        refused(client.post("/v1/decisions", json={"actions": ["ben"]}, headers=key), 409, "key-reused")
+        assert ask(client)["action_ids"] == ["ann", "cid", "dora"]
+        assert "has not retired" in refused(client.post("/v1/decisions", json=some), 422, "invalid")
+
+
+def test_the_baseline_of_a_shadow_is_one_of_them(tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.db"), actions=NAMES, mode="shadow") as client:
+        made = ask(client, baseline="cid")
+        assert (made["action_id"], made["probability"], made["mode"]) == ("cid", 1.0, "shadow")
+        assert ask(client, actions=["cid", "ann"], baseline="ann")["action_id"] == "ann"
+        for body in ({}, {"actions": ["ann"]}):
+            assert "baseline must be given" in refused(
+                client.post("/v1/decisions", json=body), 422, "invalid"
+            )
+        client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 1.0})
+        assert client.get("/v1/model").json()["estimate"][2] > 0.5
+
+
+def test_wild_names(place: str) -> None:
+    with asking(place, actions=WILD[:4]) as client:
+        for name in WILD:
+            assert client.put(address(name)).status_code == 204, name
+        assert list(listed(client)) == WILD
+        for name in WILD:
+            made = ask(client, actions=[{"id": name, "group": name}])
+            client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 0.5})
+        rows = list(csv.DictReader(io.StringIO(client.get("/v1/export?format=csv").text)))
+        assert rows[0]["action_id"] == "'=1+1"
+        assert rows[0]["contexts"] == ""
+        lines = [json.loads(line) for line in client.get("/v1/export").text.splitlines()]
+        assert [line["action_id"] for line in lines] == WILD
+        assert {line["contexts"] for line in lines} == {None}
+        assert client.get("/v1/export?format=parquet").status_code == 200
+        for page in ("/", "/decisions", "/exposure", "/report"):
+            shown = client.get(page)
+            assert shown.status_code == 200
+            assert "<b>?" not in shown.text
+            assert "&lt;b&gt;?#%" in shown.text
+        for name in WILD[1:]:
+            assert client.delete(address(name)).status_code == 204, name
+        assert ask(client)["action_ids"] == WILD[:1]
+    with asking(place, dimension=0) as client:
+        assert list(listed(client)) == WILD
+
+
+def test_pages_say_what_there_is(tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.db"), actions=NAMES) as client:
+        ask(client)
+        client.delete("/v1/actions/ben")
+        overview, report = client.get("/").text, client.get("/report").text
+        assert "<dt>Actions</dt><dd>ann, cid</dd>" in overview
+        assert "<dt>Retired</dt><dd>ben</dd>" in overview
+        assert "learnt for each action by itself" in report
+        assert "features" not in report
+    with asking(str(tmp_path / "other" / "agent.db")) as client:
+        assert "Retired" not in client.get("/").text
+        assert "a linear function of 3 features" in client.get("/report").text
+
+
+def test_exposure_is_that_of_the_same_log_with_unit_vectors(tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.db"), actions=NAMES) as client:
+        service = client.app._app.state.service
+        agent, rng = service.agent, np.random.default_rng(0)
+        with agent.together():
+            for turn in range(400):
+                made = agent.decide(NAMES[: 2 + turn % 2])
+                agent.observe(made, reward=float(rng.random() < 0.3 + 0.2 * NAMES.index(made.name)))
+            agent.add_actions("dora")
+            agent.learn(["dora"] * 5, [1.0] * 5)
+            for _ in range(100):
+                agent.observe(agent.decide(), reward=1.0)
+        table = client.get("/v1/exposure").json()
+        assert [row["name"] for row in table["actions"]] == ["ann", "ben", "cid", "dora"]
+        log = [
+            ffx.Logged(each.policy, each.action, np.eye(4)[: each.policy.size], names=each.names)
+            for each in agent.journal.decisions()
+        ]
+        gram, moment = np.zeros((4, 4)), np.zeros(4)
+        for each in agent.journal.decisions():
+            gram[each.action, each.action] += 1.0
+            moment[each.action] += each.reward
+        gram[3, 3] += 5.0
+        moment[3] += 5.0
+        other = ffx.exposure(log, merit=agent.merit, sums=(gram, moment))
+        for row, theirs in zip(table["actions"], other.actions, strict=True):
+            assert row["entitled"]["low"] == pytest.approx(theirs.entitled.low)
+            assert row["entitled"]["high"] == pytest.approx(theirs.entitled.high)
+        assert any("of each action have a mean that stays" in claim for claim in table["claims"])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_private_service_counts_what_was_learnt_from_a_log(tmp_path: Path, named: bool) -> None:
+    """Its exposure is from the log's own records, with features and without."""
+    given: dict[str, Any] = {"actions": NAMES} if named else {"dimension": 3}
+    with asking(str(tmp_path / "agent.db"), epsilon=4.0, **given) as client:
+        service = client.app._app.state.service
+        rows = NAMES if named else np.eye(3)
+        service.agent.learn(rows, [1.0, 0.5, 0.0])
+        gram, moment = service.exposing._sums()
+        assert gram.tolist() == np.eye(3).tolist()
+        assert moment.tolist() == [1.0, 0.5, 0.0]
+        if named:
+            assert "size is fixed" in refused(client.put("/v1/actions/dora"), 409, "conflict")
+            assert client.delete("/v1/actions/ben").status_code == 204
+            assert client.put("/v1/actions/ben").status_code == 204
+
+
+def test_who_may(tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.db"), actions=NAMES) as client:
+        service = client.app._app.state.service
+        keys = {role: ApiKeys(service.journal.log).add("x", role) for role in ("reader", "writer", "admin")}
+        service.doors.any_key = True
+        for role, text in keys.items():
+            headers = {"authorization": f"Bearer {text}"}
+            assert client.get("/v1/actions", headers=headers).status_code == 200
+            for answer in (
+                client.put("/v1/actions/dora", headers=headers),
+                client.delete("/v1/actions/dora", headers=headers),
+            ):
+                if role == "admin":
+                    assert answer.status_code == 204
+                else:
+                    refused(answer, 403, "forbidden")
+        refused(client.put("/v1/actions/dora"), 401, "unauthenticated")
+        cross = {"sec-fetch-site": "cross-site", "authorization": f"Bearer {keys['admin']}"}
+        refused(client.put("/v1/actions/dora", headers=cross), 403, "cross-site")
+
+
+def test_the_setting(tmp_path: Path) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text('actions = ["ann", "b, en"]\n')
+    assert load({}, environment={}, config=file).actions == ("ann", "b, en")
+    assert load({}, environment={"FEDFAIRX_ACTIONS": "ann, ben,"}, config=file).actions == ("ann", "ben")
+    assert load({"actions": "Ω,=1+1"}, environment={}).actions == ("Ω", "=1+1")
+    for bad in ("a,a", ["a", ""], ["a" * 201], [1], 3):
+        with pytest.raises(InvalidInput, match=r"^actions must") as caught:
+            load({"actions": bad}, environment={})
+        assert "actions" in str(caught.value)
+    for name, value in (("dimension", "3"), ("features", "a=0:1"), ("intercept", "true")):
+        with pytest.raises(InvalidInput, match=f"^{name} must be left out beside actions"):
+            load({"actions": "a,b", name: value}, environment={})
+    with pytest.raises(InvalidInput, match="the members of a federation agree on features"):
+        load({"actions": "a,b", "federation": str(tmp_path)}, environment={"FEDFAIRX_CONFIG": str(file)})
+    with pytest.raises(InvalidInput, match="at most 2"):
+        load({"actions": "a,b,c", "max_actions": "2"}, environment={})
+
+
+def test_both_clients(tmp_path: Path) -> None:
+    running = Running(str(tmp_path / "agent.db"), "--actions", "ann,ben,cid")
+    try:
+        with Client(running.url) as client:
+            made = client.decide()
+            assert made.names == tuple(NAMES)
+            assert made.name == NAMES[made.action]
+            client.observe(made, reward=1.0)
+            assert client.decide(["ben"]).name == "ben"
+            assert client.decide(actions=["ben", {"id": "cid", "group": "g"}]).names == ("ben", "cid")
+            client.add_actions(*WILD)
+            assert client.actions() == (*NAMES, *WILD)
+            client.retire_actions("ann", *WILD)
+            assert client.actions() == ("ben", "cid")
+            assert [each.names for each in client.decide_many([{}, {"actions": ["cid"]}])] == [
+                ("ben", "cid"),
+                ("cid",),
+            ]
+            with pytest.raises(ServiceError, match="no action of that name"):
+                client.retire_actions("zoe")
+        running.kill()
+        running.start()
+        asyncio.run(_at_once(running.url))
+    finally:
+        running.stop()
+
+
+async def _at_once(url: str) -> None:
+    async with AsyncClient(url) as client:
+        assert await client.actions() == ("ben", "cid")
+        await client.add_actions("dora")
+        assert (await client.decide()).names == ("ben", "cid", "dora")
+        await client.retire_actions("dora")
+        assert (await client.decide(["cid"])).name == "cid"
