@@ -461,7 +461,7 @@ MUTANTS = (
     Mutant(
         "each look at the log counts all of it again",
         "service/exposing.py",
-        "records(journal, dimension, first=self._end, end=end)",
+        "records(journal, dimension, first=first, end=end)",
         "records(journal, dimension, first=0, end=end)",
         EXPOSED,
     ),
