@@ -210,7 +210,7 @@ def test_the_claims() -> None:
     assert f"All {syncs} messages together" in text
     assert f"{syncs} made, 0 left" in text
     literal = federation_of("priv-fairx-linucb", epsilon=2.0, decide_from="released+local").privacy
-    assert "narrower guarantee" in str(literal)
+    assert "narrower claim" in str(literal)
 
 
 def test_b1_is_labelled_not_private() -> None:

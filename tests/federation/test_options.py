@@ -48,7 +48,8 @@ def test_what_is_simulated_is_what_is_deployed(name: str) -> None:
         options.inner_bounds.sensitivity < 0.8 * WORLD.bounds.sensitivity
     )  # clipped around the middle of the scenario's box
     assert mechanism.digest() == options.calibrated(setting.sharing.most).digest()
-    assert setting.privacy.sum_sd[0] == pytest.approx(np.sqrt(3) * mechanism.sd(1))
+    summed = 2 if agent.decide_from == "own+released" else 3  # the others' releases, or all
+    assert setting.privacy.sum_sd[0] == pytest.approx(np.sqrt(summed) * mechanism.sd(1))
     assert setting.least_share == agent.minimum_share == 0.02
     if name == "priv-fairx-linucb":
         assert agent.confidence == ffx.Confidence(noise_sd=0.3, scale=SCALE)
@@ -58,6 +59,24 @@ def test_what_is_simulated_is_what_is_deployed(name: str) -> None:
     spelt = ffx.simulate(WORLD, seeds=2, algorithm=name, epsilon=2.0, minimum_share=0.02)
     assert given.options == spelt.options
     assert given.fairness_regret.tobytes() == spelt.fairness_regret.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "decide_from"),
+    [("priv-fairx-bayes", "own+released"), ("priv-fairx-linucb", "released"), ("b2", "released")],
+)
+def test_what_private_agents_decide_from_by_default(name: str, decide_from: str) -> None:
+    """The strict mode is for who asks for it, but for the algorithms that follow the paper."""
+    given: dict[str, Any] = {"algorithm": name, "epsilon": 2.0}
+    assert Options(**given).composed.decide_from == decide_from
+    federation = ffx.Federation(seed=0, **SIZE, **given)
+    assert {agent.decide_from for agent in federation.agents} == {decide_from}
+    assert federation.privacy.decide_from == decide_from
+    assert ffx.simulate(WORLD, seeds=1, **given).options["decide_from"] == decide_from
+    by_hand = ffx.simulate(WORLD, seeds=1, decide_from=decide_from, **given)
+    assert (
+        ffx.simulate(WORLD, seeds=1, **given).fairness_regret.tobytes() == by_hand.fairness_regret.tobytes()
+    )
 
 
 def test_defaults_of_taste_are_the_same_everywhere() -> None:
@@ -144,7 +163,7 @@ def test_a_private_agent_needs_a_privatizer() -> None:
         options.agent(2)
     made = options.privatizer(2, releases=5, noise=SimulatedNoise(0, agent=0))
     agent = options.agent(2, privatizer=made, seed=0)
-    assert (agent.decide_from, agent.rule, agent.private) == ("released", "expected-merit", True)
+    assert (agent.decide_from, agent.rule, agent.private) == ("own+released", "expected-merit", True)
     assert isinstance(Options().agent(2).privatizer, NonPrivateSums)
 
 

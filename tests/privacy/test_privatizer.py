@@ -234,9 +234,10 @@ def test_the_guarantee_follows_theconfigured() -> None:
     configuration = configured()
     privatizer = StreamPrivatizer(2, **configuration)
     assert privatizer.guarantee.is_private
-    assert privatizer.guarantee.decide_from == "released"
-    narrow = StreamPrivatizer(2, **configuration, decide_from="own+released")
-    assert "narrower" in str(narrow.guarantee)
+    assert privatizer.guarantee.decide_from == "own+released"
+    assert "narrower" in str(privatizer.guarantee)
+    strict = StreamPrivatizer(2, **configuration, decide_from="released")
+    assert "narrower" not in str(strict.guarantee)
     trigger = StreamPrivatizer(2, **configuration, public_schedule=False)
     assert str(trigger.guarantee) == "NOT PRIVATE: when it releases depends on data."
     free = StreamPrivatizer(2, **(configuration | {"bounds": Unbounded()}))

@@ -185,7 +185,7 @@ def test_settings_lead_to_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_each_member_chooses_what_it_decides_from(tmp_path: Path) -> None:
     base = founded(tmp_path / "federation", schedule=Doubling(start=40))
-    with member_of(base / "org1", decide_from="own+released") as one, member_of(base / "org2") as two:
+    with member_of(base / "org1") as one, member_of(base / "org2", decide_from="released") as two:
         for client in (one, two):
             rounds(client, 10, reward=1.0)
         assert any(one.get("/v1/model").json()["estimate"])
