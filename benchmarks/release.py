@@ -1,4 +1,4 @@
-"""What privacy costs: a release at d=50, a synchronisation, and the noise of a whole simulated stream."""
+"""What privacy costs: a release at d=50, a synchronisation, one partner's news, the noise of a stream."""
 
 from __future__ import annotations
 
@@ -145,10 +145,45 @@ def synchronise(agents: int, dimension: int, turns: int, kind: dict[str, Any]) -
     return work
 
 
+def hearing(report: Report, *, turns: int, members: int = 200) -> None:
+    report.heading(f"One partner's new release among {members} members at d={DIMENSION}, exact sums")
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=DIMENSION) / np.sqrt(DIMENSION)
+    partners = [ffx.Agent(DIMENSION, name=f"partner-{i}") for i in range(members - 1)]
+    here = {kind: ffx.Agent(DIMENSION, name="here", partners=kind) for kind in ("alike", "differ")}
+
+    def teach(agent: ffx.Agent, records: int) -> None:
+        contexts = rng.random((records, DIMENSION)) / np.sqrt(DIMENSION)
+        agent.learn(contexts, contexts @ theta + 0.1 * rng.normal(size=records))
+
+    for agent in (*partners, *here.values()):
+        teach(agent, 1_000)
+    held = {agent.name: agent.release() for agent in partners}
+    for agent in here.values():
+        agent.absorb({**held, "here": agent.release()})
+
+    def absorbing(agent: ffx.Agent) -> Callable[[], float]:
+        def work() -> float:
+            partner = partners[int(rng.integers(len(partners)))]
+            teach(partner, 10)
+            release = {partner.name: partner.release()}
+            start = time.process_time()
+            agent.absorb(release)
+            return time.process_time() - start
+
+        return work
+
+    times = race({kind: Contestant(absorbing(agent)) for kind, agent in here.items()}, turns=turns)
+    for kind in here:
+        report.time(kind, times[kind], "ms")
+    report.ratio("differ ÷ alike", times["differ"].over(times["alike"]), at_most=3.0)
+
+
 def run(report: Report) -> None:
     quick = report.quick
     releases(report, before=20 if quick else 1_000, turns=9 if quick else 41)
     synchronising(report, turns=9 if quick else 41)
+    hearing(report, turns=9 if quick else 41, members=50 if quick else 200)
     streams(report, releases=2_000 if quick else RELEASES, turns=3 if quick else 11)
 
 

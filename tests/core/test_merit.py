@@ -64,3 +64,21 @@ def test_the_papers_constants_by_hand() -> None:
 def test_what_is_no_merit_is_refused(make: Any, name: str) -> None:
     with pytest.raises(InvalidInput, match=f"^{name} "):
         make()
+
+
+@given(difference=st.floats(1e-6, 1e6), mean=st.floats(-1, 1))
+def test_the_difference_that_doubles_the_share(difference: float, mean: float) -> None:
+    merit = kinds.Exponential.doubling(difference)
+    assert merit.doubles_at == pytest.approx(difference)
+    logs = merit.steepness * np.array([mean * difference, (mean + 1.0) * difference])
+    assert math.exp(logs[1] - logs[0]) == pytest.approx(2.0)
+
+
+def test_an_exponential_merit_says_what_doubles_the_share() -> None:
+    assert repr(kinds.Exponential()) == "Exponential(steepness=10, 0.0693 better doubles the share)"
+    assert kinds.Exponential.doubling(0.1) == kinds.Exponential(math.log(2) / 0.1)
+    assert kinds.Exponential.for_range(0, 1) == kinds.Exponential()
+    assert kinds.Exponential.for_range(1, 5).doubles_at == pytest.approx(0.0693 * 4, rel=1e-3)
+    for wrong in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InvalidInput, match="difference must be"):
+            kinds.Exponential.doubling(wrong)

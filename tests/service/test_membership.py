@@ -35,15 +35,15 @@ def test_two_services_learn_from_each_other(tmp_path: Path) -> None:
         until(lambda: holds(one, "org2", 1))
         now = sync(one)
         assert (now["released"], now["trouble"], now["over"]) == (1, None, None)
-        assert now["peers"]["org2"] | {"came": None} == {
+        assert 0 < now["peers"]["org2"]["weight"] < 0.5  # one noisy record
+        assert now["peers"]["org2"] | {"came": None, "weight": None} == {
             "release": 1,
             "records": 1,
             "came": None,
             "lag": 0,
             "refused": 0,
-            "weight": 1.0,
-            "difference": 0.0,
-            "reason": "taken for alike: decisions come from releases alone, which can't tell",
+            "weight": None,
+            "reason": "too little of our own to tell",
         }
         until(lambda: not sync(one)["waiting"])
         metrics = one.get("/metrics").text

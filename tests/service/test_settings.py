@@ -50,6 +50,9 @@ def test_the_nearest_source_counts(tmp_path: Path) -> None:
         ("max_body", "10", ">= 1024"),
         ("database", "mysql://me:secret@there", "postgresql://"),
         ("rule", "best", "one of expected-merit"),
+        ("reward_range", "5", "like 1:5"),
+        ("reward_range", "5:1", "low < high"),
+        ("reward_range", [1], "low < high"),
         ("wrong", "1", "no setting"),
     ],
 )

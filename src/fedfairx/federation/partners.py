@@ -8,12 +8,11 @@
 >>> fed.agents[0].partners
 partner       releases  observations  weight  reason
 ------------  --------  ------------  ------  -----------------------------
-agent-000001  1         1             0.02    too little of our own to tell
+agent-000001  1         1             0.179   too little of our own to tell
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from functools import cache
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from fedfairx.privacy import Release
 
-CONTRADICTED = 0.95  # weight of power 0
+CONTRADICTED = 0.005  # power of a partner by itself, below which it is
 TOO_LITTLE = 0.2  # nats that our own rewards have told of a partner
 ALIKE_TOLD = "taken for alike, as this agent was told"
 NOT_ABLE = "taken for alike: decisions come from releases alone, which can't tell"
@@ -77,16 +76,14 @@ class Judge:
             name: known[name] if name in known else self.weights(packed, noise_sd[name])
             for name, packed in releases.items()
         }
-        powers = {name: float(each @ POWERS) for name, each in weights.items()}
-        largest = max(max(powers.values()), 1e-300)
-        told, expected, noise = np.zeros(next(iter(releases.values())).size), np.zeros(LEVELS), 0.0
-        for name, packed in releases.items():
-            powers[name] /= largest
-            told += powers[name] * packed
-            expected += powers[name] * weights[name]
-            noise += (powers[name] * noise_sd[name]) ** 2
-        common = self._power(told, math.sqrt(noise), expected / max(sum(powers.values()), 1e-300))
-        return Judged(common * told, weights, {name: common * power for name, power in powers.items()})
+        each = np.array(list(weights.values()))
+        powers = each @ POWERS
+        powers /= max(float(powers.max()), 1e-300)
+        told = powers @ np.array(list(releases.values()))
+        noise = float(np.linalg.norm(powers * np.array([noise_sd[name] for name in releases])))
+        common = self._power(told, noise, powers @ each / max(float(powers.sum()), 1e-300))
+        told *= common
+        return Judged(told, weights, dict(zip(releases, (common * powers).tolist(), strict=True)))
 
 
 @cache
@@ -170,9 +167,9 @@ def partners_judged(
 
 def _reason(weights: Array) -> str:
     """In words, from the weights of `POWERS` of one partner."""
-    if weights[0] > CONTRADICTED:
-        return "contradicts our rewards"
     learnt = float(np.sum(weights * np.log(np.maximum(weights, 1e-300) / BEFOREHAND)))  # in nats
     if learnt < TOO_LITTLE:
         return "too little of our own to tell"
+    if float(weights @ POWERS) < CONTRADICTED:
+        return "contradicts our rewards"
     return "predicts our rewards" if weights[-1] >= 0.5 else "differs: predicts our rewards in part"

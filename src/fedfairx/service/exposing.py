@@ -184,7 +184,7 @@ class _Logged:
         for _, contexts, rewards in records(journal, dimension, first=self._end, end=end):
             sums.add(contexts, rewards)
         for contexts, rewards in learnt(journal, first=self._end, end=end):
-            units = agent.actions is not None
-            sums.add(np.eye(dimension)[contexts[:, 0].astype(int)] if units else contexts, rewards)
+            units = np.eye(dimension)[contexts[:, 0].astype(int)] if agent.actions else contexts
+            sums.add(units, rewards)
         self._sums, self._end = sums, end  # only once all of it was read
         return sums.gram, sums.moment
