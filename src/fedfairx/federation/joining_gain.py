@@ -58,14 +58,13 @@ class Gain:
     @property
     def sentence(self) -> str:
         """What to expect, for whom, and where it was simulated."""
-        count = f"{self.horizon:,}".replace(",", " ")
         budget = "exact sums" if self.epsilon is None else f"ε = {self.epsilon:g}"
         clipped = "centred" if self.centred else "clipped around zero"
         world = WORLD if self.epsilon is None else f"{WORLD}, records {clipped}"
         near = f" The nearest that was simulated is {', '.join(self.nearest)}." if self.nearest else ""
         return (
             f"Expected gain over deciding alone: {self.difference} at {self.members} members, {budget}, "
-            f"{count} decisions each (simulated: {world}; docs/privacy.md).{near}"
+            f"{_counted(self.horizon)} decisions each (simulated: {world}; docs/privacy.md).{near}"
         )
 
     @property
@@ -127,7 +126,7 @@ def expected_gain(
         (f"ε = {{}} at δ = {DELTA:g}", (math.inf,) if epsilon is None else EPSILONS, asked),
         ("{} members", MEMBERS, members),
     ]
-    nearest = [words.format(f"{end:g}") for words, grid, x in axes if (end := _held(grid, x)) != x]
+    nearest = [words.format(_counted(end)) for words, grid, x in axes if (end := _held(grid, x)) != x]
     (low_t, part_t), (low_e, part_e), (low_m, part_m) = (_between(grid, x) for _, grid, x in axes)
     ratio = sum(
         t * e * m * RATIOS[mode][low_t + i][low_e + j][low_m + k]
@@ -145,6 +144,11 @@ def expected_gain(
         ratio=ratio,
         nearest=tuple(nearest),
     )
+
+
+def _counted(value: float) -> str:
+    """A number with its thousands apart."""
+    return f"{value:,.10g}".replace(",", " ")
 
 
 def _held(grid: Sequence[float], x: float) -> float:
