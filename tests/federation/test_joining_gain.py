@@ -141,7 +141,10 @@ def test_what_was_not_simulated_has_no_gain() -> None:
 def test_the_gain_in_words(value: float, words: str, warned: bool) -> None:
     found = made(value)
     assert found.sentence.startswith(f"Expected gain over deciding alone: {words} 10 members, ε = 2, 10 000 ")
-    assert f"simulated: {joining_table.WORLD}, records clipped around zero; docs/privacy.md" in found.sentence
+    assert (
+        f"simulated: {joining_table.WORLD}, geometric schedule, records clipped around zero; "
+        in found.sentence
+    )
     assert (found.warning is not None) == warned
     assert found.to_dict()["gain"] == pytest.approx(1 - value)
 

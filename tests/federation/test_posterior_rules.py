@@ -179,7 +179,13 @@ def test_the_noise_is_learnt_from_ones_own_rewards() -> None:
 
 def test_who_decides_from_releases_alone_learns_no_noise_from_rewards() -> None:
     federation = ffx.Federation(
-        agents=2, dimension=2, horizon=50, algorithm="priv-fairx-bayes", epsilon=2.0, seed=0
+        agents=2,
+        dimension=2,
+        horizon=50,
+        algorithm="priv-fairx-bayes",
+        epsilon=2.0,
+        decide_from="released",
+        seed=0,
     )
     for _ in range(20):
         for agent in federation.agents:

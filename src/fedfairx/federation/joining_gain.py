@@ -60,7 +60,7 @@ class Gain:
         """What to expect, for whom, and where it was simulated."""
         budget = "exact sums" if self.epsilon is None else f"ε = {self.epsilon:g}"
         clipped = "centred" if self.centred else "clipped around zero"
-        world = WORLD if self.epsilon is None else f"{WORLD}, records {clipped}"
+        world = WORLD if self.epsilon is None else f"{WORLD}, geometric schedule, records {clipped}"
         near = f" The nearest that was simulated is {', '.join(self.nearest)}." if self.nearest else ""
         return (
             f"Expected gain over deciding alone: {self.difference} at {self.members} members, {budget}, "
