@@ -49,6 +49,10 @@ def keyed(name: str, dimension: int = D, releases: int = 20, **more: Any) -> Str
     return StreamPrivatizer(dimension, mechanism=mechanism, **given)
 
 
+def strict(name: str, **more: Any) -> StreamPrivatizer:
+    return keyed(name, **({"decide_from": "released"} | more))
+
+
 def test_a_private_agent_bears_the_name_of_its_noise() -> None:
     assert ffx.Agent(D, privatizer=keyed("clinic-3")).name == "clinic-3"
     assert ffx.Agent(D, privatizer=keyed("clinic-3"), name="clinic-3").name == "clinic-3"
@@ -114,14 +118,14 @@ def test_a_private_agent_refuses_no_number(decide_from: str, odd: float) -> None
 
 
 def test_a_new_run_goes_on_with_what_was_learnt_and_adds_its_cost() -> None:
-    agent = taught(ffx.Agent(D, privatizer=keyed("a"), seed=0), 30)
+    agent = taught(ffx.Agent(D, privatizer=strict("a"), seed=0), 30)
     spent = agent.privatizer.guarantee.mu
-    agent.begin_run(keyed("a"))
+    agent.begin_run(strict("a"))
     assert agent.privatizer.guarantee.mu == spent  # nothing was sent before
     last = agent.release()
     assert last.count == 30  # they were in no message, and are in this one
     agent.absorb({"a": last})
-    agent.begin_run(keyed("a"))
+    agent.begin_run(strict("a"))
     assert agent.privatizer.guarantee.mu == pytest.approx(math.sqrt(2) * spent)
     before = agent.estimate
     taught(agent, 12)

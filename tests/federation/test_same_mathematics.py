@@ -41,7 +41,7 @@ def play(agents: list[ffx.Agent], end_round: Any) -> list[tuple[int, bytes]]:
 
 
 def in_one_process(name: str) -> list[tuple[int, bytes]]:
-    partners = "differ" if name == "exact" else "alike"  # as members are, where they can be
+    partners = "alike" if name == "paper" else "differ"  # as members are, where they can be
     more = WORLDS[name] | {"partners": partners}
     federation = ffx.Federation(agents=AGENTS, dimension=D, horizon=ROUNDS, seed=SEED, **more)
     made = play(federation.agents, lambda _: federation.end_round())
