@@ -10,7 +10,7 @@ With --write the table goes to where `federate init` and `fedfairx privacy` read
 measured stay.
 
     python benchmarks/joining_gain.py --quick
-    python benchmarks/joining_gain.py --write          # some forty minutes on one core
+    python benchmarks/joining_gain.py --write          # over an hour on one busy core
     python benchmarks/joining_gain.py --mode own+released --partners differ --members 10
 """
 
@@ -103,9 +103,9 @@ def text(ratios: dict[str, Ratios]) -> str:
     for mode, values in ratios.items():
         lines.append(f'    "{mode}": (')
         for rows in values:
-            lines.append("        (")
-            lines += [f"            ({', '.join(map(repr, row))})," for row in rows]
-            lines.append("        ),")
+            written = [f"({', '.join(map(repr, row))})," for row in rows]
+            inside = ["        (", *(f"            {row}" for row in written), "        ),"]
+            lines += inside if len(rows) > 1 else [f"        ({written[0]}),"]
         lines.append("    ),")
     return "\n".join([*lines, "}", ""])
 

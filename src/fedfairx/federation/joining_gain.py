@@ -52,7 +52,7 @@ class Gain:
             return f"none; {self.ratio:.1f} times the regret"
         if abs(self.gain) < _SAME:
             return "none; as much regret"
-        per_cent = f"{abs(self.gain):.0%}".replace("%", " %")
+        per_cent = f"{100 * abs(self.gain):.2g} %"
         return f"{per_cent} less regret" if self.gain > 0 else f"none; {per_cent} more regret"
 
     @property
@@ -70,7 +70,7 @@ class Gain:
     @property
     def warning(self) -> str | None:
         """What to say where the gain is small; None where it is not."""
-        if self.gain >= SMALL:
+        if self.ratio <= 1.0 - SMALL:
             return None
         remedies = ["a larger ε"] if self.epsilon is not None else []
         if self.decide_from == "released":
