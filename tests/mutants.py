@@ -74,7 +74,68 @@ EXPOSED = ("tests/service/test_exposing.py", "-k", "own_rewards and sqlite")
 DRAWN = ("tests/fairness/test_drawn.py",)
 TABLE = ("tests/fairness/test_table.py",)
 
+REPLACED = ("tests/federation/test_replacing.py", "-k", "not postgresql and not optimism")
+REPLACED_HTTP = ("tests/service/test_rewarding.py", "-k", "not postgresql")
+LIMITS = ("tests/federation/test_reward_limits.py",)
+
 MUTANTS = (
+    # Rewards that are wrong.
+    Mutant(
+        "a wild reward is learnt",
+        "federation/deciding.py",
+        "            self._limits.check(value)\n",
+        "            pass\n",
+        LIMITS,
+    ),
+    Mutant(
+        "a replaced reward stays in a snapshot",
+        "storage/replacing.py",
+        'log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (journal.agent, outcome.seq))',
+        "pass",
+        REPLACED,
+    ),
+    Mutant(
+        "a reward is replaced that was released",
+        "federation/replacing.py",
+        "            _refuse_released(agent, journal, found)\n",
+        "",
+        REPLACED,
+    ),
+    Mutant(
+        "steps of the same transaction are missing when an agent is made anew",
+        "federation/replacing.py",
+        "    journal.log.settle()\n    agent._keeper.restore()",
+        "    agent._keeper.restore()",
+        REPLACED,
+    ),
+    Mutant(
+        "an amended record is not clipped",
+        "privacy/privatizer.py",
+        "leaf[-self.dimension :] += x * (after - before)",
+        "leaf[-self.dimension :] += x * (new - old)",
+        REPLACED,
+    ),
+    Mutant(
+        "a blank record is amended",
+        "privacy/persons.py",
+        "if held <= self.records or place <= self.records:",
+        "if True:",
+        REPLACED,
+    ),
+    Mutant(
+        "writers replace rewards",
+        "service/routes/rewarding.py",
+        'if replace and request.scope["role"] != "admin":',
+        "if False:",
+        REPLACED_HTTP,
+    ),
+    Mutant(
+        "a table goes on from sums with a replaced reward",
+        "service/exposing.py",
+        "anew = replaced_between(journal, self._end, end)",
+        "anew = False",
+        REPLACED_HTTP,
+    ),
     # Messages between organisations.
     Mutant(
         "any signature will do",

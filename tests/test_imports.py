@@ -71,7 +71,7 @@ CORE_IMPORTS = {
 }
 #: And beside it: what keeps machine code, and what makes it in less time.
 BESIDES = {
-    "compile.py": {"contextlib", "hashlib", "os", "pathlib", "shutil", "time"},
+    "compile.py": {"contextlib", "hashlib", "os", "pathlib", "shutil", "threading", "time"},
     "haste.py": {"gc"},
 }
 

@@ -96,15 +96,18 @@ class Calls:
         return Call("POST", "/v1/decisions/batch", {"decisions": bodies}, key or str(uuid.uuid4()))
 
     @staticmethod
-    def _observe(decision: RemoteDecision | str, reward: float, person: str | None) -> Call:
-        body = {"reward": float(reward)} | ({} if person is None else {"person": person})
+    def _observe(decision: RemoteDecision | str, reward: float, person: str | None, replace: bool) -> Call:
+        body: dict[str, Any] = {"reward": float(reward)}
+        body |= ({} if person is None else {"person": person}) | ({"replace": True} if replace else {})
         return Call("PUT", f"/v1/decisions/{_id(decision)}/reward", body)
 
     @staticmethod
-    def _observe_many(decisions: Sequence[RemoteDecision | str], rewards: Sequence[float]) -> Call:
+    def _observe_many(
+        decisions: Sequence[RemoteDecision | str], rewards: Sequence[float], replace: bool
+    ) -> Call:
         pairs = zip(decisions, rewards, strict=True)
         body = [{"decision_id": _plain_id(one), "reward": float(reward)} for one, reward in pairs]
-        return Call("POST", "/v1/rewards", {"rewards": body})
+        return Call("POST", "/v1/rewards", {"rewards": body} | ({"replace": True} if replace else {}))
 
     @staticmethod
     def _forget(decision: RemoteDecision | str) -> Call:

@@ -61,13 +61,27 @@ class Client(Calls):
         """Several at once, each request a mapping with the arguments of `decide`: all are made, or none."""
         return [decision_of(one) for one in self._do(self._decide_many(requests, key))["decisions"]]
 
-    def observe(self, decision: RemoteDecision | str, *, reward: float, person: str | None = None) -> None:
-        """The reward of a decision, at once or any time later."""
-        self._do(self._observe(decision, reward, person))
+    def observe(
+        self,
+        decision: RemoteDecision | str,
+        *,
+        reward: float,
+        person: str | None = None,
+        replace: bool = False,
+    ) -> None:
+        """The reward of a decision, at once or any time later; with `replace`, which needs an admin's key,
+        also in the place of one that was booked wrongly."""
+        self._do(self._observe(decision, reward, person, replace))
 
-    def observe_many(self, decisions: Sequence[RemoteDecision | str], rewards: Sequence[float]) -> None:
+    def observe_many(
+        self,
+        decisions: Sequence[RemoteDecision | str],
+        rewards: Sequence[float],
+        *,
+        replace: bool = False,
+    ) -> None:
         """Several rewards: all are taken, or none."""
-        self._do(self._observe_many(decisions, rewards))
+        self._do(self._observe_many(decisions, rewards, replace))
 
     def forget(self, decision: RemoteDecision | str) -> None:
         """It was never shown: no reward will come."""
@@ -129,14 +143,25 @@ class AsyncClient(Calls):
         return [decision_of(one) for one in made["decisions"]]
 
     async def observe(
-        self, decision: RemoteDecision | str, *, reward: float, person: str | None = None
+        self,
+        decision: RemoteDecision | str,
+        *,
+        reward: float,
+        person: str | None = None,
+        replace: bool = False,
     ) -> None:
         """As `Client.observe`."""
-        await self._do(self._observe(decision, reward, person))
+        await self._do(self._observe(decision, reward, person, replace))
 
-    async def observe_many(self, decisions: Sequence[RemoteDecision | str], rewards: Sequence[float]) -> None:
+    async def observe_many(
+        self,
+        decisions: Sequence[RemoteDecision | str],
+        rewards: Sequence[float],
+        *,
+        replace: bool = False,
+    ) -> None:
         """As `Client.observe_many`."""
-        await self._do(self._observe_many(decisions, rewards))
+        await self._do(self._observe_many(decisions, rewards, replace))
 
     async def forget(self, decision: RemoteDecision | str) -> None:
         """As `Client.forget`."""

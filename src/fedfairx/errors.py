@@ -4,6 +4,7 @@
     ├── InvalidInput (ValueError)       a parameter breaks its rule
     ├── UnknownDecision (KeyError)      a reward for a decision this agent never made
     ├── AlreadyObserved                 a second reward for one decision
+    ├── ReplacementRefused              a reward that can't be replaced any more: it is in a release
     ├── KeyTaken                        a decision was made under this key before
     ├── StorageError                    what is kept can't be used
     │   ├── StorageUnavailable          for now: disk full, locked, connection lost; nothing has changed
@@ -50,6 +51,7 @@ __all__ = [
     "MissingLibrary",
     "OlderCopy",
     "PrivacyError",
+    "ReplacementRefused",
     "ResultsError",
     "ScaleWarning",
     "StateError",
@@ -81,6 +83,10 @@ class UnknownDecision(FedFairXError, KeyError):
 
 class AlreadyObserved(FedFairXError):
     """The reward of this decision has already been observed."""
+
+
+class ReplacementRefused(FedFairXError):
+    """A reward can't be replaced any more, because it is in a release or nobody knows how it entered."""
 
 
 class KeyTaken(FedFairXError):

@@ -102,7 +102,7 @@ def test_good_results_hold():
         ({key("paper", MERIT, "fed"): 1.3}, "gains from learning together", "0.39"),
         ({key(ONE_HOT, MERIT, "alone"): 2.1}, "a fifth of optimism's", "0.21"),
         ({key("drifting", MERIT, "priv"): 10.5}, "in no world", WORLDS["drifting"].label),
-        ({joining.joined_key(10_000, 0.1, 1e-6): 1.03}, "joining never hurts", "1.030"),
+        ({joining.joined_key(10_000, 0.1, 1e-6): 1.03}, "joining hardly hurts", "1.030"),
     ],
 )
 def test_bad_results_are_found_and_told(spoilt: dict[str, float], claim: str, told: str):

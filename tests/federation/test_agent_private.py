@@ -49,10 +49,6 @@ def keyed(name: str, dimension: int = D, releases: int = 20, **more: Any) -> Str
     return StreamPrivatizer(dimension, mechanism=mechanism, **given)
 
 
-def strict(name: str, **more: Any) -> StreamPrivatizer:
-    return keyed(name, **({"decide_from": "released"} | more))
-
-
 def test_a_private_agent_bears_the_name_of_its_noise() -> None:
     assert ffx.Agent(D, privatizer=keyed("clinic-3")).name == "clinic-3"
     assert ffx.Agent(D, privatizer=keyed("clinic-3"), name="clinic-3").name == "clinic-3"
@@ -118,14 +114,17 @@ def test_a_private_agent_refuses_no_number(decide_from: str, odd: float) -> None
 
 
 def test_a_new_run_goes_on_with_what_was_learnt_and_adds_its_cost() -> None:
-    agent = taught(ffx.Agent(D, privatizer=strict("a"), seed=0), 30)
+    def strict() -> StreamPrivatizer:
+        return keyed("a", decide_from="released")
+
+    agent = taught(ffx.Agent(D, privatizer=strict(), seed=0), 30)
     spent = agent.privatizer.guarantee.mu
-    agent.begin_run(strict("a"))
+    agent.begin_run(strict())
     assert agent.privatizer.guarantee.mu == spent  # nothing was sent before
     last = agent.release()
     assert last.count == 30  # they were in no message, and are in this one
     agent.absorb({"a": last})
-    agent.begin_run(strict("a"))
+    agent.begin_run(strict())
     assert agent.privatizer.guarantee.mu == pytest.approx(math.sqrt(2) * spent)
     before = agent.estimate
     taught(agent, 12)

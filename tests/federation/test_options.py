@@ -48,8 +48,8 @@ def test_what_is_simulated_is_what_is_deployed(name: str) -> None:
         options.inner_bounds.sensitivity < 0.8 * WORLD.bounds.sensitivity
     )  # clipped around the middle of the scenario's box
     assert mechanism.digest() == options.calibrated(setting.sharing.most).digest()
-    summed = 2 if agent.decide_from == "own+released" else 3  # the others' releases, or all
-    assert setting.privacy.sum_sd[0] == pytest.approx(np.sqrt(summed) * mechanism.sd(1))
+    noisy = 3 if agent.decide_from == "released" else 2  # its own are exact beside the others'
+    assert setting.privacy.sum_sd[0] == pytest.approx(np.sqrt(noisy) * mechanism.sd(1))
     assert setting.least_share == agent.minimum_share == 0.02
     if name == "priv-fairx-linucb":
         assert agent.confidence == ffx.Confidence(noise_sd=0.3, scale=SCALE)

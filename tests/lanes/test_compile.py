@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfairx.core import believing, listening, memory, single
+from fedfairx.core import believing, memory, partners, single
 from fedfairx.lanes import compile as compiling
 from fedfairx.simulation import kernel
 
@@ -106,7 +106,7 @@ FIRST = """
 import logging, sys
 if "silent" in sys.argv:
     logging.getLogger("fedfairx").setLevel(logging.ERROR)
-from fedfairx.core import believing, listening, memory, single
+from fedfairx.core import believing, memory, partners, single
 from fedfairx.lanes import compile as compiling
 from fedfairx.simulation import kernel
 
@@ -148,7 +148,7 @@ def test_only_what_may_take_long_lets_other_threads_run() -> None:
     """A decision of microseconds that gave the GIL away would wait for it in a busy service: each time."""
     for brief in (believing.decide_by_posterior, memory.learn_one, memory.learn_and_add):
         assert not brief.targetoptions.get("nogil")
-    for long in (kernel.run, single.decide_one, listening.listen_in):
+    for long in (kernel.run, single.decide_one, partners.power_in):
         assert long.targetoptions["nogil"]
 
 

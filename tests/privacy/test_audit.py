@@ -57,7 +57,7 @@ CAUGHT_BY = {
     "release number mod 16": ["noise path: draws given twice"],
     "one constant key": ["noise path: draws given twice"],
     "one noise for all runs": ["noise path: draws given twice"],
-    "one noise for all agents": ["noise path: draws given twice", "variance of agents' sum"],
+    "one noise for all agents": ["noise path: draws given twice"],
     "a schedule that looks at the data": ["schedule: fixed before the first record"],
     "draws of sd 0.9": ["noise sd over the stated, moment"],
     "uniform draws": ["distance to the normal"],

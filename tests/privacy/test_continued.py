@@ -164,13 +164,8 @@ def test_it_goes_on_from_its_state() -> None:
     both.release()
     both.add(X, 1.0)
     state = both.state()
-    settings = {
-        "mechanism": before.mechanism,
-        "bounds": Bounds(),
-        "noise": Silent(),
-        "dimension": 2,
-        "decide_from": "released",
-    }
+    settings = {"mechanism": before.mechanism, "bounds": Bounds(), "noise": Silent(), "dimension": 2}
+    settings["decide_from"] = "released"
     old, new = (StreamPrivatizer.from_state(state[name], **settings) for name in ("before", "inner"))
     again = ContinuedPrivatizer.from_state(state, inner=new, before=old)
     assert again.release() == both.release()

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.errors import AlreadyObserved, InvalidInput, LedgerMismatch, PrivacyError, StateError
+from fedfairx.errors import (
+    AlreadyObserved,
+    InvalidInput,
+    LedgerMismatch,
+    PrivacyError,
+    ReplacementRefused,
+    StateError,
+)
 from fedfairx.privacy import (
     Bounds,
     Centring,
@@ -52,6 +59,22 @@ def test_of_one_person_no_more_than_k_records_enter_and_all_count() -> None:
     assert release.packed[0] + release.packed[2] == pytest.approx(3.0, abs=1e-4)
     assert release.count == 6
     assert privatizer.dropped == 3
+
+
+def test_a_record_beyond_the_limit_stays_blank_when_it_is_amended(tmp_path: Path) -> None:
+    for persons in (MemoryPersons(), SqlitePersons(tmp_path / "persons.db")):
+        privatizer = PersonBound(private(2, noise=Silent(), **BUDGET), records=2, persons=persons)
+        for record in range(3):
+            privatizer.add(X, 0.5, record, person="ann")
+        privatizer.add(X, 0.5, 3, person="bob")
+        assert (persons.of("ann"), persons.of("bob"), persons.of("cid")) == (3, 1, 0)
+        privatizer.amend(X, 0.5, 1.0, 2, person="ann", turn=(3, 3))
+        privatizer.amend(X, 0.5, 0.25, 1, person="ann", turn=(2, 3))
+        privatizer.amend(X, 0.5, 0.0, 3, person="bob", turn=(1, 1))
+        with pytest.raises(ReplacementRefused, match="which of them have entered is not kept") as caught:
+            privatizer.amend(X, 0.5, 1.0, 0, person="ann", turn=(1, 2))
+        assert "ann" not in str(caught.value)
+        assert privatizer.release().packed[-2:] == pytest.approx(0.75 * X, abs=1e-4)
 
 
 def test_changing_all_records_of_a_person_changes_no_more_than_k_sensitivities() -> None:

@@ -19,6 +19,7 @@ from fedfairx.errors import (
     InvalidInput,
     LedgerMismatch,
     PrivacyError,
+    ReplacementRefused,
     StateError,
 )
 from fedfairx.privacy.bounding import Bounds, Unbounded
@@ -56,6 +57,40 @@ def test_a_release_is_the_clipped_total_plus_the_mechanisms_noise(name: str, bou
         np.testing.assert_allclose(release.packed, total + stream.next(), atol=step)
     assert privatizer.clipped == clipped > 0
     assert privatizer.spent == 40
+
+
+@pytest.mark.parametrize("bounds", [Bounds(), Bounds(nonnegative=True), Bounds(context_norm=0.5, reward=0.3)])
+def test_an_amended_record_is_as_if_it_had_had_the_other_reward(bounds: Bounds) -> None:
+    amended, right = (StreamPrivatizer(3, **configured(bounds=bounds)) for _ in range(2))
+    generator = np.random.default_rng(4)
+    for number in range(20):
+        x, old, new = generator.normal(size=3), *generator.normal(size=2)
+        amended.add(x, float(old), number)
+        amended.amend(x, float(old), float(new), number)
+        right.add(x, float(new), number)
+    ours, theirs = amended._position, right._position
+    assert ours.leaf == pytest.approx(theirs.leaf, abs=1e-14)
+    assert (ours.leaf[:-3] == theirs.leaf[:-3]).all()
+    assert (ours.leaf_count, ours.clipped) == (theirs.leaf_count, theirs.clipped)
+    assert ours.clipped > 0
+
+
+def test_a_record_of_a_frozen_leaf_is_amended_no_more(tmp_path: Path) -> None:
+    x = np.array([0.1, 0.2, 0.3])
+    for ledger in (MemoryLedger(), SqliteLedger(tmp_path / "ledger.db", create=True)):
+        privatizer = StreamPrivatizer(3, **configured(), ledger=ledger)
+        privatizer.add(x, 0.5, "old")
+        privatizer.release()
+        privatizer.add(x, 0.5, "new")
+        before = privatizer._position.leaf.copy()
+        for record in ("old", "nobody's"):
+            with pytest.raises(ReplacementRefused, match="not in the open leaf"):
+                privatizer.amend(x, 0.5, 0.25, record)
+        assert (privatizer._position.leaf == before).all()
+        privatizer.amend(x, 0.5, 0.25, "new")
+        assert privatizer._position.leaf[-3:] == pytest.approx(0.25 * x)
+        with pytest.raises(AlreadyObserved):
+            privatizer.add(x, 0.5, "new")
 
 
 def test_releases_lie_on_a_grid_far_below_the_noise() -> None:

@@ -36,14 +36,14 @@ def test_envelopes_are_carried_by_an_engine(tmp_path: Path) -> None:
         assert Envelope.parse(base64.b64decode(made["envelope"])).release.count == 3
         assert sync(one)["waiting"] is True
         assert bring(two, org1=made["envelope"]) == {"taken": ["org1"], "refused": {}}
-        assert 0 < sync(two)["peers"]["org1"]["weight"] < 0.5  # three noisy records
-        assert sync(two)["peers"]["org1"] | {"came": 0, "weight": None} == {
+        seen = sync(two)["peers"]["org1"]
+        assert 0.0 < seen.pop("weight") < 0.3
+        assert seen | {"came": 0} == {
             "release": 1,
             "records": 3,
             "came": 0,
             "lag": 0,
             "refused": 0,
-            "weight": None,
             "reason": "too little of our own to tell",
         }
         assert bring(two, org1=made["envelope"]) == {"taken": [], "refused": {}}

@@ -35,14 +35,14 @@ def test_two_services_learn_from_each_other(tmp_path: Path) -> None:
         until(lambda: holds(one, "org2", 1))
         now = sync(one)
         assert (now["released"], now["trouble"], now["over"]) == (1, None, None)
-        assert 0 < now["peers"]["org2"]["weight"] < 0.5  # one noisy record
-        assert now["peers"]["org2"] | {"came": None, "weight": None} == {
+        seen = now["peers"]["org2"]
+        assert 0.0 < seen.pop("weight") < 0.3
+        assert seen | {"came": None} == {
             "release": 1,
             "records": 1,
             "came": None,
             "lag": 0,
             "refused": 0,
-            "weight": None,
             "reason": "too little of our own to tell",
         }
         until(lambda: not sync(one)["waiting"])
@@ -62,11 +62,10 @@ def test_it_says_how_far_it_believes_a_partner_and_why(tmp_path: Path) -> None:
         rounds(two, 40, reward=-1.0)
         until(lambda: holds(one, "org2", 1) and holds(two, "org1", 1))
         peer = sync(one)["peers"]["org2"]
-        assert peer["weight"] < 0.1
-        assert peer["difference"] > 0.1
-        assert "our rewards are over a million times likelier so" in peer["reason"]
-        assert "over a million times likelier" in one.get("/federation").text
-        assert 'fedfairx_peer_weight{peer="org2"} 0' in one.get("/metrics").text
+        assert peer["weight"] < 0.01
+        assert peer["reason"] == "contradicts our rewards"
+        assert "Contradicts our rewards" in one.get("/federation").text
+        assert 'fedfairx_peer_weight{peer="org2"}' in one.get("/metrics").text
     with member_of(base / "org1") as one:  # judged anew from what is kept
         assert sync(one)["peers"]["org2"]["reason"] == peer["reason"]
     with pytest.raises(InvalidInput, match="partners"), member_of(base / "org1", partners="alike"):

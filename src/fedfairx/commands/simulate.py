@@ -23,7 +23,7 @@ def add(verbs: Any) -> None:
         "override the file.",
         example="""
             fedfairx simulate --agents 5 --horizon 20000 --algorithm priv-fairx-bayes --epsilon 2
-            fedfairx simulate --algorithm fairx-bayes --prior-sd 1 --prior-noise-sd 0.1 --prior-learn-noise no
+            fedfairx simulate --algorithm fairx-bayes --prior-sd 1 --prior-noise-sd 0.1 --prior-learn no
             fedfairx simulate --config mine.toml --out result.csv --plot result.png
             fedfairx simulate --contexts one-hot --arms 5 --dimension 5 --presence 0.7 --exposure yes
             fedfairx simulate --contexts recorded.csv:scale=unit-ball --horizon 5000

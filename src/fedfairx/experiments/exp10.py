@@ -78,7 +78,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
     )
     claims = (
         Claim(
-            "joining never hurts, however far partners' θ are apart (ours, not the paper's)",
+            "joining hardly hurts at any distance that was tried (ours, not the paper's)",
             f"regret is at most {NO_WORSE:g} times that alone at every distance, with and without privacy",
             f"worst: {worst[0][0]} at {worst[0][1]:g}: {worst[1]}",
             judged("holds" if worst[1].value <= NO_WORSE else "does not hold", size.full),

@@ -97,7 +97,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
             judged(below(cheap, CHEAP), size.full),
         ),
         Claim(
-            "joining never hurts (ours, not the paper's)",
+            "joining hardly hurts (ours, not the paper's)",
             f"own+released is at most {HARMLESS:g} times B0 at every (ε, δ)",
             f"worst at (ε, δ) = ({worst[0]:g}, {power(worst[1])}): {joining[worst]}",
             judged(harmless, size.full),

@@ -77,7 +77,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
     verdicts: tuple[Verdict, ...] = ("does not hold", "undecided", "holds")
     verdict = next(item for item in verdicts if item in found)
     claim = Claim(
-        "joining never hurts, also at (0.1, 10⁻⁶) (expected merit; ours, not the paper's)",
+        "joining hardly hurts, also at (0.1, 10⁻⁶) (expected merit; ours, not the paper's)",
         f"own+released over learning alone: its 95 % interval lies below {HARMLESS:g} for every T, ε and δ",
         f"worst at T = {number(worst[0])}, (ε, δ) = ({worst[2]:g}, {power(worst[1])}): "
         f"{_precise(ratios[worst])}",

@@ -24,6 +24,7 @@ from fedfairx.federation.checks import (
 )
 from fedfairx.federation.clipping import ClippingWatch
 from fedfairx.federation.decision import Decision, known, shown
+from fedfairx.federation.replacing import require_log, take_or_replace
 from fedfairx.federation.scale import LOOKS, ScaleWatch
 from fedfairx.privacy.continued import takes_persons
 from fedfairx.storage.log import Numbers
@@ -181,15 +182,28 @@ class Deciding(Answering):
 
     # --- observing -----------------------------------------------------------------------------------
 
-    def observe(self, decision: Decision | str, *, reward: float, person: str | int | None = None) -> None:
+    def observe(
+        self,
+        decision: Decision | str,
+        *,
+        reward: float,
+        person: str | int | None = None,
+        replace: bool = False,
+    ) -> None:
         """Take the reward of a decision: at once or later, in any order, each once.
 
         A reward outside of the agent's `reward_range` is refused; without a range, one that is absurdly large
         (docs/durable.md). A private agent takes any number, since a refusal would show in the public count,
         and clips it. `person` says whose record it is, for a privatizer that bounds a person's records
         (`PersonBound`).
+
+        With `replace` a durable agent takes it in the place of one that was booked wrongly, and is then as if
+        that had never come; what is in a release stays (`ReplacementRefused`).
         """
         with self._lock:
+            if replace:
+                self._replace_many([decision], [reward], None if person is None else [person])
+                return
             if self._journal is None:
                 self._take(decision, reward, person)
             else:
@@ -241,9 +255,14 @@ class Deciding(Answering):
         decisions: Iterable[Decision | str],
         rewards: Iterable[float],
         persons: Iterable[str | int] | None = None,
+        *,
+        replace: bool = False,
     ) -> None:
         """`observe` for several; when one of them is refused, none has been taken."""
         with self._lock:
+            if replace:
+                self._replace_many(list(decisions), list(rewards), persons)
+                return
             numbers = self._different(decisions)
             values = [self._reward(reward) for reward in rewards]
             same = len(numbers) == len(values)
@@ -253,6 +272,23 @@ class Deciding(Answering):
                 for number, value, person in zip(numbers, values, whose, strict=True):
                     self._take(self._pending[number], value, person)
             self._warn(len(values))
+
+    def _replace_many(
+        self,
+        decisions: Sequence[Decision | str],
+        rewards: Sequence[float],
+        persons: Iterable[str | int] | None,
+    ) -> None:
+        require_log(self)
+        count = len(decisions)
+        require(len(rewards) == count, "rewards", f"must be as many as the {count} decisions", len(rewards))
+        identities = [getattr(decision, "id", decision) for decision in decisions]
+        if len({str(identity) for identity in identities}) != count:
+            raise AlreadyObserved("a decision occurs twice among these decisions")
+        whose = as_persons(persons, count)
+        with self._step():
+            take_or_replace(self, list(zip(decisions, rewards, whose, strict=True)))
+        self._warn(count)
 
     def _different(self, decisions: Iterable[Decision | str]) -> list[int]:
         """The numbers of decisions that wait for their reward; each may be meant once."""

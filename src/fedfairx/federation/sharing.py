@@ -23,6 +23,10 @@ class Keeping(Protocol):
         """Keep one more budget; its privatizer, and its number."""
         ...
 
+    def restore(self) -> None:
+        """Make the agent anew from the log."""
+        ...
+
     def verify(self) -> None:
         """`StateError` unless the log, done again from the beginning, ends in the agent's state."""
         ...

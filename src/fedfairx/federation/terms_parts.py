@@ -51,8 +51,9 @@ def centring_from(fields: Fields, dimension: int) -> Centring:
 
 
 def prior_from(fields: Fields, dimension: int) -> Prior:
+    means = fields.numbers("mean", dimension).tolist()
     return Prior(
-        tuple(fields.numbers("mean", dimension).tolist()),
+        means[0] if means.count(means[0]) == dimension else tuple(means),
         fields.number("sd"),
         fields.number("noise_sd"),
         fields.flag("learn"),

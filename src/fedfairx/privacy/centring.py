@@ -191,6 +191,21 @@ class CentredPrivatizer:
         x, y, moved = self.centring.enter(context, reward)
         self.inner.add(x, y, record, moved=moved)
 
+    def amend(
+        self,
+        context: Array,
+        old: float,
+        new: float,
+        record: str | int,
+        *,
+        person: str | None = None,  # noqa: ARG002
+        turn: tuple[int, int] = (1, 1),  # noqa: ARG002
+    ) -> None:
+        """Put the reward `new` into the place of `old`, in a record of the open leaf."""
+        x, before, was = self.centring.enter(context, old)
+        _, after, now = self.centring.enter(context, new)
+        self.inner.amend(x, before, after, record, moved=(was, now))
+
     def release(self, number: int | None = None) -> Release:
         """The inner release, which is told and recorded in terms of the records themselves."""
         return self.inner.release(number)

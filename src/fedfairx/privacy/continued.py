@@ -25,7 +25,7 @@ from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.mechanisms import Stated
 from fedfairx.privacy.peers import Confirm, message_digest
 from fedfairx.privacy.privatizer import StreamPrivatizer
-from fedfairx.privacy.protocols import PersonTaking, Privatizer
+from fedfairx.privacy.protocols import Amending, PersonTaking, Privatizer
 from fedfairx.privacy.release import Release
 
 __all__ = ["Continued", "ContinuedPrivatizer", "carry_over", "stream_of", "takes_persons"]
@@ -167,6 +167,19 @@ class ContinuedPrivatizer:
             self.inner.add(context, reward, record)
         else:
             takes_persons(self.inner).add(context, reward, record, person)
+
+    def amend(
+        self,
+        context: Array,
+        old: float,
+        new: float,
+        record: str | int,
+        *,
+        person: str | None = None,
+        turn: tuple[int, int] = (1, 1),
+    ) -> None:
+        """Put the reward `new` into the place of `old`, in a record of the new run's open leaf."""
+        cast("Amending", self.inner).amend(context, old, new, record, person=person, turn=turn)
 
     def release(self, number: int | None = None) -> Release:
         last = self._last

@@ -104,6 +104,10 @@ class Ledger(Protocol):
         """Releases recorded so far."""
         ...
 
+    def leaf_of(self, record: str | int) -> int | None:
+        """The leaf that a record went into, for the owner; None when it never came."""
+        ...
+
 
 class MemoryLedger(Unique):
     """A ledger that lives as long as the process: for simulation, tests and saved agents.
@@ -190,6 +194,9 @@ class MemoryLedger(Unique):
 
     def spent(self) -> int:
         return self._spent
+
+    def leaf_of(self, record: str | int) -> int | None:
+        return self._file().get(str(record))
 
     def state(self) -> dict[str, Any]:
         """Plain values: parameters, records, places and the last message. Earlier ones aren't kept."""

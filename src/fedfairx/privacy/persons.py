@@ -15,18 +15,26 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from fedfairx.arrays import Array
-from fedfairx.errors import AlreadyObserved, InvalidInput, LedgerMismatch, StateError, require
+from fedfairx.errors import (
+    AlreadyObserved,
+    InvalidInput,
+    LedgerMismatch,
+    ReplacementRefused,
+    StateError,
+    require,
+)
 from fedfairx.privacy.continued import stream_of
 from fedfairx.privacy.file_lock import FileLock
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.ledger import MemoryLedger
 from fedfairx.privacy.mechanisms import Stated
 from fedfairx.privacy.privatizer import Privatizer
+from fedfairx.privacy.protocols import Amending
 from fedfairx.privacy.release import Release
 
 __all__ = ["MemoryPersons", "PersonBound", "Persons", "SqlitePersons"]
@@ -53,6 +61,10 @@ class Persons(Protocol):
         """Count a record more, or less, and say how many that makes."""
         ...
 
+    def of(self, person: str) -> int:
+        """Records of one person."""
+        ...
+
     def total(self) -> int:
         """Records of all persons."""
         ...
@@ -77,6 +89,9 @@ class MemoryPersons:
     def count(self, person: str, change: int) -> int:
         self.counts[person] = self.counts.get(person, 0) + change
         return self.counts[person]
+
+    def of(self, person: str) -> int:
+        return self.counts.get(person, 0)
 
     def total(self) -> int:
         return sum(self.counts.values())
@@ -122,6 +137,11 @@ class SqlitePersons:
         ).fetchone()
         return int(row[0])
 
+    def of(self, person: str) -> int:
+        self._lock.check()
+        row = self._connection.execute("SELECT records FROM persons WHERE person = ?", (person,)).fetchone()
+        return 0 if row is None else int(row[0])
+
     def total(self) -> int:
         self._lock.check()
         return int(self._connection.execute("SELECT COALESCE(SUM(records), 0) FROM persons").fetchone()[0])
@@ -140,7 +160,7 @@ class PersonBound:
     Guarantees:
     - Of one person at most `records` records enter, over all leaves, crashes and restarts.
     - All messages together are kμ-GDP, k = `records`, for changing all records of one person.
-    - A record beyond the limit is taken, counts, and adds nothing.
+    - A record beyond the limit is taken, counts, and adds nothing; `amend` leaves it so.
     - A record without a person is refused; so are another limit and counts that miss records of the ledger.
     - No error and no `repr` shows a person.
     """
@@ -205,6 +225,30 @@ class PersonBound:
             self.persons.count(known, -1)
             raise
         self.dropped += not within
+
+    def amend(
+        self,
+        context: Array,
+        old: float,
+        new: float,
+        record: str | int,
+        *,
+        person: str | None = None,
+        turn: tuple[int, int] = (1, 1),
+    ) -> None:
+        """Put the reward `new` into the place of `old`, in a record of the open leaf. A blank one stays so.
+
+        turn: which of how many records of the person it is.
+        """
+        place, of = turn
+        held = 0 if person is None else self.persons.of(person)
+        if held > self.records and held != of:
+            raise ReplacementRefused(
+                f"this record's person has brought more than {self.records}, some of them without a decision "
+                "(`learn`), and which of them have entered is not kept"
+            )
+        if held <= self.records or place <= self.records:
+            cast("Amending", self.inner).amend(context, old, new, record)
 
     def release(self, number: int | None = None) -> Release:
         return self.inner.release(number)

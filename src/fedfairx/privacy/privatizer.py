@@ -23,7 +23,7 @@ import numpy as np
 
 from fedfairx.arrays import Array
 from fedfairx.core.statistics import add_one, packed_size
-from fedfairx.errors import BudgetExhausted, PrivacyError, StateError, require
+from fedfairx.errors import BudgetExhausted, PrivacyError, ReplacementRefused, StateError, require
 from fedfairx.privacy.bounding import Bounding, Bounds
 from fedfairx.privacy.guarantee import DecideFrom, Guarantee, claim, require_decide_from
 from fedfairx.privacy.ledger import Ledger, MemoryLedger, Position
@@ -50,6 +50,8 @@ class StreamPrivatizer(Unique):
 
     Guarantees:
     - A record enters exactly one leaf, after clipping; a record id given twice is refused.
+    - `amend` changes the sums as if the record had had the other reward, up to rounding; once its leaf is
+      frozen it is refused.
     - Release k is total_k + noise_k with the noise of `mechanism` for the entry scale of `bounds`, on a
       fixed grid.
     - The mechanism's sensitivity is the bounds' own; anything smaller is refused.
@@ -175,6 +177,35 @@ class StreamPrivatizer(Unique):
             self._held = None
             self.ledger.add(None if record is None else str(record), after)
             self._held = after
+
+    def amend(
+        self,
+        context: Array,
+        old: float,
+        new: float,
+        record: str | int,
+        *,
+        person: str | None = None,  # noqa: ARG002
+        turn: tuple[int, int] = (1, 1),  # noqa: ARG002
+        moved: tuple[bool, bool] = (False, False),
+    ) -> None:
+        """Put the reward `new` into the place of `old`, in a record of the open leaf.
+
+        `moved` says of each whether it was clipped on its way here.
+        """
+        x, before, was = self.bounds.clip(context, old)
+        _, after, now = self.bounds.clip(context, new)
+        with self._one_at_a_time():
+            here = self._position
+            if self.ledger.leaf_of(record) != here.frozen + 1:
+                raise ReplacementRefused("this record is not in the open leaf, and what was released stays")
+            leaf = here.leaf.copy()
+            leaf[-self.dimension :] += x * (after - before)
+            clipped = here.clipped + (moved[1] or now) - (moved[0] or was)
+            self._held = None
+            amended = replace(here, leaf=leaf, clipped=clipped)
+            self.ledger.add(None, amended)
+            self._held = amended
 
     def release(self, number: int | None = None) -> Release:
         with self._one_at_a_time():

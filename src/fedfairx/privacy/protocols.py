@@ -9,7 +9,7 @@ from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.mechanisms import Stated
 from fedfairx.privacy.release import Release
 
-__all__ = ["PersonTaking", "Privatizer", "PublicPoint"]
+__all__ = ["Amending", "PersonTaking", "Privatizer", "PublicPoint"]
 
 
 class Privatizer(Protocol):
@@ -41,6 +41,26 @@ class PersonTaking(Protocol):
     def add(
         self, context: Array, reward: float, record: str | int | None = None, person: str | int | None = None
     ) -> None: ...
+
+
+class Amending(Protocol):
+    """A privatizer whose records can be changed until they are released; those of durable agents are."""
+
+    def amend(
+        self,
+        context: Array,
+        old: float,
+        new: float,
+        record: str | int,
+        *,
+        person: str | None = None,
+        turn: tuple[int, int] = (1, 1),
+    ) -> None:
+        """Put the reward `new` into the place of `old`, in a record of the open leaf.
+
+        person, turn: whose record it is, and which of how many in this run, for a `PersonBound`.
+        """
+        ...
 
 
 class PublicPoint(Protocol):

@@ -151,7 +151,6 @@ class TableLedger(Unique, ABC):
         return int(rows[0][0] or 0)
 
     def leaf_of(self, record: str | int) -> int | None:
-        """The leaf that a record went into, for the owner; None when it never came."""
         rows = self._ask("leaf", self._tables.records, "record = ?", str(record))
         return int(rows[0][0]) if rows else None
 

@@ -24,6 +24,7 @@ from fedfairx.service.published import Published, Sums, coarse
 from fedfairx.storage.database import Row
 from fedfairx.storage.glances import end_of, for_exposure, last_of, learnt, number_at, records
 from fedfairx.storage.journal import Journal
+from fedfairx.storage.replacing import replaced_between
 
 if TYPE_CHECKING:
     from fedfairx.federation.agent import Agent
@@ -173,17 +174,20 @@ def _half_range(agent: Agent) -> float:
 
 
 class _Logged:
-    """Sums over all rewards in an agent's log. Each call reads what is new since the one before."""
+    """Sums over all rewards in an agent's log. Each call reads what is new since the one before; after a
+    reward was replaced, all of it."""
 
     def __init__(self) -> None:
         self._sums, self._end = Sums(0), 0
 
     def sums(self, journal: Journal, agent: Agent) -> tuple[Array, Array]:
         dimension, end = agent.dimension, end_of(journal)
-        sums = self._sums.copy(dimension)
-        for _, contexts, rewards in records(journal, dimension, first=self._end, end=end):
+        anew = replaced_between(journal, self._end, end)
+        first = 0 if anew else self._end
+        sums = Sums(dimension) if anew else self._sums.copy(dimension)
+        for _, contexts, rewards in records(journal, dimension, first=first, end=end):
             sums.add(contexts, rewards)
-        for contexts, rewards in learnt(journal, first=self._end, end=end):
+        for contexts, rewards in learnt(journal, first=first, end=end):
             units = np.eye(dimension)[contexts[:, 0].astype(int)] if agent.actions else contexts
             sums.add(units, rewards)
         self._sums, self._end = sums, end  # only once all of it was read

@@ -19,6 +19,7 @@ from fedfairx.errors import (
     InvalidInput,
     MissingLibrary,
     PrivacyError,
+    ReplacementRefused,
     StorageError,
     UnknownDecision,
 )
@@ -137,7 +138,7 @@ def problem_of(error: Exception) -> Refused:
         return Refused("malformed", "The body can't be read as JSON.")
     if isinstance(error, UnknownDecision):
         return Refused("unknown-decision", "This service made no such decision.")
-    if isinstance(error, AlreadyObserved):
+    if isinstance(error, AlreadyObserved | ReplacementRefused):
         return Refused("conflict", str(error))
     if isinstance(error, PrivacyError):
         return Refused("budget", str(error))

@@ -51,7 +51,11 @@ class Sums:
 
 
 class Published:
-    """Sums over whole batches of rewards, read from the log from number `first` on."""
+    """Sums over whole batches of rewards, read from the log from number `first` on.
+
+    A batch is read once: where one of its rewards is replaced later, the sums stay, since they would move
+    with that reward alone. The next start reads all of them anew.
+    """
 
     def __init__(self, journal: Queries, *, first: int) -> None:
         self.sums = Sums(0)

@@ -76,6 +76,11 @@ class DecisionsMade(Struct):
     decisions: list[DecisionMade]
 
 
+Replace = Annotated[
+    bool, Meta(description="In the place of a reward that was booked wrongly: for admins alone.")
+]
+
+
 class Reward(Body):
     """What the action brought."""
 
@@ -83,6 +88,7 @@ class Reward(Body):
     person: Annotated[
         Person | None, Meta(description="Whose record it is, where a person's records are bounded.")
     ] = None
+    replace: Replace = False
 
 
 class RewardOf(Body):
@@ -97,6 +103,7 @@ class RewardBatch(Body):
     """Several rewards: all are taken, or none."""
 
     rewards: Annotated[list[RewardOf], Meta(min_length=1)]
+    replace: Replace = False
 
 
 class WithdrawalBatch(Body):

@@ -123,6 +123,11 @@ class Service:
         identities = [one.decision_id for one in rewards]
         self.meters.rewards += await self._end(identities, "rewarded", step, check)
 
+    async def replace(self, rewards: Sequence[schemas.RewardOf]) -> None:
+        """Take all rewards or none, also in the place of others."""
+        _refuse_twice([one.decision_id for one in rewards])
+        self.meters.rewards += await self.desk.do(steps.Replace(rewards))
+
     async def withdraw(self, identities: Sequence[str]) -> None:
         """Forget all of these decisions or none. One that was withdrawn before counts as withdrawn."""
         self.meters.withdrawn += await self._end(identities, "withdrawn", steps.Withdraw)
@@ -138,8 +143,7 @@ class Service:
 
         `step` ends some of them; `check` refuses one that has not ended before as it should now.
         """
-        if len(set(identities)) != len(identities):
-            raise Refused("invalid", "A decision occurs twice in the batch.")
+        _refuse_twice(identities)
         left = identities
         while left:
             try:
@@ -218,6 +222,11 @@ class Service:
         if self.membership is not None:
             await asyncio.to_thread(self.membership.end)
         await asyncio.to_thread(self.agent.close)
+
+
+def _refuse_twice(identities: Sequence[str]) -> None:
+    if len(set(identities)) != len(identities):
+        raise Refused("invalid", "A decision occurs twice in the batch.")
 
 
 def _again(journal: Journal, asked: Sequence[Asked], wish: Wish) -> list[schemas.DecisionMade]:

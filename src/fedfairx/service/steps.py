@@ -12,7 +12,7 @@ from fedfairx.service.asking import Asked
 from fedfairx.service.modes import Remark, Taking, propensity
 from fedfairx.storage.rows import DecisionNote, StoredDecision
 
-__all__ = ["Decide", "Reward", "Withdraw", "answer_of_stored", "probe"]
+__all__ = ["Decide", "Replace", "Reward", "Withdraw", "answer_of_stored", "probe"]
 
 
 class Decide(msgspec.Struct, frozen=True):
@@ -87,6 +87,26 @@ class Reward(msgspec.Struct, frozen=True):
             [one.reward for one in rewards],
             [one.person for one in rewards] if named else None,  # type: ignore[misc]
         )
+
+
+class Replace(msgspec.Struct, frozen=True):
+    """Rewards of one request, each in the place of another if there is one: all of them, or none.
+
+    Gives how many decisions had none before.
+    """
+
+    rewards: Sequence[schemas.RewardOf]
+
+    def __call__(self, agent: Agent) -> int:
+        before = agent.pending
+        named = any(one.person is not None for one in self.rewards)
+        agent.observe_many(
+            [one.decision_id for one in self.rewards],
+            [one.reward for one in self.rewards],
+            [one.person for one in self.rewards] if named else None,  # type: ignore[misc]
+            replace=True,
+        )
+        return before - agent.pending
 
 
 class Withdraw(msgspec.Struct, frozen=True):

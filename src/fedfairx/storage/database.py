@@ -7,10 +7,11 @@ writes, and another reads what is committed, so that a question waits for no tra
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
+Ask = Callable[[str, Sequence[Any]], list[Row]]
 PAGE = 2000  # rows at a time
 
 
@@ -74,10 +75,13 @@ def open_database(place: str | os.PathLike[str], *, create: bool = True) -> Data
     return SqliteDatabase(text, create=create)
 
 
-def pages(database: Database, statement: str, values: Sequence[Any], *, after: int) -> Iterator[Row]:
-    """All rows of a question that ends in `… seq > ? ORDER BY seq LIMIT ?`, and whose first column is seq."""
+def pages(ask: Ask, statement: str, values: Sequence[Any], *, after: int) -> Iterator[Row]:
+    """All rows of a question that ends in `… seq > ? ORDER BY seq LIMIT ?`, and whose first column is seq.
+
+    ask: a database's `read`, or `execute` for what is in the open transaction too.
+    """
     while True:
-        rows = database.read(statement, (*values, after, PAGE))
+        rows = ask(statement, (*values, after, PAGE))
         yield from rows
         if len(rows) < PAGE:
             return

@@ -95,7 +95,7 @@ def records(
 
     Each part: the number of its last step, the contexts (n, d) of the actions taken, and the rewards (n,).
     """
-    rows = pages(journal.log.database, _RECORDS, (journal.agent, end), after=first - 1)
+    rows = pages(journal.log.database.read, _RECORDS, (journal.agent, end), after=first - 1)
     while some := list(islice(rows, page)):
         contexts = np.concatenate([unpacked_contexts(bytes(row), 1, dimension) for _, row, _ in some])
         yield some[-1][0], contexts, np.array([reward for _, _, reward in some])
@@ -103,7 +103,7 @@ def records(
 
 def learnt(journal: Queries, *, first: int, end: int) -> Iterator[tuple[Array, Array]]:
     """Contexts and rewards of records that were learnt without a decision, from a number on, before `end`."""
-    for _, body in pages(journal.log.database, _LEARNT, (journal.agent, end), after=first - 1):
+    for _, body in pages(journal.log.database.read, _LEARNT, (journal.agent, end), after=first - 1):
         yield unpacked_log(event_content(bytes(body)))
 
 

@@ -202,7 +202,7 @@ class Journal(Queries):
         each: list[Iterable[tuple[int, Made | Outcome | Event]]] = [
             ((row[0], self._made(row)) for row in self._pages(f"SELECT {COLUMNS} FROM decisions", since)),
             (
-                (row[0], self._outcome(row))
+                (row[0], self.outcome(row))
                 for row in self._pages("SELECT seq, decision, status, reward, seal FROM outcomes", since)
             ),
             (
@@ -219,14 +219,14 @@ class Journal(Queries):
             some = numbers[at : at + 500]
             marks = ", ".join("?" * len(some))
             question = f"SELECT {COLUMNS} FROM decisions WHERE seq IN ({marks}) ORDER BY seq"
-            rows = self.log.database.read(question, some)
+            rows = self.log.database.execute(question, some)
             if len(rows) != len(some):
                 raise StateError(f"{self.place} is damaged: decisions that wait for a reward are missing")
             yield from map(self._made, rows)
 
     def _pages(self, question: str, since: int) -> Iterator[Row]:
         where = f"{question} WHERE agent = ? AND seq > ? ORDER BY seq LIMIT ?"
-        return pages(self.log.database, where, (self.agent,), after=since - 1)
+        return pages(self.log.database.execute, where, (self.agent,), after=since - 1)
 
     def _made(self, row: Row) -> Made:
         seq, when, contexts, policy, theta, action, drawn, stored, names = row
@@ -237,7 +237,8 @@ class Journal(Queries):
         called = None if names is None else json.loads(names)
         return Made(seq, when, context, shares, parameter, action, drawn, called)
 
-    def _outcome(self, row: Row) -> Outcome:
+    def outcome(self, row: Row) -> Outcome:
+        """A row of (seq, decision, status, reward, seal), if it is as it was written."""
         seq, decision, status, reward, stored = row
         self._check(seq, seal_outcome(seq, decision, status, reward) == stored)
         learnt = float("nan") if reward is None and status == "rewarded" else reward

@@ -69,6 +69,12 @@ class StoredPersons:
             question = "SELECT records FROM ledger_persons WHERE agent = ? AND run = ? AND person = ?"
             return int(log.write(question, (*self._key, person))[0][0])
 
+    def of(self, person: str) -> int:
+        with self._log.lock:
+            question = "SELECT records FROM ledger_persons WHERE agent = ? AND run = ? AND person = ?"
+            rows = self._log.database.execute(question, (*self._key, person))
+            return int(rows[0][0]) if rows else 0
+
     def total(self) -> int:
         with self._log.lock:
             question = "SELECT SUM(records) FROM ledger_persons WHERE agent = ? AND run = ?"

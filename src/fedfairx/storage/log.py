@@ -61,6 +61,7 @@ class Log:
         self.time = 0
         self._depth = 0
         self._begun = False
+        self._settled = False  # rows of the open transaction are in it already
         self._failed = False
         self._stale = False
         self._closed = False
@@ -174,20 +175,35 @@ class Log:
             for after in self.committed:
                 after()
 
-    def _flush(self) -> None:
+    def settle(self) -> None:
+        """Inside a step: put what is buffered into the transaction, where its questions see it."""
+        buffered = [
+            (statement, rows)
+            for statement, rows in (
+                (_DECISION, self.decisions),
+                (_OUTCOME, self.outcomes),
+                (_EVENT, self.events),
+            )
+            if rows
+        ]
+        if not buffered:
+            return
         if not self._begun:
             self.database.begin()
-        for statement, rows in (
-            (_DECISION, self.decisions),
-            (_OUTCOME, self.outcomes),
-            (_EVENT, self.events),
-        ):
-            if rows:
-                self.database.execute_many(statement, rows)
+            self._begun = True
+        for statement, rows in buffered:
+            self.database.execute_many(statement, rows)
+            rows.clear()
+        self._settled = True
+
+    def _flush(self) -> None:
+        self.settle()
+        if not self._begun:
+            self.database.begin()
         for statement, values in self.latest.values():
             self.database.execute(statement, values)
         self.database.commit()
-        if self.decisions or self.outcomes or self.events:
+        if self._settled:
             self.end = self.numbers.next
 
     def _empty(self) -> None:
@@ -196,7 +212,7 @@ class Log:
         self.events.clear()
         self.keys.clear()
         self.latest.clear()
-        self._begun, self.written = False, 0
+        self._begun, self._settled, self.written = False, False, 0
 
     def _restore(self) -> None:
         self._stale = False

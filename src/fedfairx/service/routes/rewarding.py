@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service import schemas
 from fedfairx.service.operations import Operation, Parameter, body_of, decoder, reply
+from fedfairx.service.problems import Refused
 from fedfairx.service.service import Service
 
 __all__ = ["DECISION_ID", "OPERATIONS"]
@@ -24,15 +27,24 @@ DECISION_ID = Parameter(
 async def reward(service: Service, request: Request) -> Response:
     given = ONE(await body_of(request, service.settings.max_body))
     identity = request.path_params["decision_id"]
-    await service.reward([schemas.RewardOf(identity, given.reward, given.person)])
+    await _way(service, request, given.replace)([schemas.RewardOf(identity, given.reward, given.person)])
     return reply(None)
 
 
 async def reward_many(service: Service, request: Request) -> Response:
-    rewards = MANY(await body_of(request, service.settings.max_body)).rewards
-    service.check_batch(len(rewards))
-    await service.reward(rewards)
+    given = MANY(await body_of(request, service.settings.max_body))
+    service.check_batch(len(given.rewards))
+    await _way(service, request, given.replace)(given.rewards)
     return reply(None)
+
+
+def _way(
+    service: Service, request: Request, replace: bool
+) -> Callable[[Sequence[schemas.RewardOf]], Awaitable[None]]:
+    """How rewards are taken: writers add, and admins alone may change what is booked."""
+    if replace and request.scope["role"] != "admin":
+        raise Refused("forbidden", "Only an admin's key may replace a reward.")
+    return service.replace if replace else service.reward
 
 
 async def withdraw(service: Service, request: Request) -> Response:
