@@ -377,6 +377,32 @@ def test_privacy_as_a_table(capsys: pytest.CaptureFixture[str]):
     assert "NOT private end to end" in out
 
 
+def test_privacy_tells_what_joining_gains(capsys: pytest.CaptureFixture[str]):
+    small = "warning: the expected gain over deciding alone is less than a tenth"
+    assert main(["privacy", "--epsilon", "8", "--agents", "30", "--schedule", "geometric"]) == 0
+    out = capsys.readouterr().out
+    assert "Expected gain over deciding alone: " in out
+    assert "less regret at 30 members, ε = 8, 100 000 decisions each (simulated: 10 arms" in out
+    assert small not in out
+    assert main(["privacy", "--epsilon", "1", "--agents", "3", "--horizon", "1000"]) == 0
+    assert small in capsys.readouterr().out
+    strict = ["privacy", "--horizon", "10000", "--schedule", "geometric", "--decide-from", "released"]
+    assert main(strict) == 0
+    out = capsys.readouterr().out
+    assert "Expected gain over deciding alone: none; " in out
+    assert "times the regret at 10 members, ε = 2, 10 000 decisions each" in out
+    assert small in out
+    assert main([*strict, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["decide_from"] == found["gain"]["decide_from"] == "released"
+    assert found["gain"]["gain"] == pytest.approx(1 - found["gain"]["ratio"])
+    assert found["gain"]["ratio"] > 2
+    assert any("less than a tenth" in warning for warning in found["warnings"])
+    assert main(["privacy", "--decide-from", "released+local", "--horizon", "10000", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gain"] is None
+    assert "decide_from must be one of" in refused(capsys, "privacy", "--decide-from", "x")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -218,3 +218,26 @@ def test_the_table_of_absolute_noise() -> None:
                 sensitivity=bounds.sensitivity,
             )
             assert float(cell) == pytest.approx(float(made.sd(np.arange(1, PAPER + 1)).max()), abs=0.051)
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/privacy-summary.md", "docs/privacy.md", "docs/federation.md"]
+)
+def test_the_claim_of_the_default_and_the_strict_mode_are_told(name: str) -> None:
+    words = " ".join(TEXT[ROOT / name].split())
+    assert re.search(r"the other records stay(ing)? as recorded; what the record changes in later", words)
+    assert "what the record changes in later decisions is not covered" in words
+    assert re.search(
+        r'decide_from ?= ?"released"`[^.]*strict mode|strict mode, `decide_from ?= ?"released"', words
+    )
+    assert not re.search(r"`released` \(default\)|default, `decide_from ?= ?\"released", words)
+
+
+def test_what_each_algorithm_decides_from_is_told() -> None:
+    algorithm = TEXT[ROOT / "docs" / "algorithm.md"]
+    for name, each in ALGORITHMS.items():
+        if each.private and each.schedule.public:
+            row = next(
+                line for line in algorithm.splitlines() if line.startswith(f"| `{each.decide_from}` |")
+            )
+            assert re.search(rf"default of[^;:]*`{re.escape(name)}`", row)

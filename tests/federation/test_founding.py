@@ -288,3 +288,28 @@ def test_on_the_command_line(
         assert "fedfairx: " in capsys.readouterr().err
     assert main(["federate", "init", "--agents", "a,b", "--out", "g", "--algorithm", "fed-fairx-bayes"]) == 0
     assert Roster.read("g/roster.json").terms.epsilon is None
+
+
+def test_init_tells_what_is_promised_and_what_joining_gains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*more: str) -> str:
+        out = str(tmp_path / str(len(list(tmp_path.iterdir()))))
+        assert main(["federate", "init", "--transport", "sqlite", "--out", out, *more]) == 0
+        return capsys.readouterr().out
+
+    few = told("--agents", "org1,org2", "--horizon", "10000")
+    assert "the other records staying as recorded; what the record changes in later decisions" in few
+    assert 'decide_from="released" is the strict mode, which covers decisions too' in few
+    assert "at 2 members, ε = 2, 10 000 decisions each (simulated: 10 arms" in few
+    assert 'In the strict mode (decide_from="released"): none; ' in few
+    assert "Warning: the expected gain over deciding alone is less than a tenth: consider a larger ε" in few
+    many = told("--agents", ",".join(f"org{i}" for i in range(12)), "--epsilon", "8")
+    assert "less regret at 12 members, ε = 8, 100 000 decisions each" in many
+    assert "Warning" not in many
+    exact = told("--agents", "a,b", "--algorithm", "fed-fairx-bayes")
+    assert "less regret at 2 members, exact sums, 100 000 decisions each" in exact
+    assert "strict" not in exact
+    paper = told("--agents", "a,b", "--algorithm", "priv-fairx-linucb")
+    assert "Expected gain" not in paper
+    assert "as recorded" not in paper

@@ -61,6 +61,24 @@ def test_what_is_simulated_is_what_is_deployed(name: str) -> None:
     assert given.fairness_regret.tobytes() == spelt.fairness_regret.tobytes()
 
 
+@pytest.mark.parametrize(
+    ("name", "decide_from"),
+    [("priv-fairx-bayes", "own+released"), ("priv-fairx-linucb", "released"), ("b2", "released")],
+)
+def test_what_private_agents_decide_from_by_default(name: str, decide_from: str) -> None:
+    """The strict mode is for who asks for it, but for the algorithms that follow the paper."""
+    given: dict[str, Any] = {"algorithm": name, "epsilon": 2.0}
+    assert Options(**given).composed.decide_from == decide_from
+    federation = ffx.Federation(seed=0, **SIZE, **given)
+    assert {agent.decide_from for agent in federation.agents} == {decide_from}
+    assert federation.privacy.decide_from == decide_from
+    assert ffx.simulate(WORLD, seeds=1, **given).options["decide_from"] == decide_from
+    by_hand = ffx.simulate(WORLD, seeds=1, decide_from=decide_from, **given)
+    assert (
+        ffx.simulate(WORLD, seeds=1, **given).fairness_regret.tobytes() == by_hand.fairness_regret.tobytes()
+    )
+
+
 def test_defaults_of_taste_are_the_same_everywhere() -> None:
     agent = ffx.Federation(algorithm="fed-fairx-linucb", seed=0, **SIZE).agents[0]
     assert agent.confidence == ffx.Confidence(scale=SCALE)

@@ -84,7 +84,8 @@ def test_the_agent_of_the_terms_is_the_federations_agent() -> None:
     centred = around.agent("org1", noise=SimulatedNoise(0))
     assert centred.privatizer.mechanism.digest() == around.stated.digest()
     assert (agent.merit, agent.minimum_share, agent.rule) == (agreed.merit, 0.05, "expected-merit")
-    assert agent.decide_from == "own+released"
+    assert agent.decide_from == centred.decide_from == "own+released"
+    assert agreed.agent("org1", noise=SimulatedNoise(0), decide_from="released").decide_from == "released"
 
 
 def test_any_change_without_the_conveners_key_is_noticed(tmp_path: Path) -> None:

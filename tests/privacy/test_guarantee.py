@@ -8,6 +8,7 @@ import math
 import pytest
 
 from fedfairx.errors import InvalidInput
+from fedfairx.privacy import Budget, SimulatedNoise, private
 from fedfairx.privacy.bounding import Bounds, Unbounded
 from fedfairx.privacy.guarantee import Guarantee, claim, require_decide_from
 from fedfairx.privacy.mechanisms import calibrate
@@ -49,7 +50,19 @@ def test_it_states_all_that_matters() -> None:
 def test_each_rule_prints_its_own_scope(decide_from, part) -> None:
     guarantee = _claim(decide_from=decide_from)
     assert part in str(guarantee)
-    assert ("narrower" in str(guarantee)) == (decide_from != "released")
+    narrower = decide_from != "released"
+    assert ("narrower" in str(guarantee)) == narrower
+    assert ("the other records stay as recorded" in str(guarantee)) == narrower
+    assert (
+        'decide_from="released" is the strict mode, which covers decisions too' in str(guarantee)
+    ) == narrower
+
+
+def test_the_default_is_the_narrower_claim() -> None:
+    assert _claim().decide_from == "own+released"
+    assert Budget(epsilon=2.0, delta=1e-6, releases=3).decide_from == "own+released"
+    made = private(2, epsilon=2.0, delta=1e-6, releases=3, noise=SimulatedNoise(0))
+    assert made.guarantee.decide_from == "own+released"
 
 
 def test_a_large_delta_draws_a_warning() -> None:

@@ -35,8 +35,13 @@ def test_it_has_the_claim_and_all_that_whoever_signs_needs() -> None:
 
 
 def test_it_tells_what_this_configuration_adds_and_lacks() -> None:
-    narrow = _words(statement(_guarantee(Bounds(adjacency="add-remove"), decide_from="own+released")))
+    narrow = _words(statement(_guarantee(Bounds(adjacency="add-remove"))))  # own+released, the default
     assert 'decide_from="own+released"' in narrow
+    assert "two logs that differ in one record and are the same in all others" in narrow
+    assert 'decide_from="released" is the strict mode that covers this too' in narrow
+    strict = _words(statement(_guarantee(decide_from="released")))
+    assert "strict claim" in strict
+    assert "later decisions" not in strict
     assert "replacing costs up to twice the μ" in narrow
     bounded = _words(statement(replace(_guarantee(), person_records=3)))
     assert "at most 3 records of one enter" in bounded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,7 +132,37 @@ def init(args: argparse.Namespace) -> int:
         f"  {args.out}/convener: offline; needed again only to change who is in\n"
         "Tell every member the federation's id by another way: its roster must have it."
     )
+    for line in _expectations(roster.terms):
+        print(line)
     return 0
+
+
+def _expectations(terms: Terms) -> Iterator[str]:
+    """What the default member is promised, and what it can expect to gain, where that was simulated."""
+    from fedfairx.federation.algorithms import algorithm
+    from fedfairx.federation.joining_gain import expected_gain
+    from fedfairx.privacy.guarantee import NARROWER
+
+    chosen = algorithm(terms.algorithm)
+    if chosen.private and chosen.decide_from != "released":
+        yield f"Privacy: {NARROWER}"
+    if chosen.name not in ("priv-fairx-bayes", "fed-fairx-bayes"):
+        return
+    asked: dict[str, Any] = {
+        "members": terms.agents,
+        "horizon": terms.horizon,
+        "epsilon": terms.epsilon,
+        "delta": terms.delta,
+        "centred": terms.centring is not None,
+    }
+    gain, strict = expected_gain(**asked), expected_gain(**asked, decide_from="released")
+    if gain is None:
+        return
+    yield gain.sentence
+    if strict is not None and chosen.private:
+        yield f'In the strict mode (decide_from="released"): {strict.difference}.'
+    if gain.warning is not None:
+        yield f"Warning: {gain.warning}."
 
 
 def _terms(args: argparse.Namespace, agents: int) -> Terms:

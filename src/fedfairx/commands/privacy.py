@@ -21,9 +21,11 @@ def add(verbs: Any) -> None:
         verbs,
         "privacy",
         run,
-        summary="calculate releases, μ, noise, shift and radius for a privacy budget, by mechanism",
+        summary="calculate releases, μ, noise, shift and radius for a privacy budget, by mechanism, and what "
+        "joining gains",
         example="""
             fedfairx privacy --agents 10 --horizon 100000 --epsilon 2 --delta 0.1
+            fedfairx privacy --agents 30 --horizon 10000 --epsilon 4 --decide-from released
             fedfairx privacy --epsilon 2 --centred
             fedfairx privacy --epsilon 1 --person-records 5 --statement
             fedfairx privacy --epsilon 1 --json""",
@@ -61,14 +63,16 @@ def add(verbs: Any) -> None:
 def calculate(args: argparse.Namespace) -> dict[str, Any]:
     """The calculator's answer as plain values."""
     from fedfairx.errors import require
+    from fedfairx.federation.joining_gain import expected_gain
     from fedfairx.federation.schedules import Plan
     from fedfairx.privacy import mechanisms, mu_for
-    from fedfairx.privacy.guarantee import LARGE_DELTA
+    from fedfairx.privacy.guarantee import LARGE_DELTA, require_decide_from
 
     known = mechanisms()
     require(args.mechanism in known, "mechanism", f"must be one of {', '.join(known)}", args.mechanism)
     require(0 < args.alpha < 1, "alpha", "must be in (0, 1)", args.alpha)
     require(math.isfinite(args.noise_sd) and args.noise_sd > 0, "noise_sd", "must be > 0", args.noise_sd)
+    require_decide_from(args.decide_from)
     plan = Plan(args.horizon, args.agents, args.dimension)
     schedule = as_schedule(args.schedule)
     bounds = bounds_of(args)
@@ -82,13 +86,24 @@ def calculate(args: argparse.Namespace) -> dict[str, Any]:
         warnings.append(
             "this schedule's timing depends on the data: NOT private end to end, whatever the noise"
         )
+    mu = mu_for(args.epsilon, args.delta)
+    gain = expected_gain(
+        members=args.agents,
+        horizon=args.horizon,
+        epsilon=args.epsilon,
+        delta=args.delta,
+        decide_from=args.decide_from,
+        centred=args.centred,
+    )
+    if gain is not None and gain.warning is not None:
+        warnings.append(gain.warning)
     return {
         "agents": args.agents,
         "dimension": args.dimension,
         "horizon": args.horizon,
         "schedule": args.schedule,
         "releases": releases_of(args),
-        "mu": mu_for(args.epsilon, args.delta),
+        "mu": mu,
         "epsilon": args.epsilon,
         "delta": args.delta,
         "adjacency": args.adjacency,
@@ -97,6 +112,8 @@ def calculate(args: argparse.Namespace) -> dict[str, Any]:
         "sensitivity": bounds.sensitivity,
         "centred": args.centred,
         "mechanism": args.mechanism,
+        "decide_from": args.decide_from,
+        "gain": None if gain is None else gain.to_dict(),
         "warnings": warnings,
         "mechanisms": [_one(name, args, plan, bounds, releases_of(args)) for name in known],
     }
@@ -224,6 +241,8 @@ def run(args: argparse.Namespace) -> int:
             "Centred: sd of the centred release. The records' statistics follow from it;\n"
             "their noise is larger along the public point."
         )
+    if answer["gain"] is not None:
+        print(f"\n{answer['gain']['sentence']}")
     for warning in answer["warnings"]:
         print(f"warning: {warning}")
     return 0

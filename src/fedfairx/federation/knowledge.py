@@ -6,8 +6,9 @@
 one. What a private agent decides from is its privatizer's `decide_from`:
 
     "released+local"   the line above: the paper's rule, and every non-private agent's
-    "released"         shared alone: the default of private agents, because un-noised data then drive nothing
-    "own+released"     its own exact statistics, and the others' noisy ones weighted by their worth
+    "own+released"     its own exact statistics, and the others' noisy ones weighted by their worth: the
+                       default of private agents that have a posterior
+    "released"         shared alone: the strict mode, in which un-noised data drive nothing
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ class Federation(Lasting):
     epsilon, delta: the privacy of each agent's messages, all together; for private algorithms.
     mechanism: how noise is laid over releases: a name that `fedfairx list` shows.
     bounds, centring: what records are clipped to, and the public point that they are measured from.
-    decide_from: "released", "own+released" or "released+local": what a private agent's decisions may use.
+    decide_from: what a private agent's decisions may use: "own+released" (the default of algorithms with a
+        posterior), "released" (the strict mode, whose claim covers decisions too) or "released+local".
     options: all of these but `merit` as one object, such as `Scenario.options` gives: what was simulated.
     seed: makes a simulation of it; see below.
 

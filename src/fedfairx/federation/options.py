@@ -58,7 +58,8 @@ class Options:
     mechanism: how noise is laid over releases: a name that `fedfairx list` shows, or a function of your own.
     bounds: what records are clipped to; their neighbouring relation, and how noise is divided.
     centring: the public point that records are clipped around; by default it is zero.
-    decide_from: what a private agent's decisions may use, instead of the algorithm's own.
+    decide_from: what a private agent's decisions may use, instead of the algorithm's own; "released" is the
+        strict mode, whose claim covers decisions too.
     shift: what makes private sums definite, in sds of their noise, for "optimism".
     partners: "alike", one θ for all, or "differ": each agent learns from its own rewards how far the others
         speak of its own θ.

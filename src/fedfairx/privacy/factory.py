@@ -36,7 +36,9 @@ def private(
 
     `bounds` clip every record (norm 1 and reward 1 by default); with `centring` records are clipped around a
     public point instead, and of `bounds` only the adjacency and the gram_share count. `confirm` asks the
-    peers whether this ledger is the latest: see `privacy.peers`.
+    peers whether this ledger is the latest: see `privacy.peers`. By default the claim is for one record of
+    the log replaced, the others as recorded; `decide_from="released"` is the strict mode, which also covers
+    what the record changes in later decisions.
 
     Guarantees:
     - The noise is calibrated to the sensitivity of the very bounds that clip.

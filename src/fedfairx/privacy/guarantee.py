@@ -18,6 +18,11 @@ DecideFrom = Literal["released", "released+local", "own+released"]
 LARGE_DELTA = 1e-3
 
 _STRICT = 'decide_from="released" is the strict mode, which covers decisions too'
+#: The default's scope in one sentence, for whoever sets up or joins a federation.
+NARROWER = (
+    "the claim is for one record of the log replaced, the other records staying as recorded; what the record "
+    f"changes in later decisions is not covered ({_STRICT})."
+)
 _NARROW = (
     "It is the narrower claim (the paper's Definition 2): one record of the log is replaced, and the other "
     "records stay as recorded; what the record changes in later decisions, which also use"

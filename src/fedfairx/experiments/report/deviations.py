@@ -34,8 +34,9 @@ DEVIATIONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "A private agent decides from the shared statistics and its own fresh data.",
-        "The default is from released data alone, because only then does the guarantee cover interactive "
-        "use. The paper's rule is an option, used where a figure says “own fresh data”.",
+        "The paper's algorithms decide from released data alone here, because only then does the guarantee "
+        "cover interactive use. The paper's rule is an option, used where a figure says “own fresh data”. "
+        "Expected merit decides from all its own data and the others' releases, unless told otherwise.",
     ),
     (
         "The noisy Gram matrix may be indefinite; the lemma assumes it is not.",
