@@ -77,8 +77,72 @@ TABLE = ("tests/fairness/test_table.py",)
 REPLACED = ("tests/federation/test_replacing.py", "-k", "not postgresql and not optimism")
 REPLACED_HTTP = ("tests/service/test_rewarding.py", "-k", "not postgresql")
 LIMITS = ("tests/federation/test_reward_limits.py",)
+ACTIONS = (
+    "tests/federation/test_actions.py",
+    "-k",
+    "not postgresql and not an_agent_with_unit and not thousand",
+)
+PLACES = ("tests/fairness/test_featureless.py",)
+SERVED_ACTIONS = ("tests/service/test_served_actions.py", "-k", "sqlite")
 
 MUTANTS = (
+    # Actions without features.
+    Mutant(
+        "agents of other actions take each other's sums",
+        "federation/sharing.py",
+        "json.dumps([mechanism, *self._actions.names])",
+        "json.dumps([mechanism])",
+        ACTIONS,
+    ),
+    Mutant(
+        "what a decision takes stays when actions are added",
+        "federation/answering.py",
+        "        self._fit_dimension()\n        self._draw_ahead()\n\n    def _normals",
+        "        self._draw_ahead()\n\n    def _normals",
+        ACTIONS,
+    ),
+    Mutant(
+        "what a decision takes stays when an agent is opened",
+        "federation/answering.py",
+        "        super()._begin_actions(names, retired)\n        self._fit_dimension()\n",
+        "        super()._begin_actions(names, retired)\n",
+        ACTIONS,
+    ),
+    Mutant(
+        "one that has released grows",
+        "federation/deciding.py",
+        "self.bound is not None or bool(self._latest)",
+        "self.bound is not None",
+        ACTIONS,
+    ),
+    Mutant(
+        "exact sums of actions are not clipped",
+        "privacy/plain.py",
+        "            self.add(context, reward)\n            return\n",
+        "            pass\n",
+        ACTIONS,
+    ),
+    Mutant(
+        "the width of the others is left out",
+        "fairness/entitlement.py",
+        "np.square(widths * (1.0 - centre)) + _of_others(squares, alike)",
+        "np.square(widths * (1.0 - centre))",
+        PLACES,
+    ),
+    Mutant(
+        "the gradient forgets the mean context",
+        "fairness/entitlement.py",
+        "own.reshape(size, dimension) - both",
+        "own.reshape(size, dimension)",
+        PLACES,
+    ),
+    Mutant(
+        "a retry is answered by what there is now",
+        "service/steps.py",
+        "asked = named(stored.names or [])",
+        'asked = named(["ann", "cid", "dora"])',
+        SERVED_ACTIONS,
+    ),
     # Rewards that are wrong.
     Mutant(
         "a wild reward is learnt",

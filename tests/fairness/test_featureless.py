@@ -89,8 +89,10 @@ def test_sums_of_all_rewards_may_be_given(merit: Merit) -> None:
     rounds = [(sorted(rng.permutation(6)[: 1 + t % 6].tolist()), float(rng.random())) for t in range(3000)]
     log = log_of(rounds, 6)
     gram, moment = np.diag(rng.integers(50, 500, 6).astype(float)), 100 * rng.random(6)
-    ours = ffx.exposure(log, merit=merit, sums=(gram, moment))
-    assert_same(ours, ffx.exposure(as_units(log, 6), merit=merit, sums=(gram, moment)))
+    for many in (1.0, 1e5):  # with many the linear bound is the narrower one
+        sums = many * gram, many * moment
+        ours = ffx.exposure(log, merit=merit, sums=sums)
+        assert_same(ours, ffx.exposure(as_units(log, 6), merit=merit, sums=sums))
     with pytest.raises(InvalidInput, match="sums must be of all"):
         ffx.exposure(log, merit=merit, sums=(gram[:4, :4], moment[:4]))
     with pytest.raises(InvalidInput, match="sums must be of all"):
