@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
-from fedfairx.core.confidence import Confidence
-from fedfairx.core.memory import LARGEST
+from fedfairx.core.confidence import LARGEST_SETTING, Confidence
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import InvalidInput, ScaleWarning
 from fedfairx.federation.reward_limits import ENOUGH, FIRST, USUAL, RewardLimits, as_reward_range
@@ -32,8 +31,8 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 def test_with_a_range_what_is_inside_is_taken_and_nothing_else(
     low: float, high: float, reward: float
 ) -> None:
-    if not -LARGEST <= low < high <= LARGEST:
-        with pytest.raises(InvalidInput, match="reward_range must be two finite numbers, low < high"):
+    if not -LARGEST_SETTING <= low < high <= LARGEST_SETTING:
+        with pytest.raises(InvalidInput, match="reward_range must be two numbers, low < high"):
             as_reward_range((low, high))
         return
     limits = RewardLimits(Prior(), as_reward_range((low, high)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 
-from fedfairx.core.confidence import Confidence
+from fedfairx.core.confidence import LARGEST_SETTING, Confidence
 from fedfairx.core.memory import LARGEST
 from fedfairx.core.merit import Range
 from fedfairx.core.posterior import Prior
@@ -28,12 +28,12 @@ def as_reward_range(given: object) -> Range | None:
     """Two finite numbers, low < high, as floats."""
     if given is None:
         return None
-    text = "must be two finite numbers, low < high"
+    text = f"must be two numbers, low < high, up to {LARGEST_SETTING:g} in size"
     try:
         low, high = (float(end) for end in given)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise InvalidInput(f"reward_range {text}, got reward_range={given!r}") from None
-    require(-LARGEST <= low < high <= LARGEST, "reward_range", text, (low, high))
+    require(-LARGEST_SETTING <= low < high <= LARGEST_SETTING, "reward_range", text, (low, high))
     return low, high
 
 
