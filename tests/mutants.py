@@ -1,16 +1,18 @@
 """Wrong versions of the code, each with the tests that must notice: `make mutants`.
 
-A mutant is one text of one file replaced by another. It is put into a copy of the source tree, never into the
-tree itself, and the tests named beside it run against that copy: first against the copy as it is, where they
-must pass, then with the mutant, where one must fail. The exit code is not 0 if a mutant survives, or if its
-old text is no longer there exactly once: then the table is behind the code.
+A mutant is one text of one function replaced by another. It is put into a copy of the source tree, never into
+the tree itself, and the tests named beside it run against that copy: first against the copy as it is, where
+they must pass, then with the mutant, where one must fail. The exit code is not 0 if a mutant survives, or if
+its old text is no longer there exactly once: then the table is behind the code (`test_mutants.py` says so).
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,15 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "fedfairx"
 SECONDS = 900  # for the tests of one mutant
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """`old` in src/fedfairx/`file` becomes `new`; `tests` are arguments of pytest."""
+    """`old` becomes `new` in the function, class or constant `where`; `tests` are arguments of pytest.
+
+    `where` is a name as `Agent.decide`, without its module: files may move.
+    """
 
     what: str
-    file: str
+    where: str
     old: str
     new: str
     tests: tuple[str, ...]
@@ -89,56 +95,56 @@ MUTANTS = (
     # Actions without features.
     Mutant(
         "agents of other actions take each other's sums",
-        "federation/sharing.py",
+        "Sharing._digest",
         "json.dumps([mechanism, *self._actions.names])",
         "json.dumps([mechanism])",
         ACTIONS,
     ),
     Mutant(
         "what a decision takes stays when actions are added",
-        "federation/answering.py",
+        "Answering",
         "        self._fit_dimension()\n        self._draw_ahead()\n\n    def _normals",
         "        self._draw_ahead()\n\n    def _normals",
         ACTIONS,
     ),
     Mutant(
         "what a decision takes stays when an agent is opened",
-        "federation/answering.py",
+        "Answering._begin_actions",
         "        super()._begin_actions(names, retired)\n        self._fit_dimension()\n",
         "        super()._begin_actions(names, retired)\n",
         ACTIONS,
     ),
     Mutant(
         "one that has released grows",
-        "federation/deciding.py",
+        "Deciding._change_actions",
         "self.bound is not None or bool(self._latest)",
         "self.bound is not None",
         ACTIONS,
     ),
     Mutant(
         "exact sums of actions are not clipped",
-        "privacy/plain.py",
+        "NonPrivateSums.add_arm",
         "            self.add(context, reward)\n            return\n",
         "            pass\n",
         ACTIONS,
     ),
     Mutant(
         "the width of the others is left out",
-        "fairness/entitlement.py",
+        "entitled_units.squares",
         "np.square(widths * (1.0 - centre)) + _of_others(squares, alike)",
         "np.square(widths * (1.0 - centre))",
         PLACES,
     ),
     Mutant(
         "the gradient forgets the mean context",
-        "fairness/entitlement.py",
+        "gradient_of_units.gradient",
         "own.reshape(size, dimension) - both",
         "own.reshape(size, dimension)",
         PLACES,
     ),
     Mutant(
         "a retry is answered by what there is now",
-        "service/steps.py",
+        "answer_of_stored",
         "asked = named(stored.names or [])",
         'asked = named(["ann", "cid", "dora"])',
         SERVED_ACTIONS,
@@ -146,56 +152,56 @@ MUTANTS = (
     # Rewards that are wrong.
     Mutant(
         "a wild reward is learnt",
-        "federation/deciding.py",
+        "Deciding._reward",
         "            self._limits.check(value)\n",
         "            pass\n",
         LIMITS,
     ),
     Mutant(
         "a replaced reward stays in a snapshot",
-        "storage/replacing.py",
+        "replace",
         'log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (journal.agent, outcome.seq))',
         "pass",
         REPLACED,
     ),
     Mutant(
         "a reward is replaced that was released",
-        "federation/replacing.py",
+        "take_or_replace",
         "            _refuse_released(agent, journal, found)\n",
         "",
         REPLACED,
     ),
     Mutant(
         "steps of the same transaction are missing when an agent is made anew",
-        "federation/replacing.py",
+        "take_or_replace",
         "    journal.log.settle()\n    agent._keeper.restore()",
         "    agent._keeper.restore()",
         REPLACED,
     ),
     Mutant(
         "an amended record is not clipped",
-        "privacy/privatizer.py",
+        "StreamPrivatizer.amend",
         "leaf[-self.dimension :] += x * (after - before)",
         "leaf[-self.dimension :] += x * (new - old)",
         REPLACED,
     ),
     Mutant(
         "a blank record is amended",
-        "privacy/persons.py",
+        "PersonBound.amend",
         "if held <= self.records or place <= self.records:",
         "if True:",
         REPLACED,
     ),
     Mutant(
         "writers replace rewards",
-        "service/routes/rewarding.py",
+        "_way",
         'if replace and request.scope["role"] != "admin":',
         "if False:",
         REPLACED_HTTP,
     ),
     Mutant(
         "a table goes on from sums with a replaced reward",
-        "service/exposing.py",
+        "_Logged.sums",
         "anew = replaced_between(journal, self._end, end)",
         "anew = False",
         REPLACED_HTTP,
@@ -203,255 +209,253 @@ MUTANTS = (
     # Messages between organisations.
     Mutant(
         "any signature will do",
-        "federation/envelope.py",
+        "Signed.open",
         "if not signed_by(public, _LABEL + envelope.body, envelope.signature):",
         "if False:",
         ENVELOPE,
     ),
     Mutant(
         "a key under which anybody can sign",
-        "federation/keys.py",
+        "signed_by",
         "if public in SMALL_ORDER:",
         "if False:",
         KEYS,
     ),
     Mutant(
         "a member with such a key",
-        "federation/roster.py",
+        "Roster.__post_init__",
         "                key not in SMALL_ORDER,\n",
         "                True,\n",
         KEYS,
     ),
     Mutant(
         "a convener with such a key",
-        "federation/roster.py",
+        "Roster.__post_init__",
         "if self.convener in SMALL_ORDER:",
         "if False:",
         KEYS,
     ),
     Mutant(
         "a key of small order in another writing",
-        "federation/keys.py",
+        "SMALL_ORDER",
         "(0, 1, _EIGHTH, _PRIME - _EIGHTH, _PRIME - 1, _PRIME, _PRIME + 1)",
         "(0, 1, _EIGHTH, _PRIME - _EIGHTH, _PRIME - 1)",
         KEYS,
     ),
     Mutant(
         "a lock that leads elsewhere",
-        "privacy/file_lock.py",
+        "_open",
         " | os.O_NOFOLLOW",
         "",
         ("tests/privacy/test_file_lock.py", "-k", "link"),
     ),
     Mutant(
         "a digest that does not know where records are centred",
-        "privacy/mechanisms.py",
+        "Gaussian._digest",
         "if self.public_point is not None:",
         "if False:",
         ("tests/privacy/test_centring.py", "-k", "digest"),
     ),
     Mutant(
         "a privatizer's mechanism is not told the public point",
-        "privacy/privatizer.py",
+        "StreamPrivatizer.__init__",
         "self.mechanism = replace(mechanism, public_point=public_point)",
         "self.mechanism = mechanism",
         ("tests/privacy/test_centring.py", "-k", "digest"),
     ),
     Mutant(
         "a message under another's name",
-        "federation/envelope.py",
+        "Signed.open",
         "if envelope.agent != name:",
         "if False:",
         ENVELOPE,
     ),
-    Mutant(
-        "other terms", "federation/envelope.py", "if envelope.terms != self._agreed:", "if False:", ENVELOPE
-    ),
+    Mutant("other terms", "Signed.open", "if envelope.terms != self._agreed:", "if False:", ENVELOPE),
     Mutant(
         "statistics are not looked at",
-        "federation/envelope.py",
+        "Signed.open",
         "self._limits.check(name, release, held)",
         "pass",
         ENVELOPE,
     ),
     Mutant(
         "an old roster brings back a key",
-        "federation/roster.py",
+        "Roster.require_follows",
         "self.version < before.version",
         "False",
         ROSTER,
     ),
     Mutant(
         "a roster that anybody signed",
-        "federation/roster.py",
+        "Roster.__post_init__",
         "if self.federation != federation_id(self.convener, self.nonce):",
         "if False:",
         ROSTER,
     ),
     Mutant(
         "a large moment beside a small Gram",
-        "federation/plausible.py",
+        "Limits._why_absurd",
         "if seen > (",
         "if seen > 1e6 * (",
         PLAUSIBLE,
     ),
     Mutant(
         "honest noise refused",
-        "federation/plausible.py",
+        "FALSE_REFUSAL",
         "FALSE_REFUSAL = 1e-9",
         "FALSE_REFUSAL = 0.999",
         PLAUSIBLE,
     ),
     Mutant(
         "the bound forgets the noise of the public point",
-        "federation/plausible.py",
+        "Limits._noise_of",
         "matrix *= 1.0 + 2.0 * far",
         "matrix *= 1.0",
         PLAUSIBLE,
     ),
     Mutant(
         "a replayed release takes the place of a later one",
-        "federation/member.py",
+        "Member._take",
         "                    self.ignored += 1\n",
         "                    come[name] = release\n",
         MEMBER,
     ),
     Mutant(
         "who has left comes back older",
-        "federation/seen.py",
+        "Seen.is_new",
         "if release.number < number:",
         "if False:",
         SEEN,
     ),
     Mutant(
         "who has left comes back altered",
-        "federation/seen.py",
+        "Seen.is_new",
         "if release.number == number and release.digest != digest:",
         "if False:",
         SEEN,
     ),
     Mutant(
         "an older roster at a restart",
-        "federation/seen.py",
+        "Seen.admit",
         "if roster.version < version:",
         "if False:",
         SEEN,
     ),
     Mutant(
         "another roster of the same version at a restart",
-        "federation/seen.py",
+        "Seen.admit",
         "if roster.version == version and roster.digest != digest:",
         "if False:",
         SEEN,
     ),
     Mutant(
         "what is held was not seen",
-        "federation/member.py",
+        "Member._join",
         "            self._seen.keep(self.agent.held)\n",
         "",
         SEEN,
     ),
     Mutant(
         "a step that failed was seen all the same",
-        "federation/seen.py",
+        "Seen.__init__",
         "            self._tables.log.restorers.append(self._read)  # after a step that failed\n",
         "",
         SEEN,
     ),
     Mutant(
         "an old copy goes on sending",
-        "federation/copies.py",
+        "contradiction",
         "    if same:\n        return None\n",
         "    if True:\n        return None\n",
         MEMBER,
     ),
     Mutant(
         "what the transport lost is not sent again",
-        "federation/member.py",
+        "Member._look_at_ours",
         "        self._there = None\n        with",
         "        with",
         MEMBER,
     ),
     Mutant(
         "what it waited for counts as work",
-        "federation/watching.py",
+        "repeat.live",
         "began = time.thread_time()\n            work()\n            took = time.thread_time() - began",
         "began = time.monotonic()\n            work()\n            took = time.monotonic() - began",
         ("tests/federation/test_watching.py",),
     ),
     Mutant(
         "who must send nothing takes nothing either",
-        "federation/member.py",
+        "Member.exchange",
         "            finally:\n                self._take(messages, strict=False)\n",
         "            finally:\n                pass\n            self._take(messages, strict=False)\n",
         MEMBER,
     ),
     Mutant(
         "who has left stays in the sums",
-        "federation/sharing.py",
+        "Sharing._part_from",
         "self._latest.items() if name not in gone}",
         "self._latest.items()}",
         ROSTER,
     ),
     Mutant(
         "a trace of who has left stays in the weights",
-        "federation/sharing.py",
+        "Sharing._part_from",
         "        self._share({name: release for name, release in rest.items() if name == self.name})\n",
         "",
         ROSTER,
     ),
     Mutant(
         "a gap in what a stream has told is passed over",
-        "federation/transport/nats/mirror.py",
+        "Mirror._close_up",
         "while self.whole + 1 in self._ahead:",
         "while self._ahead and self.whole < max(self._ahead):",
         MIRROR,
     ),
     Mutant(
         "a stream that was put back is taken to have grown",
-        "federation/transport/nats/mirror.py",
+        "Mirror.same_stream",
         "same = made == self._stream and last >= known",
         "same = made == self._stream",
         MIRROR,
     ),
     Mutant(
         "a revision that is told twice is taken for an old one",
-        "federation/transport/nats/mirror.py",
+        "Mirror.hear",
         "if not grown:",
         "if False:",
         MIRROR,
     ),
     Mutant(
         "after a connection was lost, revisions go on counting",
-        "federation/transport/nats/client.py",
+        "NatsTransport._connect.again",
         '            self._client.options["reconnect_time_wait"] = _PAUSE\n            self._look_again()\n',
         '            self._client.options["reconnect_time_wait"] = _PAUSE\n            self._stale.set()\n',
         RESTORED,
     ),
     Mutant(
         "two writers overwrite each other",
-        "federation/transport/sqlite.py",
+        "SqliteTransport.publish",
         "if held != replacing:",
         "if False:",
         SQLITE,
     ),
     Mutant(
         "a SuperNode chooses the name that it writes under",
-        "federation/transport/flower/app/fedfairx_flower/server_app.py",
+        "take",
         "    board[name] = message\n",
         '    board[answer.get("name", name)] = message\n',
         FLOWER,
     ),
     Mutant(
         "an agent is asked before it has seen what others hold of it",
-        "federation/transport/flower/app/fedfairx_flower/client_app.py",
+        "visit",
         "    for told in portions(board):\n",
         '    ask(host, port, key, "GET", "/v1/release/latest")\n    for told in portions(board):\n',
         FLOWER,
     ),
     Mutant(
         "an exception's text gets to the SuperLink",
-        "federation/transport/flower/app/fedfairx_flower/client_app.py",
+        "carry",
         """    except Exception:
         answer = {"trouble": "failed"}""",
         """    except Exception as error:
@@ -461,98 +465,98 @@ MUTANTS = (
     # What is said of fairness.
     Mutant(
         "an interval for a fixed number of rounds",
-        "fairness/sequences.py",
+        "share_interval.both",
         "(shown, rounds, -np.log(error))",
         "(shown, rounds, -np.log(error) - np.log(TILTS.size))",
         SEQUENCES,
     ),
     Mutant(
         "every action has the whole error",
-        "fairness/sequences.py",
+        "spending",
         "return 1.0 / ((batch + 1.0) * (batch + 2.0) * size)",
         "return 1.0 + 0.0 * size",
         SEQUENCES,
     ),
     Mutant(
         "the region forgets that its centre is not the prior's",
-        "fairness/region.py",
+        "region",
         "math.sqrt(spread + bias)",
         "math.sqrt(spread)",
         REGION,
     ),
     Mutant(
         "a direction that nobody looked into is known exactly",
-        "fairness/region.py",
+        "region",
         "1.0 / np.sqrt(g), _UNSEEN)",
         "1.0 / np.sqrt(g), 0.0)",
         REGION,
     ),
     Mutant(
         "the linear bound without what it leaves out",
-        "fairness/tally.py",
+        "Tally.interval",
         "np.sqrt(np.square(self.gradient).sum(axis=1)) + self.bend",
         "np.sqrt(np.square(self.gradient).sum(axis=1))",
         ENTITLED,
     ),
     Mutant(
         "least merit against least merit",
-        "fairness/entitlement.py",
+        "_set_bounds.low",
         "low = own_small / np.maximum(own_small + others_large, tiny)",
         "low = own_small / np.maximum(own_small + others_small, tiny)",
         ENTITLED,
     ),
     Mutant(
         "the others' merit is a difference that cancels",
-        "fairness/entitlement.py",
+        "_of_others.others",
         "others: Array = before + after",
         "others: Array = np.maximum(values.sum(axis=1, keepdims=True) - values, 0.0)",
         ENTITLED,
     ),
     Mutant(
         "the table takes partners' records for the agent's own",
-        "federation/knowledge.py",
+        "Knowledge.own_sums",
         "                return self.privatizer.total",
         "                return self._learner.statistics.copy()",
         EXPOSED,
     ),
     Mutant(
         "of a private agent's own records those since its last release count alone",
-        "service/exposing.py",
+        "Exposing._sums",
         "kept = None if agent.private else agent.own_sums()",
         "kept = agent._learner.fresh if agent.private else agent.own_sums()",
         EXPOSED,
     ),
     Mutant(
         "each look at the log counts all of it again",
-        "service/exposing.py",
+        "_Logged.sums",
         "records(journal, dimension, first=first, end=end)",
         "records(journal, dimension, first=0, end=end)",
         EXPOSED,
     ),
     Mutant(
         "what a baseline took is tested instead of what was drawn",
-        "fairness/draws.py",
+        "DrawsSoFar.take",
         "chances = block.policy[rows, block.drawn]",
         "chances = block.policy[rows, block.taken]",
         DRAWN,
     ),
     Mutant(
         "a sharpened policy that does not sum to 1",
-        "fairness/draws.py",
+        "DrawsSoFar.take",
         "((power - 1.0) * logs - np.log(tilted)).sum()",
         "((power - 1.0) * logs).sum()",
         DRAWN,
     ),
     Mutant(
         "overlapping intervals are called within",
-        "fairness/verdict.py",
+        "verdict",
         "if shown.low >= least * entitled.high and least * shown.high <= entitled.low:",
         "if shown.low <= entitled.high and shown.high >= entitled.low:",
         TABLE,
     ),
     Mutant(
         "shares of all rounds, whoever was there",
-        "fairness/tally.py",
+        "Tally.count",
         "self.rounds += np.bincount(codes[sets.first], minlength=size)",
         "self.rounds += len(codes)",
         TABLE,
@@ -560,112 +564,112 @@ MUTANTS = (
     # The simulator's private runs.
     Mutant(
         "the noise of one agent for the sum of all",
-        "simulation/setup.py",
+        "_noise.scale",
         "(1.0 if each else math.sqrt(scenario.agents))",
         "1.0",
         SETUP,
     ),
     Mutant(
         "a centred run's lower reward bound is that of the uncentred",
-        "simulation/setup.py",
+        "_privacy",
         "low if centring is None else centring.reward - centring.reward_radius,",
         "low,",
         SETUP,
     ),
     Mutant(
         "rewards are not clipped from below",
-        "simulation/observing.py",
+        "clip.reward",
         "smaller(larger(state.numbers[REWARD], privacy.reward_low), privacy.reward_high)",
         "smaller(state.numbers[REWARD], privacy.reward_high)",
         OBSERVING,
     ),
     Mutant(
         "contexts are clipped by their norm, not by their distance from the point",
-        "simulation/observing.py",
+        "clip",
         "offset = chosen[j] - centre[j]",
         "offset = chosen[j]",
         OBSERVING,
     ),
     Mutant(
         "own+released counts the others in full (simulator)",
-        "simulation/sharing.py",
+        "weigh_others",
         "0.0, made + weight * (all_made - made), all_made)",
         "0.0, where_above(weight, 0.0, all_made, made), all_made)",
         HALVES,
     ),
     Mutant(
         "a lane that is diagonal turns with its neighbours",
-        "lanes/eigen.py",
+        "jacobi",
         "where_above(off, enough * on, absolute(matrix[p, q]), 0.0)",
         "absolute(matrix[p, q])",
         ("tests/lanes/test_eigen.py",),
     ),
     Mutant(
         "eigenvalues are left with two digits",
-        "lanes/eigen.py",
+        "NEARLY",
         "NEARLY = 1e-18",
         "NEARLY = 1e-4",
         ("tests/lanes/test_eigen.py",),
     ),
     Mutant(
         "a weight is no longer sought before all others are ruled out",
-        "core/pooling.py",
+        "worth",
         "least * SURELY, less + noise",
         "least * SURELY, less + more",
         ("tests/core/test_pooling.py",),
     ),
     Mutant(
         "all lanes are floored where one needs it",
-        "core/pooling.py",
+        "lift",
         "packed[entry] = where_above(definite, 0.0, packed[entry], s)",
         "packed[entry] = s",
         ("tests/core/test_pooling.py",),
     ),
     Mutant(
         "own+released counts the others in full (agent)",
-        "federation/aggregate.py",
+        "add_by_worth",
         "own_count + weight * others_count",
         "own_count + others_count",
         POOL,
     ),
     Mutant(
         "a private agent decides from releases alone by default",
-        "federation/algorithms.py",
+        "_ALL",
         'decide_from="own+released"',
         'decide_from="released"',
         ("tests/federation/test_options.py",),
     ),
     Mutant(
         "a budget is for the strict mode by default",
-        "privacy/budget.py",
+        "Budget.decide_from",
         'decide_from: DecideFrom = "own+released"',
         'decide_from: DecideFrom = "released"',
         ("tests/privacy/test_guarantee.py",),
     ),
     Mutant(
         "what joining gains is told without a warning",
-        "federation/joining_gain.py",
+        "Gain.warning",
         "if self.ratio <= 1.0 - SMALL",
         "if self.ratio <= 1.0",
         ("tests/federation/test_joining_gain.py",),
     ),
     Mutant(
         "what joining gains is read at the δ of the table, whatever δ is",
-        "federation/joining_gain.py",
+        "expected_gain",
         "epsilon if delta == DELTA else epsilon_for(DELTA, mu_for(epsilon, delta))",
         "epsilon",
         ("tests/federation/test_joining_gain.py",),
     ),
     Mutant(
         "the reward bound of every scenario is 1",
-        "simulation/environments.py",
+        "Scenario.bounds",
         "reward=max(abs(end) for end in self.reward_range)",
         "reward=1.0",
         WORLD,
     ),
     Mutant(
         "half of the rewards may lie outside the range",
-        "simulation/ranges.py",
+        "BEYOND",
         "BEYOND = 0.01",
         "BEYOND = 0.5",
         WORLD,
@@ -673,35 +677,35 @@ MUTANTS = (
     # Its worlds.
     Mutant(
         "presence is the chance that an arm is away",
-        "simulation/environments.py",
+        "Scenario.arms_per_round",
         "rng.binomial(self.arms - 1, self.presence,",
         "rng.binomial(self.arms - 1, 1.0 - self.presence,",
         WORLD,
     ),
     Mutant(
         "delays are cut off at their mean",
-        "simulation/environments.py",
+        "LONGEST_DELAY",
         "LONGEST_DELAY = 12 ",
         "LONGEST_DELAY = 1 ",
         WORLD,
     ),
     Mutant(
         "bounded noise with its half-width for its sd",
-        "simulation/kernel.py",
+        "act",
         "world.noise_sd * math.sqrt(3.0) *",
         "world.noise_sd *",
         KERNEL,
     ),
     Mutant(
         "another heteroscedastic factor",
-        "simulation/kernel.py",
+        "act",
         "(0.5 + absolute(mean))",
         "(1.0 + absolute(mean))",
         KERNEL,
     ),
     Mutant(
         "unit-norm contexts are not normalised",
-        "simulation/contexts.py",
+        "draw_contexts",
         "        normalise_rows(contexts)\n",
         "        pass\n",
         KERNEL,
@@ -709,35 +713,35 @@ MUTANTS = (
     # Agents.
     Mutant(
         "fresh records don't count",
-        "federation/knowledge.py",
+        "Knowledge._pool_releases",
         "shared, count = shared + self._learner.fresh, count + self._local_count",
         "pass",
         ("tests/federation/test_agent.py", "-k", "fresh_records"),
     ),
     Mutant(
         "another agent of the same name is believed",
-        "federation/checks.py",
+        "latest_of",
         "if name == own and release != before:",
         "if False:",
         ("tests/federation/test_checks.py",),
     ),
     Mutant(
         "clipping is never spoken of",
-        "federation/clipping.py",
+        "TOLERATED",
         "TOLERATED = 0.01",
         "TOLERATED = 1.0",
         ("tests/federation/test_clipping.py",),
     ),
     Mutant(
         "asking for a policy works in the agent's own memory",
-        "federation/answering.py",
+        "Answering.policy",
         "self._answer(rows, self._learner.memory.copy(), values)",
         "self._answer(rows, self._learner.memory, values)",
         ("tests/federation/test_learn.py", "-k", "policy"),
     ),
     Mutant(
         "a smaller run replaces a larger report",
-        "experiments/reproduce.py",
+        "_kept.again",
         "again = set() if smaller else",
         "again =",
         ("tests/experiments/test_smoke.py", "-k", "silently"),
@@ -745,42 +749,42 @@ MUTANTS = (
     # What is kept.
     Mutant(
         "a snapshot is said to hold numbers of steps that failed",
-        "storage/journal.py",
+        "Journal.write_snapshot",
         "seq = self.snapshot_at = log.end",
         "seq = self.snapshot_at = log.numbers.next",
         DURABLE,
     ),
     Mutant(
         "after a failure the agent keeps what is not on disk",
-        "storage/log.py",
+        "Log._restore",
         "            for restore in self.restorers:\n                restore()",
         "            pass",
         DURABLE,
     ),
     Mutant(
         "a number of a step that failed is given again",
-        "storage/log.py",
+        "Log._read_end",
         "self.numbers.next, self.time = max(self.numbers.next, following)",
         "self.numbers.next, self.time = following",
         DURABLE,
     ),
     Mutant(
         "an opening goes on with the ids of the one before",
-        "federation/durable.py",
+        "Keeper.agent",
         "agent._origin = self.journal.begin_incarnation()",
         "agent._origin = (self.journal.origins.given or [(0, self.journal.begin_incarnation())])[-1][1]",
         DURABLE,
     ),
     Mutant(
         "a loaded agent has forgotten what an interrupted release holds",
-        "federation/state.py",
+        "restore_knowledge",
         'each.numbers("sums", size) for each in fields.parts("marks")}',
         'each.numbers("sums", size) for each in ()}',
         ("tests/federation/test_agent_private.py", "-k", "interrupted"),
     ),
     Mutant(
         "an older copy is taken for the latest",
-        "storage/mark.py",
+        "check_mark",
         "if not known or end > log.end:",
         "if False:",
         DURABLE,
@@ -788,28 +792,28 @@ MUTANTS = (
     # Results and verdicts.
     Mutant(
         "a verdict by the value, not by the interval",
-        "experiments/scores.py",
+        "below",
         'return "holds" if found.high < limit else "does not hold" if found.low > limit else "undecided"',
         'return "holds" if found.value < limit else "does not hold"',
         SCORES,
     ),
     Mutant(
         "the private headline's verdict by the value",
-        "experiments/exp5.py",
+        "score.claims",
         "judged(below(cheap, CHEAP), size.full)",
         'judged("holds" if cheap.value < CHEAP else "does not hold", size.full)',
         SCORES,
     ),
     Mutant(
         "changed values of a results file are believed",
-        "experiments/sweep/results.py",
+        "read_file",
         'same = meta["values"] == _digest_of_values(outcome)',
         "same = True",
         RESULTS,
     ),
     Mutant(
         "changed metadata of a results file are believed",
-        "experiments/sweep/results.py",
+        "read_metadata",
         "if schema == SCHEMA and digest != _digest(meta):",
         "if False:",
         RESULTS,
@@ -817,91 +821,91 @@ MUTANTS = (
     # Exposure by expected merit.
     Mutant(
         "what is not known adds nothing to merit",
-        "core/expectation.py",
+        "put_log_merit",
         "fma(0.5 * steepness * variance, width, mean)",
         "fma(0.0 * steepness * variance, width, mean)",
         ("tests/core/test_expectation.py", "-k", "closed_form"),
     ),
     Mutant(
         "quadrature looks where the posterior is, and not where merit is",
-        "core/expectation.py",
+        "_reach",
         "math.sqrt(2.0 * (most - least + NEGLIGIBLE))",
         "math.sqrt(2.0 * NEGLIGIBLE)",
         (QUADRATURE, "-k", "users_own"),
     ),
     Mutant(
         "every panel of a quadrature fits",
-        "core/quadrature.py",
+        "_outwards",
         "error <= TOLERANCE * (total + value)",
         "error >= 0.0",
         (QUADRATURE, "-k", "kinks and 1"),
     ),
     Mutant(
         "a peak that the search missed is integrated without its scale",
-        "core/quadrature.py",
+        "_outwards",
         "if restart and largest > FAR_ABOVE:",
         "if restart and largest > FAR_ABOVE * math.inf:",
         (QUADRATURE, "-k", "search_misses"),
     ),
     Mutant(
         "a logistic merit loses its lower tail",
-        "core/merit_table.py",
+        "_sigmoid",
         "(1.0 if x > 0.0 else small) / (1.0 + small)",
         "0.5 * (1.0 + math.tanh(0.5 * x))",
         ("tests/core/test_merit_table.py", "-k", "lower_tail"),
     ),
     Mutant(
         "what the prior does not explain is all taken for noise",
-        "core/marginal_likelihood.py",
+        "learnt_sizes",
         "larger(squares - explained, 0.0)",
         "squares",
         ("tests/core/test_marginal_likelihood.py", "-k", "likeliest or far_off"),
     ),
     Mutant(
         "the prior's size stays as it was assumed",
-        "core/marginal_likelihood.py",
+        "learnt_sizes",
         "        found = where_above(likely, best, ridge, found)\n",
         "",
         ("tests/core/test_marginal_likelihood.py", "-k", "likeliest or far_off"),
     ),
     Mutant(
         "the prior's mean is forgotten",
-        "core/marginal_likelihood.py",
+        "less_mean",
         "s = fma(-packed[place(dimension, i, j)], mean[j], s)",
         "pass",
         ("tests/core/test_marginal_likelihood.py", "-k", "likeliest"),
     ),
     Mutant(
         "who decides from releases alone learns the noise from rewards",
-        "simulation/setup.py",
+        "_minds",
         "learning=decide_from != RELEASED",
         "learning=decide_from != -1",
         ("tests/simulation/test_believing.py", "-k", "same_noise"),
     ),
     Mutant(
         "the Gram's noise does not multiply θ",
-        "core/weighing.py",
+        "doubt",
         "noise_sd * noise_sd * (1.0 + size) / variance",
         "noise_sd * noise_sd / variance",
         ("tests/core/test_weighing.py", "-k", "eigenbasis or doubt"),
     ),
     Mutant(
         "sums are lifted where nobody synchronises",
-        "simulation/sharing.py",
+        "lift_totals",
         "            if sharing.counts[first + l] >= 0.0:",
         "            if True:",
         ("tests/simulation/test_sharing.py", "-k", "lifted"),
     ),
     Mutant(
         "own exact statistics are forgotten beside the others'",
-        "simulation/sharing.py",
+        "add_own",
         "shared[k] = shared[k] + own[k]",
         "shared[k] = shared[k] + 0.0",
         ("tests/simulation/test_believing.py", "-k", "same_noise"),
     ),
     Mutant(
         "λ never follows the noise",
-        "simulation/deriving.py",
+        "learn_sizes",
         "    numbers[RIDGE] = where_above(due, 0.0, ridge, numbers[RIDGE])\n",
         "",
         ("tests/simulation/test_believing.py", "-k", "without_privacy"),
@@ -909,49 +913,49 @@ MUTANTS = (
     # Partners who differ.
     Mutant(
         "own rewards don't tell whether a partner is right",
-        "core/partners.py",
+        "believed_power",
         "room.beforehand[k] * math.exp(room.weights[k] - best)",
         "room.beforehand[k]",
         ("tests/core/test_partners.py", "-k", "density or opposite"),
     ),
     Mutant(
         "what a partner says counts as own rewards that it explains",
-        "core/partners.py",
+        "log_evidence",
         "0.5 * (both - told) / variance",
         "0.5 * both / variance",
         ("tests/core/test_partners.py", "-k", "density or opposite"),
     ),
     Mutant(
         "all are fully trusted before the first reward",
-        "core/partners.py",
+        "BEFOREHAND",
         "BEFOREHAND[0] = 0.5",
         "BEFOREHAND[0], BEFOREHAND[-1] = 0.0, 0.5 + 0.5 / (LEVELS - 1)",
         ("tests/core/test_partners.py", "-k", "beforehand"),
     ),
     Mutant(
         "a partner's noise is taken for what it says",
-        "core/partners.py",
+        "believed_power",
         "    if noise_sd > 0.0:\n",
         "    if False:\n",
         ("tests/core/test_partners.py", "-k", "filtered"),
     ),
     Mutant(
         "all of the simulator's partners count alike in the sum",
-        "simulation/hearing.py",
+        "judge_lane",
         "power = heard.powers[j] / largest",
         "power = 1.0 if heard.powers[j] > 0.0 else 0.0",
         ("tests/simulation/test_sharing.py", "-k", "differ"),
     ),
     Mutant(
         "only the partner whose release is new is judged, and it is not",
-        "federation/knowledge.py",
+        "Knowledge._share",
         "if name in latest and latest[name].number == before[name].number",
         "if name in latest",
         ("tests/federation/test_partners_table.py", "-k", "new"),
     ),
     Mutant(
         "a reward of any size is taken before there are others",
-        "federation/reward_limits.py",
+        "FIRST",
         "FIRST = 1000.0",
         "FIRST = 1e100",
         ("tests/federation/test_reward_limits.py",),
@@ -959,28 +963,28 @@ MUTANTS = (
     # One private run after another.
     Mutant(
         "records are in the open leaves of both runs",
-        "privacy/continued.py",
+        "carry_over",
         "old.ledger.add(None, replace(here, leaf=np.zeros_like(here.leaf), leaf_count=0))",
         "pass",
         ("tests/privacy/test_continued.py",),
     ),
     Mutant(
         "a new run sends exact sums",
-        "federation/checks.py",
+        "check_next_run.fits",
         "fits = not exact and after.decide_from",
         "fits = after.decide_from",
         NEW_RUN,
     ),
     Mutant(
         "a new run has simulated noise",
-        "federation/checks.py",
+        "check_next_run.kept",
         "kept = after.is_private or not before.is_private",
         "kept = True",
         NEW_RUN,
     ),
     Mutant(
         "a release is taken to hold all that was observed",
-        "federation/knowledge.py",
+        "Knowledge._held_local",
         'return self._local_count - int(getattr(self.privatizer, "waiting", 0))',
         "return self._local_count",
         NEW_RUN,
@@ -988,56 +992,56 @@ MUTANTS = (
     # The certificate of the optimistic problem.
     Mutant(
         "what is beyond a float is taken for the largest that is not",
-        "core/optimism/certificate.py",
+        "_chords.half",
         "half = where_above(power, STEEPEST, math.inf, exp(smaller(power, STEEPEST)))",
         "half = exp(smaller(power, STEEPEST))",
         CERTIFICATE,
     ),
     Mutant(
         "χ halved",
-        "core/optimism/certificate.py",
+        "_chords",
         "return 0.25 * (1.0 + half) * (1.0 + half),",
         "return 0.125 * (1.0 + half) * (1.0 + half),",
         CERTIFICATE,
     ),
     Mutant(
         "the third-order term dropped",
-        "core/optimism/certificate.py",
+        "certify.extra",
         "extra = c * c * c * distance * skew * square",
         "extra = 0.0 * distance * skew * square",
         CERTIFICATE,
     ),
     Mutant(
         "the limit doubled",
-        "core/optimism/certificate.py",
+        "_limit",
         "return 0.5 * region.radius[0]",
         "return 1.0 * region.radius[0]",
         CERTIFICATE,
     ),
     Mutant(
         "the coarse form's third-order term dropped",
-        "core/optimism/certificate.py",
+        "certify_coarsely.bracket",
         "bracket = bracket + c * c * distance * phi * spread * sqrt(spread * scatter)",
         "bracket = bracket + 0.0 * distance * phi * spread * sqrt(spread * scatter)",
         CERTIFICATE,
     ),
     Mutant(
         "the coarse form takes the last arm's half-width for the largest",
-        "core/optimism/certificate.py",
+        "certify_coarsely",
         "widest = larger(widest, square)",
         "widest = square",
         CERTIFICATE,
     ),
     Mutant(
         "the φ-term dropped",
-        "core/optimism/certificate.py",
+        "certify",
         "share = chance * (chi + c * phi * gap)",
         "share = chance * chi",
         CERTIFICATE,
     ),
     Mutant(
         "a radius that all lanes share is looked for in each",
-        "core/optimism/restarts.py",
+        "take_decision",
         "radius[0, lane_of(region.radius, lane)]",
         "radius[0, lane]",
         ("tests/core/optimism/test_choose.py", "-k", "neighbours or held"),
@@ -1045,196 +1049,196 @@ MUTANTS = (
     # The service.
     Mutant(
         "a second reward is taken for the first one again, whatever it is",
-        "service/service.py",
+        "Service.reward.check",
         "if stored.reward != given[stored.id].reward:",
         "if False:",
         SERVICE,
     ),
     Mutant(
         "other features are taken for those that were learnt from",
-        "service/remembering.py",
+        "remembered",
         "if name in settings.given and given != value:",
         "if False:",
         SERVICE,
     ),
     Mutant(
         "a key answers its decision to another request",
-        "service/service.py",
+        "_again",
         "if stored is None or stored.digest != wish.digest:",
         "if stored is None:",
         SERVICE,
     ),
     Mutant(
         "the baseline's share is left out of the propensity",
-        "service/modes.py",
+        "propensity.kept",
         "kept = remark.control_share if remark.baseline == action else 0.0",
         "kept = 0.0",
         SERVICE,
     ),
     Mutant(
         "a failed commit is acknowledged",
-        "service/desk.py",
+        "Desk._do",
         "            return error\n        return outcomes",
         "            return outcomes\n        return outcomes",
         DESK,
     ),
     Mutant(
         "any site may ask a service without keys",
-        "service/doors.py",
+        "Doors.check",
         'raise Refused("host", "The Host must be localhost while there is no key.")',
         "pass",
         DOORS,
     ),
     Mutant(
         "the last key revoked opens the door",
-        "service/doors.py",
+        "Doors.look",
         "self.any_key = self.any_key or bool(found)",
         "self.any_key = any(key.revoked is None for key in found)",
         DOORS,
     ),
     Mutant(
         "a header without end is read",
-        "service/connections.py",
+        "Connection.data_received",
         "            if self._part > most:\n",
         "            if False:\n",
         CONNECTIONS,
     ),
     Mutant(
         "a whole header may have any length",
-        "service/connections.py",
+        "Connection.data_received",
         "if self._part + size > most and self._length() > most:",
         "if False:",
         CONNECTIONS,
     ),
     Mutant(
         "half a request is held for ever",
-        "service/connections.py",
+        "Connection.look",
         "elif waits is not None and now - self._since >= self._seconds[waits]:",
         "elif waits == BODY and now - self._since >= self._seconds[waits]:",
         CONNECTIONS,
     ),
     Mutant(
         "half a body is held for ever",
-        "service/connections.py",
+        "Connection.waits_for",
         "return BODY if cycle.more_body else None",
         "return None",
         CONNECTIONS,
     ),
     Mutant(
         "the newest of too many connections end",
-        "service/connections.py",
+        "Connection._make_room",
         "waiting.sort(key=lambda each: (each.cycle is not None, each._made))",
         "waiting.sort(key=lambda each: -each._made)",
         CONNECTIONS,
     ),
     Mutant(
         "who is served is ended for whoever comes",
-        "service/connections.py",
+        "Connection._make_room",
         "if each.waits_for() is not None or each.flow.write_paused]",
         "]",
         CONNECTIONS,
     ),
     Mutant(
         "a reader sees the estimate",
-        "service/showing.py",
+        "model",
         "estimate=agent.estimate.tolist() if exact else None,",
         "estimate=agent.estimate.tolist(),",
         TWIN,
     ),
     Mutant(
         "a reader sees policies, in tenths of a percent",
-        "service/showing.py",
+        "seen",
         "policy=stored.policy.tolist() if exact else None,",
         "policy=stored.policy.round(3).tolist(),",
         TWIN,
     ),
     Mutant(
         "a reader sees each clipped record",
-        "service/showing.py",
+        "clipped",
         "return count if exact else count - count % batch_of(agent.dimension)",
         "return count",
         TWIN_PRIVATE,
     ),
     Mutant(
         "a reader's entitlements move with each reward",
-        "service/exposing.py",
+        "Exposing._make",
         "            sums = published.sums.gram, published.sums.moment\n",
         "            sums = self._sums()\n",
         TWIN,
     ),
     Mutant(
         "a batch that is not whole is published",
-        "service/published.py",
+        "Published.bring_up",
         "            if rewards.size == batch:\n",
         "            if True:\n",
         BATCHES,
     ),
     Mutant(
         "a reader's table goes beyond its batch",
-        "service/exposing.py",
+        "Exposing._make",
         "end = end if published.end is None else min(end, published.end)",
         "pass",
         BATCHES,
     ),
     Mutant(
         "who has a copy of the cookie stays when its owner signs out",
-        "service/pages/entering.py",
+        "leave",
         '    service.doors.sessions.end(request.cookies.get(cookie(request), ""))\n',
         "",
         ENTERING,
     ),
     Mutant(
         "a revoked key keeps its sessions",
-        "service/doors.py",
+        "Doors.look",
         "self.sessions.keep({key.id for key in found if key.revoked is None})",
         "self.sessions.keep({key.id for key in found})",
         ENTERING,
     ),
     Mutant(
         "a session lasts until the next look for keys",
-        "service/sessions.py",
+        "Sessions.role_of",
         "return None if key is None or self.clock() >= until else key.role",
         "return None if key is None else key.role",
         ENTERING,
     ),
     Mutant(
         "services on one host share a cookie",
-        "service/pages/entering.py",
+        "cookie",
         'return f"fedfairx-{port}"',
         'return "fedfairx-80"',
         ENTERING,
     ),
     Mutant(
         "a full disk is ready",
-        "service/steps.py",
+        "probe",
         'f"UPDATE fedfairx SET version = version {change}"',
         '"SELECT 1"',
         ("tests/service/test_unavailable.py", "-k", "full"),
     ),
     Mutant(
         "a page of another site may write",
-        "service/gate.py",
+        "Gate.__call__",
         'if operation.method != "GET":',
         "if False:",
         GATE,
     ),
     Mutant(
         "a body need not say that it is JSON",
-        "service/operations.py",
+        "body_of.kind",
         'kind = header_of(request, b"content-type") or ""',
         'kind = header_of(request, b"content-type") or JSON',
         GATE,
     ),
     Mutant(
         "errors may be kept by whoever is on the way",
-        "service/app.py",
+        "_problem",
         "    response.raw_headers.extend(HEADERS)\n",
         "",
         GATE,
     ),
     Mutant(
         "a spreadsheet computes what a caller has named so",
-        "service/exporting.py",
+        "_cell",
         "isinstance(value, str) and value.startswith(RISKY)",
         "False",
         SERVICE,
@@ -1244,9 +1248,11 @@ MUTANTS = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("words", nargs="*", help="only mutants with one of these in their file or their name")
+    parser.add_argument(
+        "words", nargs="*", help="only mutants with one of these in their place or their name"
+    )
     words = parser.parse_args().words
-    chosen = [m for m in MUTANTS if not words or any(word in f"{m.file} {m.what}" for word in words)]
+    chosen = [m for m in MUTANTS if not words or any(word in f"{m.where} {m.what}" for word in words)]
     found = [(mutant, try_out(mutant)) for mutant in chosen]
     failed = [mutant for mutant, verdict in found if verdict != "killed"]
     print(f"{len(found) - len(failed)} of {len(found)} killed")
@@ -1257,19 +1263,62 @@ def try_out(mutant: Mutant) -> str:
     """'killed', or what is wrong; also printed."""
     began = time.perf_counter()
     verdict = _verdict(mutant)
-    print(f"{verdict:>8}  {mutant.file}: {mutant.what} ({time.perf_counter() - began:.0f} s)", flush=True)
+    print(f"{verdict:>8}  {mutant.where}: {mutant.what} ({time.perf_counter() - began:.0f} s)", flush=True)
     return verdict
 
 
 def _verdict(mutant: Mutant) -> str:
-    text = (ROOT / "src" / "fedfairx" / mutant.file).read_text(encoding="utf-8")
-    count = text.count(mutant.old)
-    if count != 1:
-        return f"STALE (its old text is there {count} times)"
+    found = places(mutant)
+    if len(found) != 1:
+        return f"STALE (its old text is there {len(found)} times)"
     if run_tests(mutant.tests, mutant.compiled) != 0:
         return "BROKEN (its tests fail without it)"
-    code = _run({mutant.file: text.replace(mutant.old, mutant.new)}, mutant.tests, mutant.compiled)
+    path, at = found[0]
+    text = path.read_text(encoding="utf-8")
+    changed = text[:at] + mutant.new + text[at + len(mutant.old) :]
+    code = _run({str(path.relative_to(PACKAGE)): changed}, mutant.tests, mutant.compiled)
     return {0: "SURVIVED", 1: "killed"}.get(code, f"BROKEN (pytest ends with {code})")
+
+
+def places(mutant: Mutant) -> list[tuple[Path, int]]:
+    """Files and offsets at which the old text stands within what `where` names."""
+    found = []
+    for path, names in _definitions().items():
+        text = path.read_text(encoding="utf-8")
+        starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        for first, last in names.get(mutant.where, []):
+            end = starts[last] if last < len(starts) else len(text)
+            at = text.find(mutant.old, starts[first - 1], end)
+            while at >= 0:
+                found.append((path, at))
+                at = text.find(mutant.old, at + 1, end)
+    return found
+
+
+@functools.cache
+def _definitions() -> dict[Path, dict[str, list[tuple[int, int]]]]:
+    """First and last lines of every function, class and constant of every file, by qualified name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        names: dict[str, list[tuple[int, int]]] = {}
+        _collect(ast.parse(path.read_text(encoding="utf-8")), "", names)
+        found[path] = names
+    return found
+
+
+def _collect(parent: ast.AST, prefix: str, names: dict[str, list[tuple[int, int]]]) -> None:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            names.setdefault(prefix + node.name, []).append((first, node.end_lineno or first))
+            _collect(node, f"{prefix}{node.name}.", names)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            while isinstance(target, ast.Subscript):
+                target = target.value
+            if isinstance(target, ast.Name):
+                lines = node.lineno, node.end_lineno or node.lineno
+                names.setdefault(prefix + target.id, []).append(lines)
 
 
 @functools.cache

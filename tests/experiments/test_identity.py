@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +14,15 @@ from experiment_helpers import small_run
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fedfairx
 from fedfairx.errors import InvalidInput
-from fedfairx.experiments.identity import Provenance, describe, digest_of, provenance
+from fedfairx.experiments.identity import (
+    Provenance,
+    computing_sources,
+    describe,
+    digest_of,
+    provenance,
+)
 from fedfairx.federation.schedules import Paper
 
 HERE = Provenance(1, "1.0", "abc")
@@ -47,6 +57,22 @@ def test_another_value_is_another_run(other):
 @pytest.mark.parametrize("change", [{"schema": 2}, {"version": "1.1"}, {"code": "abd"}])
 def test_other_code_is_another_run(change):
     assert small_run().identity(replace(HERE, **change)) != small_run().identity(HERE)
+
+
+def test_every_module_that_a_simulation_imports_is_in_its_digest():
+    """But for those that compute nothing of it."""
+    code = (
+        "import sys, fedfairx as ffx\n"
+        "ffx.simulate(ffx.Scenario(horizon=5, agents=2), algorithm='priv-fairx-bayes', epsilon=1.0)\n"
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('fedfairx.') and m.__file__))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    package = Path(fedfairx.__file__).parent
+    imported = {str(Path(file).relative_to(package)) for file in done.stdout.split()}
+    assert "simulation/kernel.py" in imported
+    beside = ("storage/", "fairness/", "federation/transport/", "simulation/engines.py")
+    computing = {file for file in imported if "/" in file and not file.startswith(beside)}
+    assert computing <= {name for name, _ in computing_sources()}
 
 
 def test_provenance_is_of_this_package():

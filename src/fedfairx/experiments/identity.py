@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
 from importlib import metadata
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -22,9 +23,10 @@ import numpy as np
 from fedfairx.errors import InvalidInput
 
 SCHEMA = 2  # of a results file
-#: The folders that decide what a run computes.
-_COMPUTING = ("lanes", "core", "core/optimism", "privacy", "federation", "simulation")
-_ELSEWHERE = ("engines.py",)  # decides where, not what
+#: The folders that decide what a run computes, with all below them,
+_COMPUTING = ("lanes", "core", "privacy", "federation", "simulation")
+#: but for files and folders that decide where and not what.
+_ELSEWHERE = ("engines.py", "transport")
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,26 @@ def version() -> str:
 def provenance() -> Provenance:
     """What would make a result now."""
     digest = hashlib.sha256()
-    for folder in _COMPUTING:
-        sources = [item for item in (files("fedfairx") / folder).iterdir() if item.name.endswith(".py")]
-        for source in sorted(sources, key=lambda item: item.name):
-            if source.name in _ELSEWHERE:
-                continue
-            digest.update(f"{folder}/{source.name}\0".encode())
-            digest.update(source.read_bytes())
+    for name, source in computing_sources():
+        digest.update(f"{name}\0".encode())
+        digest.update(source.read_bytes())
     return Provenance(SCHEMA, version(), digest.hexdigest()[:12])
+
+
+def computing_sources() -> Iterator[tuple[str, Traversable]]:
+    """Every source file that decides what a run computes, by its path in the package."""
+    for folder in _COMPUTING:
+        yield from _sources_in(files("fedfairx") / folder, folder)
+
+
+def _sources_in(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    for item in sorted(folder.iterdir(), key=lambda item: item.name):
+        if item.name in _ELSEWHERE:
+            continue
+        if item.is_dir():
+            yield from _sources_in(item, f"{path}/{item.name}")
+        elif item.name.endswith(".py"):
+            yield f"{path}/{item.name}", item
 
 
 def digest_of(value: object, *, length: int = 16) -> str:
