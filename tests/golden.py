@@ -1,0 +1,147 @@
+"""Digests of what the package computes, to the bit: `python tests/golden.py` compares, `--write` stores them.
+
+They hold for one kind of processor and one set of libraries, which the file names: elsewhere the last bits
+may differ. A change that is to keep every bit keeps the file; one that is to change some writes it again and
+says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+import fedfairx as ffx
+from fedfairx.federation.algorithms import algorithms
+from fedfairx.federation.envelope import Signed
+from fedfairx.federation.keys import SigningKey
+from fedfairx.federation.roster import convene
+from fedfairx.federation.terms import Terms
+from fedfairx.privacy import SimulatedNoise, mechanisms, private
+
+FILE = Path(__file__).with_suffix(".json")
+WORLD = ffx.Scenario(agents=3, arms=5, dimension=3, horizon=300)
+RULES = ("expected-merit", "greedy", "thompson", "optimism")
+LIBRARIES = ("numpy", "numba", "llvmlite", "scipy")
+
+
+def digest(*parts: object) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes())
+    return found.hexdigest()
+
+
+def machine() -> dict[str, str]:
+    """What the bits may depend on beside the code."""
+    cpu = ""
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = ("model name", "CPU implementer", "CPU part", "Features", "flags")
+        chosen = [line for line in lines if line.split("\t")[0].strip(": ") in names]
+        cpu = hashlib.sha256("\n".join(sorted(set(chosen))).encode()).hexdigest()[:16]
+    found = {"machine": platform.machine(), "processor": cpu, "python": platform.python_version()}
+    return found | {name: version(name) for name in LIBRARIES}
+
+
+def simulations() -> dict[str, str]:
+    """Two seeds of every algorithm."""
+    found = {}
+    for name in algorithms():
+        private_one = name.startswith(("priv-", "b1", "b2"))
+        how = {"epsilon": 2.0, "delta": 1e-6} if private_one else {}
+        result = ffx.simulate(WORLD, algorithm=name, seeds=2, exposure=True, **how)
+        found[name] = digest(result.fairness_regret, result.reward_regret, result.syncs, result.shown)
+    return found
+
+
+def decisions() -> dict[str, str]:
+    """Fifty decisions of every rule and of actions without features, and what is learnt from them."""
+    found = {}
+    for rule in RULES:
+        agent, rng, made = ffx.Agent(3, rule=rule, seed=5), np.random.default_rng(1), []
+        for _ in range(50):
+            decision = agent.decide(rng.random((4, 3)) / 2)
+            agent.observe(decision, reward=float(rng.random()))
+            made += [decision.policy, np.array([decision.action])]
+        found[rule] = digest(*made, agent.estimate, np.array([agent.noise_sd]))
+    agent, rng = (
+        ffx.Agent(actions=["ann", "ben", "cid"], reward_range=(1, 5), seed=5),
+        np.random.default_rng(1),
+    )
+    made = []
+    for _ in range(50):
+        decision = agent.decide()
+        agent.observe(decision, reward=float(rng.integers(1, 6)))
+        made += [decision.policy, np.array([decision.action])]
+    found["actions"] = digest(*made, agent.estimate)
+    return found
+
+
+def releases() -> dict[str, str]:
+    """The second release of an agent with each mechanism, and what it then decides from."""
+    found = {}
+    for name in mechanisms():
+        noise = SimulatedNoise(3)
+        made = private(3, epsilon=2.0, delta=1e-6, releases=9, noise=noise, mechanism=name)
+        agent, rng = ffx.Agent(3, name="a", privatizer=made, seed=0), np.random.default_rng(2)
+        for _ in range(2):
+            contexts = rng.random((20, 3)) / 2
+            agent.learn(contexts, rng.random(20))
+            release = agent.release()
+        agent.absorb({"a": release})
+        found[name] = digest(release.to_bytes(), agent.estimate)
+    return found
+
+
+def messages() -> dict[str, str]:
+    """Terms, and an envelope under fixed keys."""
+    terms = Terms(dimension=3, agents=2, horizon=500, epsilon=2.0, delta=1e-6)
+    exact = Terms(dimension=3, agents=2, horizon=500, algorithm="fed-fairx-bayes", reward_range=(1, 5))
+    keys = [SigningKey(Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in range(1, 4)]
+    with patch("secrets.token_hex", return_value="0" * 32):
+        roster = convene(keys[0], terms, {"one": keys[1].public, "two": keys[2].public})
+    agent = terms.agent("one", noise=SimulatedNoise(1), seed=0)
+    contexts = np.random.default_rng(3).random((30, 3)) / 2
+    agent.learn(contexts, contexts.sum(axis=1))
+    envelope = Signed(roster, "one", keys[1]).close(agent.release())
+    return {"terms": terms.digest, "exact terms": exact.digest, "envelope": digest(envelope)}
+
+
+def compute() -> dict[str, dict[str, str]]:
+    return {
+        "simulations": simulations(),
+        "decisions": decisions(),
+        "releases": releases(),
+        "messages": messages(),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--write", action="store_true", help="store what is computed now")
+    found = {"machine": machine()} | compute()
+    if parser.parse_args().write:
+        FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        return 0
+    stored = json.loads(FILE.read_text(encoding="utf-8"))
+    differing = [
+        f"{part}: {name}"
+        for part in found
+        for name in found[part].keys() | stored[part].keys()
+        if found[part].get(name) != stored[part].get(name)
+    ]
+    print("\n".join(sorted(differing)) or "every bit is the same")
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
