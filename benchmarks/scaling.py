@@ -9,7 +9,7 @@ import numpy as np
 
 import fedfairx as ffx
 from decide import NumpyLinUCB, Ours, optimism, steps, warm
-from fedfairx.core.optimism.choose import FAIR_PGD, Solver
+from fedfairx.core.optimism.solver import FAIR_PGD, Solver
 from measure import Contestant, Report, main, race
 from problem import Problem, problem
 

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 
 import reference as ref
-from fedfairx.core import exposure, pooling
 from fedfairx.core import merit as kinds
+from fedfairx.core import policy as exposure
+from fedfairx.core import pooling
+from fedfairx.core.agent_kernels import Single, decide_one, room_for
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import estimate, grow
 from fedfairx.core.learner import Learner, learner, start
-from fedfairx.core.memory import Single
-from fedfairx.core.merit_table import table
-from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.merit_kernels import table
 from fedfairx.core.optimism.problem import Region, Scratch, scratch, scratch_size
+from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.posterior import Prior
-from fedfairx.core.single import decide_one, room_for
 from fedfairx.core.statistics import dimension_of, pack
-from fedfairx.lanes import linear
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes import linalg as linear
 from fedfairx.lanes.rows import Rows, floats, size_of, vectors, zeros
+from fedfairx.lanes.vector_lowering import WIDTH
 
 #: f(μ) = 1 + μ²: not monotone, so that nothing may lean on that.
 CUSTOM = kinds.Custom(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import reference
-from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.optimism.solver import Solver
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.draws import normal, stream_key, uniform
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedfairx.arrays import as_floats
+from fedfairx.util.arrays import as_floats
 
 
 @pytest.mark.parametrize(

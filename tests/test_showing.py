@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfairx.showing import counted, html_table, mean_and_half, number, text_table
+from fedfairx.util.formatting import counted, html_table, mean_and_half, number, text_table
 
 
 @pytest.mark.parametrize(

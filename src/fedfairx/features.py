@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedfairx.arrays import Array, as_floats
 from fedfairx.errors import InvalidInput, require
+from fedfairx.util.arrays import Array, as_floats
 
 __all__ = ["disjoint", "intercept", "unit_ball"]
 

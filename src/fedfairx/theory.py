@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import require
+from fedfairx.util.arrays import Array
 
 _Rule = tuple[Callable[[float], bool], str]
 _COUNT: _Rule = (lambda v: v >= 1 and v == int(v), "must be an integer >= 1")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import fedfairx as ffx
 import posterior_reference
 import reference as ref
-from fedfairx.core.expectation import expose_by_posterior, log_expected_merit
+from fedfairx.core.expected_merit import expose_by_posterior, log_expected_merit
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
-from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import floats, vectors, zeros
+from fedfairx.lanes.vector_lowering import WIDTH
 from instances import each_merit, merit_rows
 
 PAIRS: list[tuple[Merit, object]] = [

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import fedfairx as ffx
 import reference as ref
-from fedfairx.core import exposure
 from fedfairx.core import merit as kinds
-from fedfairx.lanes.compile import COMPILING
+from fedfairx.core import policy as exposure
+from fedfairx.lanes.decorators import COMPILING
 from fedfairx.lanes.rows import floats
 from instances import expose, merits
 

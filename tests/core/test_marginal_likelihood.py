@@ -13,7 +13,7 @@ import fedfairx as ffx
 import posterior_reference as oracle
 from fedfairx.core import marginal_likelihood as ml
 from fedfairx.core.learner import OBSERVED, SQUARES, Learner, learner, start
-from fedfairx.core.merit_table import table
+from fedfairx.core.merit_kernels import table
 from fedfairx.core.statistics import pack
 from fedfairx.lanes.rows import floats, size_of, zeros
 

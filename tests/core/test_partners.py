@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.core import partners
+from fedfairx.core.noise_filter import believe
 from fedfairx.core.partners import BEFOREHAND, LEVELS, POWERS
 from fedfairx.core.statistics import pack, unpack
-from fedfairx.core.weighing import believe
 from fedfairx.lanes.rows import floats, size_of
 
 seeds = st.integers(0, 2**32 - 1)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from fedfairx.core import pooling
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.federation import aggregate
-from fedfairx.lanes.compile import compiled
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.decorators import compiled
 from fedfairx.lanes.rows import floats, vectors, zeros
+from fedfairx.lanes.vector_lowering import WIDTH
 from instances import worth
 
 seeds = st.integers(0, 2**32 - 1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedfairx.core import quadrature
-from fedfairx.core.expectation import log_expected_merit, log_normal_below
+from fedfairx.core.expected_merit import log_expected_merit, log_normal_below
 from fedfairx.core.merit import Affine, Custom, Logistic, Merit, Power
 from instances import each_merit
 

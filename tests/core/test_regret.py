@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fedfairx.core.regret import regrets
-from fedfairx.lanes.compile import compiled
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.decorators import compiled
 from fedfairx.lanes.rows import Rows, floats, vectors
+from fedfairx.lanes.vector_lowering import WIDTH
 
 
 @compiled

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from fedfairx.core import statistics
+from fedfairx.core.agent_kernels import LARGEST, Single, decide_one, learn_and_add, learn_one, room_for
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.memory import LARGEST, Single, learn_and_add, learn_one
 from fedfairx.core.merit import Exponential
-from fedfairx.core.optimism.choose import Solver
-from fedfairx.core.single import decide_one, room_for
+from fedfairx.core.optimism.solver import Solver
 from instances import expose
 
 D = 3

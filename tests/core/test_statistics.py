@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import reference as ref
 from fedfairx.core import statistics
-from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import floats
+from fedfairx.lanes.vector_lowering import WIDTH
 from instances import in_rows
 
 dimensions = st.integers(1, 12)

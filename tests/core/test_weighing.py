@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import posterior_reference
 import reference as ref
-from fedfairx.core.weighing import doubt, weigh
+from fedfairx.core.noise_filter import doubt, weigh
 from fedfairx.federation.aggregate import weigh as weigh_packed
-from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import floats, vectors, zeros
+from fedfairx.lanes.vector_lowering import WIDTH
 
 
 def noisy(rng: np.random.Generator, d: int, count: float, sd: float) -> np.ndarray:

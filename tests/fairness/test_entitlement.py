@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
-from fedfairx.core.merit_values import log_merit_values
+from fedfairx.core.merit_kernels import log_merit_values
 from fedfairx.fairness.entitlement import entitled
 from fedfairx.fairness.log import Block
 from fedfairx.fairness.region import Region, region

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfairx as ffx
-from fedfairx.core.believing import decide_by_posterior
+from fedfairx.core.agent_kernels import decide_by_posterior
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import AlreadyObserved, InvalidInput, UnknownDecision

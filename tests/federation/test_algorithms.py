@@ -9,7 +9,7 @@ import pytest
 
 import fedfairx as ffx
 import lockstep
-from fedfairx.core.optimism.choose import FAIR, FAIR_PGD, WINNER
+from fedfairx.core.optimism.solver import FAIR, FAIR_PGD, WINNER
 from fedfairx.errors import InvalidInput
 from fedfairx.federation import schedules
 from fedfairx.federation.algorithms import ALGORITHMS, algorithm

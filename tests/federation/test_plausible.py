@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedfairx.arrays import Array
 from fedfairx.core.statistics import pack, packed_size, unpack
 from fedfairx.errors import MessageRefused
 from fedfairx.federation.plausible import FALSE_REFUSAL, Limits
 from fedfairx.federation.schedules import EveryRound
 from fedfairx.federation.terms import Terms
 from fedfairx.privacy import Bounds, Centring, Release
+from fedfairx.util.arrays import Array
 from member_helpers import terms
 
 D = 4

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfairx as ffx
-from fedfairx.core.optimism.choose import WINNER, Solver
+from fedfairx.core.optimism.solver import WINNER, Solver
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, StateError, UnknownDecision
 from fedfairx.privacy import Bounds, KeyedNoise, SqliteLedger, StreamPrivatizer, calibrate
 from instances import CUSTOM, merits

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfairx.lanes.arithmetic import SMALLEST, cosine_of_turn, exp, log, power_of_two
+from fedfairx.lanes.vector_math import SMALLEST, cosine_of_turn, exp, log, power_of_two
 
 
 @settings(max_examples=400, deadline=None)

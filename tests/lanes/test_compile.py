@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from fedfairx.core import believing, memory, partners, single
-from fedfairx.lanes import compile as compiling
+from fedfairx.core import agent_kernels as believing
+from fedfairx.core import agent_kernels as memory
+from fedfairx.core import agent_kernels as single
+from fedfairx.core import partners
+from fedfairx.lanes import decorators as compiling
 from fedfairx.simulation import kernel
 
 TESTS = Path(__file__).resolve().parent.parent

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfairx.lanes.eigen import jacobi
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.linalg import jacobi
 from fedfairx.lanes.rows import floats, vectors, zeros
+from fedfairx.lanes.vector_lowering import WIDTH
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -11,8 +11,8 @@ import numba
 import pytest
 from numba.core import event
 
-from fedfairx.lanes.compile import COMPILING
-from fedfairx.lanes.haste import PASSES, RARELY, Haste
+from fedfairx.lanes.compile_hooks import PASSES, RARELY, FasterSettings
+from fedfairx.lanes.decorators import COMPILING
 
 
 def passes() -> dict[str, Any]:
@@ -38,7 +38,7 @@ def usual() -> Iterator[None]:
 
 def test_what_was_usual_comes_back_when_the_outermost_compilation_ends() -> None:
     gc.set_threshold(701, 11, 12)
-    before, haste = passes(), Haste()
+    before, haste = passes(), FasterSettings()
     haste.on_start(OURS)
     haste.on_start(OURS)
     haste.on_end(None)
@@ -48,7 +48,7 @@ def test_what_was_usual_comes_back_when_the_outermost_compilation_ends() -> None
 
 
 def test_what_others_compile_gets_all_of_llvm() -> None:
-    before, haste = passes(), Haste()
+    before, haste = passes(), FasterSettings()
     haste.on_start(ANOTHERS)
     assert passes() == before
     haste.on_end(None)
@@ -57,7 +57,7 @@ def test_what_others_compile_gets_all_of_llvm() -> None:
 
 def test_an_application_without_collections_stays_without() -> None:
     gc.set_threshold(0, 10, 10)
-    haste = Haste()
+    haste = FasterSettings()
     haste.on_start(OURS)
     assert gc.get_threshold()[0] == 0
     haste.on_end(None)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fedfairx.lanes import compile as compiling
+from fedfairx.lanes import decorators as compiling
 
 LEVELS = """
-from fedfairx.lanes.compile import compiled, stage
-from fedfairx.lanes.inner import Library
+from fedfairx.lanes.decorators import compiled, stage
+from fedfairx.lanes.inline_compiler import Library
 
 @stage
 def square(x):
@@ -39,7 +39,7 @@ print(sum_of_squares(1.0, 2.0))
 # Too large for the compiler to take in by itself where it is called more than once.
 LENGTHY = "\n".join(f"    x = sqrt(x * x + {i}.0) + x / (x + {i}.5)" for i in range(400))
 BODY = f"""
-from fedfairx.lanes.compile import body, compiled, stage
+from fedfairx.lanes.decorators import body, compiled, stage
 from fedfairx.lanes.vector import sqrt
 
 @stage

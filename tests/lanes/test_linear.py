@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfairx.lanes import linear
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes import linalg as linear
 from fedfairx.lanes.rows import Rows, floats, vectors
+from fedfairx.lanes.vector_lowering import WIDTH
 
 K, D, N = 5, 3, WIDTH
 

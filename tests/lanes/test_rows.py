@@ -10,8 +10,7 @@ import pytest
 from numba.core.errors import TypingError
 
 from fedfairx.lanes import rows as plain
-from fedfairx.lanes.compile import COMPILING, compiled, layout
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.decorators import COMPILING, compiled, layout
 from fedfairx.lanes.rows import (
     Rows,
     blocks,
@@ -25,6 +24,7 @@ from fedfairx.lanes.rows import (
     size_of,
     vectors,
 )
+from fedfairx.lanes.vector_lowering import WIDTH
 
 
 @pytest.fixture(params=["one lane", "a block"])

@@ -11,8 +11,8 @@ from fedfairx.core.learner import REWARD
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.federation.algorithms import algorithm
 from fedfairx.federation.options import Options
-from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import vectors
+from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel import run
 from fedfairx.simulation.setup import Setting, prepare

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedfairx.lanes.compile import compiled
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.decorators import compiled
 from fedfairx.lanes.rows import Rows, vectors
+from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation.draws import STREAMS, fill_uniform, generator, normal, stream_key, uniform
 
 N = 20_000

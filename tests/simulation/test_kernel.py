@@ -17,7 +17,7 @@ import reference
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential, Logistic
 from fedfairx.federation.schedules import Determinant, Doubling, Paper, Plan
-from fedfairx.lanes.compile import COMPILING
+from fedfairx.lanes.decorators import COMPILING
 from fedfairx.simulation import Recorded, Scenario
 from fedfairx.simulation.draws import normal, stream_key, uniform
 from fedfairx.simulation.setup import prepare

@@ -12,8 +12,8 @@ from simulation_helpers import mind, options_for, records, setting_for
 from fedfairx.core.learner import REWARD
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.federation.schedules import Doubling
-from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import vectors
+from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.observing import take_in

@@ -9,7 +9,7 @@ from simulation_helpers import options_for
 from fedfairx.core.merit import Custom, Exponential
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.algorithms import algorithms
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.setup import prepare
 

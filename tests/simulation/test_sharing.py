@@ -16,8 +16,8 @@ from fedfairx.federation import aggregate
 from fedfairx.federation.options import Options
 from fedfairx.federation.pool import Known, OptimismPool, PosteriorPool
 from fedfairx.federation.schedules import Doubling
-from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import vectors
+from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.privacy import Release
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.simulation.kernel import run

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedfairx.errors import InvalidInput
-from fedfairx.showing import text_table
+from fedfairx.util.formatting import text_table
 
 if TYPE_CHECKING:
     from fedfairx.core.merit import Merit

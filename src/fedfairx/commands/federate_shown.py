@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedfairx.showing import text_table
+from fedfairx.util.formatting import text_table
 
 if TYPE_CHECKING:
     from fedfairx.commands.orders import Orders
@@ -56,7 +56,7 @@ def _privacy(look: dict[str, Any]) -> str:
 
 def draw(curve: list[tuple[int, float, float]], epsilon: float | None, file: str) -> None:
     """Mean fairness regret over rounds, together and alone."""
-    from fedfairx.drawing import COLOURS, end_labels, few_rounds, styled, thousands
+    from fedfairx.util.plotting import COLOURS, end_labels, few_rounds, styled, thousands
 
     rounds, together, alone = zip(*curve, strict=True)
     name = "fed-fairx-bayes" if epsilon is None else "priv-fairx-bayes"

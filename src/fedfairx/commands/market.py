@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.arrays import Array
+from fedfairx.util.arrays import Array
 
 #: What an offer says: its range, and what one more of it adds to the chance that the order goes well.
 OFFER = {

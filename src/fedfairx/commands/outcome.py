@@ -58,9 +58,9 @@ def write(result: Result, path: Path) -> None:
 
 
 def plot(result: Result, path: Path) -> None:
-    from fedfairx.drawing import styled
     from fedfairx.experiments.report.figures import drawn
     from fedfairx.experiments.sweep.files import write_whole
+    from fedfairx.util.plotting import styled
 
     figure = result.plot()
     with styled():

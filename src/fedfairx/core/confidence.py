@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from fedfairx.errors import require
-from fedfairx.lanes.compile import stage
+from fedfairx.lanes.decorators import stage
 
 # Beyond these the region's squares may overflow, and no decision would be finite.
 SMALLEST_SETTING, LARGEST_SETTING = 1e-30, 1e30

@@ -6,8 +6,8 @@ from time to time, so that rounding can't gather.
 
 from __future__ import annotations
 
-from fedfairx.lanes.compile import stage
-from fedfairx.lanes.linear import inner, multiply
+from fedfairx.lanes.decorators import stage
+from fedfairx.lanes.linalg import inner, multiply
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import absolute, any_above, fma, larger, sqrt, where_above
 

@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence, practical_radius
 from fedfairx.core.estimate import grow
-from fedfairx.core.merit_table import MERIT_ROWS
+from fedfairx.core.merit_kernels import MERIT_ROWS
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.statistics import add
-from fedfairx.lanes.compile import layout, stage
-from fedfairx.lanes.linear import inner, multiply
+from fedfairx.lanes.decorators import layout, stage
+from fedfairx.lanes.linalg import inner, multiply
 from fedfairx.lanes.rows import Rows, cut, floats, vectors
 from fedfairx.lanes.vector import fma
+from fedfairx.util.arrays import Array
 
 # A learner's numbers: what it knows,
 RIDGE = 0  # λ inside V

@@ -23,10 +23,10 @@ from fedfairx.core.learner import (
     Learner,
 )
 from fedfairx.core.statistics import place
-from fedfairx.lanes.arithmetic import log
-from fedfairx.lanes.compile import stage
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import absolute, any_above, fma, larger, where_above
+from fedfairx.lanes.vector_math import log
 
 #: Observations that σ₀ counts as.
 ASSUMED_WEIGHT = 2.0

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from fedfairx.errors import InvalidInput, require
-from fedfairx.lanes.pointer import Pointer
+from fedfairx.lanes.callback import Pointer
 
 EXPONENTIAL, AFFINE, POWER, LOGISTIC, CUSTOM = range(5)
 

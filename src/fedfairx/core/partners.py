@@ -25,11 +25,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.marginal_likelihood import less_mean, solve
-from fedfairx.core.weighing import believe
-from fedfairx.lanes.compile import layout, releasing, stage
+from fedfairx.core.noise_filter import believe
+from fedfairx.lanes.decorators import layout, releasing, stage
 from fedfairx.lanes.rows import Rows, cut, floats
+from fedfairx.util.arrays import Array
 
 #: What may be taken for granted of the others: that θ is one for all, as in the paper, or nothing.
 PARTNERS = ALIKE, DIFFER = "alike", "differ"

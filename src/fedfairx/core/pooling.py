@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.lanes.compile import stage
-from fedfairx.lanes.eigen import jacobi
+from fedfairx.lanes.decorators import stage
+from fedfairx.lanes.linalg import jacobi
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import all_above, any_above, fma, larger, smaller, sqrt, where_above
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.confidence import LARGEST_SETTING, SMALLEST_SETTING
 from fedfairx.core.merit import Merit, Range
 from fedfairx.errors import require
-from fedfairx.lanes.compile import stage
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, one_lane, put_run, run_at
 from fedfairx.lanes.vector import fma, larger, sqrt
+from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.util.arrays import Array
 
 #: σ counts as at least this share of sd, so that λ ≥ 1e-6 and V can be inverted.
 LEAST_NOISE = 1e-3

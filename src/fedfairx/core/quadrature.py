@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
-from fedfairx.core.merit_table import log_value, merit_parts
-from fedfairx.lanes.compile import stage
+from fedfairx.core.merit_kernels import log_value, merit_parts
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows
 
 DEGREE = 16  # of the polynomials

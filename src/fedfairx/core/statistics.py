@@ -13,9 +13,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.arrays import Array
-from fedfairx.lanes.compile import compiled, stage
+from fedfairx.lanes.decorators import compiled, stage
 from fedfairx.lanes.rows import Rows, floats
+from fedfairx.util.arrays import Array
 
 
 def packed_size(dimension: int) -> int:

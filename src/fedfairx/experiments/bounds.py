@@ -7,7 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import Outcomes, Size
@@ -16,6 +15,7 @@ from fedfairx.federation.aggregate import noise_bounds
 from fedfairx.federation.schedules import Paper, Plan
 from fedfairx.privacy import Bounds, calibrate
 from fedfairx.theory import RegretBound, private_radius, theorem1_bound, theorem2_bound
+from fedfairx.util.arrays import Array
 
 STEEPNESS = 10.0  # of the paper's merit; means lie in [0, 1] for x/√d and ‖θ*‖ = 1
 FAILURE = 0.1

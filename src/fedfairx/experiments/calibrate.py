@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.experiments import paper
 from fedfairx.experiments.environment import CALIBRATION
 from fedfairx.experiments.experiment import FAIRNESS, PAPER_HORIZON
 from fedfairx.experiments.identity import provenance
 from fedfairx.simulation import Scenario, simulate
+from fedfairx.util.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
 from fedfairx.experiments.report.figures import COLOURS, canvas, end_labels, log_ticks
 from fedfairx.experiments.scores import Claim, Scores, Table, below, estimate, half_width, judged, ratio
+from fedfairx.util.arrays import Array
 
 DISTANCES = (0.0, 0.1, 0.3, 1.0)
 LONGEST = 20_000  # rounds: what differs shows early

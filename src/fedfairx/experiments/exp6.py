@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.merit import Exponential
 from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size
 from fedfairx.experiments.exploring import MERIT, PAPER, PERSISTENT, RULES, WORLDS, algorithm_of, least_seeds
@@ -25,6 +24,7 @@ from fedfairx.experiments.scores import (
 )
 from fedfairx.federation.algorithms import Algorithm, algorithm
 from fedfairx.federation.schedules import Paper
+from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

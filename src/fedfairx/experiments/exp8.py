@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.merit import Exponential
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
 from fedfairx.experiments.report.figures import COLOURS, NAMES, canvas, thousands
 from fedfairx.experiments.report.panels import Trend, draw_trends
 from fedfairx.experiments.scores import Claim, Scores, Table, below, estimate, half_width, judged, ratio
+from fedfairx.util.arrays import Array
 
 STEEPNESSES = (3.0, 10.0, 30.0)
 ALGORITHMS = {"b0": "fairx-linucb", "fed": "fed-fairx-linucb", "priv": "priv-fairx-linucb"}

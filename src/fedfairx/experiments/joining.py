@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import Outcome, Outcomes, Picture, Run, Size
 from fedfairx.experiments.exploring import least_seeds
@@ -21,6 +20,7 @@ from fedfairx.experiments.scores import (
     number,
     ratio,
 )
+from fedfairx.util.arrays import Array
 
 EPSILONS = (0.1, 1.0, 2.0, 10.0)
 DELTAS = (0.1, 1e-6)

@@ -8,8 +8,8 @@ from importlib.resources import files
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput
+from fedfairx.util.arrays import Array
 
 Curve = tuple[Array, Array]
 

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedfairx.arrays import Array
-from fedfairx.showing import half_width as half_width  # what experiments show is made of these
-from fedfairx.showing import number as number
+from fedfairx.util.arrays import Array
+from fedfairx.util.formatting import half_width as half_width  # what experiments show is made of these
+from fedfairx.util.formatting import number as number
 
 Verdict = Literal["holds", "does not hold", "undecided", "not judged"]
 NEAR = 1.25

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.arrays import Array
 from fedfairx.fairness.log import Block, Codes
 from fedfairx.fairness.sequences import spending
-from fedfairx.showing import number
+from fedfairx.util.arrays import Array
+from fedfairx.util.formatting import number
 
 #: Powers of the policy, and factors e^λ for one action.
 POWERS: Array = np.array([0.0, 0.5, 0.8, 0.9, 0.97, 1.03, 1.1, 1.25, 2.0, 8.0])

@@ -31,11 +31,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.merit import Custom, Exponential, Merit
-from fedfairx.core.merit_values import log_merit_values
+from fedfairx.core.merit_kernels import log_merit_values
 from fedfairx.fairness.log import Codes
 from fedfairx.fairness.region import Region
+from fedfairx.util.arrays import Array
 
 _BEND = 9.0 / 64.0  # max of q (1 - q)(1/4 + |1 - 2q|)
 _BEND_OF_RARE = 1.25  # and |q″| ≤ 5/4 q ρ²

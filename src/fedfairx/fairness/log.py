@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput
+from fedfairx.util.arrays import Array
 
 Codes = NDArray[np.int64]
 _BLOCK = 1 << 16  # numbers of a policy that a block holds at most

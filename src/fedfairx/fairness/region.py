@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.arrays import Array
+from fedfairx.util.arrays import Array
 
 _UNSEEN = 1e30  # stands for the width of a direction without data
 _ROUNDING = 1e-11  # of the largest eigenvalue: what is below can't be told from none

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.arrays import Array
+from fedfairx.util.arrays import Array
 
 #: λ of the mixture, on either side: from what notices a large change in ten rounds to what notices one of
 #: 1 % of a share of a tenth in ten million.

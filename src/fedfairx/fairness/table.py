@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedfairx.arrays import Array
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.errors import InvalidInput, require
 from fedfairx.fairness.draws import Draws, DrawsSoFar
@@ -18,7 +17,8 @@ from fedfairx.fairness.region import Region, region
 from fedfairx.fairness.sequences import share_interval, spending
 from fedfairx.fairness.tally import Sets, Tally
 from fedfairx.fairness.verdict import UNKNOWN, Row, Share, verdict
-from fedfairx.showing import html_table, text_table
+from fedfairx.util.arrays import Array
+from fedfairx.util.formatting import html_table, text_table
 
 _MERIT_SHARE, _SHOWN_SHARE = 0.5, 0.25  # of the error: entitlements; shown, actions and groups each
 _TITLES = ("", "decisions", "shown", "between", "entitled", "between", "verdict")

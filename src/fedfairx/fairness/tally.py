@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.arrays import Array
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.fairness.entitlement import entitled, entitled_units, gradient_of_units, of_sets
 from fedfairx.fairness.log import Block, Codes
 from fedfairx.fairness.region import Region
+from fedfairx.util.arrays import Array
 
 
 @dataclass

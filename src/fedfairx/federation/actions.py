@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.arrays import Array, Coordinates
 from fedfairx.errors import InvalidInput, require
+from fedfairx.util.arrays import Array, Coordinates
 
 
 class Actions:

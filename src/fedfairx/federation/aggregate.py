@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.arrays import Array
-from fedfairx.core import pooling, weighing
+from fedfairx.core import noise_filter as weighing
+from fedfairx.core import pooling
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import dimension_of
 from fedfairx.errors import require
 from fedfairx.lanes.rows import Rows, floats
+from fedfairx.util.arrays import Array
 
 
 def combine(releases: Iterable[Array], size: int) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from fedfairx.core.optimism.choose import FAIR, WINNER, Solver
+from fedfairx.core.optimism.solver import FAIR, WINNER, Solver
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import require
 from fedfairx.federation.schedules import Determinant, Doubling, Geometric, Never, Paper, Schedule

@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedfairx.arrays import Array, Coordinates
-from fedfairx.core.believing import decide_among_arms, decide_by_posterior, draw_parameter
+from fedfairx.core.agent_kernels import (
+    decide_among_arms,
+    decide_by_posterior,
+    decide_one,
+    draw_parameter,
+    room_for,
+)
 from fedfairx.core.rules import OPTIMISM
-from fedfairx.core.single import decide_one, room_for
 from fedfairx.errors import require
 from fedfairx.federation.actions import unit_vectors
 from fedfairx.federation.checks import as_contexts, as_names, not_finite
 from fedfairx.federation.sharing import Sharing
+from fedfairx.util.arrays import Array, Coordinates
 
 DRAWN_AHEAD = 64  # uniforms at a time
 DRAWS = 1  # the stream of a seed that actions are drawn from

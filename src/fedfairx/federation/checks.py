@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedfairx.arrays import Array, as_floats
+from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.memory import LARGEST
 from fedfairx.core.merit import Merit
 from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.errors import InvalidInput, MessageRefused, OlderCopy, require
 from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
 from fedfairx.privacy.continued import require_same_neighbours
+from fedfairx.util.arrays import Array, as_floats
 
 FLOAT = np.dtype(np.float64)  # there is one of it, which `is` finds faster than == does
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedfairx.arrays import Array, Coordinates
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import AlreadyObserved, FedFairXError, InvalidInput, UnknownDecision, require
 from fedfairx.federation.actions import context_of
@@ -30,6 +29,7 @@ from fedfairx.privacy.continued import takes_persons
 from fedfairx.storage.log import Numbers
 from fedfairx.storage.origins import Origins
 from fedfairx.storage.rows import DecisionNote, packed_log
+from fedfairx.util.arrays import Array, Coordinates
 
 
 class Deciding(Answering):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import FedFairXError, UnknownDecision
+from fedfairx.util.arrays import Array
 
 
 class Decision:

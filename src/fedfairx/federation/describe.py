@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedfairx.showing import counted, html_table
+from fedfairx.util.formatting import counted, html_table
 
 if TYPE_CHECKING:
     from fedfairx.federation.agent import Agent

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import StateError
+from fedfairx.util.arrays import Array
 
 LARGEST_INTEGER = 2**53  # above it a JSON number is not exact everywhere
 

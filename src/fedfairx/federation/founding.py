@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedfairx.errors import InvalidInput, StateError, require
-from fedfairx.federation.atomic import write_atomically
 from fedfairx.federation.certificates import Identity, identity_of, new_authority
 from fedfairx.federation.keys import SigningKey, new_signing_key
 from fedfairx.federation.place import SETTINGS, Place, settings
@@ -28,6 +27,7 @@ from fedfairx.federation.terms import Terms
 from fedfairx.federation.transport.flower.files import make_hub, make_node
 from fedfairx.federation.transport.naming import inbox_of, news_of, stream_of_bucket, subject_of
 from fedfairx.federation.transport.protocol import require_name
+from fedfairx.util.files import write_atomically
 
 __all__ = ["amend", "found", "hub_configuration"]
 

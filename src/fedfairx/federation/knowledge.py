@@ -19,13 +19,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfairx.arrays import Array
+from fedfairx.core.agent_kernels import Single, learn_arm, learn_one
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.marginal_likelihood import next_refit
-from fedfairx.core.memory import Single, learn_arm, learn_one
 from fedfairx.core.merit import Exponential, Merit, Range
-from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.partners import ALIKE, DIFFER, PARTNERS
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
@@ -39,6 +38,7 @@ from fedfairx.federation.pool import Known, Pool, PosteriorPool, pool_for
 from fedfairx.federation.reward_limits import RewardLimits, as_reward_range
 from fedfairx.federation.solvers import solver as make_solver
 from fedfairx.privacy import NonPrivateSums, Privatizer, Release
+from fedfairx.util.arrays import Array
 
 
 class Knowledge:

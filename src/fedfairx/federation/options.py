@@ -15,7 +15,7 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Merit
-from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.partners import ALIKE, DIFFER, PARTNERS
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.partners import BEFOREHAND, LEVELS, POWERS, power_in, room_in
 from fedfairx.core.statistics import dimension_of
 from fedfairx.errors import needs
 from fedfairx.lanes.rows import size_of
-from fedfairx.showing import html_table, number, text_table
+from fedfairx.util.arrays import Array
+from fedfairx.util.formatting import html_table, number, text_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
-from fedfairx.core.optimism.choose import FAIR, WINNER, Solver
+from fedfairx.core.optimism.solver import FAIR, WINNER, Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import FedFairXError, StateError
 from fedfairx.federation.decision import Decision

@@ -33,13 +33,13 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import MessageRefused
 from fedfairx.federation.aggregate import noise_bounds
 from fedfairx.privacy import Bounds, Centring, Release
 from fedfairx.privacy.factors import Integers
 from fedfairx.privacy.mechanisms import NonPrivate, Stated
+from fedfairx.util.arrays import Array
 
 __all__ = ["FALSE_REFUSAL", "Limits"]
 

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import dimension_of, packed_size
 from fedfairx.federation.aggregate import add_by_worth, combine, lift, weigh
 from fedfairx.federation.partners import Judge, Judged
 from fedfairx.privacy import Release
 from fedfairx.privacy.mechanisms import Stated
+from fedfairx.util.arrays import Array
 
 
 class Pooled(NamedTuple):

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import warnings
 
+from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.core.confidence import LARGEST_SETTING, Confidence
-from fedfairx.core.memory import LARGEST
 from fedfairx.core.merit import Range
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import InvalidInput, ScaleWarning, require

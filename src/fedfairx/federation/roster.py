@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import InvalidInput, StateError, require
-from fedfairx.federation.atomic import write_atomically
 from fedfairx.federation.fields import Fields
 from fedfairx.federation.keys import SMALL_ORDER, SigningKey, signed_by
 from fedfairx.federation.terms import Terms
 from fedfairx.federation.terms_parts import canonical
 from fedfairx.federation.transport.protocol import require_name
+from fedfairx.util.files import write_atomically
 
 __all__ = ["Roster", "convene"]
 

@@ -12,8 +12,8 @@ import warnings
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import ScaleWarning
+from fedfairx.util.arrays import Array
 
 LOOKS = 8  # calls that are looked at
 FAR = 10.0  # times the length that is expected

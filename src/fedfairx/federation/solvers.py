@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfairx.core.optimism.choose import FAIR, FAIR_PGD, Solver
+from fedfairx.core.optimism.solver import FAIR, FAIR_PGD, Solver
 from fedfairx.errors import require
 
 SOLVERS: dict[str, Solver] = {

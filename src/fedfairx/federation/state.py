@@ -27,11 +27,11 @@ from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import InvalidInput, MessageRefused, StateError
 from fedfairx.federation import parts
-from fedfairx.federation.atomic import write_atomically
 from fedfairx.federation.deciding import Deciding
 from fedfairx.federation.fields import Fields
 from fedfairx.federation.knowledge import Knowledge
 from fedfairx.privacy import Release
+from fedfairx.util.files import write_atomically
 
 FORMAT = "fedfairx-agent"
 SCHEMA = 6

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector_lowering import WIDTH
 
 Index = int | tuple[int, ...]
 

@@ -27,7 +27,7 @@ from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin
 
-from fedfairx.lanes.registers import LLVM, WIDTH, vector, words
+from fedfairx.lanes.vector_lowering import LLVM, WIDTH, vector, words
 
 
 def fma(a: float, b: float, c: float) -> float:

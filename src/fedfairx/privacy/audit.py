@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.drawing import COLOURS, styled
 from fedfairx.errors import InvalidInput, require
 from fedfairx.privacy import exact
 from fedfairx.privacy.accounting import epsilon_for, mu_for
@@ -30,6 +29,7 @@ from fedfairx.privacy.noise import KeyedNoise, NoiseSource
 from fedfairx.privacy.privatizer import Privatizer
 from fedfairx.privacy.subject import Check, OverheardCentring, Record, Subject
 from fedfairx.privacy.white_box import TESTS, heard, noise_path, noise_tests
+from fedfairx.util.plotting import COLOURS, styled
 
 __all__ = ["ERROR_RATE", "AuditReport", "audit", "plot"]
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.privacy.factors import Integers
 from fedfairx.privacy.mechanisms import Gaussian
 from fedfairx.privacy.subject import Record, Subject
+from fedfairx.util.arrays import Array
 
 __all__ = ["Attack", "attack"]
 

@@ -20,10 +20,10 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import require
-from fedfairx.lanes.compile import allocating
+from fedfairx.lanes.decorators import allocating
 from fedfairx.privacy.factors import Integers
+from fedfairx.util.arrays import Array
 
 __all__ = ["Blt", "BltMemory"]
 

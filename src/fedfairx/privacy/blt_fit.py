@@ -16,10 +16,10 @@ import sys
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import require
 from fedfairx.privacy.blt import Blt
 from fedfairx.privacy.blt_table import TABLE
+from fedfairx.util.arrays import Array
 
 __all__ = ["blt_for", "fit", "render"]
 

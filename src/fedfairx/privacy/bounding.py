@@ -29,9 +29,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.statistics import diagonal_entries, packed_size
 from fedfairx.errors import require
+from fedfairx.util.arrays import Array
 
 __all__ = ["Adjacency", "Bounding", "Bounds", "Unbounded"]
 

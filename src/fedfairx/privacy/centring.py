@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import require
 from fedfairx.privacy.bounding import Adjacency, Bounds
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.mechanisms import Gaussian
 from fedfairx.privacy.privatizer import StreamPrivatizer
 from fedfairx.privacy.release import Release
+from fedfairx.util.arrays import Array
 
 __all__ = ["CentredPrivatizer", "Centring"]
 

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.privacy.accounting import epsilon_for
 from fedfairx.privacy.factors import Integers
@@ -27,6 +26,7 @@ from fedfairx.privacy.peers import Confirm, message_digest
 from fedfairx.privacy.privatizer import StreamPrivatizer
 from fedfairx.privacy.protocols import Amending, PersonTaking, Privatizer
 from fedfairx.privacy.release import Release
+from fedfairx.util.arrays import Array
 
 __all__ = ["Continued", "ContinuedPrivatizer", "carry_over", "stream_of", "takes_persons"]
 

@@ -16,9 +16,9 @@ from itertools import product
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.privacy import noise
 from fedfairx.privacy.subject import Check, Record, Subject
+from fedfairx.util.arrays import Array
 
 __all__ = ["calibration", "canaries", "data_path", "keys", "public"]
 

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.arrays import Array
+from fedfairx.util.arrays import Array
 
 __all__ = ["Factor", "Memory", "Tree", "TreeMemory"]
 

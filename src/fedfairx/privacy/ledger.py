@@ -29,9 +29,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fedfairx.arrays import Array
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
-from fedfairx.privacy.unique import Unique
+from fedfairx.util.arrays import Array
+from fedfairx.util.no_copy import NoCopy
 
 __all__ = ["Ledger", "MemoryLedger", "Position"]
 
@@ -109,7 +109,7 @@ class Ledger(Protocol):
         ...
 
 
-class MemoryLedger(Unique):
+class MemoryLedger(NoCopy):
     """A ledger that lives as long as the process: for simulation, tests and saved agents.
 
     `random(n)` gives n bytes for the places; anything but the default is for audits and tests.

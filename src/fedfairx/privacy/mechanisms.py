@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import BudgetExhausted, StateError, require
 from fedfairx.privacy.accounting import mu_for
 from fedfairx.privacy.blt_fit import blt_for
 from fedfairx.privacy.factors import Factor, Integers, Tree
 from fedfairx.privacy.toeplitz import SqrtToeplitz
+from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
     from fedfairx.privacy.protocols import PublicPoint

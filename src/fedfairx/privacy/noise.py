@@ -23,9 +23,9 @@ from typing import Protocol
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import require
-from fedfairx.privacy.unique import Unique
+from fedfairx.util.arrays import Array
+from fedfairx.util.no_copy import NoCopy
 
 __all__ = ["KeyedNoise", "NoiseSource", "SimulatedNoise", "new_key"]
 
@@ -58,7 +58,7 @@ def new_key() -> bytes:
     return secrets.token_bytes(_KEY_BYTES)
 
 
-class KeyedNoise(Unique):
+class KeyedNoise(NoCopy):
     """AES-256-CTR as a pseudo-random function of (key, agent, run, release, place), turned into normals.
 
     Guarantees:

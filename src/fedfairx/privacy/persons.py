@@ -19,7 +19,6 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import (
     AlreadyObserved,
     InvalidInput,
@@ -29,13 +28,14 @@ from fedfairx.errors import (
     require,
 )
 from fedfairx.privacy.continued import stream_of
-from fedfairx.privacy.file_lock import FileLock
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.ledger import MemoryLedger
 from fedfairx.privacy.mechanisms import Stated
 from fedfairx.privacy.privatizer import Privatizer
 from fedfairx.privacy.protocols import Amending
 from fedfairx.privacy.release import Release
+from fedfairx.util.arrays import Array
+from fedfairx.util.file_lock import FileLock
 
 __all__ = ["MemoryPersons", "PersonBound", "Persons", "SqlitePersons"]
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.arrays import Array
-from fedfairx.core.memory import learn_and_add, learn_one
+from fedfairx.core.agent_kernels import learn_and_add, learn_one
 from fedfairx.core.statistics import add_one, embedded, packed_size, place
 from fedfairx.errors import StateError, require
 from fedfairx.privacy.bounding import Bounds
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.mechanisms import NonPrivate
 from fedfairx.privacy.release import Release
+from fedfairx.util.arrays import Array
 
 __all__ = ["NonPrivateSums"]
 

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.statistics import add_one, packed_size
 from fedfairx.errors import BudgetExhausted, PrivacyError, ReplacementRefused, StateError, require
 from fedfairx.privacy.bounding import Bounding, Bounds
@@ -32,7 +31,8 @@ from fedfairx.privacy.noise import NoiseSource
 from fedfairx.privacy.peers import Confirm, message_digest
 from fedfairx.privacy.protocols import Privatizer, PublicPoint
 from fedfairx.privacy.release import Release, leaf_digest
-from fedfairx.privacy.unique import Unique
+from fedfairx.util.arrays import Array
+from fedfairx.util.no_copy import NoCopy
 
 __all__ = ["Privatizer", "StreamPrivatizer"]
 
@@ -41,7 +41,7 @@ __all__ = ["Privatizer", "StreamPrivatizer"]
 _GRID_BITS = 20
 
 
-class StreamPrivatizer(Unique):
+class StreamPrivatizer(NoCopy):
     """Privatizes with a mechanism, bounds, keyed noise and a ledger.
 
     `public_schedule=False` says that when a release is made depends on data; the guarantee is then none.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from fedfairx.arrays import Array
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.mechanisms import Stated
 from fedfairx.privacy.release import Release
+from fedfairx.util.arrays import Array
 
 __all__ = ["Amending", "PersonTaking", "Privatizer", "PublicPoint"]
 

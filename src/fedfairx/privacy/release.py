@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import MessageRefused
+from fedfairx.util.arrays import Array
 
 __all__ = ["Release", "leaf_digest"]
 

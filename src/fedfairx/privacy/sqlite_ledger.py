@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import LedgerMismatch
-from fedfairx.privacy.file_lock import FileLock
-from fedfairx.privacy.forked import watch
 from fedfairx.privacy.ledger import Position
 from fedfairx.privacy.sqlite_schema import APPLICATION, SAVE, SCHEMA, TABLES
 from fedfairx.privacy.table_ledger import Access, TableLedger, row_of
+from fedfairx.util.file_lock import FileLock
+from fedfairx.util.fork_safety import watch
 
 __all__ = ["SqliteLedger"]
 

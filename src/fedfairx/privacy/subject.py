@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.statistics import packed_size
 from fedfairx.privacy.bounding import Bounds
 from fedfairx.privacy.centring import Centring
@@ -24,6 +23,7 @@ from fedfairx.privacy.ledger import MemoryLedger
 from fedfairx.privacy.mechanisms import Draw, Gaussian
 from fedfairx.privacy.noise import NoiseSource
 from fedfairx.privacy.protocols import Privatizer
+from fedfairx.util.arrays import Array
 
 __all__ = ["Check", "Overheard", "OverheardCentring", "Record", "Silent", "Subject"]
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
 from fedfairx.privacy.ledger import (
     SALT_BYTES,
@@ -29,7 +28,8 @@ from fedfairx.privacy.ledger import (
     two_contents,
     unbound,
 )
-from fedfairx.privacy.unique import Unique
+from fedfairx.util.arrays import Array
+from fedfairx.util.no_copy import NoCopy
 
 __all__ = ["Access", "TableLedger", "Tables", "position_of", "row_of"]
 
@@ -53,7 +53,7 @@ class Access(NamedTuple):
     write: Callable[[str, Row], object]
 
 
-class TableLedger(Unique, ABC):
+class TableLedger(NoCopy, ABC):
     """As `Ledger`. Its rows are those of `key` in tables that may hold other ledgers', too.
 
     Guarantees:

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.privacy.factors import Integers
+from fedfairx.util.arrays import Array
 
 __all__ = ["SqrtToeplitz", "SqrtToeplitzMemory", "inverse_root_coefficients", "root_coefficients"]
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.statistics import diagonal_entries
 from fedfairx.privacy.subject import Check, Overheard, Subject
+from fedfairx.util.arrays import Array
 
 __all__ = ["Noise", "heard", "noise_path", "noise_tests"]
 

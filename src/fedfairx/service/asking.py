@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from fedfairx.arrays import Array
 from fedfairx.errors import InvalidInput, require
 from fedfairx.service.features import FeatureTable
 from fedfairx.service.schemas import Action, DecisionRequest
+from fedfairx.util.arrays import Array
 
 __all__ = ["AmongAll", "Asked", "understand", "understand_names"]
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.arrays import Array
 from fedfairx.core.statistics import unpack
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.service.published import Published, Sums, coarse
@@ -25,6 +24,7 @@ from fedfairx.storage.database import Row
 from fedfairx.storage.glances import end_of, for_exposure, last_of, learnt, number_at, records
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.replacing import replaced_between
+from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
     from fedfairx.federation.agent import Agent

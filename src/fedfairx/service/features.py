@@ -13,9 +13,9 @@ from itertools import chain
 
 import numpy as np
 
-from fedfairx.arrays import Array
-from fedfairx.core.memory import LARGEST
+from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.errors import InvalidInput, require
+from fedfairx.util.arrays import Array
 
 __all__ = ["Feature", "FeatureTable"]
 

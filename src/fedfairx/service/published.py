@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedfairx.arrays import Array
-from fedfairx.core.memory import LARGEST
+from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.fairness import Draws, Exposure, Row, Share
 from fedfairx.storage.glances import end_of, records
 from fedfairx.storage.queries import Queries
+from fedfairx.util.arrays import Array
 
 __all__ = ["Published", "Sums", "batch_of", "coarse"]
 

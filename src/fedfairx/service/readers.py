@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fedfairx.core.memory import LARGEST
+from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.errors import InvalidInput, require
 from fedfairx.service.features import Feature
 

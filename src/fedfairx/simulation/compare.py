@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedfairx.drawing import METRIC_NAMES, Curves, draw_curves
 from fedfairx.errors import InvalidInput, require
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.algorithms import algorithm as find_algorithm
-from fedfairx.showing import html_table, mean_and_half, number, text_table
 from fedfairx.simulation.environments import Scenario
 from fedfairx.simulation.runner import Result, simulate
+from fedfairx.util.formatting import html_table, mean_and_half, number, text_table
+from fedfairx.util.plotting import METRIC_NAMES, Curves, draw_curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfairx.lanes.compile import stage
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, by_lane, vectors
 from fedfairx.simulation.draws import fill_uniform, normalise_rows
 from fedfairx.simulation.state import CONTEXTS, PERSISTENT, RECORDED, UNIT_NORM, Counts, Desk, World

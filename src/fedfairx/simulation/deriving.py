@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedfairx.core.estimate import derive
 from fedfairx.core.learner import LEARNING, NOISE_VARIANCE, OBSERVED, PRIOR_VARIANCE, RIDGE
 from fedfairx.core.marginal_likelihood import learnt_sizes
-from fedfairx.lanes.compile import stage
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import where_above
 from fedfairx.simulation.state import MARKED, REFIT, Desk, Mind

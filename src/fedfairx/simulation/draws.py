@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.lanes.arithmetic import cosine_of_turn, log
-from fedfairx.lanes.compile import stage
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import fma, from_bits, sqrt
+from fedfairx.lanes.vector_math import cosine_of_turn, log
 
 Keys = NDArray[np.uint64]
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.errors import require
@@ -18,6 +17,7 @@ from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation.draws import generator
 from fedfairx.simulation.ranges import reward_range
 from fedfairx.simulation.recorded import Recorded
+from fedfairx.util.arrays import Array
 
 CONTEXTS = ("unit-ball", "raw", "unit-norm", "persistent", "one-hot")  # in the order of state.py
 THETAS = ("uniform", "sphere", "box")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfairx.lanes.compile import stage
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows
 from fedfairx.simulation.state import ONE_HOT, PERSISTENT, Counts, Exposure
 

@@ -6,12 +6,12 @@ import math
 from typing import NamedTuple
 
 from fedfairx.core.learner import NOISE_VARIANCE, RIDGE
+from fedfairx.core.noise_filter import size_of_parameter
 from fedfairx.core.partners import BEFOREHAND, LEVELS, Room, believed_power, room_in
 from fedfairx.core.posterior import posterior_mean
-from fedfairx.core.weighing import size_of_parameter
-from fedfairx.lanes.compile import layout, stage
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.decorators import layout, stage
 from fedfairx.lanes.rows import Rows, by_lane, cut, floats, put_run
+from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation.state import MARKED, Mind, Sharing
 
 

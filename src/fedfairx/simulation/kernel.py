@@ -11,22 +11,21 @@ import math
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.estimate import REFRESH_EVERY, estimate
-from fedfairx.core.expectation import expose_by_posterior
-from fedfairx.core.exposure import at_least, draw_rows, expose
+from fedfairx.core.expected_merit import expose_by_posterior
 from fedfairx.core.learner import COUNT, NOISE_VARIANCE, REWARD, RIDGE, Learner, radius_of
-from fedfairx.core.optimism.choose import Solver, choose
 from fedfairx.core.optimism.problem import POLICY, PULL, Region, Scratch
+from fedfairx.core.optimism.solver import Solver, choose
+from fedfairx.core.policy import at_least, draw_rows, expose
 from fedfairx.core.posterior import posterior_mean, sample
 from fedfairx.core.regret import regrets
 from fedfairx.core.rules import EXPECTED_MERIT
 from fedfairx.core.rules import THOMPSON as BY_THOMPSON
-from fedfairx.lanes.compile import body, releasing, stage
-from fedfairx.lanes.linear import scores
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.decorators import body, releasing, stage
+from fedfairx.lanes.linalg import scores
 from fedfairx.lanes.rows import Rows, by_lane, vectors
 from fedfairx.lanes.vector import absolute, fma, sqrt
+from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation.contexts import draw_contexts
 from fedfairx.simulation.deriving import derive_marked
 from fedfairx.simulation.draws import normal, uniform
@@ -51,6 +50,7 @@ from fedfairx.simulation.state import (
     desk,
     mind_of,
 )
+from fedfairx.util.arrays import Array
 
 
 @stage

@@ -8,10 +8,10 @@ import numpy as np
 
 from fedfairx.core.learner import COUNT, GROWTH, LEARNING, OBSERVED, REWARD, Learner, learn
 from fedfairx.core.statistics import add
-from fedfairx.lanes.arithmetic import log
-from fedfairx.lanes.compile import stage
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, by_lane, floats, vectors
 from fedfairx.lanes.vector import any_above, fma, larger, smaller, sqrt, where_above
+from fedfairx.lanes.vector_math import log
 from fedfairx.simulation.deriving import derive_marked, learn_sizes
 from fedfairx.simulation.draws import uniform
 from fedfairx.simulation.hearing import judge_marked

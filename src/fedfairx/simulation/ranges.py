@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.simulation.recorded import Recorded
+from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
     from fedfairx.simulation.environments import Scenario

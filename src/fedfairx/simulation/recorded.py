@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.arrays import Array, as_floats
 from fedfairx.errors import InvalidInput, require
+from fedfairx.util.arrays import Array, as_floats
 
 SCALES = (None, "unit-ball")
 

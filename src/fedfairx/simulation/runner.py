@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.posterior import Prior
-from fedfairx.drawing import METRIC_NAMES, Curves, draw_curves
 from fedfairx.errors import FedFairXError, needs, require
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.options import Calibrate, Options
 from fedfairx.federation.schedules import Schedule
 from fedfairx.privacy import Bounds, Centring
-from fedfairx.showing import counted, html_table, mean_and_half, number, text_table
 from fedfairx.simulation import kernel
 from fedfairx.simulation.environments import Scenario
 from fedfairx.simulation.setup import prepare
 from fedfairx.simulation.state import Counts
+from fedfairx.util.arrays import Array
+from fedfairx.util.formatting import counted, html_table, mean_and_half, number, text_table
+from fedfairx.util.plotting import METRIC_NAMES, Curves, draw_curves
 
 if TYPE_CHECKING:
     import pandas as pd

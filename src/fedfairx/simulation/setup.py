@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.learner import start
-from fedfairx.core.merit_table import quadrature_for, table
-from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.merit_kernels import quadrature_for, table
 from fedfairx.core.optimism.problem import scratch_size
+from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.partners import DIFFER
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import RULES
@@ -19,8 +18,8 @@ from fedfairx.core.statistics import packed_size
 from fedfairx.errors import require
 from fedfairx.federation.options import DECIDE_FROM, Options
 from fedfairx.federation.schedules import Plan, timetable
-from fedfairx.lanes.registers import WIDTH
 from fedfairx.lanes.rows import size_of, vectors, zeros
+from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation.draws import Keys, generator, stream_key
 from fedfairx.simulation.environments import CONTEXTS, NOISES, Scenario
 from fedfairx.simulation.hearing import hearing_in
@@ -42,6 +41,7 @@ from fedfairx.simulation.state import (
     desk,
     mind_in,
 )
+from fedfairx.util.arrays import Array
 
 Shape = tuple[int, int]  # blocks, and lanes of a block
 CODES = dict(zip(DECIDE_FROM, (OWN_RELEASED, RELEASED, RELEASED_LOCAL), strict=True))

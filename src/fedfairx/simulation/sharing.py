@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.arrays import Array
 from fedfairx.core.learner import COUNT, NOISE_VARIANCE, OBSERVED, PARAMETER_NORM, RIDGE, radius_of
-from fedfairx.core.optimism.choose import Solver
+from fedfairx.core.noise_filter import believe, size_of_parameter
 from fedfairx.core.optimism.problem import Scratch
+from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.pooling import add_by_worth, lift
 from fedfairx.core.posterior import posterior_mean
-from fedfairx.core.weighing import believe, size_of_parameter
-from fedfairx.lanes.compile import stage
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, by_lane, floats, vectors
 from fedfairx.lanes.vector import absolute, any_above, larger, where_above
+from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation.deriving import derive_marked
 from fedfairx.simulation.hearing import judge_marked
 from fedfairx.simulation.observing import own_records
@@ -34,6 +33,7 @@ from fedfairx.simulation.state import (
     Sharing,
     mind_of,
 )
+from fedfairx.util.arrays import Array
 
 NOISE, SHIFT, ROOT_BETA = range(3)  # rows of a decision's room by lane, where others are weighed
 

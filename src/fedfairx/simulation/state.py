@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.arrays import Array
 from fedfairx.core.learner import Learner, learner
 from fedfairx.core.optimism.problem import Scratch, scratch
-from fedfairx.lanes.compile import layout, stage
+from fedfairx.lanes.decorators import layout, stage
 from fedfairx.lanes.rows import Rows, cut, vectors
 from fedfairx.simulation.draws import Keys
+from fedfairx.util.arrays import Array
 
 Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]

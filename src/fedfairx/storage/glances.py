@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.storage.database import PAGE, Row, pages
 from fedfairx.storage.log import event_content
 from fedfairx.storage.queries import Queries
 from fedfairx.storage.rows import StoredDecision, unpacked_contexts, unpacked_log
+from fedfairx.util.arrays import Array
 
 _EXPOSURE = (
     "SELECT d.seq, d.time, d.policy, d.contexts, d.action, d.drawn, d.names, d.groups, "

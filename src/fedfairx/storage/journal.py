@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedfairx.arrays import Array, Coordinates
 from fedfairx.errors import KeyTaken, StateError
 from fedfairx.storage.database import Row, pages
 from fedfairx.storage.log import Log, event_body, event_content
@@ -23,6 +22,7 @@ from fedfairx.storage.rows import (
     seal_decision,
     seal_outcome,
 )
+from fedfairx.util.arrays import Array, Coordinates
 
 PLAIN = DecisionNote()
 

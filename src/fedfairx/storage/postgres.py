@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.errors import StateError, StorageError, StorageUnavailable, needs
-from fedfairx.privacy.forked import watch
 from fedfairx.storage.database import Row
+from fedfairx.util.fork_safety import watch
 
 if TYPE_CHECKING:
     import psycopg

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from fedfairx.arrays import Array, Coordinates
+from fedfairx.util.arrays import Array, Coordinates
 
 #: What has become of a decision.
 STATUSES = ("pending", "rewarded", "withdrawn", "expired")

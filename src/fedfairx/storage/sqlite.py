@@ -1,6 +1,6 @@
 """A SQLite file as a durable place: write-ahead log, every commit on disk, one process at a time.
 
-The lock is on a file beside it (`privacy/file_lock.py`), which also says who holds it and keeps the mark by
+The lock is on a file beside it (`util/file_lock.py`), which also says who holds it and keeps the mark by
 which an older copy of the file is noticed.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError, StateError, StorageError, StorageUnavailable
-from fedfairx.privacy.file_lock import FileLock
-from fedfairx.privacy.forked import watch
 from fedfairx.storage.database import Row
+from fedfairx.util.file_lock import FileLock
+from fedfairx.util.fork_safety import watch
 
 APPLICATION = 0x46465841  # "FFXA"
 #: Rows that a statement inserts: around each of them other threads get their turn, and this one waits again.

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 import reference as ref
 from fedfairx.core import merit as kinds
+from fedfairx.core.agent_kernels import Single, decide_one, room_for
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.memory import Single
-from fedfairx.core.optimism.choose import FAIR_PGD, WINNER, Solver, optimise
 from fedfairx.core.optimism.problem import POLICY, PROVED, THETA, Region
-from fedfairx.core.single import decide_one, room_for
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.core.optimism.solver import FAIR_PGD, WINNER, Solver, optimise
 from fedfairx.lanes.rows import floats, vectors
+from fedfairx.lanes.vector_lowering import WIDTH
 from instances import Instance, merit_rows, merits, realistic, scratch_of, solve, tame, wild
 
 seeds = st.integers(0, 2**32 - 1)

@@ -17,7 +17,7 @@ from fedfairx.experiments.sweep import jobs as sweeping
 from fedfairx.experiments.sweep.jobs import SweepInterruptedError, perform, plan, sweep
 from fedfairx.experiments.sweep.progress import Lines, Quiet, progress
 from fedfairx.experiments.sweep.results import Store
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation import Scenario
 
 

@@ -34,8 +34,8 @@ from fedfairx.core.optimism.problem import (
     evaluate,
     evaluate_again,
 )
-from fedfairx.lanes.compile import stage
-from fedfairx.lanes.linear import blend, inner
+from fedfairx.lanes.decorators import stage
+from fedfairx.lanes.linalg import blend, inner
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import absolute, all_above, any_above, fma, larger, smaller, sqrt, where_above
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fedfairx.core.merit import EXPONENTIAL
-from fedfairx.core.merit_table import FIRST, KIND, exponential
+from fedfairx.core.merit_kernels import FIRST, KIND, exponential
 from fedfairx.core.optimism.problem import (
     CURVATURE,
     DONE,
@@ -23,11 +23,11 @@ from fedfairx.core.optimism.problem import (
     Region,
     Scratch,
 )
-from fedfairx.lanes.arithmetic import exp
-from fedfairx.lanes.compile import stage
-from fedfairx.lanes.linear import blend, inner, lane_of, largest_row
+from fedfairx.lanes.decorators import stage
+from fedfairx.lanes.linalg import blend, inner, lane_of, largest_row
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import absolute, any_above, fma, larger, smaller, sqrt, where_above
+from fedfairx.lanes.vector_math import exp
 
 TINY = 1e-300
 STEEPEST = 300.0  # of x/2, so that e^x stays a number; where it is more, nothing is proved

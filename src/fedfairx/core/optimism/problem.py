@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedfairx.core.exposure import expose
-from fedfairx.core.merit_table import MERIT_ROWS, tilt
-from fedfairx.lanes.compile import layout, stage
-from fedfairx.lanes.linear import scores
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.core.merit_kernels import MERIT_ROWS, tilt
+from fedfairx.core.policy import expose
+from fedfairx.lanes.decorators import layout, stage
+from fedfairx.lanes.linalg import scores
 from fedfairx.lanes.rows import Rows, cut, flat, size_of
 from fedfairx.lanes.vector import fma
+from fedfairx.lanes.vector_lowering import WIDTH
 
 
 class Region(NamedTuple):

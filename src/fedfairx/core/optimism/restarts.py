@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.core.merit_table import FIRST, exponential
+from fedfairx.core.merit_kernels import FIRST, exponential
 from fedfairx.core.optimism.ascent import (
     FLAT,
     TINY,
@@ -34,11 +34,11 @@ from fedfairx.core.optimism.problem import (
     scratch,
     starts_in,
 )
-from fedfairx.lanes.compile import layout, stage
-from fedfairx.lanes.linear import blend, inner, lane_of, take_lane
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.decorators import layout, stage
+from fedfairx.lanes.linalg import blend, inner, lane_of, take_lane
 from fedfairx.lanes.rows import Rows, blocks, by_lane
 from fedfairx.lanes.vector import absolute, fma, where_above
+from fedfairx.lanes.vector_lowering import WIDTH
 
 SAME_POLICY = 0.3  # two points whose log merits differ by less lie in one basin
 HOPE = 10.0  # a start ends when ten times what its gradient promises would not reach the best

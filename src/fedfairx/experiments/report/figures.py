@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedfairx.arrays import Array
-from fedfairx.drawing import (
+from fedfairx.errors import ResultsError
+from fedfairx.experiments.experiment import FAIRNESS, Outcome, Size
+from fedfairx.experiments.sweep.files import remove_stale, write_whole
+from fedfairx.util.arrays import Array
+from fedfairx.util.formatting import half_width
+from fedfairx.util.plotting import (
     COLOURS,
     METRIC_NAMES,
     NAMES,
@@ -23,10 +27,6 @@ from fedfairx.drawing import (
     styled,
     thousands,
 )
-from fedfairx.errors import ResultsError
-from fedfairx.experiments.experiment import FAIRNESS, Outcome, Size
-from fedfairx.experiments.sweep.files import remove_stale, write_whole
-from fedfairx.showing import half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedfairx.arrays import Array
 from fedfairx.experiments import paper
 from fedfairx.experiments.experiment import REWARD, Size
 from fedfairx.experiments.report.figures import (
@@ -22,6 +21,7 @@ from fedfairx.experiments.report.figures import (
     round_above,
     thousands,
 )
+from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,7 @@ from fedfairx.experiments.identity import Provenance, provenance
 from fedfairx.experiments.sweep.order import Job, ordered
 from fedfairx.experiments.sweep.progress import Progress
 from fedfairx.experiments.sweep.results import Store
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.lanes.vector_lowering import WIDTH
 
 # Small enough that two workers end together and progress is seen, large enough to fill the kernel's lanes.
 JOB_COST = 5_000_000  # agent-rounds

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from fedfairx.lanes.compile import stage
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.vector import bits, floor, fma, from_bits, larger, where_above
 
 LOG2_E = 1.4426950408889634

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from fedfairx.lanes.compile import COMPILING
+from fedfairx.lanes.decorators import COMPILING
 
 _INTERPRETED: dict[int, Callable[[float], float]] = {}
 

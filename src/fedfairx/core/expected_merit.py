@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import math
 
-from fedfairx.arrays import Coordinates
-from fedfairx.core.exposure import share_out
 from fedfairx.core.merit import AFFINE, CUSTOM, EXPONENTIAL
-from fedfairx.core.merit_table import FIRST, HIGH, KIND, LOW, SECOND, exponential, log_value
+from fedfairx.core.merit_kernels import FIRST, HIGH, KIND, LOW, SECOND, exponential, log_value
+from fedfairx.core.policy import share_out
 from fedfairx.core.posterior import squared_width
 from fedfairx.core.quadrature import LOG_ROOT, log_integral
-from fedfairx.lanes.compile import stage
-from fedfairx.lanes.linear import lane_of
+from fedfairx.lanes.decorators import stage
+from fedfairx.lanes.linalg import lane_of
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import fma, sqrt
+from fedfairx.util.arrays import Coordinates
 
 FAR = -30.0  # below it Φ is taken from its asymptotic series, whose error there is 2e-12
 NEGLIGIBLE = 38.0  # e^-38 is 3e-17

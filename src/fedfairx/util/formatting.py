@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from fedfairx.arrays import Array
+from fedfairx.util.arrays import Array
 
 Rows = Iterable[Sequence[object]]
 

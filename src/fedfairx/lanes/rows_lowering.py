@@ -23,7 +23,7 @@ from numba.extending import NativeValue, lower_builtin, lower_getattr, register_
 from numba.np.numpy_support import from_dtype
 
 from fedfairx.lanes import rows as plain
-from fedfairx.lanes.registers import LLVM, WIDTH, vector, words
+from fedfairx.lanes.vector_lowering import LLVM, WIDTH, vector, words
 
 _WIDE = {types.float64: vector, types.uint64: words}
 _SINGLE = {wide: single for single, wide in _WIDE.items()}

@@ -6,10 +6,10 @@ from typing import Any, NoReturn
 
 from fedfairx.errors import PrivacyError
 
-__all__ = ["Unique"]
+__all__ = ["NoCopy"]
 
 
-class Unique:
+class NoCopy:
     """Refuses `copy`, `deepcopy` and `pickle`, also as a part of what is copied.
 
     Guarantees:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfairx.arrays import Array
-from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC, POWER, Custom, Merit
-from fedfairx.lanes.compile import stage
-from fedfairx.lanes.linear import lane_of
-from fedfairx.lanes.pointer import call_pointer
-from fedfairx.lanes.rows import Rows, by_lane
+from fedfairx.core.merit import AFFINE, EXPONENTIAL, LOGISTIC, POWER, Custom, Exponential, Merit
+from fedfairx.lanes.callback import call_pointer
+from fedfairx.lanes.decorators import stage
+from fedfairx.lanes.linalg import lane_of
+from fedfairx.lanes.rows import Rows, by_lane, floats
 from fedfairx.lanes.vector import any_above, bits, fma
+from fedfairx.util.arrays import Array
 
 # Rows of a merit. The address of a user's own function stands in the bits of a float.
 KIND, FIRST, SECOND, THIRD, LOW, HIGH, ADDRESS = range(7)
@@ -132,3 +132,19 @@ def tilt(merit: Rows, means: Rows, policy: Rows, objective: float, slopes: Rows)
     else:
         for a in range(arms):
             slopes[a] = policy[a] * fma(slopes[a], means[a] - objective, 1.0)
+
+
+@stage
+def _fill(merit: Array, means: Array, values: Array) -> None:
+    rows = floats(merit)
+    for k in range(means.shape[0]):
+        values[k] = log_value(rows, 0, means[k])
+
+
+def log_merit_values(merit: Merit, means: Array) -> Array:
+    """log f(μ) of every mean, whatever the shape: f itself may be beyond a float."""
+    if isinstance(merit, Exponential):  # nothing to compile
+        return merit.steepness * means
+    values = np.empty(means.size)
+    _fill(table([merit]), np.ascontiguousarray(means).reshape(-1), values)
+    return values.reshape(means.shape)

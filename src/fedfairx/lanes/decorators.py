@@ -26,10 +26,10 @@ import numba
 import numpy as np
 from numba.extending import typeof_impl
 
-from fedfairx.announcing import announce
-from fedfairx.lanes import row_types, vector
-from fedfairx.lanes.haste import make_haste
-from fedfairx.lanes.inner import InnerCompiler
+from fedfairx.lanes import rows_lowering as row_types
+from fedfairx.lanes import vector
+from fedfairx.lanes.compile_hooks import announce, install_compile_hooks
+from fedfairx.lanes.inline_compiler import InnerCompiler
 
 #: What Numba must know before anything is compiled: these tell it when they are imported.
 NUMBERS = (vector, row_types)
@@ -72,7 +72,7 @@ def cache_folder() -> str | None:
 def _listen() -> None:
     """Let the first compilation be said aloud, and none be held up."""
     announce(cache_folder())
-    make_haste()
+    install_compile_hooks()
 
 
 def remove_unused(base: str) -> None:

@@ -30,8 +30,8 @@ from fedfairx.core.optimism.problem import (
     evaluate_again,
 )
 from fedfairx.core.optimism.restarts import restart
-from fedfairx.lanes.compile import stage
-from fedfairx.lanes.linear import blend, inner, scores
+from fedfairx.lanes.decorators import stage
+from fedfairx.lanes.linalg import blend, inner, scores
 from fedfairx.lanes.rows import Rows, by_lane
 from fedfairx.lanes.vector import fma, larger, sqrt, where_above
 

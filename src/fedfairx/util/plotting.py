@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.errors import needs
-from fedfairx.showing import counted, half_width
+from fedfairx.util.arrays import Array
+from fedfairx.util.formatting import counted, half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,8 +1,4 @@
-"""A live agent's learner in one flat memory, and how it learns.
-
-How a decision comes from it is another file's matter: `believing` for the rules of the posterior, `single`
-for optimism.
-"""
+"""Compiled entry points of one live agent: its memory, learning a reward, and deciding by each rule."""
 
 from __future__ import annotations
 
@@ -12,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.arrays import Array
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.estimate import derive, grow
-from fedfairx.core.exposure import at_least, draw
+from fedfairx.core.estimate import derive, estimate, grow
+from fedfairx.core.expected_merit import expose_arms, expose_by_posterior
 from fedfairx.core.learner import (
     COUNT,
     GROWTH,
@@ -34,14 +29,17 @@ from fedfairx.core.learner import (
 )
 from fedfairx.core.marginal_likelihood import learnt_sizes
 from fedfairx.core.merit import Merit
-from fedfairx.core.merit_table import quadrature_for, table
-from fedfairx.core.optimism.choose import Solver, Variant
-from fedfairx.core.posterior import Prior
-from fedfairx.core.rules import OPTIMISM, RULES
+from fedfairx.core.merit_kernels import quadrature_for, table
+from fedfairx.core.optimism.problem import POLICY, THETA, Region, scratch, scratch_size
+from fedfairx.core.optimism.solver import Solver, Variant, choose
+from fedfairx.core.policy import at_least, draw
+from fedfairx.core.posterior import Prior, posterior_mean, sample
+from fedfairx.core.rules import EXPECTED_MERIT, OPTIMISM, RULES, THOMPSON
 from fedfairx.core.statistics import add, embedded, place
-from fedfairx.lanes.compile import compiled, layout, stage
-from fedfairx.lanes.rows import Rows, by_lane, cut, floats, size_of, zeros
+from fedfairx.lanes.decorators import compiled, layout, releasing, stage
+from fedfairx.lanes.rows import Rows, by_lane, cut, flat, floats, size_of, zeros
 from fedfairx.lanes.vector import fma
+from fedfairx.util.arrays import Array, Coordinates
 
 LARGEST = 1e100  # of a context's or a reward's size: beyond it sums of products may overflow
 # An agent's settings: how it decides.
@@ -310,3 +308,118 @@ class Single:
     def derive(self) -> None:
         """V⁻¹ from the sums."""
         _derive(self.memory, self.dimension)
+
+
+@compiled
+def decide_by_posterior(
+    contexts: Array, memory: Array, out: Array, uniform: float, quadrature: bool | None
+) -> int:
+    """The drawn action, or -1 when a context is not finite or beyond `LARGEST`; `out` as `answer` says.
+
+    Thompson's parameter must have been drawn before (`draw_parameter`): it stands where θ̂ would.
+    `quadrature` is as `expose_by_posterior` says.
+    """
+    x = floats(contexts)
+    if not all_sound(x):
+        return -1
+    arms, dimension = x.shape
+    mind = mind_in(floats(memory), dimension)
+    state, rule = mind.learner, mind.settings[RULE]
+    policy, _ = cut(floats(out), arms)
+    if rule != THOMPSON:
+        posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
+    expose_by_posterior(
+        x,
+        state.estimate,
+        state.inverse,
+        state.numbers[NOISE_VARIANCE],
+        state.merit,
+        rule == EXPECTED_MERIT,
+        quadrature,
+        state.product,
+        policy,
+    )
+    return answer(x, policy, state.estimate, mind.settings[LEAST_SHARE], floats(out), uniform)
+
+
+@compiled
+def decide_among_arms(
+    arms: Coordinates, dimension: int, memory: Array, out: Array, uniform: float, quadrature: bool | None
+) -> int:
+    """`decide_by_posterior` where contexts are unit vectors, of which arms (K,) are the coordinates."""
+    count, rows = arms.shape[0], floats(out)
+    mind = mind_in(floats(memory), dimension)
+    state, rule = mind.learner, mind.settings[RULE]
+    policy, _ = cut(rows, count)
+    if rule != THOMPSON:
+        posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
+    expose_arms(
+        arms,
+        state.estimate,
+        state.inverse,
+        state.numbers[NOISE_VARIANCE],
+        state.merit,
+        rule == EXPECTED_MERIT,
+        quadrature,
+        state.product,
+        policy,
+    )
+    action = draw_at_least(policy, mind.settings[LEAST_SHARE], uniform)
+    for j in range(dimension):
+        rows[count + j] = state.estimate[j]
+        rows[count + dimension + j] = 0.0
+    rows[count + dimension + arms[action]] = 1.0
+    return action
+
+
+@compiled
+def draw_parameter(memory: Array, normals: Array, room: Array) -> None:
+    """Put a draw of the posterior where the next decision looks for θ. d normals, room for d·d."""
+    dimension = normals.shape[0]
+    state, _ = learner(floats(memory), dimension)
+    posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
+    factor, _ = cut(floats(room), dimension, dimension)
+    sample(state.inverse, state.numbers[NOISE_VARIANCE], flat(floats(normals)), factor, state.estimate)
+
+
+@releasing
+def decide_one(
+    contexts: Array,
+    memory: Array,
+    room: Array,
+    out: Array,
+    uniform: float,
+    fair: bool | None,
+    pgd: bool | None,
+    winner: bool | None,
+) -> int:
+    """Alg. 1 lines 5 to 8: the drawn action, or -1 when a context is not finite or beyond `LARGEST`.
+
+    `out` gets the policy (K numbers), θ (d) and the chosen context (d). `fair`, `pgd` and `winner` are the
+    solver's `variant`.
+    """
+    x = floats(contexts)
+    if not all_sound(x):
+        return -1
+    arms, dimension = x.shape
+    mind = mind_in(floats(memory), dimension)
+    state, settings = mind.learner, mind.settings
+    solver = Solver(
+        int(settings[SOLVER_RULE]),
+        settings[TOLERANCE],
+        int(settings[MAX_STEPS]),
+        settings[RATE],
+        settings[FLOOR],
+    )
+    work = scratch(floats(room), arms, dimension)
+    estimate(state.inverse, state.statistics, state.estimate)
+    state.radius[0] = radius_of(by_lane(state.numbers), 0, state.numbers[COUNT], dimension)
+    region = Region(state.estimate, state.inverse, state.radius)
+    choose(x, region, state.merit, work, solver, fair, pgd, winner)
+    return answer(x, work.arms[POLICY], work.model[THETA], settings[LEAST_SHARE], floats(out), uniform)
+
+
+def room_for(arms: int, dimension: int) -> Array:
+    """Room for one decision among `arms` arms."""
+    room: Array = zeros(scratch_size(arms, dimension, lanes=1))
+    return room

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from fedfairx.core.statistics import place
-from fedfairx.lanes.compile import stage
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import fma, larger, sqrt
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fedfairx.core.merit_table import log_merits
-from fedfairx.lanes.arithmetic import exp
-from fedfairx.lanes.compile import stage
-from fedfairx.lanes.registers import WIDTH
+from fedfairx.core.merit_kernels import log_merits
+from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, one_lane, put_run, run_at
 from fedfairx.lanes.vector import fma, larger, where_above
+from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_math import exp
 
 
 @stage
