@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "priva
 from broken import MISTAKES, asked, mistake
 
 from fedfairx.privacy import Bounds, Centring, mechanisms
-from fedfairx.privacy.audit import audit
+from fedfairx.privacy.audit.audit import audit
 
 
 def power(names: list[str], seeds: int, releases: int, runs: int) -> None:

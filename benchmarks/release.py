@@ -14,7 +14,7 @@ import numpy as np
 import fedfairx as ffx
 from fedfairx.core.statistics import packed_size
 from fedfairx.privacy import KeyedNoise, SqliteLedger, calibrate, mechanisms, new_key, private
-from fedfairx.privacy.ledger import Ledger
+from fedfairx.privacy.ledger.ledger import Ledger
 from measure import Contestant, Report, main, race
 
 DIMENSION = 50

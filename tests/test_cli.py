@@ -448,7 +448,7 @@ def test_audit_exits_1_when_the_schedule_looks_at_the_data(capsys: pytest.Captur
 
 
 def test_audit_exits_1_when_the_claim_is_false(monkeypatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setattr("fedfairx.privacy.audit.AuditReport.failed", ("something",))
+    monkeypatch.setattr("fedfairx.privacy.audit.audit.AuditReport.failed", ("something",))
     assert main(["audit", "--releases", "2", "--dimension", "2", "--runs", "200"]) == 1
     assert "FALSE" in capsys.readouterr().out
 

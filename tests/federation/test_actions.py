@@ -20,7 +20,7 @@ from fedfairx.federation.member import Member
 from fedfairx.federation.sealing import Unsealed
 from fedfairx.federation.transport import MemoryTransport
 from fedfairx.privacy import Bounds, KeyedNoise, SimulatedNoise, new_key, private
-from fedfairx.storage.rows import DecisionNote
+from fedfairx.storage.records import DecisionNote
 
 NAMES = ("ann", "ben", "cid")
 RULES = ("expected-merit", "greedy", "thompson", "optimism")

@@ -20,7 +20,7 @@ import pytest
 import fedfairx as ffx
 from fedfairx.errors import PrivacyError
 from fedfairx.privacy import Centring, KeyedNoise, MemoryLedger, Release, SqliteLedger, private
-from fedfairx.privacy.ledger import Ledger
+from fedfairx.privacy.ledger.ledger import Ledger
 
 KILLS = int(os.environ.get("FEDFAIRX_KILLS", "12"))
 D, LEAF, FORK_EVERY = 3, 2, 5

@@ -15,7 +15,7 @@ from fedfairx.federation.member import Member
 from fedfairx.federation.sealing import Unsealed
 from fedfairx.federation.transport import MemoryTransport, Taken
 from fedfairx.privacy import Release
-from fedfairx.privacy.continued import stream_of
+from fedfairx.privacy.privatizers.consecutive import stream_of
 from member_helpers import NAMES, D, released, work, world
 from nats_server import wait_until
 

@@ -20,7 +20,7 @@ from fedfairx.errors import (
 )
 from fedfairx.federation import durable, state
 from fedfairx.privacy import Bounds, Centring
-from fedfairx.privacy.continued import stream_of
+from fedfairx.privacy.privatizers.consecutive import stream_of
 from fedfairx.storage import DecisionNote
 
 BUDGET = ffx.Budget(epsilon=4.0, delta=0.1, releases=10)

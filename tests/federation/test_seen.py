@@ -16,7 +16,7 @@ from fedfairx.federation.envelope import Signed
 from fedfairx.federation.keys import new_signing_key
 from fedfairx.federation.member import Member
 from fedfairx.federation.roster import Roster
-from fedfairx.storage import schema
+from fedfairx.storage import migrations as schema
 from member_helpers import World, released, work, world
 
 

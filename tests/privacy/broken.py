@@ -14,12 +14,12 @@ import numpy as np
 from scipy.special import ndtr
 
 from fedfairx.privacy.accounting import mu_for
-from fedfairx.privacy.bounding import Bounds
+from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import CentredPrivatizer, Centring
-from fedfairx.privacy.factory import assemble
-from fedfairx.privacy.mechanisms import Gaussian, NoiseStream, calibrate
-from fedfairx.privacy.noise import KeyedNoise
-from fedfairx.privacy.privatizer import StreamPrivatizer
+from fedfairx.privacy.mechanisms.gaussian import Gaussian, NoiseStream, calibrate
+from fedfairx.privacy.mechanisms.noise import KeyedNoise
+from fedfairx.privacy.privatizers.factory import assemble
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 
 
 @dataclass(frozen=True, kw_only=True)

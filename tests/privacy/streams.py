@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.privacy.bounding import Bounds
-from fedfairx.privacy.mechanisms import calibrate
-from fedfairx.privacy.noise import KeyedNoise
-from fedfairx.privacy.privatizer import StreamPrivatizer
+from fedfairx.privacy.bounds import Bounds
+from fedfairx.privacy.mechanisms.gaussian import calibrate
+from fedfairx.privacy.mechanisms.noise import KeyedNoise
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 
 KEY = bytes(range(32))
 

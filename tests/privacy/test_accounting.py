@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy.accounting import delta_for, epsilon_for, mu_for
-from fedfairx.privacy.bounding import Bounds
-from fedfairx.privacy.mechanisms import calibrate
+from fedfairx.privacy.bounds import Bounds
+from fedfairx.privacy.mechanisms.gaussian import calibrate
 
 VECTORS = [
     (1.0, 1e-5, 0.268),

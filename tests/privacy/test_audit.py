@@ -10,13 +10,13 @@ from broken import MISTAKES, asked, mistake
 from scipy import stats
 
 from fedfairx.errors import InvalidInput
-from fedfairx.privacy import noise
-from fedfairx.privacy.audit import ERROR_RATE, AuditReport, audit, plot
-from fedfairx.privacy.black_box import horizon_for, upper_bound
-from fedfairx.privacy.bounding import Bounds, Unbounded
+from fedfairx.privacy.audit.attacks import horizon_for, upper_bound
+from fedfairx.privacy.audit.audit import ERROR_RATE, AuditReport, audit, plot
+from fedfairx.privacy.audit.subject import Check
+from fedfairx.privacy.bounds import Bounds, Unbounded
 from fedfairx.privacy.centring import Centring
-from fedfairx.privacy.mechanisms import Gaussian
-from fedfairx.privacy.subject import Check
+from fedfairx.privacy.mechanisms import noise
+from fedfairx.privacy.mechanisms.gaussian import Gaussian
 
 TREES_AND_BLT = ["tree", "blt"]
 
@@ -133,7 +133,7 @@ def test_a_failure_is_said_only_when_fresh_keys_confirm_it(
         looks.append(noise.base)
         return (Check("moody", 0.0, "", len(looks) > failures),)
 
-    monkeypatch.setattr("fedfairx.privacy.audit.noise_tests", tests)
+    monkeypatch.setattr("fedfairx.privacy.audit.audit.noise_tests", tests)
     report = _audit(asked(releases=4), runs=100)
     assert len(looks) == 2
     assert abs(looks[0] - looks[1]).min() > 1e-9  # other keys, other noise

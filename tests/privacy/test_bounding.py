@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from fedfairx.core.statistics import pack
 from fedfairx.errors import InvalidInput
-from fedfairx.privacy.bounding import Bounds, Unbounded
+from fedfairx.privacy.bounds import Bounds, Unbounded
 
 ADJACENCIES = ["replace", "add-remove"]
 CASES = [(1.0, 1.0, 1.0), (1.0, 1.0, 0.4), (2.0, 0.5, 1.0), (0.5, 2.0, 1.0), (1.0, 1.0, 3.0), (1.3, 0.8, 0.7)]

@@ -26,8 +26,8 @@ from fedfairx.privacy import (
     calibrate,
     private,
 )
-from fedfairx.privacy.factory import assemble
-from fedfairx.privacy.subject import OverheardCentring, Record, Subject
+from fedfairx.privacy.audit.subject import OverheardCentring, Record, Subject
+from fedfairx.privacy.privatizers.factory import assemble
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -25,7 +25,7 @@ from fedfairx.privacy import (
     private,
     refuse_old_copy,
 )
-from fedfairx.privacy.subject import Silent
+from fedfairx.privacy.audit.subject import Silent
 
 X = np.array([0.6, 0.8])
 

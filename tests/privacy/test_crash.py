@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfairx.privacy.bounding import Bounds
-from fedfairx.privacy.ledger import MemoryLedger
-from fedfairx.privacy.mechanisms import calibrate, mechanisms
-from fedfairx.privacy.noise import KeyedNoise
-from fedfairx.privacy.privatizer import StreamPrivatizer
+from fedfairx.privacy.bounds import Bounds
+from fedfairx.privacy.ledger.ledger import MemoryLedger
+from fedfairx.privacy.ledger.sqlite import SqliteLedger
+from fedfairx.privacy.mechanisms.gaussian import calibrate, mechanisms
+from fedfairx.privacy.mechanisms.noise import KeyedNoise
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
-from fedfairx.privacy.sqlite_ledger import SqliteLedger
 
 RECORDS, LEAF = 30, 3
 STEPS = ["added", "frozen", "recorded", "sent", "marked"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfairx.privacy.blt import Blt
-from fedfairx.privacy.blt_fit import blt_for
-from fedfairx.privacy.factors import Factor, Tree
-from fedfairx.privacy.toeplitz import SqrtToeplitz
+from fedfairx.privacy.mechanisms.blt import Blt, blt_for
+from fedfairx.privacy.mechanisms.factorization import Factor, Tree
+from fedfairx.privacy.mechanisms.sqrt_toeplitz import SqrtToeplitz
 
 MAKERS = {"tree": Tree, "sqrt-toeplitz": SqrtToeplitz, "blt": blt_for}
 SIZES = [1, 2, 3, 4, 5, 7, 8, 13, 31, 32, 33, 100]
@@ -107,7 +106,7 @@ def test_leaf_one_lies_in_every_level_of_the_tree() -> None:
 
 def test_blt_in_plain_python_is_the_compiled_one() -> None:
     """The kernels without compilation, so that coverage and NUMBA_DISABLE_JIT see the same code."""
-    from fedfairx.privacy import blt
+    from fedfairx.privacy.mechanisms import blt
 
     factor = blt_for(50)
     base = np.random.default_rng(2).normal(size=(50, 3))

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from fedfairx.errors import LedgerMismatch, PrivacyError, StateError
-from fedfairx.privacy.ledger import Position
-from fedfairx.privacy.sqlite_ledger import SqliteLedger
+from fedfairx.privacy.ledger.ledger import Position
+from fedfairx.privacy.ledger.sqlite import SqliteLedger
 from fedfairx.storage import open_database
 
 
@@ -32,7 +32,7 @@ def _bound(path: Path) -> SqliteLedger:
 _TRY = """
 import sys
 from fedfairx.errors import LedgerMismatch
-from fedfairx.privacy.sqlite_ledger import SqliteLedger
+from fedfairx.privacy.ledger.sqlite import SqliteLedger
 try:
     SqliteLedger(sys.argv[1]).close()
 except LedgerMismatch:

@@ -9,9 +9,9 @@ import pytest
 
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Budget, SimulatedNoise, private
-from fedfairx.privacy.bounding import Bounds, Unbounded
+from fedfairx.privacy.bounds import Bounds, Unbounded
 from fedfairx.privacy.guarantee import Guarantee, claim, require_decide_from
-from fedfairx.privacy.mechanisms import calibrate
+from fedfairx.privacy.mechanisms.gaussian import calibrate
 
 
 def _claim(*, name: str = "blt", epsilon: float = 2.0, delta: float = 1e-6, **other) -> Guarantee:

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from streams import KEY, configured, feed
 
-from fedfairx.privacy.ledger import MemoryLedger
-from fedfairx.privacy.mechanisms import mechanisms
-from fedfairx.privacy.noise import KeyedNoise
-from fedfairx.privacy.privatizer import StreamPrivatizer
-from fedfairx.privacy.sqlite_ledger import SqliteLedger
+from fedfairx.privacy.ledger.ledger import MemoryLedger
+from fedfairx.privacy.ledger.sqlite import SqliteLedger
+from fedfairx.privacy.mechanisms.gaussian import mechanisms
+from fedfairx.privacy.mechanisms.noise import KeyedNoise
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 
 
 class _Failing:
@@ -68,7 +68,7 @@ def test_an_interruption_anywhere_in_a_release_repeats_and_skips_nothing(
     name: str, durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C at every single line of the code that makes a release; then the caller tries again."""
-    monkeypatch.setattr("fedfairx.privacy.table_ledger.secrets.token_bytes", bytes)
+    monkeypatch.setattr("fedfairx.privacy.ledger.sql.secrets.token_bytes", bytes)
     configuration = configured(name=name)
     expected = feed(StreamPrivatizer(3, ledger=MemoryLedger(random=bytes), **configuration), 7, 4)
 

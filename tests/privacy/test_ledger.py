@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
-from fedfairx.privacy.ledger import Ledger, MemoryLedger, Position
-from fedfairx.privacy.sqlite_ledger import SqliteLedger
+from fedfairx.privacy.ledger.ledger import Ledger, MemoryLedger, Position
+from fedfairx.privacy.ledger.sqlite import SqliteLedger
 
 PARAMETERS = {"mechanism": "m", "bounds": {"context_norm": 1.0}, "dimension": 2}
 

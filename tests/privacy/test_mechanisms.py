@@ -12,9 +12,9 @@ import pytest
 
 from fedfairx.errors import BudgetExhausted, InvalidInput, StateError
 from fedfairx.privacy.accounting import delta_for, mu_for
-from fedfairx.privacy.bounding import Bounds
-from fedfairx.privacy.mechanisms import Gaussian, NonPrivate, calibrate, mechanisms
-from fedfairx.privacy.noise import SimulatedNoise
+from fedfairx.privacy.bounds import Bounds
+from fedfairx.privacy.mechanisms.gaussian import Gaussian, NonPrivate, calibrate, mechanisms
+from fedfairx.privacy.mechanisms.noise import SimulatedNoise
 
 ALL = ["paper-tree", "tree", "sqrt-toeplitz", "blt"]
 # (mechanism, τ, max sd, mean sd) in units of Δ/μ

@@ -18,11 +18,11 @@ from streams import configured, feed
 
 from fedfairx.core.statistics import pack
 from fedfairx.errors import PrivacyError
-from fedfairx.privacy.bounding import Bounds
-from fedfairx.privacy.mechanisms import calibrate, mechanisms
-from fedfairx.privacy.noise import SimulatedNoise
-from fedfairx.privacy.privatizer import StreamPrivatizer
-from fedfairx.privacy.sqlite_ledger import SqliteLedger
+from fedfairx.privacy.bounds import Bounds
+from fedfairx.privacy.ledger.sqlite import SqliteLedger
+from fedfairx.privacy.mechanisms.gaussian import calibrate, mechanisms
+from fedfairx.privacy.mechanisms.noise import SimulatedNoise
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 
 
 def _first_noise(privatizer: StreamPrivatizer, context: np.ndarray) -> np.ndarray:

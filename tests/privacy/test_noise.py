@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from scipy import stats
 
 from fedfairx.errors import InvalidInput, PrivacyError
-from fedfairx.privacy.noise import KeyedNoise, SimulatedNoise, new_key, normals_from_words
+from fedfairx.privacy.mechanisms.noise import KeyedNoise, SimulatedNoise, new_key, normals_from_words
 
 KEY = bytes(range(32))
 HERE = b"a place of 32 bytes in a ledger."

@@ -8,8 +8,8 @@ import pytest
 from streams import configured, feed
 
 from fedfairx.errors import LedgerMismatch
-from fedfairx.privacy.peers import refuse_old_copy
-from fedfairx.privacy.privatizer import StreamPrivatizer
+from fedfairx.privacy.ledger.rollback import refuse_old_copy
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
 
 

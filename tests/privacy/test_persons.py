@@ -32,7 +32,7 @@ from fedfairx.privacy import (
     mu_for,
     private,
 )
-from fedfairx.privacy.subject import Silent
+from fedfairx.privacy.audit.subject import Silent
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6, "releases": 4}
 X = np.array([0.6, 0.8])

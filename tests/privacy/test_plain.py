@@ -10,7 +10,7 @@ import pytest
 
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import InvalidInput, StateError
-from fedfairx.privacy.plain import NonPrivateSums
+from fedfairx.privacy.privatizers.non_private import NonPrivateSums
 
 
 def test_the_bits_are_those_of_adding_in_turn() -> None:

@@ -22,13 +22,13 @@ from fedfairx.errors import (
     ReplacementRefused,
     StateError,
 )
-from fedfairx.privacy.bounding import Bounds, Unbounded
-from fedfairx.privacy.ledger import MemoryLedger
-from fedfairx.privacy.mechanisms import mechanisms
-from fedfairx.privacy.noise import KeyedNoise, SimulatedNoise
-from fedfairx.privacy.privatizer import StreamPrivatizer
+from fedfairx.privacy.bounds import Bounds, Unbounded
+from fedfairx.privacy.ledger.ledger import MemoryLedger
+from fedfairx.privacy.ledger.sqlite import SqliteLedger
+from fedfairx.privacy.mechanisms.gaussian import mechanisms
+from fedfairx.privacy.mechanisms.noise import KeyedNoise, SimulatedNoise
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import leaf_digest
-from fedfairx.privacy.sqlite_ledger import SqliteLedger
 
 
 @pytest.mark.parametrize("name", mechanisms())
@@ -201,7 +201,7 @@ def test_a_state_of_another_configuration_is_refused() -> None:
 
 
 def test_a_durable_ledger_holds_the_state_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedfairx.privacy.table_ledger.secrets.token_bytes", bytes)
+    monkeypatch.setattr("fedfairx.privacy.ledger.sql.secrets.token_bytes", bytes)
     configuration = configured()
     oracle = StreamPrivatizer(3, ledger=MemoryLedger(random=bytes), **configuration)
     expected = feed(oracle, 5, 30)

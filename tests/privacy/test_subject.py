@@ -7,8 +7,8 @@ import pytest
 
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Bounds, Centring, KeyedNoise, calibrate
-from fedfairx.privacy.factory import assemble
-from fedfairx.privacy.subject import Overheard, OverheardCentring, Silent, Subject
+from fedfairx.privacy.audit.subject import Overheard, OverheardCentring, Silent, Subject
+from fedfairx.privacy.privatizers.factory import assemble
 
 BOX = Centring.unit_box(3)
 SETTINGS = [

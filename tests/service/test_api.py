@@ -12,7 +12,7 @@ import pytest
 from service_helpers import ACTIONS, CONTEXTS, asking, decide, until
 
 import fedfairx as ffx
-from fedfairx.storage import schema
+from fedfairx.storage import migrations as schema
 
 
 def put(client, identity, reward):

@@ -16,7 +16,7 @@ from fedfairx.errors import InvalidInput
 from fedfairx.service import doors
 from fedfairx.service.opening import open_service
 from fedfairx.service.settings import place_of
-from fedfairx.storage.guest import open_keys
+from fedfairx.storage.api_keys import open_keys
 
 BODY = {"contexts": CONTEXTS}
 #: Who may what needs a role.

@@ -24,7 +24,7 @@ from fedfairx.service.counting import Counting
 from fedfairx.service.opening import open_service
 from fedfairx.service.service import Service
 from fedfairx.service.settings import place_of
-from fedfairx.storage.glances import by_time, first_time, last_of, latest, number_at
+from fedfairx.storage.queries import by_time, first_time, last_of, latest, number_at
 
 
 @contextmanager

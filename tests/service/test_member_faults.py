@@ -22,13 +22,13 @@ from nats_server import NatsServer, free_port
 
 #: What has just been done when the service dies.
 STEPS = {
-    "closed the leaf": "fedfairx.storage.ledger:StoredLedger.freeze",
-    "recorded the release": "fedfairx.storage.ledger:StoredLedger.record",
+    "closed the leaf": "fedfairx.storage.privacy_ledger:StoredLedger.freeze",
+    "recorded the release": "fedfairx.storage.privacy_ledger:StoredLedger.record",
     "released, not on disk": "before:fedfairx.federation.member:Member.wake",
     "on disk, not acknowledged": "fedfairx.service.desk:Desk._do",
     "about to publish": "before:fedfairx.federation.transport.sqlite:SqliteTransport.publish",
     "published": "fedfairx.federation.transport.sqlite:SqliteTransport.publish",
-    "marked as sent": "fedfairx.storage.ledger:StoredLedger.mark_sent",
+    "marked as sent": "fedfairx.storage.privacy_ledger:StoredLedger.mark_sent",
 }
 
 

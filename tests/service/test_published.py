@@ -23,7 +23,7 @@ from fedfairx.service.opening import open_service
 from fedfairx.service.pages import PAGES, filling
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import place_of
-from fedfairx.storage.guest import open_keys
+from fedfairx.storage.api_keys import open_keys
 
 STEPS = 8
 NOW = 2e9  # what all clocks say, so that twins differ in nothing but a reward

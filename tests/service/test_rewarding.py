@@ -19,7 +19,7 @@ from fedfairx.service.app import make_app
 from fedfairx.service.doors import ROLES
 from fedfairx.service.opening import open_service
 from fedfairx.service.settings import place_of
-from fedfairx.storage.guest import open_keys
+from fedfairx.storage.api_keys import open_keys
 
 WRONG, RIGHT = 0.875, 0.25
 NOBODY: dict[str, str] = {}

@@ -19,7 +19,7 @@ from fedfairx.client import AsyncClient, Client, ServiceError
 from fedfairx.errors import InvalidInput
 from fedfairx.service.opening import open_service
 from fedfairx.service.settings import load
-from fedfairx.storage.keys import ApiKeys
+from fedfairx.storage.api_keys import ApiKeys
 
 NAMES = ["ann", "ben", "cid"]
 WILD = ["=1+1", "a/b", "a/../b", "..", ".", "Ω 数 🦊", " ", "x" * 200, 'quo"te', "a,b", "<b>?#%", "\0", "-"]

@@ -15,7 +15,8 @@ import pytest
 import fedfairx as ffx
 from fedfairx.errors import StateError, StorageError, StorageUnavailable
 from fedfairx.federation import state
-from fedfairx.storage import open_database, schema
+from fedfairx.storage import migrations as schema
+from fedfairx.storage import open_database
 from servers import Postgres
 
 D = 3

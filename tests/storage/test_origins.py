@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfairx.storage.origins import Origins
+from fedfairx.storage.decision_ids import Origins
 
 
 def test_a_prefix_holds_from_a_number_on() -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
-from fedfairx.privacy.ledger import Position
+from fedfairx.privacy.ledger.ledger import Position
 from fedfairx.storage.database import open_database
-from fedfairx.storage.ledger import StoredLedger, StoredPersons
-from fedfairx.storage.log import Log
-from fedfairx.storage.schema import bring_up
+from fedfairx.storage.migrations import bring_up
+from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
+from fedfairx.storage.transaction_log import Log
 
 
 @pytest.fixture

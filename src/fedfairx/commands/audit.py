@@ -40,7 +40,7 @@ def add(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from fedfairx.privacy import Centring, calibrate
-    from fedfairx.privacy.audit import audit, plot
+    from fedfairx.privacy.audit.audit import audit, plot
 
     bounds = bounds_of(args)
     mechanism = calibrate(

@@ -21,7 +21,7 @@ from fedfairx.federation.founding import found
 from fedfairx.federation.keys import write_private
 from fedfairx.federation.terms import Terms
 from fedfairx.federation.transport.flower.running import Flower, find_commands
-from fedfairx.storage.guest import open_keys
+from fedfairx.storage.api_keys import open_keys
 
 __all__ = ["Fleet"]
 

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
     from fedfairx.errors import require
     from fedfairx.service.settings import load, place_of
-    from fedfairx.storage.guest import open_keys
+    from fedfairx.storage.api_keys import open_keys
 
     settings = load({"data": args.data, "database": args.database}, config=args.config)
     if not settings.database:

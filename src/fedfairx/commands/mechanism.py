@@ -9,7 +9,7 @@ from fedfairx.commands.common import as_schedule
 from fedfairx.errors import require
 from fedfairx.federation.schedules import SCHEDULES, Plan
 from fedfairx.privacy import Bounds, Centring, mechanisms
-from fedfairx.privacy.bounding import Adjacency
+from fedfairx.privacy.bounds import Adjacency
 
 
 def add_mechanism(parser: argparse.ArgumentParser) -> None:

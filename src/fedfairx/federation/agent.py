@@ -28,7 +28,7 @@ from fedfairx.federation.durable import open_agent
 from fedfairx.federation.fields import Fields
 from fedfairx.federation.parts import decision_from, privatizer_from
 from fedfairx.privacy import Bounds, Budget, Privatizer
-from fedfairx.privacy.peers import Confirm, message_digest
+from fedfairx.privacy.ledger.rollback import Confirm, message_digest
 from fedfairx.storage.journal import Journal
 
 

@@ -19,7 +19,7 @@ from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.errors import InvalidInput, MessageRefused, OlderCopy, require
 from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
-from fedfairx.privacy.continued import require_same_neighbours
+from fedfairx.privacy.privatizers.consecutive import require_same_neighbours
 from fedfairx.util.arrays import Array, as_floats
 
 FLOAT = np.dtype(np.float64)  # there is one of it, which `is` finds faster than == does

@@ -25,10 +25,10 @@ from fedfairx.federation.clipping import ClippingWatch
 from fedfairx.federation.decision import Decision, known, shown
 from fedfairx.federation.replacing import require_log, take_or_replace
 from fedfairx.federation.scale import LOOKS, ScaleWatch
-from fedfairx.privacy.continued import takes_persons
-from fedfairx.storage.log import Numbers
-from fedfairx.storage.origins import Origins
-from fedfairx.storage.rows import DecisionNote, packed_log
+from fedfairx.privacy.privatizers.consecutive import takes_persons
+from fedfairx.storage.decision_ids import Origins
+from fedfairx.storage.records import DecisionNote, packed_log
+from fedfairx.storage.transaction_log import Numbers
 from fedfairx.util.arrays import Array, Coordinates
 
 

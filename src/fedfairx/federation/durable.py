@@ -34,11 +34,11 @@ from fedfairx.privacy import (
     new_key,
 )
 from fedfairx.storage.journal import Event, Journal, Made, Outcome
-from fedfairx.storage.ledger import StoredLedger, StoredPersons
-from fedfairx.storage.log import Log
-from fedfairx.storage.mark import leave_mark
-from fedfairx.storage.opening import open_log
-from fedfairx.storage.rows import unpacked_log
+from fedfairx.storage.open_log import open_log
+from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
+from fedfairx.storage.records import unpacked_log
+from fedfairx.storage.rollback_marker import leave_mark
+from fedfairx.storage.transaction_log import Log
 
 SNAPSHOT_EVERY = 5000  # steps at least
 FEW = 20_000  # steps that are read at once

@@ -22,9 +22,9 @@ from fedfairx.federation.fields import Fields
 from fedfairx.federation.options import Options
 from fedfairx.federation.schedules import Plan
 from fedfairx.privacy import Bounds, Budget, Centring
-from fedfairx.storage.log import Log
-from fedfairx.storage.mark import leave_mark
-from fedfairx.storage.opening import open_log
+from fedfairx.storage.open_log import open_log
+from fedfairx.storage.rollback_marker import leave_mark
+from fedfairx.storage.transaction_log import Log
 
 _PLAIN = ("reward_range", "minimum_share", "epsilon", "delta", "decide_from", "shift", "partners")
 _SAVE = "UPDATE federations SET progress = ? WHERE id = 1"

@@ -33,7 +33,7 @@ from fedfairx.privacy import (
     SimulatedNoise,
     new_key,
 )
-from fedfairx.privacy.noise import NoiseSource
+from fedfairx.privacy.mechanisms.noise import NoiseSource
 
 
 class Federation(Lasting):

@@ -22,7 +22,7 @@ from fedfairx.federation.seen import Seen
 from fedfairx.federation.transport.protocol import Taken, Transport
 from fedfairx.federation.watching import Bell, repeat
 from fedfairx.privacy import Release
-from fedfairx.privacy.continued import stream_of
+from fedfairx.privacy.privatizers.consecutive import stream_of
 
 __all__ = ["Member"]
 

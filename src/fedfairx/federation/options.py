@@ -28,8 +28,8 @@ from fedfairx.federation.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.federation.schedules import schedule as find_schedule
 from fedfairx.federation.solvers import SOLVERS
 from fedfairx.privacy import Bounds, Centring, Gaussian, NonPrivateSums, Privatizer, calibrate, mechanisms
-from fedfairx.privacy.factory import assemble
-from fedfairx.privacy.noise import NoiseSource
+from fedfairx.privacy.mechanisms.noise import NoiseSource
+from fedfairx.privacy.privatizers.factory import assemble
 
 Calibrate = Callable[..., Gaussian]  # (*, epsilon, delta, releases, sensitivity)
 

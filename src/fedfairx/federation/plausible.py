@@ -37,8 +37,8 @@ from fedfairx.core.statistics import unpack
 from fedfairx.errors import MessageRefused
 from fedfairx.federation.aggregate import noise_bounds
 from fedfairx.privacy import Bounds, Centring, Release
-from fedfairx.privacy.factors import Integers
-from fedfairx.privacy.mechanisms import NonPrivate, Stated
+from fedfairx.privacy.mechanisms.factorization import Integers
+from fedfairx.privacy.mechanisms.gaussian import NonPrivate, Stated
 from fedfairx.util.arrays import Array
 
 __all__ = ["FALSE_REFUSAL", "Limits"]

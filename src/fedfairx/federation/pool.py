@@ -18,7 +18,7 @@ from fedfairx.core.statistics import dimension_of, packed_size
 from fedfairx.federation.aggregate import add_by_worth, combine, lift, weigh
 from fedfairx.federation.partners import Judge, Judged
 from fedfairx.privacy import Release
-from fedfairx.privacy.mechanisms import Stated
+from fedfairx.privacy.mechanisms.gaussian import Stated
 from fedfairx.util.arrays import Array
 
 

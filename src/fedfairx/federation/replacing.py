@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fedfairx.errors import AlreadyObserved, FedFairXError, InvalidInput, ReplacementRefused, require
 from fedfairx.federation.decision import Decision, known
-from fedfairx.storage import replacing
-from fedfairx.storage.replacing import Booked
+from fedfairx.storage import replacement as replacing
+from fedfairx.storage.replacement import Booked
 
 if TYPE_CHECKING:
     from fedfairx.federation.deciding import Deciding
-    from fedfairx.privacy.protocols import Amending
+    from fedfairx.privacy.privatizers.protocol import Amending
     from fedfairx.storage.journal import Journal
 
 Given = tuple[Decision | str, float, str | int | None]  # decision, reward, person

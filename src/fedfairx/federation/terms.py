@@ -49,10 +49,10 @@ from fedfairx.privacy import (
     calibrate,
     private,
 )
-from fedfairx.privacy.ledger import Ledger
-from fedfairx.privacy.mechanisms import Stated
-from fedfairx.privacy.noise import NoiseSource
-from fedfairx.privacy.peers import Confirm
+from fedfairx.privacy.ledger.ledger import Ledger
+from fedfairx.privacy.ledger.rollback import Confirm
+from fedfairx.privacy.mechanisms.gaussian import Stated
+from fedfairx.privacy.mechanisms.noise import NoiseSource
 
 __all__ = ["Terms"]
 

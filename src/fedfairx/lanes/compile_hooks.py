@@ -1,6 +1,6 @@
 """Hooks into Numba's compilation of this package: faster settings, and a message the first time.
 
-- Python collects garbage more rarely. Numba makes a great many small objects that live on, and each collection
+- Python collects garbage more rarely. Numba makes many small objects that live on, and each collection
   looks for cycles among them in vain: a tenth of the compile time.
 - LLVM runs neither its loop vectoriser nor its last level of optimisation. Stages are written in vectors and
   run as fast without: a fifth of the compile time.

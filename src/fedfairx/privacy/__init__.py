@@ -1,22 +1,22 @@
 """Privacy: clip, account, add noise, record, audit. `docs/privacy.md` says what is promised."""
 
 from fedfairx.privacy.accounting import delta_for, epsilon_for, mu_for
-from fedfairx.privacy.bounding import Bounds, Unbounded
+from fedfairx.privacy.bounds import Bounds, Unbounded
 from fedfairx.privacy.budget import Budget
 from fedfairx.privacy.centring import CentredPrivatizer, Centring
-from fedfairx.privacy.continued import ContinuedPrivatizer, carry_over
-from fedfairx.privacy.factory import private
 from fedfairx.privacy.guarantee import Guarantee, claim
-from fedfairx.privacy.ledger import MemoryLedger
-from fedfairx.privacy.mechanisms import Gaussian, Mechanism, NonPrivate, calibrate, mechanisms
-from fedfairx.privacy.noise import KeyedNoise, SimulatedNoise, new_key
-from fedfairx.privacy.peers import refuse_old_copy
-from fedfairx.privacy.persons import MemoryPersons, PersonBound, SqlitePersons
-from fedfairx.privacy.plain import NonPrivateSums
-from fedfairx.privacy.privatizer import StreamPrivatizer
-from fedfairx.privacy.protocols import Privatizer
+from fedfairx.privacy.ledger.ledger import MemoryLedger
+from fedfairx.privacy.ledger.rollback import refuse_old_copy
+from fedfairx.privacy.ledger.sqlite import SqliteLedger
+from fedfairx.privacy.mechanisms.gaussian import Gaussian, Mechanism, NonPrivate, calibrate, mechanisms
+from fedfairx.privacy.mechanisms.noise import KeyedNoise, SimulatedNoise, new_key
+from fedfairx.privacy.privatizers.consecutive import ContinuedPrivatizer, carry_over
+from fedfairx.privacy.privatizers.factory import private
+from fedfairx.privacy.privatizers.non_private import NonPrivateSums
+from fedfairx.privacy.privatizers.per_person import MemoryPersons, PersonBound, SqlitePersons
+from fedfairx.privacy.privatizers.protocol import Privatizer
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
-from fedfairx.privacy.sqlite_ledger import SqliteLedger
 
 __all__ = [
     "Bounds",

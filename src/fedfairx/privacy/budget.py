@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedfairx.errors import StateError, require
-from fedfairx.privacy.bounding import Bounds
+from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import Centring
-from fedfairx.privacy.factory import private
 from fedfairx.privacy.guarantee import DecideFrom
-from fedfairx.privacy.ledger import Ledger
-from fedfairx.privacy.noise import NoiseSource
-from fedfairx.privacy.persons import PersonBound, Persons
-from fedfairx.privacy.protocols import Privatizer
+from fedfairx.privacy.ledger.ledger import Ledger
+from fedfairx.privacy.mechanisms.noise import NoiseSource
+from fedfairx.privacy.privatizers.factory import private
+from fedfairx.privacy.privatizers.per_person import PersonBound, Persons
+from fedfairx.privacy.privatizers.protocol import Privatizer
 
 __all__ = ["Budget"]
 

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from fedfairx.errors import require
-from fedfairx.privacy.bounding import Adjacency, Bounds
+from fedfairx.privacy.bounds import Adjacency, Bounds
 from fedfairx.privacy.guarantee import Guarantee
-from fedfairx.privacy.mechanisms import Gaussian
-from fedfairx.privacy.privatizer import StreamPrivatizer
+from fedfairx.privacy.mechanisms.gaussian import Gaussian
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from fedfairx.errors import require
 from fedfairx.privacy.accounting import epsilon_for
-from fedfairx.privacy.bounding import Bounding
-from fedfairx.privacy.mechanisms import Gaussian
+from fedfairx.privacy.bounds import Bounding
+from fedfairx.privacy.mechanisms.gaussian import Gaussian
 
 __all__ = ["DecideFrom", "Guarantee", "claim"]
 

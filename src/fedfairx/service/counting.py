@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from fedfairx.storage.glances import by_time, counted
-from fedfairx.storage.queries import Queries
-from fedfairx.storage.rows import STATUSES
+from fedfairx.storage.queries import Queries, by_time, counted
+from fedfairx.storage.records import STATUSES
 
 __all__ = ["Counting"]
 

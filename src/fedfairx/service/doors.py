@@ -1,6 +1,6 @@
 """Who may do what: API keys with roles; without any key this machine alone.
 
-Keys are kept as hashes and compared in constant time (`storage/keys.py`). Those that were let in are
+Keys are kept as hashes and compared in constant time (`storage/api_keys.py`). Those that were let in are
 remembered for a moment, by another hash. Once a key was made, keys are needed for ever, also when the last
 one is revoked.
 """
@@ -20,7 +20,7 @@ from fedfairx.errors import StorageError
 from fedfairx.service.operations import header_of
 from fedfairx.service.problems import Refused
 from fedfairx.service.sessions import Sessions
-from fedfairx.storage.keys import ApiKey, ApiKeys
+from fedfairx.storage.api_keys import ApiKey, ApiKeys
 
 if TYPE_CHECKING:
     from starlette.requests import Request

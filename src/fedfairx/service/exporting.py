@@ -13,7 +13,7 @@ import msgspec
 
 from fedfairx.errors import needs
 from fedfairx.service.modes import Remark, propensity
-from fedfairx.storage.rows import StoredDecision
+from fedfairx.storage.records import StoredDecision
 
 __all__ = ["COLUMNS", "FORMATS", "LINES", "csv_lines", "json_lines", "record", "write_parquet"]
 

@@ -21,9 +21,9 @@ from fedfairx.core.statistics import unpack
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.service.published import Published, Sums, coarse
 from fedfairx.storage.database import Row
-from fedfairx.storage.glances import end_of, for_exposure, last_of, learnt, number_at, records
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.replacing import replaced_between
+from fedfairx.storage.queries import end_of, for_exposure, last_of, learnt, number_at, records
+from fedfairx.storage.replacement import replaced_between
 from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:

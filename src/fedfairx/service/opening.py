@@ -18,7 +18,7 @@ from fedfairx.service.membership import Membership
 from fedfairx.service.remembering import remember, remembered
 from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings, place_of
-from fedfairx.storage.keys import ApiKeys
+from fedfairx.storage.api_keys import ApiKeys
 
 __all__ = ["open_service"]
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.fairness import Draws, Exposure, Row, Share
-from fedfairx.storage.glances import end_of, records
-from fedfairx.storage.queries import Queries
+from fedfairx.storage.queries import Queries, end_of, records
 from fedfairx.util.arrays import Array
 
 __all__ = ["Published", "Sums", "batch_of", "coarse"]

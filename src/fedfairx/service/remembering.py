@@ -10,7 +10,7 @@ from fedfairx.errors import InvalidInput
 from fedfairx.federation.agent import Agent
 from fedfairx.service.features import Feature
 from fedfairx.service.settings import Settings, place_of
-from fedfairx.storage.meaning import keep_meaning, read_meaning
+from fedfairx.storage.feature_schema import keep_meaning, read_meaning
 
 __all__ = ["remember", "remembered"]
 

@@ -25,7 +25,7 @@ from fedfairx.service.modes import Taking
 from fedfairx.service.problems import Refused
 from fedfairx.service.settings import Settings
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.rows import StoredDecision
+from fedfairx.storage.records import StoredDecision
 
 __all__ = ["Service", "Wish"]
 

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Collection
 
-from fedfairx.storage.keys import ApiKey
+from fedfairx.storage.api_keys import ApiKey
 
 __all__ = ["SECONDS", "Sessions"]
 

@@ -10,7 +10,7 @@ from fedfairx.federation.partners import Partner
 from fedfairx.service import schemas
 from fedfairx.service.modes import Remark, propensity
 from fedfairx.service.published import batch_of
-from fedfairx.storage.rows import StoredDecision
+from fedfairx.storage.records import StoredDecision
 
 if TYPE_CHECKING:
     from fedfairx.service.service import Service

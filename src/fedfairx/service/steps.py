@@ -12,7 +12,7 @@ from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas
 from fedfairx.service.asking import AmongAll, Asked, named
 from fedfairx.service.modes import Remark, Taking, propensity
-from fedfairx.storage.rows import DecisionNote, StoredDecision
+from fedfairx.storage.records import DecisionNote, StoredDecision
 
 __all__ = [
     "AddAction",

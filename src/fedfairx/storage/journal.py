@@ -10,9 +10,8 @@ from typing import Any
 
 from fedfairx.errors import KeyTaken, StateError
 from fedfairx.storage.database import Row, pages
-from fedfairx.storage.log import Log, event_body, event_content
 from fedfairx.storage.queries import COLUMNS, Queries
-from fedfairx.storage.rows import (
+from fedfairx.storage.records import (
     DecisionNote,
     as_json,
     context_of,
@@ -22,6 +21,7 @@ from fedfairx.storage.rows import (
     seal_decision,
     seal_outcome,
 )
+from fedfairx.storage.transaction_log import Log, event_body, event_content
 from fedfairx.util.arrays import Array, Coordinates
 
 PLAIN = DecisionNote()

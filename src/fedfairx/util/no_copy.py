@@ -1,4 +1,4 @@
-"""What there may be only one of."""
+"""A base class that refuses copy and pickle."""
 
 from __future__ import annotations
 

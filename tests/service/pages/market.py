@@ -14,7 +14,7 @@ import fedfairx as ffx
 from fedfairx.service.app import make_app
 from fedfairx.service.opening import open_service
 from fedfairx.service.settings import load
-from fedfairx.storage.rows import DecisionNote
+from fedfairx.storage.records import DecisionNote
 
 NAMES = ("Ada Works", "Bo & Sons", "Cy Ltd", "Di Supplies", "<b>Eve</b>")
 GROUPS = ("small", "small", "large", "large", None)

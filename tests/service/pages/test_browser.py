@@ -22,7 +22,7 @@ from fedfairx.service.app import make_app
 from fedfairx.service.opening import open_service
 from fedfairx.service.pages import PAGES
 from fedfairx.service.settings import load
-from fedfairx.storage.keys import ApiKeys
+from fedfairx.storage.api_keys import ApiKeys
 from servers import missing
 
 AXE = Path(__file__).with_name("axe.min.js").read_text(encoding="utf-8")

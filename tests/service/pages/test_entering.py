@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from fedfairx.service import sessions
 from fedfairx.service.pages import PAGES
 from fedfairx.service.routes import OPERATIONS
-from fedfairx.storage.keys import ApiKeys
+from fedfairx.storage.api_keys import ApiKeys
 
 PATHS = [path for path, _ in PAGES.values()]
 

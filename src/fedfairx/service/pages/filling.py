@@ -29,8 +29,8 @@ from fedfairx.service.pages.views import (
 from fedfairx.service.pages.windows import Window, periods, stretches
 from fedfairx.service.pages.words import count, duration, sentence
 from fedfairx.service.published import batch_of
-from fedfairx.storage.glances import first_time, latest
-from fedfairx.storage.rows import StoredDecision
+from fedfairx.storage.queries import first_time, latest
+from fedfairx.storage.records import StoredDecision
 
 if TYPE_CHECKING:
     from fedfairx.service.service import Service

@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.opening import open_log
+from fedfairx.storage.open_log import open_log
 
 
 def read_meaning(place: str | os.PathLike[str]) -> dict[str, Any] | None:

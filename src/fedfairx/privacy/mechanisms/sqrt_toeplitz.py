@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedfairx.privacy.factors import Integers
+from fedfairx.privacy.mechanisms.factorization import Integers
 from fedfairx.util.arrays import Array
 
 __all__ = ["SqrtToeplitz", "SqrtToeplitzMemory", "inverse_root_coefficients", "root_coefficients"]

@@ -27,12 +27,12 @@ from fedfairx.errors import (
     StateError,
     require,
 )
-from fedfairx.privacy.continued import stream_of
 from fedfairx.privacy.guarantee import Guarantee
-from fedfairx.privacy.ledger import MemoryLedger
-from fedfairx.privacy.mechanisms import Stated
-from fedfairx.privacy.privatizer import Privatizer
-from fedfairx.privacy.protocols import Amending
+from fedfairx.privacy.ledger.ledger import MemoryLedger
+from fedfairx.privacy.mechanisms.gaussian import Stated
+from fedfairx.privacy.privatizers.consecutive import stream_of
+from fedfairx.privacy.privatizers.protocol import Amending
+from fedfairx.privacy.privatizers.stream import Privatizer
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 from fedfairx.util.file_lock import FileLock

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
-from fedfairx.privacy.ledger import (
+from fedfairx.privacy.ledger.ledger import (
     SALT_BYTES,
     Position,
     already_in_leaf,

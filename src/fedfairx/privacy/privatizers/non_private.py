@@ -11,9 +11,9 @@ import numpy as np
 from fedfairx.core.agent_kernels import learn_and_add, learn_one
 from fedfairx.core.statistics import add_one, embedded, packed_size, place
 from fedfairx.errors import StateError, require
-from fedfairx.privacy.bounding import Bounds
+from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.guarantee import Guarantee
-from fedfairx.privacy.mechanisms import NonPrivate
+from fedfairx.privacy.mechanisms.gaussian import NonPrivate
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 

@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass
 
 from fedfairx.storage.journal import Event, Journal, Made, Outcome
-from fedfairx.storage.log import event_content
-from fedfairx.storage.rows import seal_outcome
+from fedfairx.storage.records import seal_outcome
+from fedfairx.storage.transaction_log import event_content
 
 _REPLACE = "UPDATE outcomes SET reward = ?, seal = ? WHERE seq = ? AND agent = ?"
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from fedfairx.core.statistics import packed_size
-from fedfairx.privacy.bounding import Bounds
+from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import Centring
-from fedfairx.privacy.ledger import MemoryLedger
-from fedfairx.privacy.mechanisms import Draw, Gaussian
-from fedfairx.privacy.noise import NoiseSource
-from fedfairx.privacy.protocols import Privatizer
+from fedfairx.privacy.ledger.ledger import MemoryLedger
+from fedfairx.privacy.mechanisms.gaussian import Draw, Gaussian
+from fedfairx.privacy.mechanisms.noise import NoiseSource
+from fedfairx.privacy.privatizers.protocol import Privatizer
 from fedfairx.util.arrays import Array
 
 __all__ = ["Check", "Overheard", "OverheardCentring", "Record", "Silent", "Subject"]

@@ -20,13 +20,13 @@ import numpy as np
 
 from fedfairx.errors import BudgetExhausted, StateError, require
 from fedfairx.privacy.accounting import mu_for
-from fedfairx.privacy.blt_fit import blt_for
-from fedfairx.privacy.factors import Factor, Integers, Tree
-from fedfairx.privacy.toeplitz import SqrtToeplitz
+from fedfairx.privacy.mechanisms.blt import blt_for
+from fedfairx.privacy.mechanisms.factorization import Factor, Integers, Tree
+from fedfairx.privacy.mechanisms.sqrt_toeplitz import SqrtToeplitz
 from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
-    from fedfairx.privacy.protocols import PublicPoint
+    from fedfairx.privacy.privatizers.protocol import PublicPoint
 
 __all__ = ["Draw", "Gaussian", "Mechanism", "NoiseStream", "NonPrivate", "Stated", "calibrate", "mechanisms"]
 

@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from fedfairx.errors import InvalidInput, require
-from fedfairx.privacy import exact
 from fedfairx.privacy.accounting import epsilon_for, mu_for
-from fedfairx.privacy.black_box import Attack, attack
-from fedfairx.privacy.bounding import Bounds
+from fedfairx.privacy.audit import exact_checks as exact
+from fedfairx.privacy.audit.attacks import Attack, attack
+from fedfairx.privacy.audit.noise_tests import TESTS, heard, noise_path, noise_tests
+from fedfairx.privacy.audit.subject import Check, OverheardCentring, Record, Subject
+from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import Centring
-from fedfairx.privacy.factory import assemble
-from fedfairx.privacy.mechanisms import Gaussian
-from fedfairx.privacy.noise import KeyedNoise, NoiseSource
-from fedfairx.privacy.privatizer import Privatizer
-from fedfairx.privacy.subject import Check, OverheardCentring, Record, Subject
-from fedfairx.privacy.white_box import TESTS, heard, noise_path, noise_tests
+from fedfairx.privacy.mechanisms.gaussian import Gaussian
+from fedfairx.privacy.mechanisms.noise import KeyedNoise, NoiseSource
+from fedfairx.privacy.privatizers.factory import assemble
+from fedfairx.privacy.privatizers.stream import Privatizer
 from fedfairx.util.plotting import COLOURS, styled
 
 __all__ = ["ERROR_RATE", "AuditReport", "audit", "plot"]

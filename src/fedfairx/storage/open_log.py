@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from fedfairx.storage.database import open_database
-from fedfairx.storage.log import Log
-from fedfairx.storage.mark import check_mark
-from fedfairx.storage.schema import bring_up
+from fedfairx.storage.migrations import bring_up
+from fedfairx.storage.rollback_marker import check_mark
+from fedfairx.storage.transaction_log import Log
 
 
 def open_log(place: str | os.PathLike[str]) -> Log:

@@ -16,8 +16,8 @@ from itertools import product
 
 import numpy as np
 
-from fedfairx.privacy import noise
-from fedfairx.privacy.subject import Check, Record, Subject
+from fedfairx.privacy.audit.subject import Check, Record, Subject
+from fedfairx.privacy.mechanisms import noise
 from fedfairx.util.arrays import Array
 
 __all__ = ["calibration", "canaries", "data_path", "keys", "public"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fedfairx.privacy.ledger import Position
-from fedfairx.privacy.table_ledger import Access, TableLedger, Tables, position_of, row_of
-from fedfairx.storage.log import Log
+from fedfairx.privacy.ledger.ledger import Position
+from fedfairx.privacy.ledger.sql import Access, TableLedger, Tables, position_of, row_of
+from fedfairx.storage.transaction_log import Log
 
 TABLES = Tables("ledgers", "ledger_records", "ledger_releases", "ledger_positions")
 _SAVE = (

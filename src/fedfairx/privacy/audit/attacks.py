@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.privacy.factors import Integers
-from fedfairx.privacy.mechanisms import Gaussian
-from fedfairx.privacy.subject import Record, Subject
+from fedfairx.privacy.audit.subject import Record, Subject
+from fedfairx.privacy.mechanisms.factorization import Integers
+from fedfairx.privacy.mechanisms.gaussian import Gaussian
 from fedfairx.util.arrays import Array
 
 __all__ = ["Attack", "attack"]

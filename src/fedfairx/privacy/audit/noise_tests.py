@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfairx.core.statistics import diagonal_entries
-from fedfairx.privacy.subject import Check, Overheard, Subject
+from fedfairx.privacy.audit.subject import Check, Overheard, Subject
 from fedfairx.util.arrays import Array
 
 __all__ = ["Noise", "heard", "noise_path", "noise_tests"]

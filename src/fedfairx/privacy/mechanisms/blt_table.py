@@ -1,4 +1,4 @@
-"""BLT parameters: (largest τ, ω, 1−θ), written by `python -m fedfairx.privacy.blt_fit`."""
+"""BLT parameters: (largest τ, ω, 1−θ), written by `python -m fedfairx.privacy.mechanisms.blt`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fedfairx.privacy.guarantee import Guarantee
-from fedfairx.privacy.mechanisms import Stated
+from fedfairx.privacy.mechanisms.gaussian import Stated
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.privacy.accounting import epsilon_for
-from fedfairx.privacy.factors import Integers
 from fedfairx.privacy.guarantee import Guarantee
-from fedfairx.privacy.mechanisms import Stated
-from fedfairx.privacy.peers import Confirm, message_digest
-from fedfairx.privacy.privatizer import StreamPrivatizer
-from fedfairx.privacy.protocols import Amending, PersonTaking, Privatizer
+from fedfairx.privacy.ledger.rollback import Confirm, message_digest
+from fedfairx.privacy.mechanisms.factorization import Integers
+from fedfairx.privacy.mechanisms.gaussian import Stated
+from fedfairx.privacy.privatizers.protocol import Amending, PersonTaking, Privatizer
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 

@@ -9,7 +9,7 @@ only peers can tell (`privacy.peers`).
 from __future__ import annotations
 
 from fedfairx.errors import OlderCopy
-from fedfairx.storage.log import Log
+from fedfairx.storage.transaction_log import Log
 
 
 def leave_mark(log: Log) -> None:

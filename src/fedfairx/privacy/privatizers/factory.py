@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from fedfairx.errors import require
-from fedfairx.privacy.bounding import Bounds
+from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import CentredPrivatizer, Centring
 from fedfairx.privacy.guarantee import DecideFrom
-from fedfairx.privacy.ledger import Ledger
-from fedfairx.privacy.mechanisms import calibrate
-from fedfairx.privacy.noise import NoiseSource
-from fedfairx.privacy.peers import Confirm
-from fedfairx.privacy.privatizer import StreamPrivatizer
+from fedfairx.privacy.ledger.ledger import Ledger
+from fedfairx.privacy.ledger.rollback import Confirm
+from fedfairx.privacy.mechanisms.gaussian import calibrate
+from fedfairx.privacy.mechanisms.noise import NoiseSource
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 
 __all__ = ["assemble", "private"]
 
