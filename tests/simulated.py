@@ -9,7 +9,7 @@ import numpy as np
 import reference
 from fedfairx.core.optimism.solver import Solver
 from fedfairx.simulation import Recorded, Scenario, simulate
-from fedfairx.simulation.draws import normal, stream_key, uniform
+from fedfairx.simulation.kernel.random import normal, stream_key, uniform
 
 EXACT = Solver(tolerance=1e-13, max_steps=500)
 

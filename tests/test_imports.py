@@ -46,8 +46,8 @@ MAY_IMPORT = {
 ONLY_IN = {
     "nats": "federation/transport/nats",
     "flwr": "federation/transport",
-    "dask": "simulation/engines.py",
-    "distributed": "simulation/engines.py",
+    "dask": "simulation/executors.py",
+    "distributed": "simulation/executors.py",
     "starlette": "service",
     "uvicorn": "service",
     "msgspec": "service",

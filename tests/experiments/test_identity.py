@@ -69,8 +69,8 @@ def test_every_module_that_a_simulation_imports_is_in_its_digest():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     package = Path(fedfairx.__file__).parent
     imported = {str(Path(file).relative_to(package)) for file in done.stdout.split()}
-    assert "simulation/kernel.py" in imported
-    beside = ("storage/", "fairness/", "federation/transport/", "simulation/engines.py")
+    assert "simulation/kernel/loop.py" in imported
+    beside = ("storage/", "fairness/", "federation/transport/", "simulation/executors.py")
     computing = {file for file in imported if "/" in file and not file.startswith(beside)}
     assert computing <= {name for name, _ in computing_sources()}
 

@@ -7,8 +7,8 @@ import pytest
 from worlds import by_chance, fair_policy, world
 
 from fedfairx.fairness import Logged, exposure
-from fedfairx.fairness.draws import LEVEL, DrawsSoFar
-from fedfairx.fairness.log import Block
+from fedfairx.fairness.decision_log import Block
+from fedfairx.fairness.draw_test import LEVEL, DrawsSoFar
 
 
 def draws(log: list[Logged]) -> float:

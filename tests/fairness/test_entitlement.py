@@ -7,10 +7,10 @@ import pytest
 
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
 from fedfairx.core.merit_kernels import log_merit_values
+from fedfairx.fairness.confidence_region import Region, region
+from fedfairx.fairness.decision_log import Block
 from fedfairx.fairness.entitlement import entitled
-from fedfairx.fairness.log import Block
-from fedfairx.fairness.region import Region, region
-from fedfairx.fairness.tally import Sets, Tally
+from fedfairx.fairness.totals import Sets, Tally
 
 MERITS: list[Merit] = [
     Exponential(4.0),

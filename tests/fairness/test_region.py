@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from fedfairx.fairness.region import region
+from fedfairx.fairness.confidence_region import region
 
 
 def test_the_region_is_where_prior_over_posterior_is_below_its_limit() -> None:

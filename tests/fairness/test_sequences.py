@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfairx.fairness.sequences import log_mixture, share_interval, spending
+from fedfairx.fairness.confidence_sequences import log_mixture, share_interval, spending
 
 RUNS, ROUNDS, FIRST_LOOK = 10_000, 2_000, 30
 

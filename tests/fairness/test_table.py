@@ -10,11 +10,11 @@ import pytest
 from worlds import GROUPS, NAMES, fair_policy, world
 
 import fedfairx as ffx
-import fedfairx.fairness.table
+import fedfairx.fairness.exposure_table
 from fedfairx.core.merit import Exponential, Power
 from fedfairx.errors import InvalidInput
 from fedfairx.fairness import Logged
-from fedfairx.fairness.verdict import ABOVE, BELOW, UNKNOWN, WITHIN, Share, verdict
+from fedfairx.fairness.exposure_table import ABOVE, BELOW, UNKNOWN, WITHIN, Share, verdict
 
 MERIT = Exponential(4.0)
 
@@ -102,7 +102,7 @@ def test_all_intervals_hold_at_all_times_as_often_as_stated() -> None:
 def test_entitlements_do_not_depend_on_how_a_log_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     log = world(300, there=some_of_five)
     whole = ffx.exposure(log, merit=MERIT)
-    monkeypatch.setattr("fedfairx.fairness.log._BLOCK", 60)
+    monkeypatch.setattr("fedfairx.fairness.decision_log._BLOCK", 60)
     parts = ffx.exposure(log, merit=MERIT)
     for one, other in zip(whole.actions + whole.groups, parts.actions + parts.groups, strict=True):
         assert one.name == other.name
@@ -205,4 +205,4 @@ def test_it_shows_itself_and_says_what_it_claims() -> None:
 
 
 def test_the_docstring() -> None:
-    assert doctest.testmod(fedfairx.fairness.table).failed == 0
+    assert doctest.testmod(fedfairx.fairness.exposure_table).failed == 0

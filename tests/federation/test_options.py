@@ -18,8 +18,8 @@ from fedfairx.federation.options import SCALE, Options
 from fedfairx.federation.schedules import Determinant, EveryRound, Plan, timetable
 from fedfairx.lanes.rows import vectors
 from fedfairx.privacy import Bounds, Centring, NonPrivateSums, SimulatedNoise
-from fedfairx.simulation.setup import prepare
-from fedfairx.simulation.state import mind_in
+from fedfairx.simulation.kernel.setup import prepare
+from fedfairx.simulation.kernel.state import mind_in
 
 WORLD = ffx.Scenario(agents=3, arms=4, dimension=2, horizon=60, noise_sd=0.3)
 SIZE = {"agents": 3, "dimension": 2, "horizon": 60}

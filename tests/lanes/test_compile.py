@@ -18,7 +18,7 @@ from fedfairx.core import agent_kernels as memory
 from fedfairx.core import agent_kernels as single
 from fedfairx.core import partners
 from fedfairx.lanes import decorators as compiling
-from fedfairx.simulation import kernel
+from fedfairx.simulation.kernel import loop as kernel
 
 TESTS = Path(__file__).resolve().parent.parent
 fresh_folder = compiling.cache_folder.__wrapped__

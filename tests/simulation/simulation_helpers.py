@@ -14,9 +14,9 @@ from fedfairx.federation.options import Options
 from fedfairx.lanes.rows import vectors
 from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation import Scenario
-from fedfairx.simulation.kernel import run
-from fedfairx.simulation.setup import Setting, prepare
-from fedfairx.simulation.state import Mind, mind_in
+from fedfairx.simulation.kernel.loop import run
+from fedfairx.simulation.kernel.setup import Setting, prepare
+from fedfairx.simulation.kernel.state import Mind, mind_in
 
 
 def options_for(name: str, **changes: Any) -> Options:

@@ -18,7 +18,7 @@ from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.algorithms import algorithm as find_algorithm
 from fedfairx.federation.schedules import Determinant, Paper, Plan, Schedule
 from fedfairx.simulation import Scenario, simulate
-from fedfairx.simulation.draws import normal
+from fedfairx.simulation.kernel.random import normal
 from simulated import arms, draws, parameters
 
 SEED, AGENTS, ARMS, DIMENSION, HORIZON = 5, 3, 4, 3, 150

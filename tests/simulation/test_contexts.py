@@ -13,9 +13,9 @@ from fedfairx.federation.options import Options
 from fedfairx.lanes.rows import vectors
 from fedfairx.privacy import Centring
 from fedfairx.simulation import Recorded, Scenario, simulate
-from fedfairx.simulation.contexts import draw_contexts
-from fedfairx.simulation.setup import prepare
-from fedfairx.simulation.state import desk
+from fedfairx.simulation.kernel.contexts import draw_contexts
+from fedfairx.simulation.kernel.setup import prepare
+from fedfairx.simulation.kernel.state import desk
 
 ARMS, LANES = 4, 6
 WORLD = Scenario(agents=3, arms=ARMS, dimension=ARMS, horizon=600)

@@ -9,7 +9,7 @@ from scipy import stats
 from fedfairx.lanes.decorators import compiled
 from fedfairx.lanes.rows import Rows, vectors
 from fedfairx.lanes.vector_lowering import WIDTH
-from fedfairx.simulation.draws import STREAMS, fill_uniform, generator, normal, stream_key, uniform
+from fedfairx.simulation.kernel.random import STREAMS, fill_uniform, generator, normal, stream_key, uniform
 
 N = 20_000
 

@@ -20,7 +20,7 @@ from fedfairx.experiments.sweep.jobs import perform, plan, sweep
 from fedfairx.experiments.sweep.progress import Quiet
 from fedfairx.experiments.sweep.results import Store
 from fedfairx.simulation import Scenario
-from fedfairx.simulation.engines import cores, engine
+from fedfairx.simulation.executors import cores, engine
 
 
 def test_the_local_engine_is_threads():
@@ -57,7 +57,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 def test_no_scheduler(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr("fedfairx.simulation.engines._CONNECT_SECONDS", 1)
+    monkeypatch.setattr("fedfairx.simulation.executors._CONNECT_SECONDS", 1)
     with pytest.raises(ResultsError, match="no Dask scheduler"), engine(f"dask://127.0.0.1:{_free_port()}"):
         pass
 

@@ -19,8 +19,8 @@ from fedfairx.core.merit import Exponential, Logistic
 from fedfairx.federation.schedules import Determinant, Doubling, Paper, Plan
 from fedfairx.lanes.decorators import COMPILING
 from fedfairx.simulation import Recorded, Scenario
-from fedfairx.simulation.draws import normal, stream_key, uniform
-from fedfairx.simulation.setup import prepare
+from fedfairx.simulation.kernel.random import normal, stream_key, uniform
+from fedfairx.simulation.kernel.setup import prepare
 from simulated import held_against_reference
 
 AGENTS, ARMS, DIMENSION, HORIZON = 3, 4, 3, 300

@@ -16,9 +16,9 @@ from fedfairx.lanes.rows import vectors
 from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Scenario
-from fedfairx.simulation.observing import take_in
+from fedfairx.simulation.kernel.observe import take_in
+from fedfairx.simulation.kernel.state import desk
 from fedfairx.simulation.recorded import Recorded
-from fedfairx.simulation.state import desk
 
 D, ROUNDS = 2, 12
 SCENARIO = Scenario(agents=3, arms=3, dimension=D, horizon=50, noise_sd=1.0)  # most rewards are far outside

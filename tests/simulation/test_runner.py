@@ -11,7 +11,7 @@ from fedfairx.errors import InvalidInput
 from fedfairx.federation.algorithms import algorithms
 from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation import Recorded, Scenario, simulate
-from fedfairx.simulation.setup import prepare
+from fedfairx.simulation.kernel.setup import prepare
 
 SMALL = Scenario(agents=3, arms=4, dimension=2, horizon=60)
 PRIVATE = {"priv-fairx-bayes", "priv-fairx-linucb", "b1", "b2"}

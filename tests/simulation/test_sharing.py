@@ -20,9 +20,9 @@ from fedfairx.lanes.rows import vectors
 from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.privacy import Release
 from fedfairx.simulation import Scenario, simulate
-from fedfairx.simulation.kernel import run
-from fedfairx.simulation.sharing import lift_totals
-from fedfairx.simulation.state import desk
+from fedfairx.simulation.kernel.loop import run
+from fedfairx.simulation.kernel.state import desk
+from fedfairx.simulation.kernel.synchronize import lift_totals
 
 AGENTS, DIMENSION = 11, 3  # two seeds are 22 lanes: a seed lies across two blocks
 CONFIDENCE = Confidence(noise_sd=0.1, scale=0.5)

@@ -32,7 +32,7 @@ def add(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from fedfairx.experiments.calibrate import Settings, calibrate, write
-    from fedfairx.simulation.engines import engine
+    from fedfairx.simulation.executors import engine
 
     given = {"arms": args.arms, "noise_sds": args.noise_sd, "horizon": args.horizon}
     changes: dict[str, Any] = {

@@ -15,7 +15,7 @@ from fedfairx.errors import InvalidInput
 from fedfairx.federation.options import SCALE, Options
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Recorded, Scenario
-from fedfairx.simulation.environments import CONTEXTS
+from fedfairx.simulation.scenario import CONTEXTS
 
 _LAWS = "where the scenario's laws put them"
 ABOUT = {

@@ -47,7 +47,7 @@ def add(verbs: Any) -> None:
 def perform(found: dict[str, dict[str, Any]]) -> dict[str, Result]:
     """Simulate what tables of settings say: the result under its algorithm's name, and the baselines."""
     from fedfairx.simulation import simulate
-    from fedfairx.simulation.baselines import baselines
+    from fedfairx.simulation.compare import baselines
 
     scenario, options, running = prepare(found)
     asked: dict[str, Any] = {"seeds": running.seeds, "workers": running.workers, "points": running.points}

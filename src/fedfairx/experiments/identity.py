@@ -26,7 +26,7 @@ SCHEMA = 2  # of a results file
 #: The folders that decide what a run computes, with all below them,
 _COMPUTING = ("lanes", "core", "privacy", "federation", "simulation")
 #: but for files and folders that decide where and not what.
-_ELSEWHERE = ("engines.py", "transport")
+_ELSEWHERE = ("executors.py", "transport")
 
 
 @dataclass(frozen=True)

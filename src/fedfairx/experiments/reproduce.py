@@ -29,7 +29,7 @@ from fedfairx.experiments.sweep.files import remove_stale, write_whole
 from fedfairx.experiments.sweep.jobs import Swept, plan, sweep
 from fedfairx.experiments.sweep.progress import Progress, Quiet
 from fedfairx.experiments.sweep.results import Store
-from fedfairx.simulation.engines import cores, engine
+from fedfairx.simulation.executors import cores, engine
 from fedfairx.util.formatting import counted
 
 MANIFEST = "run.json"

@@ -1,8 +1,7 @@
 """Fairness one can look at: shown against entitled, with intervals that hold at all times."""
 
-from fedfairx.fairness.draws import Draws
-from fedfairx.fairness.log import Logged
-from fedfairx.fairness.table import Exposure, exposure
-from fedfairx.fairness.verdict import Row, Share
+from fedfairx.fairness.decision_log import Logged
+from fedfairx.fairness.draw_test import Draws
+from fedfairx.fairness.exposure_table import Exposure, Row, Share, exposure
 
 __all__ = ["Draws", "Exposure", "Logged", "Row", "Share", "exposure"]

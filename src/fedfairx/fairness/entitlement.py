@@ -33,8 +33,8 @@ import numpy as np
 
 from fedfairx.core.merit import Custom, Exponential, Merit
 from fedfairx.core.merit_kernels import log_merit_values
-from fedfairx.fairness.log import Codes
-from fedfairx.fairness.region import Region
+from fedfairx.fairness.confidence_region import Region
+from fedfairx.fairness.decision_log import Codes
 from fedfairx.util.arrays import Array
 
 _BEND = 9.0 / 64.0  # max of q (1 - q)(1/4 + |1 - 2q|)

@@ -1,8 +1,8 @@
 """Simulated federations, at vector speed."""
 
 from fedfairx.simulation.compare import Comparison, compare
-from fedfairx.simulation.environments import Scenario
 from fedfairx.simulation.recorded import Recorded
 from fedfairx.simulation.runner import Result, simulate
+from fedfairx.simulation.scenario import Scenario
 
 __all__ = ["Comparison", "Recorded", "Result", "Scenario", "compare", "simulate"]

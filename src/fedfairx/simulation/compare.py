@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.errors import InvalidInput, require
 from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.algorithms import algorithm as find_algorithm
-from fedfairx.simulation.environments import Scenario
+from fedfairx.federation.options import Options
+from fedfairx.federation.schedules import EveryRound, Never, Schedule
 from fedfairx.simulation.runner import Result, simulate
+from fedfairx.simulation.scenario import Scenario
 from fedfairx.util.formatting import html_table, mean_and_half, number, text_table
 from fedfairx.util.plotting import METRIC_NAMES, Curves, draw_curves
 
@@ -107,3 +109,24 @@ def _names(results: Sequence[Result]) -> list[str]:
         more = f" ({seen[each.algorithm]})" if all_of[each.algorithm] > 1 else ""
         names.append(each.algorithm + more)
     return names
+
+
+def baselines(options: Options) -> dict[str, Options]:
+    """The same rule "alone", and with "perfect pooling": exact sums of all, at the end of every round.
+
+    Learning alone is what joining must beat, and pooling what no schedule and no noise can.
+    """
+    schedules: dict[str, Schedule] = {"alone": Never(), "perfect pooling": EveryRound()}
+    return {
+        name: replace(
+            options,
+            algorithm=replace(
+                options.composed, name=name, schedule=schedule, private=False, decide_from="released+local"
+            ),
+            schedule=None,
+            solver=None,
+            epsilon=None,
+            decide_from=None,
+        )
+        for name, schedule in schedules.items()
+    }

@@ -19,10 +19,10 @@ from fedfairx.federation.algorithms import Algorithm
 from fedfairx.federation.options import Calibrate, Options
 from fedfairx.federation.schedules import Schedule
 from fedfairx.privacy import Bounds, Centring
-from fedfairx.simulation import kernel
-from fedfairx.simulation.environments import Scenario
-from fedfairx.simulation.setup import prepare
-from fedfairx.simulation.state import Counts
+from fedfairx.simulation.kernel import loop as kernel
+from fedfairx.simulation.kernel.setup import prepare
+from fedfairx.simulation.kernel.state import Counts
+from fedfairx.simulation.scenario import Scenario
 from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import counted, html_table, mean_and_half, number, text_table
 from fedfairx.util.plotting import METRIC_NAMES, Curves, draw_curves

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from fedfairx.fairness.verdict import ABOVE, BELOW
+from fedfairx.fairness.exposure_table import ABOVE, BELOW
 from fedfairx.service import showing
 from fedfairx.service.exposing import Looked
 from fedfairx.service.membership import UNKNOWN

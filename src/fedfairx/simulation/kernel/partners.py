@@ -12,7 +12,7 @@ from fedfairx.core.posterior import posterior_mean
 from fedfairx.lanes.decorators import layout, stage
 from fedfairx.lanes.rows import Rows, by_lane, cut, floats, put_run
 from fedfairx.lanes.vector_lowering import WIDTH
-from fedfairx.simulation.state import MARKED, Mind, Sharing
+from fedfairx.simulation.kernel.state import MARKED, Mind, Sharing
 
 
 class Hearing(NamedTuple):

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.fairness.log import Block, Codes
-from fedfairx.fairness.sequences import spending
+from fedfairx.fairness.confidence_sequences import spending
+from fedfairx.fairness.decision_log import Block, Codes
 from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import number
 

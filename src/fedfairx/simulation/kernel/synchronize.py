@@ -19,10 +19,9 @@ from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, by_lane, floats, vectors
 from fedfairx.lanes.vector import absolute, any_above, larger, where_above
 from fedfairx.lanes.vector_lowering import WIDTH
-from fedfairx.simulation.deriving import derive_marked
-from fedfairx.simulation.hearing import judge_marked
-from fedfairx.simulation.observing import own_records
-from fedfairx.simulation.state import (
+from fedfairx.simulation.kernel.observe import derive_marked, own_records
+from fedfairx.simulation.kernel.partners import judge_marked
+from fedfairx.simulation.kernel.state import (
     LOG_GROWTH,
     MARKED,
     OWN_RELEASED,

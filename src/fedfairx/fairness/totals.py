@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedfairx.core.merit import Exponential, Merit
+from fedfairx.fairness.confidence_region import Region
+from fedfairx.fairness.decision_log import Block, Codes
 from fedfairx.fairness.entitlement import entitled, entitled_units, gradient_of_units, of_sets
-from fedfairx.fairness.log import Block, Codes
-from fedfairx.fairness.region import Region
 from fedfairx.util.arrays import Array
 
 

@@ -14,7 +14,7 @@ from fedfairx.core.learner import Learner, learner
 from fedfairx.core.optimism.problem import Scratch, scratch
 from fedfairx.lanes.decorators import layout, stage
 from fedfairx.lanes.rows import Rows, cut, vectors
-from fedfairx.simulation.draws import Keys
+from fedfairx.simulation.kernel.random import Keys
 from fedfairx.util.arrays import Array
 
 Flags = NDArray[np.bool_]

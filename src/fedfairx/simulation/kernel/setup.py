@@ -20,11 +20,9 @@ from fedfairx.federation.options import DECIDE_FROM, Options
 from fedfairx.federation.schedules import Plan, timetable
 from fedfairx.lanes.rows import size_of, vectors, zeros
 from fedfairx.lanes.vector_lowering import WIDTH
-from fedfairx.simulation.draws import Keys, generator, stream_key
-from fedfairx.simulation.environments import CONTEXTS, NOISES, Scenario
-from fedfairx.simulation.hearing import hearing_in
-from fedfairx.simulation.recorded import Recorded
-from fedfairx.simulation.state import (
+from fedfairx.simulation.kernel.partners import hearing_in
+from fedfairx.simulation.kernel.random import Keys, generator, stream_key
+from fedfairx.simulation.kernel.state import (
     OWN_RELEASED,
     RECORDED,
     REFIT,
@@ -41,6 +39,8 @@ from fedfairx.simulation.state import (
     desk,
     mind_in,
 )
+from fedfairx.simulation.recorded import Recorded
+from fedfairx.simulation.scenario import CONTEXTS, NOISES, Scenario
 from fedfairx.util.arrays import Array
 
 Shape = tuple[int, int]  # blocks, and lanes of a block

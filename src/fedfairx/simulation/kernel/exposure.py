@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows
-from fedfairx.simulation.state import ONE_HOT, PERSISTENT, Counts, Exposure
+from fedfairx.simulation.kernel.state import ONE_HOT, PERSISTENT, Counts, Exposure
 
 
 @stage

@@ -26,13 +26,11 @@ from fedfairx.lanes.linalg import scores
 from fedfairx.lanes.rows import Rows, by_lane, vectors
 from fedfairx.lanes.vector import absolute, fma, sqrt
 from fedfairx.lanes.vector_lowering import WIDTH
-from fedfairx.simulation.contexts import draw_contexts
-from fedfairx.simulation.deriving import derive_marked
-from fedfairx.simulation.draws import normal, uniform
-from fedfairx.simulation.exposure import count_exposure, note_exposure
-from fedfairx.simulation.observing import deliver, learns_own
-from fedfairx.simulation.sharing import share
-from fedfairx.simulation.state import (
+from fedfairx.simulation.kernel.contexts import draw_contexts
+from fedfairx.simulation.kernel.exposure import count_exposure, note_exposure
+from fedfairx.simulation.kernel.observe import deliver, derive_marked, learns_own
+from fedfairx.simulation.kernel.random import normal, uniform
+from fedfairx.simulation.kernel.state import (
     ACTIONS,
     BOUNDED,
     DRIFT,
@@ -50,6 +48,7 @@ from fedfairx.simulation.state import (
     desk,
     mind_of,
 )
+from fedfairx.simulation.kernel.synchronize import share
 from fedfairx.util.arrays import Array
 
 

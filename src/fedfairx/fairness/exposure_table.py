@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike
 
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.errors import InvalidInput, require
-from fedfairx.fairness.draws import Draws, DrawsSoFar
-from fedfairx.fairness.log import Block, Blocks, Labels, Logged, gather, records
-from fedfairx.fairness.region import Region, region
-from fedfairx.fairness.sequences import share_interval, spending
-from fedfairx.fairness.tally import Sets, Tally
-from fedfairx.fairness.verdict import UNKNOWN, Row, Share, verdict
+from fedfairx.fairness.confidence_region import Region, region
+from fedfairx.fairness.confidence_sequences import share_interval, spending
+from fedfairx.fairness.decision_log import Block, Blocks, Labels, Logged, gather, records
+from fedfairx.fairness.draw_test import Draws, DrawsSoFar
+from fedfairx.fairness.totals import Sets, Tally
 from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import html_table, text_table
 
@@ -217,3 +216,49 @@ def _claims(table: Exposure) -> Iterator[str]:
         '"below" and "above" mean surely less and surely more than it; "too little data" means that nothing '
         "is sure."
     )
+
+
+WITHIN, BELOW, ABOVE, UNKNOWN = "within", "below", "above", "too little data"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share and the interval that holds at all times."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """An action or a group, over the rounds in which it was there."""
+
+    name: str
+    rounds: int
+    count: int  # how often it was shown
+    shown: Share
+    policy: float  # what the policies gave it: shown without the luck of the draw
+    entitled: Share
+    verdict: str
+
+    @property
+    def shortfall(self) -> Share:
+        """Entitled less shown; the interval holds where both do."""
+        return Share(
+            self.entitled.value - self.shown.value,
+            self.entitled.low - self.shown.high,
+            self.entitled.high - self.shown.low,
+        )
+
+
+def verdict(shown: Share, entitled: Share, tolerance: float) -> str:
+    """What can be said for sure while both intervals hold."""
+    least = 1.0 - tolerance
+    if shown.low >= least * entitled.high and least * shown.high <= entitled.low:
+        return WITHIN
+    if shown.high < entitled.low:
+        return BELOW
+    if shown.low > entitled.high:
+        return ABOVE
+    return UNKNOWN

@@ -6,8 +6,8 @@ import numpy as np
 
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, by_lane, vectors
-from fedfairx.simulation.draws import fill_uniform, normalise_rows
-from fedfairx.simulation.state import CONTEXTS, PERSISTENT, RECORDED, UNIT_NORM, Counts, Desk, World
+from fedfairx.simulation.kernel.random import fill_uniform, normalise_rows
+from fedfairx.simulation.kernel.state import CONTEXTS, PERSISTENT, RECORDED, UNIT_NORM, Counts, Desk, World
 
 
 @stage

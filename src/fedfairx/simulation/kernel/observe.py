@@ -6,16 +6,28 @@ import math
 
 import numpy as np
 
-from fedfairx.core.learner import COUNT, GROWTH, LEARNING, OBSERVED, REWARD, Learner, learn
+from fedfairx.core.estimate import derive
+from fedfairx.core.learner import (
+    COUNT,
+    GROWTH,
+    LEARNING,
+    NOISE_VARIANCE,
+    OBSERVED,
+    PRIOR_VARIANCE,
+    REWARD,
+    RIDGE,
+    Learner,
+    learn,
+)
+from fedfairx.core.marginal_likelihood import learnt_sizes
 from fedfairx.core.statistics import add
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, by_lane, floats, vectors
 from fedfairx.lanes.vector import any_above, fma, larger, smaller, sqrt, where_above
 from fedfairx.lanes.vector_math import log
-from fedfairx.simulation.deriving import derive_marked, learn_sizes
-from fedfairx.simulation.draws import uniform
-from fedfairx.simulation.hearing import judge_marked
-from fedfairx.simulation.state import (
+from fedfairx.simulation.kernel.partners import judge_marked
+from fedfairx.simulation.kernel.random import uniform
+from fedfairx.simulation.kernel.state import (
     LOG_GROWTH,
     MARKED,
     REFIT,
@@ -178,3 +190,32 @@ def deliver(
             numbers[COUNT] = numbers[COUNT] + learnt
         if some:
             take_in(mind, posterior, sharing, privacy, differ, world.agents, desk, block)
+
+
+@stage
+def learn_sizes(mind: Mind, own: Rows, desk: Desk) -> None:
+    """Learn σ and sd again in the lanes whose own observations have doubled, from their own records (q,),
+    and mark them: V⁻¹ is to be derived then."""
+    numbers, notes = mind.learner.numbers, mind.notes
+    variance, ridge = learnt_sizes(mind.learner, own, desk.turned)
+    due = where_above(numbers[OBSERVED], notes[REFIT] - 0.5, numbers[LEARNING], 0.0)
+    numbers[NOISE_VARIANCE] = where_above(due, 0.0, variance, numbers[NOISE_VARIANCE])
+    numbers[PRIOR_VARIANCE] = where_above(due, 0.0, variance / ridge, numbers[PRIOR_VARIANCE])
+    numbers[RIDGE] = where_above(due, 0.0, ridge, numbers[RIDGE])
+    notes[MARKED] = where_above(due, 0.0, 1.0, notes[MARKED])
+    each, observed = by_lane(notes), by_lane(numbers)
+    for l in range(each.shape[1]):
+        while each[MARKED, l] > 0.0 and each[REFIT, l] <= observed[OBSERVED, l]:
+            each[REFIT, l] *= 2.0
+
+
+@stage
+def derive_marked(mind: Mind, fresh: Rows) -> None:
+    """V⁻¹ of the marked lanes from their sums. fresh (d, d) is room."""
+    state, inverse = mind.learner, mind.learner.inverse
+    derive(state.statistics, state.numbers[RIDGE], fresh)
+    marked = mind.notes[MARKED]
+    for i in range(inverse.shape[0]):
+        for j in range(inverse.shape[0]):
+            inverse[i, j] = where_above(marked, 0.0, fresh[i, j], inverse[i, j])
+    mind.notes[MARKED] = 0.0
