@@ -15,7 +15,7 @@ from fedfairx.core.posterior import Prior
 from fedfairx.errors import require
 from fedfairx.federation.agent import Agent
 from fedfairx.federation.algorithms import Algorithm
-from fedfairx.federation.describe import line_of_federation, table_of_federation
+from fedfairx.federation.describe import privacy_in_short
 from fedfairx.federation.durable_local import budget_of
 from fedfairx.federation.lasting import Lasting
 from fedfairx.federation.member import Member
@@ -34,6 +34,9 @@ from fedfairx.privacy import (
     new_key,
 )
 from fedfairx.privacy.mechanisms.noise import NoiseSource
+from fedfairx.util.formatting import counted, html_table
+
+MOST_AGENTS = 10  # with a row of their own in a notebook
 
 
 class Federation(Lasting):
@@ -255,3 +258,34 @@ class Federation(Lasting):
         """Nothing has been sent: what was, before a step that failed, must not be met again."""
         self._transport = MemoryTransport()
         self._members: dict[str, Member] = {}
+
+
+def line_of_federation(federation: Federation) -> str:
+    """`Federation('b2', agents=3, dimension=5, round 20 of 100, 2 syncs)`."""
+    plan = federation.plan
+    return (
+        f"Federation({federation.algorithm.name!r}, agents={plan.agents}, dimension={plan.dimension}, "
+        f"round {federation.round} of {_end(federation)}, {counted(federation.syncs, 'sync')})"
+    )
+
+
+def table_of_federation(federation: Federation) -> str:
+    """The same for a notebook: what is shared, and a row for each of the first agents."""
+    plan, shown = federation.plan, federation.agents[:MOST_AGENTS]
+    rows = [
+        ("algorithm", federation.algorithm.name),
+        ("round", f"{federation.round} of {_end(federation)}"),
+        ("synchronisations", federation.syncs),
+        ("privacy", privacy_in_short(federation.privacy)),
+    ]
+    each: list[tuple[object, ...]] = [(agent.name, agent.observed, agent.pending) for agent in shown]
+    if plan.agents > len(shown):
+        each.append((f"… and {plan.agents - len(shown)} more", "", ""))
+    return html_table((), rows, caption=f"Federation of {plan.agents} agents") + html_table(
+        ("agent", "rewards observed", "decisions pending"), each
+    )
+
+
+def _end(federation: Federation) -> int:
+    """The round after which nothing is shared any more."""
+    return federation._began + federation.plan.horizon
