@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.federation.envelope import Signed
-from fedfairx.federation.keys import SigningKey, new_signing_key
-from fedfairx.federation.member import Member
-from fedfairx.federation.roster import Roster, convene
-from fedfairx.federation.schedules import EveryRound
-from fedfairx.federation.terms import Terms
+from fedfairx.agent.schedules import EveryRound
+from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.roster.roster import Roster, convene
+from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
+from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.transport import MemoryTransport, SqliteTransport, Transport
 from fedfairx.privacy import KeyedNoise, Release, new_key
 from measure import Contestant, Report, main, race

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from fedfairx.agent.schedules import EveryRound
 from fedfairx.commands.fleet import GAP, Fleet
 from fedfairx.commands.market import DIMENSION
 from fedfairx.commands.orders import Orders
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.schedules import EveryRound
-from fedfairx.federation.terms import Terms
+from fedfairx.federation.roster.terms import Terms
 from measure import Report, main
 
 NAMES = ("org1", "org2", "org3")

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 import fedfairx as ffx
-from fedfairx.federation.schedules import Geometric, Plan
+from fedfairx.agent.schedules import Geometric, Plan
 from fedfairx.privacy import SimulatedNoise
 
 MEMBERS, ARMS, DIMENSION, ROUNDS, SEEDS = 10, 10, 5, 3000, 20

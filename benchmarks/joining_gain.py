@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 import fedfairx as ffx
-from fedfairx.federation import joining_table as stored
-from fedfairx.federation.joining_table import EPSILONS, HORIZONS, MEMBERS
+from fedfairx.federation.setup import joining_table as stored
+from fedfairx.federation.setup.joining_table import EPSILONS, HORIZONS, MEMBERS
 
 FILE = Path(stored.__file__)
 DELTA = 1e-6

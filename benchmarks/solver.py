@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fedfairx.agent.solvers import SOLVERS
 from fedfairx.core import merit as kinds
-from fedfairx.federation.solvers import SOLVERS
 from measure import Contestant, Report, finish, parser, race
 from problem import problem
 from scaling import agent_for, deciding

@@ -10,7 +10,7 @@ from itertools import count
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from fedfairx.federation.member import Member
+from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport.flower.files import APP
 
 

@@ -20,11 +20,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import fedfairx as ffx
-from fedfairx.federation.algorithms import algorithms
-from fedfairx.federation.envelope import Signed
-from fedfairx.federation.keys import SigningKey
-from fedfairx.federation.roster import convene
-from fedfairx.federation.terms import Terms
+from fedfairx.agent.algorithms import algorithms
+from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.roster.roster import convene
+from fedfairx.federation.roster.signing_keys import SigningKey
+from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import SimulatedNoise, mechanisms, private
 
 FILE = Path(__file__).with_suffix(".json")

@@ -15,11 +15,11 @@ import numpy as np
 
 import fedfairx as ffx
 import reference as ref
+from fedfairx.agent.pooling import sum_sd
+from fedfairx.agent.schedules import Determinant, Doubling
 from fedfairx.core import regret
 from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.statistics import diagonal_entries
-from fedfairx.federation.pool import sum_sd
-from fedfairx.federation.schedules import Determinant, Doubling
 from fedfairx.lanes.decorators import COMPILING
 from fedfairx.lanes.rows import floats
 from fedfairx.privacy import Bounds

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 import fedfairx as ffx
-from fedfairx.federation.envelope import Signed
-from fedfairx.federation.keys import SigningKey, new_signing_key
-from fedfairx.federation.member import Member
-from fedfairx.federation.roster import Roster, convene
-from fedfairx.federation.schedules import EveryRound
-from fedfairx.federation.terms import Terms
+from fedfairx.agent.schedules import EveryRound
+from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.roster.roster import Roster, convene
+from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
+from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.transport import MemoryTransport, Transport
 from fedfairx.privacy import Release, SimulatedNoise
 

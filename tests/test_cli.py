@@ -105,8 +105,8 @@ def test_simulate_says_what_contexts_may_be(contexts: str, message: str, capsys:
 
 
 def test_simulate_is_the_library(capsys: pytest.CaptureFixture[str]):
+    from fedfairx.agent.schedules import Paper
     from fedfairx.core.confidence import Confidence
-    from fedfairx.federation.schedules import Paper
     from fedfairx.simulation import Scenario, simulate
 
     flags = (

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedfairx.agent.algorithms import ALGORITHMS, ALIASES
+from fedfairx.agent.options import DECIDE_FROM
+from fedfairx.agent.schedules import SCHEDULES, Plan, schedule
+from fedfairx.agent.solvers import SOLVERS
 from fedfairx.cli import parser
 from fedfairx.experiments.registry import BUILT_IN
-from fedfairx.federation.algorithms import ALGORITHMS, ALIASES
-from fedfairx.federation.options import DECIDE_FROM
-from fedfairx.federation.schedules import SCHEDULES, Plan, schedule
-from fedfairx.federation.solvers import SOLVERS
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for
 from fedfairx.privacy.statement import found_at_most
 

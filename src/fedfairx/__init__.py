@@ -1,16 +1,16 @@
 """fedfairx: fair, private, federated contextual bandits."""
 
 from fedfairx import features
+from fedfairx.agent.agent import Agent
+from fedfairx.agent.algorithms import algorithms
+from fedfairx.agent.decision import Decision
+from fedfairx.agent.options import Options
 from fedfairx.client import AsyncClient, Client
 from fedfairx.core import merit
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
 from fedfairx.fairness import Exposure, Logged, exposure
-from fedfairx.federation.agent import Agent
-from fedfairx.federation.algorithms import algorithms
-from fedfairx.federation.decision import Decision
-from fedfairx.federation.local import Federation
-from fedfairx.federation.options import Options
+from fedfairx.federation.in_process import Federation
 from fedfairx.privacy.budget import Budget
 from fedfairx.simulation import Comparison, Recorded, Result, Scenario, compare, simulate
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent.options import SCALE, Options
+from fedfairx.agent.schedules import Paper
 from fedfairx.cli import main, parser
 from fedfairx.commands.flags import NAMED, Setting, explained
 from fedfairx.commands.settings import Running, prepare, settings, tables
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.options import SCALE, Options
-from fedfairx.federation.schedules import Paper
 from fedfairx.privacy import Bounds, Centring
 
 KINDS = {

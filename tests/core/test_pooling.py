@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedfairx.agent import pooling as aggregate
 from fedfairx.core import pooling
 from fedfairx.core.statistics import pack, unpack
-from fedfairx.federation import aggregate
 from fedfairx.lanes.decorators import compiled
 from fedfairx.lanes.rows import floats, vectors, zeros
 from fedfairx.lanes.vector_lowering import WIDTH

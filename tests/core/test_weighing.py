@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import posterior_reference
 import reference as ref
+from fedfairx.agent.pooling import weigh as weigh_packed
 from fedfairx.core.noise_filter import doubt, weigh
-from fedfairx.federation.aggregate import weigh as weigh_packed
 from fedfairx.lanes.rows import floats, vectors, zeros
 from fedfairx.lanes.vector_lowering import WIDTH
 

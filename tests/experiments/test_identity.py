@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx
+from fedfairx.agent.schedules import Paper
 from fedfairx.errors import InvalidInput
 from fedfairx.experiments.identity import (
     Provenance,
@@ -23,7 +24,6 @@ from fedfairx.experiments.identity import (
     digest_of,
     provenance,
 )
-from fedfairx.federation.schedules import Paper
 
 HERE = Provenance(1, "1.0", "abc")
 

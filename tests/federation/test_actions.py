@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfairx as ffx
+from fedfairx.agent import persistence as durable
+from fedfairx.agent.actions import Actions
 from fedfairx.errors import AlreadyObserved, InvalidInput, MessageRefused, StateError
-from fedfairx.federation import durable
-from fedfairx.federation.actions import Actions
-from fedfairx.federation.member import Member
-from fedfairx.federation.sealing import Unsealed
+from fedfairx.federation.exchange.envelope import Unsealed
+from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport import MemoryTransport
 from fedfairx.privacy import Bounds, KeyedNoise, SimulatedNoise, new_key, private
 from fedfairx.storage.records import DecisionNote

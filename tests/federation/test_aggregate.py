@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference as ref
+from fedfairx.agent.pooling import combine, lift, noise_bounds
 from fedfairx.core.statistics import diagonal_entries, pack, packed_size, unpack
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.aggregate import combine, lift, noise_bounds
 from instances import worth
 
 seeds = st.integers(0, 2**32 - 1)

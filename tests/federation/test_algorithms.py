@@ -9,10 +9,10 @@ import pytest
 
 import fedfairx as ffx
 import lockstep
+from fedfairx.agent import schedules
+from fedfairx.agent.algorithms import ALGORITHMS, algorithm
 from fedfairx.core.optimism.solver import FAIR, FAIR_PGD, WINNER
 from fedfairx.errors import InvalidInput
-from fedfairx.federation import schedules
-from fedfairx.federation.algorithms import ALGORITHMS, algorithm
 from fedfairx.privacy import Bounds
 
 NAMES = ("fairx-linucb", "fed-fairx-linucb", "priv-fairx-linucb", "b1", "b2", "linucb")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.federation.decision import Decision
+from fedfairx.agent.decision import Decision
 
 
 def decision() -> Decision:

@@ -13,6 +13,8 @@ import pytest
 from federation_helpers import D, contexts
 
 import fedfairx as ffx
+from fedfairx.agent import persistence as durable
+from fedfairx.agent import state
 from fedfairx.errors import (
     AlreadyObserved,
     BudgetExhausted,
@@ -25,7 +27,6 @@ from fedfairx.errors import (
     StorageUnavailable,
     UnknownDecision,
 )
-from fedfairx.federation import durable, state
 from fedfairx.privacy import Bounds, Centring, Release, refuse_old_copy
 from fedfairx.storage import DecisionNote, Journal
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.federation import durable
+from fedfairx.agent import persistence as durable
 from fedfairx.privacy import Release
 
 KILLS = int(os.environ.get("FEDFAIRX_KILLS", "20"))

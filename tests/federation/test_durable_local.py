@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent import state
 from fedfairx.errors import InvalidInput, StateError
-from fedfairx.federation import state
 
 D = 2
 PRIVATE = {"algorithm": "priv-fairx-bayes", "epsilon": 4.0, "delta": 0.1, "schedule": "every-round"}

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import fedfairx as ffx
+from fedfairx.agent import state
 from fedfairx.errors import AlreadyObserved
-from fedfairx.federation import state
 
 D = 2
 

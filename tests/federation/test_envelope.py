@@ -10,10 +10,10 @@ import pytest
 
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import MessageRefused, StateError
-from fedfairx.federation.envelope import Envelope, Signed
-from fedfairx.federation.keys import new_signing_key
-from fedfairx.federation.member import Member
-from fedfairx.federation.roster import convene
+from fedfairx.federation.exchange.envelope import Envelope, Signed
+from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.roster.roster import convene
+from fedfairx.federation.roster.signing_keys import new_signing_key
 from fedfairx.privacy import Release
 from member_helpers import D, World, released, terms, work, world
 

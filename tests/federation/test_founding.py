@@ -14,12 +14,12 @@ import pytest
 
 from fedfairx.cli import main
 from fedfairx.errors import InvalidInput, StateError
-from fedfairx.federation.certificates import Identity, new_authority
-from fedfairx.federation.founding import amend, found
-from fedfairx.federation.inspecting import inspect
-from fedfairx.federation.keys import SigningKey, new_signing_key
-from fedfairx.federation.place import Place
-from fedfairx.federation.roster import Roster
+from fedfairx.federation.roster.certificates import Identity, new_authority
+from fedfairx.federation.roster.roster import Roster
+from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
+from fedfairx.federation.setup.create import amend, found
+from fedfairx.federation.setup.member_folder import Place
+from fedfairx.federation.setup.verify import inspect
 from fedfairx.privacy import SimulatedNoise
 from member_helpers import released, terms
 from nats_server import BINARY, require_nats

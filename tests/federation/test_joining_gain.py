@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fedfairx.errors import InvalidInput
-from fedfairx.federation import joining_gain, joining_table
-from fedfairx.federation.joining_gain import SMALL, Gain, expected_gain
-from fedfairx.federation.joining_table import EPSILONS, HORIZONS, MEMBERS, RATIOS
+from fedfairx.federation.setup import joining_gain, joining_table
+from fedfairx.federation.setup.joining_gain import SMALL, Gain, expected_gain
+from fedfairx.federation.setup.joining_table import EPSILONS, HORIZONS, MEMBERS, RATIOS
 from fedfairx.privacy import mu_for
 
 BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "joining_gain.py"

@@ -9,9 +9,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fedfairx.errors import InvalidInput, StateError
-from fedfairx.federation.keys import SMALL_ORDER, new_signing_key, signed_by
-from fedfairx.federation.roster import Roster, convene, federation_id
-from fedfairx.federation.terms_parts import canonical
+from fedfairx.federation.roster.roster import Roster, convene, federation_id
+from fedfairx.federation.roster.signing_keys import SMALL_ORDER, new_signing_key, signed_by
+from fedfairx.federation.roster.terms import canonical
 from member_helpers import terms, world
 
 P = 2**255 - 19

@@ -12,9 +12,9 @@ import pytest
 import fedfairx as ffx
 import reference as ref
 from fedfairx import theory
+from fedfairx.agent.schedules import SCHEDULES, Determinant, Doubling, Plan
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.errors import BudgetExhausted, InvalidInput
-from fedfairx.federation.schedules import SCHEDULES, Determinant, Doubling, Plan
 from fedfairx.privacy import epsilon_for, mu_for
 
 D = 3

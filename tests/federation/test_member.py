@@ -11,8 +11,8 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import LedgerMismatch, MessageRefused, TransportUnavailable
-from fedfairx.federation.member import Member
-from fedfairx.federation.sealing import Unsealed
+from fedfairx.federation.exchange.envelope import Unsealed
+from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport import MemoryTransport, Taken
 from fedfairx.privacy import Release
 from fedfairx.privacy.privatizers.consecutive import stream_of

@@ -7,16 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fedfairx.federation.envelope import Envelope
-from fedfairx.federation.founding import found
-from fedfairx.federation.place import Place
+from fedfairx.federation.exchange.envelope import Envelope
+from fedfairx.federation.setup.create import found
+from fedfairx.federation.setup.member_folder import Place
 from fedfairx.privacy import SimulatedNoise, SqliteLedger
 from member_helpers import terms
 
 STEPS = ("frozen", "recorded", "published", "acknowledged", "none")
 LIFE = """
 import os, signal, sys
-from fedfairx.federation.place import Place
+from fedfairx.federation.setup.member_folder import Place
 from fedfairx.federation.transport import SqliteTransport
 from fedfairx.privacy import KeyedNoise, SqliteLedger
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent.options import SCALE, Options
+from fedfairx.agent.schedules import Determinant, EveryRound, Plan, timetable
 from fedfairx.core.learner import NOISE_SD
 from fedfairx.core.learner import SCALE as LEARNER_SCALE
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.options import SCALE, Options
-from fedfairx.federation.schedules import Determinant, EveryRound, Plan, timetable
 from fedfairx.lanes.rows import vectors
 from fedfairx.privacy import Bounds, Centring, NonPrivateSums, SimulatedNoise
 from fedfairx.simulation.kernel.setup import prepare

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent.partners import Judge
 from fedfairx.core.partners import BEFOREHAND
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.partners import Judge
-from fedfairx.federation.terms import Terms
+from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import SimulatedNoise, private
 
 THETA = np.array([0.8, 0.1, 0.3])

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedfairx.agent.schedules import EveryRound
 from fedfairx.core.statistics import pack, packed_size, unpack
 from fedfairx.errors import MessageRefused
-from fedfairx.federation.plausible import FALSE_REFUSAL, Limits
-from fedfairx.federation.schedules import EveryRound
-from fedfairx.federation.terms import Terms
+from fedfairx.federation.roster.limits import FALSE_REFUSAL, Limits
+from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import Bounds, Centring, Release
 from fedfairx.util.arrays import Array
 from member_helpers import terms
@@ -79,7 +79,7 @@ def test_the_bounds_of_the_noise_hold_as_often_as_they_say() -> None:
 
     The count is binomial with at most 0.3: more than 85 of 200 has a chance below 1e-4.
     """
-    import fedfairx.federation.plausible as module
+    import fedfairx.federation.roster.limits as module
 
     limits = agreed().limits
     mechanism = limits.mechanism

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import posterior_reference
+from fedfairx.agent.pooling import Known, OptimismPool, Pool, PosteriorPool
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import pack, packed_size, unpack
-from fedfairx.federation.pool import Known, OptimismPool, Pool, PosteriorPool
 from fedfairx.privacy import NonPrivate, Release, calibrate
 from instances import worth
 

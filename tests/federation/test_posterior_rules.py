@@ -12,10 +12,10 @@ from scipy.special import ndtri
 import fedfairx as ffx
 import posterior_reference as oracle
 import reference as ref
+from fedfairx.agent.algorithms import ALGORITHMS, Algorithm
+from fedfairx.agent.pooling import sum_sd
+from fedfairx.agent.schedules import Paper
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.algorithms import ALGORITHMS, Algorithm
-from fedfairx.federation.pool import sum_sd
-from fedfairx.federation.schedules import Paper
 from fedfairx.privacy import Bounds
 
 WIDE = Bounds(context_norm=1.0, reward=10.0)

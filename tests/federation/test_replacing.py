@@ -11,6 +11,8 @@ import pytest
 from federation_helpers import D, contexts
 
 import fedfairx as ffx
+from fedfairx.agent import persistence as durable
+from fedfairx.agent import state
 from fedfairx.errors import (
     AlreadyObserved,
     InvalidInput,
@@ -18,7 +20,6 @@ from fedfairx.errors import (
     StorageUnavailable,
     UnknownDecision,
 )
-from fedfairx.federation import durable, state
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.privacy.privatizers.consecutive import stream_of
 from fedfairx.storage import DecisionNote

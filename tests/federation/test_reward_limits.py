@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
+from fedfairx.agent.reward_limits import ENOUGH, FIRST, USUAL, RewardLimits, as_reward_range
 from fedfairx.core.confidence import LARGEST_SETTING, Confidence
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import InvalidInput, ScaleWarning
-from fedfairx.federation.reward_limits import ENOUGH, FIRST, USUAL, RewardLimits, as_reward_range
 
 RNG = np.random.default_rng(0)
 X = contexts(RNG)

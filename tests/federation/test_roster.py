@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent.schedules import SCHEDULES, Paper
 from fedfairx.core.merit import Custom
 from fedfairx.errors import InvalidInput, StateError
-from fedfairx.federation.envelope import Signed
-from fedfairx.federation.keys import SigningKey, new_signing_key
-from fedfairx.federation.member import Member
-from fedfairx.federation.roster import Roster, convene
-from fedfairx.federation.schedules import SCHEDULES, Paper
-from fedfairx.federation.terms import Terms
+from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.roster.roster import Roster, convene
+from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
+from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import Bounds, Centring, NonPrivate, SimulatedNoise
 from member_helpers import D, released, terms, work, world
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.federation.envelope import Signed
-from fedfairx.federation.keys import new_signing_key
-from fedfairx.federation.member import Member
-from fedfairx.federation.roster import Roster, convene
-from fedfairx.federation.schedules import Geometric, Paper
-from fedfairx.federation.terms import Terms
+from fedfairx.agent.schedules import Geometric, Paper
+from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.roster.roster import Roster, convene
+from fedfairx.federation.roster.signing_keys import new_signing_key
+from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.transport import SqliteTransport, Transport
 from fedfairx.privacy import SimulatedNoise
 from nats_server import nats_server, wait_until

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent.input_warnings import LOOKS
 from fedfairx.errors import ScaleWarning
-from fedfairx.federation.scale import LOOKS
 
 LONG = 73.105 * np.eye(3)
 

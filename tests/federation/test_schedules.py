@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import reference as ref
 from fedfairx import theory
+from fedfairx.agent import schedules
+from fedfairx.agent.schedules import Determinant, Doubling, FigureGap, Geometric, Paper, Plan
 from fedfairx.errors import InvalidInput
-from fedfairx.federation import schedules
-from fedfairx.federation.schedules import Determinant, Doubling, FigureGap, Geometric, Paper, Plan
 
 plans = st.builds(Plan, st.integers(1, 5000), st.integers(1, 40), st.integers(1, 12))
 

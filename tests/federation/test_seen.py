@@ -12,10 +12,10 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import MessageRefused, StateError, StorageUnavailable
-from fedfairx.federation.envelope import Signed
-from fedfairx.federation.keys import new_signing_key
-from fedfairx.federation.member import Member
-from fedfairx.federation.roster import Roster
+from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.roster.roster import Roster
+from fedfairx.federation.roster.signing_keys import new_signing_key
 from fedfairx.storage import migrations as schema
 from member_helpers import World, released, work, world
 

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from fedfairx.federation.exchange.background import SHARE, Bell, repeat
 from fedfairx.federation.transport import MemoryTransport
-from fedfairx.federation.watching import SHARE, Bell, repeat
 
 
 class Resting(Bell):

@@ -9,10 +9,10 @@ from typing import Any
 
 from service_helpers import CONTEXTS, TestClient
 
-from fedfairx.federation.founding import found
-from fedfairx.federation.place import SETTINGS
-from fedfairx.federation.schedules import EveryRound
-from fedfairx.federation.terms import Terms
+from fedfairx.agent.schedules import EveryRound
+from fedfairx.federation.roster.terms import Terms
+from fedfairx.federation.setup.create import found
+from fedfairx.federation.setup.member_folder import SETTINGS
 from fedfairx.service.app import make_app
 from fedfairx.service.opening import open_service
 from fedfairx.service.settings import load

@@ -19,7 +19,7 @@ from typing import Any
 import fedfairx.service.app
 import fedfairx.service.server
 from fedfairx.cli import main
-from fedfairx.federation.place import Place
+from fedfairx.federation.setup.member_folder import Place
 
 
 def die_after(what: str) -> None:

@@ -15,8 +15,8 @@ from service_helpers import ACTIONS, asking, decide, settings_for
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
+from fedfairx.agent.agent import Agent
 from fedfairx.errors import StorageUnavailable
-from fedfairx.federation.agent import Agent
 from fedfairx.privacy import Budget
 from fedfairx.service import exposing
 from fedfairx.service.app import make_app

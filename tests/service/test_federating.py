@@ -10,7 +10,7 @@ from member_service import founded, member_of, rounds, sync
 from service_helpers import asking
 from test_doors import bearer, new_key
 
-from fedfairx.federation.envelope import Envelope
+from fedfairx.federation.exchange.envelope import Envelope
 
 
 def fetch(client: Any) -> Any:

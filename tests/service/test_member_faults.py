@@ -16,7 +16,7 @@ from member_service import founded, member_of, rounds, sync
 from service_helpers import CONTEXTS, Running, until
 
 import fedfairx as ffx
-from fedfairx.federation.envelope import Envelope
+from fedfairx.federation.exchange.envelope import Envelope
 from fedfairx.federation.transport import SqliteTransport, Taken
 from nats_server import NatsServer, free_port
 
@@ -24,7 +24,7 @@ from nats_server import NatsServer, free_port
 STEPS = {
     "closed the leaf": "fedfairx.storage.privacy_ledger:StoredLedger.freeze",
     "recorded the release": "fedfairx.storage.privacy_ledger:StoredLedger.record",
-    "released, not on disk": "before:fedfairx.federation.member:Member.wake",
+    "released, not on disk": "before:fedfairx.federation.exchange.member:Member.wake",
     "on disk, not acknowledged": "fedfairx.service.desk:Desk._do",
     "about to publish": "before:fedfairx.federation.transport.sqlite:SqliteTransport.publish",
     "published": "fedfairx.federation.transport.sqlite:SqliteTransport.publish",

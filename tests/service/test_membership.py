@@ -11,11 +11,11 @@ from member_service import founded, member_of, rounds, sync
 from service_helpers import decide, until
 
 from fedfairx import Agent
+from fedfairx.agent.schedules import Doubling, Never
 from fedfairx.errors import InvalidInput, StateError
-from fedfairx.federation.founding import amend
-from fedfairx.federation.keys import new_signing_key
-from fedfairx.federation.place import SETTINGS, Place
-from fedfairx.federation.schedules import Doubling, Never
+from fedfairx.federation.roster.signing_keys import new_signing_key
+from fedfairx.federation.setup.create import amend
+from fedfairx.federation.setup.member_folder import SETTINGS, Place
 from fedfairx.federation.transport import SqliteTransport
 from fedfairx.service.settings import load
 

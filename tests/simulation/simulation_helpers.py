@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from fedfairx.agent.algorithms import algorithm
+from fedfairx.agent.options import Options
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.learner import REWARD
 from fedfairx.core.rules import OPTIMISM
-from fedfairx.federation.algorithms import algorithm
-from fedfairx.federation.options import Options
 from fedfairx.lanes.rows import vectors
 from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation import Scenario

@@ -12,11 +12,11 @@ from simulation_helpers import options_for, setting_for
 import fedfairx as ffx
 import posterior_reference as oracle
 import reference
+from fedfairx.agent.algorithms import Algorithm
+from fedfairx.agent.algorithms import algorithm as find_algorithm
+from fedfairx.agent.schedules import Determinant, Paper, Plan, Schedule
 from fedfairx.core.merit import Affine, Exponential, Logistic
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.algorithms import Algorithm
-from fedfairx.federation.algorithms import algorithm as find_algorithm
-from fedfairx.federation.schedules import Determinant, Paper, Plan, Schedule
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.simulation.kernel.random import normal
 from simulated import arms, draws, parameters

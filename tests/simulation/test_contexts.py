@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedfairx.federation.options import Options
+from fedfairx.agent.options import Options
 from fedfairx.lanes.rows import vectors
 from fedfairx.privacy import Centring
 from fedfairx.simulation import Recorded, Scenario, simulate

@@ -14,9 +14,9 @@ import pytest
 from simulation_helpers import options_for, records, setting_for
 
 import reference
+from fedfairx.agent.schedules import Determinant, Doubling, Paper, Plan
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential, Logistic
-from fedfairx.federation.schedules import Determinant, Doubling, Paper, Plan
 from fedfairx.lanes.decorators import COMPILING
 from fedfairx.simulation import Recorded, Scenario
 from fedfairx.simulation.kernel.random import normal, stream_key, uniform

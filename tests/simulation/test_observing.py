@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from simulation_helpers import mind, options_for, records, setting_for
 
+from fedfairx.agent.schedules import Doubling
 from fedfairx.core.learner import REWARD
 from fedfairx.core.statistics import pack, unpack
-from fedfairx.federation.schedules import Doubling
 from fedfairx.lanes.rows import vectors
 from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.privacy import Bounds, Centring

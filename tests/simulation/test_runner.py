@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from simulation_helpers import options_for
 
+from fedfairx.agent.algorithms import algorithms
 from fedfairx.core.merit import Custom, Exponential
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.algorithms import algorithms
 from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.kernel.setup import prepare

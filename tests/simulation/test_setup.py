@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from simulation_helpers import options_for, setting_for
 
+from fedfairx.agent.schedules import Doubling
 from fedfairx.core.statistics import diagonal_entries, packed_size
-from fedfairx.federation.schedules import Doubling
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Scenario
 

@@ -9,13 +9,13 @@ import pytest
 from simulation_helpers import mind, options_for, records, setting_for
 
 import fedfairx as ffx
+from fedfairx.agent import pooling as aggregate
+from fedfairx.agent.options import Options
+from fedfairx.agent.pooling import Known, OptimismPool, PosteriorPool
+from fedfairx.agent.schedules import Doubling
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.learner import COUNT, NOISE_VARIANCE, RIDGE
 from fedfairx.core.statistics import unpack
-from fedfairx.federation import aggregate
-from fedfairx.federation.options import Options
-from fedfairx.federation.pool import Known, OptimismPool, PosteriorPool
-from fedfairx.federation.schedules import Doubling
 from fedfairx.lanes.rows import vectors
 from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.privacy import Release

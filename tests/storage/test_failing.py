@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent import state
 from fedfairx.errors import StateError, StorageError, StorageUnavailable
-from fedfairx.federation import state
 from fedfairx.storage import migrations as schema
 from fedfairx.storage import open_database
 from servers import Postgres

@@ -13,8 +13,8 @@ from fedfairx.errors import InvalidInput
 from fedfairx.util.formatting import text_table
 
 if TYPE_CHECKING:
+    from fedfairx.agent.schedules import Schedule
     from fedfairx.core.merit import Merit
-    from fedfairx.federation.schedules import Schedule
 
 Thing = TypeVar("Thing")
 Run = Callable[[argparse.Namespace], int]
@@ -73,7 +73,7 @@ def split(text: str) -> tuple[str, dict[str, float]]:
 
 def as_schedule(text: str) -> Schedule:
     """A schedule by name, with parameters: "paper:gap=50", "doubling:start=10"."""
-    from fedfairx.federation.schedules import schedule
+    from fedfairx.agent.schedules import schedule
 
     name, values = split(text)
     return _with(schedule(name), name, values)

@@ -13,7 +13,7 @@ from fedfairx.commands.federate_demo import add_demo
 from fedfairx.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from fedfairx.federation.terms import Terms
+    from fedfairx.federation.roster.terms import Terms
 
 SUMMARY = "make, change and check the files of a federation of organisations; or try one"
 
@@ -107,7 +107,7 @@ def _add_init(parts: Any) -> None:
 
 
 def init(args: argparse.Namespace) -> int:
-    from fedfairx.federation.founding import found
+    from fedfairx.federation.setup.create import found
 
     agents = _named(_split(args.agents))
     roster = found(
@@ -139,8 +139,8 @@ def init(args: argparse.Namespace) -> int:
 
 def _expectations(terms: Terms) -> Iterator[str]:
     """What the default member is promised, and what it can expect to gain, where that was simulated."""
-    from fedfairx.federation.algorithms import algorithm
-    from fedfairx.federation.joining_gain import expected_gain
+    from fedfairx.agent.algorithms import algorithm
+    from fedfairx.federation.setup.joining_gain import expected_gain
     from fedfairx.privacy.guarantee import NARROWER
 
     chosen = algorithm(terms.algorithm)
@@ -166,8 +166,8 @@ def _expectations(terms: Terms) -> Iterator[str]:
 
 
 def _terms(args: argparse.Namespace, agents: int) -> Terms:
-    from fedfairx.federation.algorithms import algorithm
-    from fedfairx.federation.terms import Terms
+    from fedfairx.agent.algorithms import algorithm
+    from fedfairx.federation.roster.terms import Terms
 
     terms = Terms(
         dimension=args.dimension,
@@ -209,7 +209,7 @@ def _add_check(parts: Any) -> None:
 
 
 def check(args: argparse.Namespace) -> int:
-    from fedfairx.federation.inspecting import inspect
+    from fedfairx.federation.setup.verify import inspect
 
     found = inspect(args.folder)
     if args.json:
@@ -242,7 +242,7 @@ def _add_amend(parts: Any) -> None:
 
 
 def change(args: argparse.Namespace) -> int:
-    from fedfairx.federation.founding import amend
+    from fedfairx.federation.setup.create import amend
 
     if not (args.add or args.remove or args.rekey):
         raise InvalidInput("nothing is to be changed: give --add, --remove or --rekey")
@@ -271,7 +271,7 @@ def _add_key(parts: Any) -> None:
 
 
 def key(args: argparse.Namespace) -> int:
-    from fedfairx.federation.keys import new_signing_key
+    from fedfairx.federation.roster.signing_keys import new_signing_key
 
     made = new_signing_key()
     try:

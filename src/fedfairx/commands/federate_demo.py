@@ -20,7 +20,7 @@ from fedfairx.errors import MissingLibrary
 if TYPE_CHECKING:
     from fedfairx.commands.fleet import Fleet
     from fedfairx.commands.orders import Orders
-    from fedfairx.federation.terms import Terms
+    from fedfairx.federation.roster.terms import Terms
 
 HORIZON = 100_000  # rounds of a demonstration that goes on until it is stopped
 LARGEST = 250  # orders at once
@@ -120,7 +120,7 @@ def _told_to_end_as_by_ctrl_c() -> Iterator[None]:
 
 def _terms(args: argparse.Namespace) -> Terms:
     from fedfairx.commands.market import DIMENSION
-    from fedfairx.federation.terms import Terms
+    from fedfairx.federation.roster.terms import Terms
 
     return Terms(
         dimension=DIMENSION,

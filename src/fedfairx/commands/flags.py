@@ -14,10 +14,10 @@ from dataclasses import MISSING, Field, dataclass, fields
 from functools import partial
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from fedfairx.agent.schedules import Schedule
 from fedfairx.commands.common import as_merit, as_schedule
 from fedfairx.core.merit import Merit
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.schedules import Schedule
 
 NAMED = "NAME[:KEY=VALUE,…]"
 

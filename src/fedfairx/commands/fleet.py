@@ -17,10 +17,10 @@ import numpy as np
 
 from fedfairx.commands.market import FEATURES
 from fedfairx.errors import FedFairXError, InvalidInput
-from fedfairx.federation.founding import found
-from fedfairx.federation.keys import write_private
-from fedfairx.federation.terms import Terms
-from fedfairx.federation.transport.flower.running import Flower, find_commands
+from fedfairx.federation.roster.signing_keys import write_private
+from fedfairx.federation.roster.terms import Terms
+from fedfairx.federation.setup.create import found
+from fedfairx.federation.transport.flower.launcher import Flower, find_commands
 from fedfairx.storage.api_keys import open_keys
 
 __all__ = ["Fleet"]

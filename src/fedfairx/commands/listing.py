@@ -34,10 +34,10 @@ def add(verbs: Any) -> None:
 
 def everything() -> dict[str, dict[str, str]]:
     """Every name with a line about it, by kind."""
+    from fedfairx.agent.algorithms import ALGORITHMS
+    from fedfairx.agent.schedules import SCHEDULES
     from fedfairx.core import merit
     from fedfairx.experiments.registry import experiments
-    from fedfairx.federation.algorithms import ALGORITHMS
-    from fedfairx.federation.schedules import SCHEDULES
     from fedfairx.privacy import mechanisms
 
     about = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import get_args
 
+from fedfairx.agent.schedules import SCHEDULES, Plan
 from fedfairx.commands.common import as_schedule
 from fedfairx.errors import require
-from fedfairx.federation.schedules import SCHEDULES, Plan
 from fedfairx.privacy import Bounds, Centring, mechanisms
 from fedfairx.privacy.bounds import Adjacency
 

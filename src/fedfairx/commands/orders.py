@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fedfairx.agent.agent import Agent
 from fedfairx.client import Client, ServiceError
 from fedfairx.commands.market import DIMENSION, Market, contexts, request, rewards, unfairness
-from fedfairx.federation.agent import Agent
 
 __all__ = ["Orders"]
 

@@ -6,9 +6,9 @@ import argparse
 import math
 from typing import TYPE_CHECKING, Any
 
+from fedfairx.agent.options import DECIDE_FROM, Options
 from fedfairx.commands.common import add_json, add_verb, as_schedule, print_json, print_table
 from fedfairx.commands.mechanism import add_mechanism, bounds_of, releases_of
-from fedfairx.federation.options import DECIDE_FROM, Options
 
 if TYPE_CHECKING:
     from fedfairx.privacy import Bounds, Guarantee
@@ -62,9 +62,9 @@ def add(verbs: Any) -> None:
 
 def calculate(args: argparse.Namespace) -> dict[str, Any]:
     """The calculator's answer as plain values."""
+    from fedfairx.agent.schedules import Plan
     from fedfairx.errors import require
-    from fedfairx.federation.joining_gain import expected_gain
-    from fedfairx.federation.schedules import Plan
+    from fedfairx.federation.setup.joining_gain import expected_gain
     from fedfairx.privacy import mechanisms, mu_for
     from fedfairx.privacy.guarantee import LARGE_DELTA, require_decide_from
 
@@ -122,8 +122,8 @@ def calculate(args: argparse.Namespace) -> dict[str, Any]:
 def _one(name: str, args: argparse.Namespace, plan: Any, bounds: Bounds, releases: int) -> dict[str, Any]:
     import numpy as np
 
+    from fedfairx.agent.pooling import noise_bounds
     from fedfairx.core.confidence import Confidence
-    from fedfairx.federation.aggregate import noise_bounds
     from fedfairx.privacy import calibrate
     from fedfairx.theory import private_radius
 

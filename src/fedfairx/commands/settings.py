@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from fedfairx.agent.options import SCALE, Options
 from fedfairx.commands.flags import Setting, settings_of
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.options import SCALE, Options
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Recorded, Scenario
 from fedfairx.simulation.scenario import CONTEXTS

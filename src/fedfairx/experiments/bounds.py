@@ -7,12 +7,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from fedfairx.agent.pooling import noise_bounds
+from fedfairx.agent.schedules import Paper, Plan
 from fedfairx.core.confidence import Confidence
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import Outcomes, Size
 from fedfairx.experiments.scores import Table, number
-from fedfairx.federation.aggregate import noise_bounds
-from fedfairx.federation.schedules import Paper, Plan
 from fedfairx.privacy import Bounds, calibrate
 from fedfairx.theory import RegretBound, private_radius, theorem1_bound, theorem2_bound
 from fedfairx.util.arrays import Array

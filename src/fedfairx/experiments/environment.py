@@ -8,9 +8,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from fedfairx.agent.schedules import FigureGap
 from fedfairx.core.confidence import Confidence
 from fedfairx.experiments.experiment import Size
-from fedfairx.federation.schedules import FigureGap
 from fedfairx.simulation import Scenario
 
 AGENTS = 10  # Solanki et al., section 6.4

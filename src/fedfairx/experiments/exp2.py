@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fedfairx.agent.schedules import Determinant
 from fedfairx.experiments import environment as env
 from fedfairx.experiments import paper
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
@@ -30,7 +31,6 @@ from fedfairx.experiments.scores import (
     number,
     ratio,
 )
-from fedfairx.federation.schedules import Determinant
 
 FRESH = {"decide_from": "released+local"}
 

@@ -50,7 +50,7 @@ REFINEMENTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def runs(size: Size) -> tuple[Run, ...]:
     """Mechanisms by δ at ε=2; two rules by ε and δ; refinements at (2, 0.1)."""
-    from fedfairx.federation.schedules import Paper
+    from fedfairx.agent.schedules import Paper
 
     world = env.scenario(size)
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedfairx.agent.algorithms import Algorithm, algorithm
+from fedfairx.agent.schedules import Paper
 from fedfairx.core.merit import Exponential
 from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size
 from fedfairx.experiments.exploring import MERIT, PAPER, PERSISTENT, RULES, WORLDS, algorithm_of, least_seeds
@@ -22,8 +24,6 @@ from fedfairx.experiments.scores import (
     judged,
     number,
 )
-from fedfairx.federation.algorithms import Algorithm, algorithm
-from fedfairx.federation.schedules import Paper
 from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:

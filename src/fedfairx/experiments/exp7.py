@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedfairx.agent.schedules import SCHEDULES, Paper, Schedule
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
 from fedfairx.experiments.report.figures import COLOURS, canvas, log_ticks
 from fedfairx.experiments.scores import Claim, Scores, Table, Verdict, estimate, half_width, judged, number
-from fedfairx.federation.schedules import SCHEDULES, Paper, Schedule
 
 SAME_AS = {"determinant": "b1", "doubling": "b2"}  # Exp 2 has them under these names
 KINDS = {"fed": "fed-fairx-linucb", "priv": "priv-fairx-linucb"}

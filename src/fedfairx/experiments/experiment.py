@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedfairx.agent.algorithms import Algorithm
+from fedfairx.agent.algorithms import algorithm as find_algorithm
+from fedfairx.agent.schedules import schedule as find_schedule
 from fedfairx.errors import require
 from fedfairx.experiments.identity import Provenance, describe, digest_of
-from fedfairx.federation.algorithms import Algorithm
-from fedfairx.federation.algorithms import algorithm as find_algorithm
-from fedfairx.federation.schedules import schedule as find_schedule
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.util.arrays import Array
 

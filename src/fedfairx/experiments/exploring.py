@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fedfairx.agent.algorithms import Algorithm, algorithm
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.experiments import environment as env
 from fedfairx.experiments.experiment import Run, Size
-from fedfairx.federation.algorithms import Algorithm, algorithm
 from fedfairx.simulation import Scenario
 
 SEEDS = 20  # at full size

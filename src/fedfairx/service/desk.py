@@ -18,8 +18,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError
-from fedfairx.federation.agent import Agent
 from fedfairx.service.meters import Meters
 from fedfairx.service.problems import Refused
 

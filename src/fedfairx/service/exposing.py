@@ -27,7 +27,7 @@ from fedfairx.storage.replacement import replaced_between
 from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
-    from fedfairx.federation.agent import Agent
+    from fedfairx.agent.agent import Agent
     from fedfairx.service.service import Service
 
 __all__ = ["Exposing", "Looked"]

@@ -11,10 +11,10 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
+from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable, require
-from fedfairx.federation.agent import Agent
-from fedfairx.federation.peers import Peer
-from fedfairx.federation.place import Place
+from fedfairx.federation.exchange.member import Peer
+from fedfairx.federation.setup.member_folder import Place
 from fedfairx.service.meters import labelled, text
 
 __all__ = ["UNKNOWN", "Membership", "federation_lines"]

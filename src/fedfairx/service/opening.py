@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fedfairx.agent.agent import Agent
 from fedfairx.core.merit import Merit
 from fedfairx.errors import InvalidInput, require
-from fedfairx.federation.agent import Agent
-from fedfairx.federation.place import Place
+from fedfairx.federation.setup.member_folder import Place
 from fedfairx.privacy import Bounds, Budget
 from fedfairx.service.doors import Doors, is_loopback
 from fedfairx.service.features import FeatureTable

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from fedfairx.agent.agent import Agent
 from fedfairx.errors import InvalidInput
-from fedfairx.federation.agent import Agent
 from fedfairx.service.features import Feature
 from fedfairx.service.settings import Settings, place_of
 from fedfairx.storage.feature_schema import keep_meaning, read_meaning

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
+from fedfairx.agent.agent import Agent
 from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, StorageError, UnknownDecision
-from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas, showing, steps
 from fedfairx.service.asking import AmongAll, Asked, understand, understand_names
 from fedfairx.service.counting import Counting

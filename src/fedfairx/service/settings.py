@@ -270,7 +270,7 @@ def _in_federation(flags: Mapping[str, object], environment: Mapping[str, str]) 
     folder = flags.get("federation") or environment.get(f"{PREFIX}FEDERATION")
     if not folder:
         return None
-    from fedfairx.federation.place import SETTINGS  # not above: `--help` need not load an agent
+    from fedfairx.federation.setup.member_folder import SETTINGS  # not above: `--help` need not load an agent
 
     return Path(str(folder)) / SETTINGS
 

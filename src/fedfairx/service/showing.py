@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from fedfairx.federation.agent import Agent
-from fedfairx.federation.partners import Partner
+from fedfairx.agent.agent import Agent
+from fedfairx.agent.partners import Partner
 from fedfairx.service import schemas
 from fedfairx.service.modes import Remark, propensity
 from fedfairx.service.published import batch_of

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import UNSET
 
+from fedfairx.agent.agent import Agent
 from fedfairx.errors import require
-from fedfairx.federation.agent import Agent
 from fedfairx.service import schemas
 from fedfairx.service.asking import AmongAll, Asked, named
 from fedfairx.service.modes import Remark, Taking, propensity

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fedfairx.agent.algorithms import Algorithm
+from fedfairx.agent.algorithms import algorithm as find_algorithm
+from fedfairx.agent.options import Options
+from fedfairx.agent.schedules import EveryRound, Never, Schedule
 from fedfairx.errors import InvalidInput, require
-from fedfairx.federation.algorithms import Algorithm
-from fedfairx.federation.algorithms import algorithm as find_algorithm
-from fedfairx.federation.options import Options
-from fedfairx.federation.schedules import EveryRound, Never, Schedule
 from fedfairx.simulation.runner import Result, simulate
 from fedfairx.simulation.scenario import Scenario
 from fedfairx.util.formatting import html_table, mean_and_half, number, text_table

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fedfairx.agent.algorithms import Algorithm
+from fedfairx.agent.options import Calibrate, Options
+from fedfairx.agent.schedules import Schedule
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import FedFairXError, needs, require
-from fedfairx.federation.algorithms import Algorithm
-from fedfairx.federation.options import Calibrate, Options
-from fedfairx.federation.schedules import Schedule
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation.kernel import loop as kernel
 from fedfairx.simulation.kernel.setup import prepare

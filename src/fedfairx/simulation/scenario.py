@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fedfairx.agent.options import SCALE, Options
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.errors import require
-from fedfairx.federation.options import SCALE, Options
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation.kernel.random import generator
 from fedfairx.simulation.recorded import Recorded

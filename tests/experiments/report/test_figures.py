@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedfairx.agent.algorithms import algorithms
 from fedfairx.experiments import FULL, QUICK, Size
 from fedfairx.experiments.report.figures import COLOURS, NAMES, canvas, end_labels, power, save, styled
-from fedfairx.federation.algorithms import algorithms
 from fedfairx.privacy import mechanisms
 
 

@@ -13,7 +13,7 @@ from transport_helpers import ends_of
 
 from fedfairx import Agent
 from fedfairx.errors import LedgerMismatch
-from fedfairx.federation.member import Member
+from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport import EngineTransport, MemoryTransport
 from flower_app import Grid, carried_by, flower_app
 from member_helpers import NAMES, D, work, world

@@ -16,7 +16,7 @@ from ssl import create_default_context
 import pytest
 
 from fedfairx import Agent
-from fedfairx.federation.place import Place
+from fedfairx.federation.setup.member_folder import Place
 from fedfairx.federation.transport.flower.files import make_node
 from flower_server import flower_commands
 from nats_server import free_port, wait_until

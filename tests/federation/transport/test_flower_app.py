@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fedfairx.federation.member import Member
+from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport import EngineTransport
 from fedfairx.federation.transport.flower.files import APP
 from flower_app import Grid, Message, RecordDict, answering, carried_by, context, flower_app

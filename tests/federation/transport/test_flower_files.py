@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fedfairx.cli import main
-from fedfairx.federation.founding import amend
-from fedfairx.federation.inspecting import inspect
-from fedfairx.federation.place import Place
+from fedfairx.federation.setup.create import amend
+from fedfairx.federation.setup.member_folder import Place
+from fedfairx.federation.setup.verify import inspect
 from member_helpers import NAMES
 
 

@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from fedfairx.errors import TransportRefused, TransportUnavailable
-from fedfairx.federation.founding import amend, found
-from fedfairx.federation.roster import Roster
+from fedfairx.federation.roster.roster import Roster
+from fedfairx.federation.setup.create import amend, found
 from fedfairx.federation.transport import Taken
-from fedfairx.federation.transport.naming import stream_of_bucket, subject_of
+from fedfairx.federation.transport.nats_subjects import stream_of_bucket, subject_of
 from member_helpers import World, released, terms, work, world
 from nats_server import NatsServer, free_port, nats_cluster, nats_server, require_nats, wait_until
 
 nats = pytest.importorskip("nats")
 
-from fedfairx.federation.keys import SigningKey  # noqa: E402
+from fedfairx.federation.roster.signing_keys import SigningKey  # noqa: E402
 from fedfairx.federation.transport.nats import NatsTransport, tls_context  # noqa: E402
 
 FEDERATION = "0123456789abcdef0123456789abcdef"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fedfairx.federation.member import Member
-from fedfairx.federation.transport.naming import stream_of_bucket
+from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.transport.nats_subjects import stream_of_bucket
 from member_helpers import World, work, world
 from nats_server import NatsServer, free_port, nats_server, wait_until
 

@@ -14,9 +14,9 @@ import pytest
 import uvicorn
 from market import fill
 
-from fedfairx.federation.founding import found
-from fedfairx.federation.schedules import Never
-from fedfairx.federation.terms import Terms
+from fedfairx.agent.schedules import Never
+from fedfairx.federation.roster.terms import Terms
+from fedfairx.federation.setup.create import found
 from fedfairx.federation.transport import SqliteTransport
 from fedfairx.service.app import make_app
 from fedfairx.service.opening import open_service

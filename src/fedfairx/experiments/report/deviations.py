@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfairx.federation.schedules import Determinant
+from fedfairx.agent.schedules import Determinant
 
 _B1 = Determinant()
 # (what the paper says, what we do and why)

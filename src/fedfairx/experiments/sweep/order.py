@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from fedfairx.agent.algorithms import algorithm as find_algorithm
 from fedfairx.core.partners import ALIKE
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.experiments.experiment import Run
-from fedfairx.federation.algorithms import algorithm as find_algorithm
 
 EARLY = 20_000  # rounds that a run's first ones are worth: while little is known the solver works hardest
 POSTERIOR = 0.3  # of the time of optimism, which has a solver

@@ -1,6 +1,6 @@
 """How messages get from one agent to the others: in one process, by a file, by a NATS server, by others."""
 
-from fedfairx.federation.transport.engine import EngineTransport
+from fedfairx.federation.transport.external import EngineTransport
 from fedfairx.federation.transport.memory import MemoryTransport
 from fedfairx.federation.transport.protocol import Taken, Transport
 from fedfairx.federation.transport.sqlite import SqliteTransport

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from fedfairx.federation.transport.protocol import Taken
-from fedfairx.federation.transport.watchers import Watchers
+from fedfairx.federation.transport.protocol import Taken, Watchers
 
 __all__ = ["MemoryTransport"]
 

@@ -8,12 +8,14 @@ what is in a message nor whose it really is, and whoever receives one verifies i
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from typing import Protocol
 
 from fedfairx.errors import TransportError, require
 
-__all__ = ["Taken", "Transport", "require_name"]
+__all__ = ["Taken", "Transport", "Watchers", "require_name"]
+
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -63,3 +65,33 @@ def require_name(name: str) -> None:
     """A name that can be a file, a subject and a certificate's: letters, digits, _ and -, at most 64."""
     fits = isinstance(name, str) and _NAME.fullmatch(name) is not None
     require(fits, "name", "must be 1 to 64 letters, digits, _ or -, and begin with a letter or digit", name)
+
+
+class Watchers:
+    """Functions that are called at news. Threads may share them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._told: dict[object, Callable[[], None]] = {}
+
+    def add(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """One more; gives a function that ends it."""
+        token = object()
+        with self._lock:
+            self._told[token] = notify
+
+        def stop() -> None:
+            with self._lock:
+                self._told.pop(token, None)
+
+        return stop
+
+    def tell(self) -> None:
+        with self._lock:
+            told = list(self._told.values())
+        for notify in told:
+            notify()
+
+    def clear(self) -> None:
+        with self._lock:
+            self._told.clear()

@@ -7,7 +7,7 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fedfairx.federation.envelope import Envelope
+from fedfairx.federation.exchange.envelope import Envelope
 from fedfairx.service import schemas
 from fedfairx.service.membership import Membership
 from fedfairx.service.operations import Operation, body_of, decoder, reply

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedfairx.agent.options import DECIDE_FROM, Options
+from fedfairx.agent.schedules import Plan, timetable
 from fedfairx.core.learner import start
 from fedfairx.core.merit_kernels import quadrature_for, table
 from fedfairx.core.optimism.problem import scratch_size
@@ -16,8 +18,6 @@ from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import RULES
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import require
-from fedfairx.federation.options import DECIDE_FROM, Options
-from fedfairx.federation.schedules import Plan, timetable
 from fedfairx.lanes.rows import size_of, vectors, zeros
 from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation.kernel.partners import hearing_in

@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from fedfairx.federation.keys import write_private
+from fedfairx.federation.roster.signing_keys import write_private
 
 __all__ = ["APP", "make_hub", "make_node", "write_app"]
 

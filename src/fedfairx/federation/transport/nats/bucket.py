@@ -8,7 +8,7 @@ subjects that no member may write to.
 from __future__ import annotations
 
 from fedfairx.errors import TransportRefused, needs
-from fedfairx.federation.transport.naming import news_of, stream_of_bucket, subject_of
+from fedfairx.federation.transport.nats_subjects import news_of, stream_of_bucket, subject_of
 
 with needs("nats"):
     from nats.js import api

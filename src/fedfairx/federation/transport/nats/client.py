@@ -19,9 +19,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from fedfairx.errors import TransportRefused, TransportUnavailable, needs
-from fedfairx.federation.transport.naming import inbox_of, news_of, stream_of_bucket, subject_of
 from fedfairx.federation.transport.nats.bucket import new_bucket, require_sound
 from fedfairx.federation.transport.nats.mirror import Mirror
+from fedfairx.federation.transport.nats_subjects import inbox_of, news_of, stream_of_bucket, subject_of
 from fedfairx.federation.transport.protocol import Taken, require_name
 
 with needs("nats"):

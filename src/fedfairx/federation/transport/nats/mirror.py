@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from fedfairx.federation.transport.watchers import Watchers
+from fedfairx.federation.transport.protocol import Watchers
 
 __all__ = ["Mirror"]
 

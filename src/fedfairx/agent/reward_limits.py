@@ -1,0 +1,107 @@
+"""Which rewards an agent takes: those of its reward range, or, where none is known, of a plausible size.
+
+One absurd reward would spoil the model for good. Without a range a reward may have `FIRST` times the size
+that the agent expects, and from 32 rewards on `USUAL` times the root mean square of those so far, if that is
+more. A private agent takes any reward, because a refusal would show in the public count: what it learns from,
+it clips here, and what it sends, its privatizer clips.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+from fedfairx.agent.input_warnings import levels_to_caller
+from fedfairx.core.agent_kernels import LARGEST
+from fedfairx.core.confidence import LARGEST_SETTING, Confidence
+from fedfairx.core.merit import Range
+from fedfairx.core.posterior import Prior
+from fedfairx.errors import InvalidInput, ScaleWarning, require
+
+FIRST = 1000.0
+USUAL = 100.0
+ENOUGH = 20  # rewards, before their size counts; it is looked at when there are 32, 64, …
+MUCH_LARGER, MUCH_SMALLER = 4.0, 0.1  # than expected, by root mean squares
+
+
+def as_reward_range(given: object) -> Range | None:
+    """Two finite numbers, low < high, as floats."""
+    if given is None:
+        return None
+    text = f"must be two numbers, low < high, up to {LARGEST_SETTING:g} in size"
+    try:
+        low, high = (float(end) for end in given)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise InvalidInput(f"reward_range {text}, got reward_range={given!r}") from None
+    require(-LARGEST_SETTING <= low < high <= LARGEST_SETTING, "reward_range", text, (low, high))
+    return low, high
+
+
+class RewardLimits:
+    """From `low` to `high` rewards are taken; `look` widens that, and notes a size that was not expected."""
+
+    def __init__(self, expects: Prior | Confidence, reward_range: Range | None) -> None:
+        self._range, self._said = reward_range, reward_range is not None
+        self.contradiction: str | None = None  # to be told, once
+        if isinstance(expects, Prior):
+            self._sizes = expects.sd, expects.noise_sd
+            means = expects.mean if isinstance(expects.mean, tuple) else (expects.mean,)
+            self._centre = max(abs(mean) for mean in means)
+        else:
+            self._sizes, self._centre = (expects.parameter_norm, expects.noise_sd), 0.0
+        self.low = self.high = 0.0
+        self.set_largest(min(FIRST * (self._centre + math.hypot(*self._sizes)), LARGEST))
+
+    def set_largest(self, size: float) -> None:
+        """Take rewards up to this size, where no range is known."""
+        self.low, self.high = self._range or (-size, size)
+
+    @property
+    def ends(self) -> Range:
+        """Between which two numbers rewards are taken."""
+        return self.low, self.high
+
+    def clipped(self, value: float) -> float:
+        """The nearest reward that may be learnt from; NaN counts as 0."""
+        return min(max(value, self.low), self.high) if value == value else 0.0
+
+    def check(self, value: float) -> None:
+        """Refuse a reward that must not be learnt from. The text tells no reward."""
+        if self.low <= value <= self.high:
+            return
+        if not math.isfinite(value):
+            raise InvalidInput("reward must be finite, got reward=NaN or infinity")
+        if self._range is not None:
+            raise InvalidInput(
+                f"reward must be from {self.low:g} to {self.high:g} (reward_range), got one outside"
+            )
+        raise InvalidInput(
+            f"reward must be at most {self.high:g} in size, far more than those before or than the prior "
+            "expects, got a larger one; where it is right, make the agent with reward_range=(low, high)"
+        )
+
+    def look(self, observed: int, squares: float, context_squares: float) -> None:
+        """After so many rewards with these sums of squares, of rewards and of contexts' lengths."""
+        if self._range is not None or observed < ENOUGH:
+            return
+        size = math.sqrt(squares / observed)
+        self.set_largest(min(max(self.high, USUAL * size), LARGEST))
+        sd, noise_sd = self._sizes
+        expected = self._centre + math.hypot(sd * math.sqrt(context_squares / observed), noise_sd)
+        if self._said or MUCH_SMALLER * expected <= size <= MUCH_LARGER * expected:
+            return
+        self._said = True
+        times, how, effect = MUCH_LARGER, "large", "one arm may get nearly all"
+        if size < expected:
+            times, how, effect = 1.0 / MUCH_SMALLER, "small", "all arms get nearly the same"
+        self.contradiction = (
+            f"rewards are more than {times:g} times as {how} as this agent expects, and its merit is made "
+            f"for the size it expects, so {effect}. Give reward_range=(low, high), which sets both, or a "
+            "merit in units of your rewards (fedfairx.merit.Exponential.doubling)"
+        )
+
+    def warn(self) -> None:
+        """Tell whoever called the agent's method that calls this; last, since a warning may be an error."""
+        text, self.contradiction = self.contradiction, None
+        if text is not None:
+            warnings.warn(text, ScaleWarning, stacklevel=levels_to_caller())

@@ -1,0 +1,165 @@
+"""A release on its way: whose it is, in which federation, under which terms, signed.
+
+    "FFXE", version   5 bytes
+    federation        16 bytes: its id
+    terms             32 bytes: SHA-256 of what the members agreed on
+    dimension         4 bytes, little-endian
+    agent             1 byte of length, and its name
+    release           `Release.to_bytes`: number, count, mechanism hash, and the statistics (upper triangle,
+                      then moment) as little-endian float64
+    signature         64 bytes: Ed25519 over a label and all before it, by the agent's key
+
+There is one way to write an envelope: every byte is signed, so that none can be changed, and its length
+follows from the name and the dimension.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from fedfairx.agent.validation import check_release
+from fedfairx.core.statistics import packed_size
+from fedfairx.errors import MessageRefused
+from fedfairx.federation.roster.roster import Roster
+from fedfairx.federation.roster.signing_keys import SIGNATURE_BYTES, SigningKey, signed_by
+from fedfairx.privacy import Release
+
+if TYPE_CHECKING:
+    from fedfairx.federation.roster.roster import Roster
+
+__all__ = ["Envelope", "Seal", "Signed", "Unsealed"]
+
+
+_MAGIC = b"FFXE\x01"
+_HEADER = struct.Struct("<5s16s32sIB")
+_LABEL = b"fedfairx envelope 1\n"  # a signature made for something else is none here
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """What an envelope says, before anybody has verified it."""
+
+    federation: str
+    terms: str
+    dimension: int
+    agent: str
+    release: Release
+    body: bytes
+    signature: bytes
+
+    @classmethod
+    def parse(cls, message: bytes) -> Envelope:
+        """The parts of a message that is written as an envelope; whether it is true is `Signed`'s to say."""
+        if len(message) < _HEADER.size + SIGNATURE_BYTES or not message.startswith(_MAGIC):
+            raise MessageRefused("these bytes are no envelope of this version")
+        _, federation, terms, dimension, length = _HEADER.unpack_from(message)
+        body, signature = message[:-SIGNATURE_BYTES], message[-SIGNATURE_BYTES:]
+        name, content = body[_HEADER.size : _HEADER.size + length], body[_HEADER.size + length :]
+        try:
+            agent = name.decode("ascii")
+        except UnicodeDecodeError:
+            raise MessageRefused("the sender's name in an envelope must be ASCII") from None
+        return cls(
+            federation.hex(), terms.hex(), dimension, agent, Release.from_bytes(content), body, signature
+        )
+
+
+class Signed:
+    """Closes and opens the envelopes of one member, by a roster and its key. Rosters change: see
+    `Member.follow`.
+
+    Guarantees:
+    - What `open` gives was signed by the roster's key of that name, byte by byte, in this federation and
+      under these terms; it has the right dimension and mechanism, is finite, and lies within what its
+      records and its noise can be.
+    - Everything else is a `MessageRefused` with its reason, and changes nothing.
+    """
+
+    def __init__(self, roster: Roster, name: str, key: SigningKey) -> None:
+        roster.require_key(name, key)
+        self.roster = roster
+        self.name = name
+        self._key = key
+        terms = roster.terms  # asked for each message, and what it knows of itself is dear to ask
+        self._agreed, self._mechanism, self._limits = terms.digest, terms.stated.digest(), terms.limits
+
+    def follow(self, roster: Roster, key: SigningKey | None = None) -> Signed:
+        """The same member's by a later version of the roster, with its new key if it has one.
+
+        An earlier version is refused, and so is another federation's or one with other terms.
+        """
+        roster.require_follows(self.roster)
+        return Signed(roster, self.name, key or self._key)
+
+    def close(self, release: Release) -> bytes:
+        """The envelope of a release of one's own."""
+        roster, name = self.roster, self.name.encode("ascii")
+        header = _HEADER.pack(
+            _MAGIC,
+            bytes.fromhex(roster.federation),
+            bytes.fromhex(roster.terms.digest),
+            roster.terms.dimension,
+            len(name),
+        )
+        body = header + name + release.to_bytes()
+        return body + self._key.sign(_LABEL + body)
+
+    def open(self, name: str, message: bytes, held: Release | None = None) -> Release:
+        """The release of `name` in a message; `held` is what this member has of it."""
+        envelope = Envelope.parse(message)
+        roster, terms = self.roster, self.roster.terms
+        if envelope.federation != roster.federation:
+            raise MessageRefused(f"message of {name!r} is of another federation", reason="federation")
+        if envelope.terms != self._agreed:
+            raise MessageRefused(f"message of {name!r} was made under another roster's terms", reason="terms")
+        if envelope.agent != name:
+            raise MessageRefused(f"message under the name {name!r} is another agent's", reason="sender")
+        public = roster.key_of(name)
+        if public is None:
+            raise MessageRefused(f"message of {name!r}, who is not in the roster", reason="unknown")
+        if not signed_by(public, _LABEL + envelope.body, envelope.signature):
+            raise MessageRefused(f"message of {name!r} is not signed by its key", reason="signature")
+        release = envelope.release
+        if envelope.dimension != terms.dimension or release.packed.size != packed_size(terms.dimension):
+            raise MessageRefused(
+                f"message of {name!r} must have dimension {terms.dimension}, got {envelope.dimension}",
+                reason="dimension",
+            )
+        check_release(name, release, dimension=terms.dimension, mechanism=self._mechanism)
+        self._limits.check(name, release, held)
+        return release
+
+
+class Seal(Protocol):
+    """How a release becomes a message and is verified when it comes (`envelope.Signed`)."""
+
+    @property
+    def roster(self) -> Roster | None:
+        """Who is in and under which terms; None among agents of one process."""
+        ...
+
+    def close(self, release: Release) -> bytes: ...
+
+    def open(self, name: str, message: bytes, held: Release | None = None) -> Release:
+        """The release in a message of `name`, or `MessageRefused`."""
+        ...
+
+
+class Unsealed:
+    """Plain bytes, for agents of one process, which need no protection from each other."""
+
+    roster: None = None
+
+    def __init__(self) -> None:
+        self._opened: dict[str, tuple[bytes, Release]] = {}  # all agents share one copy of a release
+
+    def close(self, release: Release) -> bytes:
+        return release.to_bytes()
+
+    def open(self, name: str, message: bytes, held: Release | None = None) -> Release:  # noqa: ARG002 (a seal's)
+        before = self._opened.get(name)
+        if before is None or before[0] is not message:
+            before = self._opened[name] = message, Release.from_bytes(message)
+        return before[1]

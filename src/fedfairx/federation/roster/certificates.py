@@ -1,0 +1,147 @@
+"""Certificates for the hub's door: an authority of the federation's own, one for the hub, one for each agent.
+
+They say who may come in and under which name one may write there. What is believed of a message is its
+signature (`envelope.py`), which these have nothing to do with.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedfairx.errors import StateError
+from fedfairx.federation.roster.signing_keys import require_private, write_private
+
+__all__ = ["Identity", "identity_of", "new_authority", "why_unfit"]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate, and the private key that goes with it."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    def issue(self, name: str, *, days: int, hosts: Sequence[str] = (), email: str = "") -> Identity:
+        """A certificate by this authority: for a server at `hosts`, or for the client `email`."""
+        names: list[x509.GeneralName] = [_host(host) for host in hosts]
+        names += [x509.RFC822Name(email)] if email else []
+        usage = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = (
+            _builder(name, self.certificate.subject, key.public_key(), days)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False
+            )
+        )
+        return Identity(builder.sign(self.key, hashes.SHA256()), key)
+
+    def write(self, certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> None:
+        """Two new files; the key's is for its owner alone."""
+        Path(certificate).write_bytes(self.certificate.public_bytes(Encoding.PEM))
+        write_private(key, self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+    @classmethod
+    def read(cls, certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> Identity:
+        """What `write` wrote; `StateError` if the two don't go together or others may read the key."""
+        require_private(key)
+        try:
+            found = x509.load_pem_x509_certificate(Path(certificate).read_bytes())
+            private = load_pem_private_key(Path(key).read_bytes(), password=None)
+        except (ValueError, TypeError):
+            raise StateError(f"{certificate} and {key} must be a certificate and its key as PEM") from None
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != found.public_key():
+            raise StateError(f"{key} is not the key of {certificate}")
+        return cls(found, private)
+
+
+def new_authority(name: str, *, days: int) -> Identity:
+    """An authority that signs certificates and is signed by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _name(name)
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    builder = (
+        _builder(name, subject, key.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return Identity(builder.sign(key, hashes.SHA256()), key)
+
+
+def identity_of(agent: str, federation: str) -> str:
+    """What the hub knows an agent by: an address in its certificate."""
+    return f"{agent}@{federation}"
+
+
+def why_unfit(certificate: x509.Certificate, authority: x509.Certificate, *, email: str = "") -> str:
+    """Why a certificate will not do now; "" if it will."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):
+        return "it is not signed by this federation's authority"
+    now = datetime.now(UTC)
+    for each, whose in ((certificate, "it"), (authority, "the authority")):
+        if now < each.not_valid_before_utc:
+            return f"{whose} is not valid before {each.not_valid_before_utc:%Y-%m-%d}"
+        if now > each.not_valid_after_utc:
+            return f"{whose} was valid until {each.not_valid_after_utc:%Y-%m-%d}"
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    if email and email not in names.get_values_for_type(x509.RFC822Name):
+        return f"it must be for {email}"
+    return ""
+
+
+def _builder(
+    name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(name))
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))  # clocks differ
+        .not_valid_after(now + timedelta(days=days))
+    )
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -1,0 +1,221 @@
+"""Who is in a federation, under which terms: one file that the convener signs, and every member holds.
+
+    {"format": "fedfairx-roster", "schema": 1, "roster": {…}, "signature": Ed25519 over the canonical roster}
+
+The convener's key makes the federation: its id is a hash of that key and a nonce. Whoever knows the id,
+which members tell each other when they join, knows the key that a true roster is signed by. The key is
+needed for nothing else and stays offline.
+
+Members come, go and change their keys by a new version, signed by the same key, under the same terms. A
+member takes a version only if it is later than its own, so an old one can't bring back a key that was given
+up. Other terms are another federation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedfairx.agent.fields import Fields
+from fedfairx.errors import InvalidInput, StateError, require
+from fedfairx.federation.roster.signing_keys import SMALL_ORDER, SigningKey, signed_by
+from fedfairx.federation.roster.terms import Terms, canonical
+from fedfairx.federation.transport.protocol import require_name
+from fedfairx.util.files import write_atomically
+
+__all__ = ["Roster", "convene"]
+
+FORMAT = "fedfairx-roster"
+SCHEMA = 1
+_LABEL = b"fedfairx roster 1\n"
+
+
+@dataclass(frozen=True, eq=False)
+class Roster:
+    """A version of the roster, verified: there is no way to have one whose signature is wrong."""
+
+    federation: str  # 16 bytes as hexadecimal digits
+    convener: str  # public key
+    nonce: str
+    version: int
+    terms: Terms
+    members: Mapping[str, str]  # public keys, by name
+    signature: str
+
+    def __post_init__(self) -> None:
+        require(self.version >= 1, "version", "must be >= 1", self.version)
+        for name, key in self.members.items():
+            require_name(name)
+            require(
+                _is_hex(key, 32), "key", f"of {name!r} must be 32 bytes in hexadecimal", type(key).__name__
+            )
+            require(
+                key not in SMALL_ORDER,
+                "key",
+                f"of {name!r} must have a private half, and has none: anybody can sign under it",
+                key,
+                "`fedfairx federate key` makes one",
+            )
+        keys = list(self.members.values())
+        require(len(set(keys)) == len(keys), "keys", "must differ from member to member", len(keys))
+        require(bool(self.members), "members", "must be at least one", 0)
+        if self.federation != federation_id(self.convener, self.nonce):
+            raise StateError("the roster's federation id is not that of its convener's key")
+        if self.convener in SMALL_ORDER:
+            raise StateError("the roster's convener has a key under which anybody can sign: found another")
+        if not _is_hex(self.signature, 64) or not signed_by(
+            self.convener, _LABEL + canonical(self._body()), bytes.fromhex(self.signature)
+        ):
+            raise StateError("the roster is not signed by its convener: it was changed, or is not theirs")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Roster) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.signature)
+
+    def _body(self) -> dict[str, Any]:
+        return {
+            "federation": self.federation,
+            "convener": self.convener,
+            "nonce": self.nonce,
+            "version": self.version,
+            "terms": self.terms.to_dict(),
+            "members": dict(self.members),
+        }
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what was signed."""
+        return hashlib.sha256(_LABEL + canonical(self._body())).hexdigest()
+
+    def key_of(self, name: str) -> str | None:
+        """A member's public key; None for who is not in it."""
+        return self.members.get(name)
+
+    def require_key(self, name: str, key: SigningKey) -> None:
+        """Refuse a private key that is not this member's."""
+        if self.key_of(name) is None:
+            raise StateError(
+                f"{name!r} is not in the roster (version {self.version}): {', '.join(self.members)} are"
+            )
+        if self.key_of(name) != key.public:
+            raise StateError(
+                f"the key of {name!r} is not the one in the roster (version {self.version}): "
+                "one of the two is of another time"
+            )
+
+    def amended(self, key: SigningKey, members: Mapping[str, str]) -> Roster:
+        """The next version, with these members, signed by the convener's key."""
+        if key.public != self.convener:
+            raise StateError(
+                "this is not the convener's key: nobody else can sign a roster of this federation"
+            )
+        return _signed(
+            key,
+            federation=self.federation,
+            convener=self.convener,
+            nonce=self.nonce,
+            version=self.version + 1,
+            terms=self.terms,
+            members=dict(members),
+        )
+
+    def require_follows(self, before: Roster) -> None:
+        """Refuse to go from `before` to this one, unless it is a later version of the same."""
+        if self.federation != before.federation:
+            raise StateError("this is the roster of another federation")
+        if self.terms.digest != before.terms.digest:
+            raise StateError(
+                "this roster has other terms: that is another federation, which all have to join anew"
+            )
+        if self.version < before.version or (self.version == before.version and self != before):
+            raise StateError(
+                f"this roster is version {self.version}, and version {before.version} is held: "
+                "ask the convener for the latest"
+            )
+
+    # --- as a file -----------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        document = {"format": FORMAT, "schema": SCHEMA, "roster": self._body(), "signature": self.signature}
+        return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Whole or not at all. It holds nothing secret."""
+        write_atomically(path, self.to_json())
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Roster:
+        """The roster in a file's content; `StateError` says why it is none."""
+        try:
+            document = Fields(json.loads(text), "roster file")
+        except (ValueError, RecursionError):
+            raise StateError("the roster is not JSON: damaged or cut short") from None
+        if document.text("format") != FORMAT or document.integer("schema") != SCHEMA:
+            raise StateError(f"the file must have format {FORMAT!r} and schema {SCHEMA}")
+        body, signature = document.part("roster"), document.text("signature")
+        members = body.part("members")
+        terms = body.part("terms").plain()
+        try:
+            roster = cls(
+                federation=body.text("federation"),
+                convener=body.text("convener"),
+                nonce=body.text("nonce"),
+                version=body.integer("version", 1),
+                terms=Terms.from_dict(terms),
+                members={name: members.text(name) for name in members.names()},
+                signature=signature,
+            )
+        except InvalidInput as error:
+            raise StateError(f"the roster is not one: {error}") from None
+        if canonical(body.plain()) != canonical(roster._body()):
+            raise StateError("the roster holds something that this version of fedfairx does not read")
+        return roster
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], *, federation: str | None = None) -> Roster:
+        """The roster in a file, and that of `federation`, if one knows which it should be."""
+        roster = cls.from_json(Path(path).read_bytes())
+        if federation is not None and roster.federation != federation:
+            raise StateError(f"{path} is the roster of federation {roster.federation}, not of {federation}")
+        return roster
+
+
+def convene(key: SigningKey, terms: Terms, members: Mapping[str, str]) -> Roster:
+    """The first version of a new federation's roster."""
+    nonce = secrets.token_hex(16)
+    return _signed(
+        key,
+        federation=federation_id(key.public, nonce),
+        convener=key.public,
+        nonce=nonce,
+        version=1,
+        terms=terms,
+        members=dict(members),
+    )
+
+
+def federation_id(convener: str, nonce: str) -> str:
+    """16 bytes that stand for a convener's key; another key with the same id can't be found."""
+    if not (_is_hex(convener, 32) and _is_hex(nonce, 16)):
+        raise StateError("the roster's convener and nonce must be 32 and 16 bytes in hexadecimal")
+    return hashlib.sha256(b"fedfairx federation\n" + bytes.fromhex(convener + nonce)).hexdigest()[:32]
+
+
+def _signed(key: SigningKey, **parts: Any) -> Roster:
+    body = {**parts, "terms": parts["terms"].to_dict()}
+    return Roster(**parts, signature=key.sign(_LABEL + canonical(body)).hex())
+
+
+def _is_hex(text: object, size: int) -> bool:
+    try:
+        return isinstance(text, str) and len(bytes.fromhex(text)) == size and text == text.lower()
+    except ValueError:
+        return False

@@ -1,0 +1,219 @@
+"""The files of a federation, made in one folder and then handed out.
+
+    roster.json              who is in, under which terms; for everybody
+    convener/                federation.key signs rosters, authority.key certificates: to be kept offline
+    hub/                     (with NATS) nats-server.conf, the hub's certificate: for whoever runs the server
+                             (with Flower) the app, nodes' public keys, the certificate: for the SuperLink
+    NAME/                    for each agent: roster.json, agent.key, its certificate (with Flower: its node's
+                             key), its service's settings
+
+A private key never goes into another's folder. An agent's own signing key need not be made here: who gives
+its public key has a folder without `agent.key`, and puts in its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fedfairx.errors import InvalidInput, StateError, require
+from fedfairx.federation.roster.certificates import Identity, identity_of, new_authority
+from fedfairx.federation.roster.roster import Roster, convene
+from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
+from fedfairx.federation.roster.terms import Terms
+from fedfairx.federation.setup.member_folder import SETTINGS, Place, settings
+from fedfairx.federation.transport.flower.files import make_hub, make_node
+from fedfairx.federation.transport.nats_subjects import inbox_of, news_of, stream_of_bucket, subject_of
+from fedfairx.federation.transport.protocol import require_name
+from fedfairx.util.files import write_atomically
+
+__all__ = ["amend", "found", "hub_configuration"]
+
+RESERVED = ("convener", "hub")
+PORT = 4222
+SUPERLINK_PORT = 9092
+TRANSPORTS = ("nats", "sqlite", "flower")
+
+
+def found(
+    folder: str | os.PathLike[str],
+    terms: Terms,
+    agents: Mapping[str, str | None],
+    *,
+    hosts: Sequence[str] = ("localhost", "127.0.0.1"),
+    port: int | None = None,
+    days: int = 825,
+    transport: str = "nats",
+) -> Roster:
+    """Make all files of a new federation. `agents` are names with a public key, or None to make one.
+
+    With transport "sqlite" all agents are on this machine, and there is no hub. With "flower" the hub is a
+    SuperLink.
+    """
+    require(transport in TRANSPORTS, "transport", f"must be one of {', '.join(TRANSPORTS)}", transport)
+    base = Path(folder)
+    if base.exists() and any(base.iterdir()):
+        raise InvalidInput(f"out must be a new or an empty folder, got {base}, which has something in it")
+    for name in agents:
+        require_name(name)
+        require(name not in RESERVED, "name", f"must be another than {', '.join(RESERVED)}", name)
+    convener = new_signing_key()
+    made = {name: new_signing_key() if given is None else None for name, given in agents.items()}
+    members = {name: key.public if key else str(agents[name]) for name, key in made.items()}
+    roster = convene(convener, terms, members)
+    (base / "convener").mkdir(mode=0o700, parents=True)
+    convener.write(base / "convener" / "federation.key")
+    server = superlink = authority = None
+    if transport != "sqlite":
+        authority = _make_hub(base, roster, hosts=hosts, days=days)
+    if transport == "nats":
+        server = f"tls://{hosts[0]}:{port or PORT}"
+    elif transport == "flower":
+        superlink = f"{hosts[0]}:{port or SUPERLINK_PORT}"
+        make_hub(base / "hub")
+    for name, key in made.items():
+        _make_agent(base, name, key, authority, roster, server=server, superlink=superlink, days=days)
+    _spread(base, roster, server)
+    return roster
+
+
+def amend(
+    folder: str | os.PathLike[str],
+    *,
+    add: Mapping[str, str | None] | None = None,
+    remove: Sequence[str] = (),
+    rekey: Mapping[str, str | None] | None = None,
+    days: int = 825,
+) -> Roster:
+    """The next version of the roster: who joins, who leaves, who has a new key (None: to be made)."""
+    base = Path(folder)
+    before = Roster.read(base / "roster.json")
+    convener = SigningKey.read(base / "convener" / "federation.key")
+    server, superlink = _way_of(base, before)
+    authority = None if server is superlink is None else Identity.read(*_authority(base))
+    members, joining, changing = dict(before.members), dict(add or {}), dict(rekey or {})
+    for name in (*remove, *changing):
+        require(name in members, "name", f"must be one of the members {', '.join(members)}", name)
+    for name in joining:
+        fits = name not in (*members, *RESERVED) and not (base / name).exists()
+        require(fits, "name", "must be a new one, without a folder", name)
+    made = {name: new_signing_key() if key is None else None for name, key in (joining | changing).items()}
+    for name in remove:
+        del members[name]
+    members |= {name: key.public if key else str((joining | changing)[name]) for name, key in made.items()}
+    roster = before.amended(convener, members)
+    for name in joining:
+        _make_agent(base, name, made[name], authority, roster, server=server, superlink=superlink, days=days)
+    for name in changing:
+        old = base / name / "agent.key"
+        if old.exists():
+            old.rename(base / name / f"agent.key.until-{before.version}")
+        key = made[name]
+        if key is not None:
+            key.write(old)
+    _spread(base, roster, server)
+    return roster
+
+
+def hub_configuration(roster: Roster, *, port: int = PORT) -> str:
+    """A nats-server's configuration: TLS, one identity for each agent, and what each may do."""
+    users = ",\n".join(_user(name, roster.federation) for name in roster.members)
+    return f"""# The hub of federation {roster.federation}, roster version {roster.version}.
+# Made by `fedfairx federate`. Run it in this folder: nats-server -c nats-server.conf
+# After a change of members: nats-server --signal reload
+listen: "0.0.0.0:{port}"
+jetstream {{ store_dir: "jetstream" }}
+max_payload: 1048576
+
+tls {{
+  cert_file: "hub.crt"
+  key_file: "hub.key"
+  ca_file: "authority.crt"
+  verify_and_map: true  # nobody without a certificate; the address in it is the user's name below
+  timeout: 5
+}}
+
+authorization {{
+  users: [
+{users}
+  ]
+}}
+"""
+
+
+def _user(name: str, federation: str) -> str:
+    """An agent writes its own key and no other, reads all, and makes the bucket if it comes first."""
+    stream = stream_of_bucket(federation)
+    asks = [f"$JS.API.STREAM.{what}.{stream}" for what in ("INFO", "CREATE", "MSG.GET")]
+    publish = json.dumps([subject_of(federation, name), *asks])
+    subscribe = json.dumps([f"{inbox_of(name)}.>", news_of(federation, ">")])
+    return (
+        f"    {{ user: {json.dumps(identity_of(name, federation))}, permissions: {{\n"
+        f"        publish: {publish},\n"
+        f"        subscribe: {subscribe} }} }}"
+    )
+
+
+def _make_hub(base: Path, roster: Roster, *, hosts: Sequence[str], days: int) -> Identity:
+    authority = new_authority(f"fedfairx {roster.federation}", days=2 * days)
+    authority.write(*_authority(base))
+    (base / "hub").mkdir(mode=0o700)
+    identity = authority.issue(hosts[0], days=days, hosts=hosts)
+    identity.write(base / "hub" / "hub.crt", base / "hub" / "hub.key")
+    _copy(_authority(base)[0], base / "hub")
+    return authority
+
+
+def _authority(base: Path) -> tuple[Path, Path]:
+    return base / "convener" / "authority.crt", base / "convener" / "authority.key"
+
+
+def _make_agent(
+    base: Path,
+    name: str,
+    key: SigningKey | None,
+    authority: Identity | None,
+    roster: Roster,
+    *,
+    server: str | None,
+    superlink: str | None,
+    days: int,
+) -> None:
+    folder = base / name
+    folder.mkdir(mode=0o700)
+    if key is not None:
+        key.write(folder / "agent.key")
+    if authority is not None:
+        _copy(_authority(base)[0], folder)
+    if superlink is not None:
+        make_node(folder, base / "hub" / "nodes" / f"{name}.pub")
+    elif authority is not None:
+        identity = authority.issue(name, days=days, email=identity_of(name, roster.federation))
+        identity.write(folder / "tls.crt", folder / "tls.key")
+    write_atomically(folder / SETTINGS, settings(roster, name, server=server, superlink=superlink))
+
+
+def _spread(base: Path, roster: Roster, server: str | None) -> None:
+    """The roster to everybody who is in it, and the hub's configuration."""
+    if server is not None:
+        port = int(server.rpartition(":")[2])
+        write_atomically(base / "hub" / "nats-server.conf", hub_configuration(roster, port=port))
+    for name in roster.members:
+        if (base / name).is_dir():
+            roster.write(base / name / "roster.json")
+    roster.write(base / "roster.json")  # last: while it is the old one, the change can be made again
+
+
+def _way_of(base: Path, roster: Roster) -> tuple[str | None, str | None]:
+    """The server or the SuperLink that agents were told of, from one of their settings."""
+    for name in roster.members:
+        if (base / name / SETTINGS).exists():
+            place = Place.read(base / name)
+            return place.server, place.superlink
+    raise StateError(f"{base} has no agent's folder left to read the hub's address from")
+
+
+def _copy(file: Path, folder: Path) -> None:
+    (folder / file.name).write_bytes(file.read_bytes())

@@ -1,0 +1,164 @@
+"""What joining is worth to a member: regret over that of deciding alone, by a table of simulations.
+
+`joining_table.py` holds the table, and `benchmarks/joining_gain.py` has measured it. Between its entries the
+ratio is linear in the logarithms of ε, members and horizon; outside of them the nearest entry is taken, and
+named. It is of one simulated world, which the sentence names, and no promise of another.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedfairx.errors import require
+from fedfairx.federation.setup.joining_table import DELTA, EPSILONS, HORIZONS, MEMBERS, RATIOS, WORLD
+from fedfairx.privacy import epsilon_for, mu_for
+
+__all__ = ["SMALL", "Gain", "expected_gain"]
+
+#: Less of a gain than this is warned of.
+SMALL = 0.1
+_SAME = 0.005  # shown as no difference
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a member can expect of joining.
+
+    ratio: its fairness regret over that of deciding alone; below 1 joining pays.
+    nearest: what of the table was taken for what lies outside of it, in words.
+    """
+
+    members: int
+    horizon: int
+    epsilon: float | None
+    decide_from: str
+    centred: bool
+    ratio: float
+    nearest: tuple[str, ...] = ()
+
+    @property
+    def gain(self) -> float:
+        """The share of regret that joining saves; negative where it costs."""
+        return 1.0 - self.ratio
+
+    @property
+    def difference(self) -> str:
+        """The ratio in words."""
+        if self.ratio >= 2.0:
+            return f"none; {self.ratio:.1f} times the regret"
+        if abs(self.gain) < _SAME:
+            return "none; as much regret"
+        per_cent = f"{100 * abs(self.gain):.2g} %"
+        return f"{per_cent} less regret" if self.gain > 0 else f"none; {per_cent} more regret"
+
+    @property
+    def sentence(self) -> str:
+        """What to expect, for whom, and where it was simulated."""
+        budget = "exact sums" if self.epsilon is None else f"ε = {self.epsilon:g}"
+        clipped = "centred" if self.centred else "clipped around zero"
+        world = WORLD if self.epsilon is None else f"{WORLD}, geometric schedule, records {clipped}"
+        near = f" The nearest that was simulated is {', '.join(self.nearest)}." if self.nearest else ""
+        return (
+            f"Expected gain over deciding alone: {self.difference} at {self.members} members, {budget}, "
+            f"{_counted(self.horizon)} decisions each (simulated: {world}; docs/privacy.md).{near}"
+        )
+
+    @property
+    def warning(self) -> str | None:
+        """What to say where the gain is small; None where it is not."""
+        if self.ratio <= 1.0 - SMALL:
+            return None
+        remedies = ["a larger ε"] if self.epsilon is not None else []
+        if self.decide_from == "released":
+            remedies.append('decide_from="own+released"')
+        if self.epsilon is not None and not self.centred:
+            remedies.append("a public point to centre records at (docs/privacy.md)")
+        listed = ", ".join([*remedies, "more members"])
+        return (
+            "the expected gain over deciding alone is less than a tenth: "
+            f"consider {listed} or a longer horizon, or working alone"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "gain": self.gain,
+            "ratio": self.ratio,
+            "decide_from": self.decide_from,
+            "centred": self.centred,
+            "nearest": list(self.nearest),
+            "world": WORLD,
+            "sentence": self.sentence,
+        }
+
+
+def expected_gain(
+    *,
+    members: int,
+    horizon: int,
+    epsilon: float | None,
+    delta: float = DELTA,
+    decide_from: str = "own+released",
+    centred: bool = False,
+) -> Gain | None:
+    """The gain that simulations give; None for what was not simulated, such as "released+local".
+
+    members: of the federation; one alone has nothing to gain, which is None too.
+    horizon: decisions of each member.
+    epsilon, delta: of each member's releases; an ε of None is for exact sums. The table is for δ = 1e-6:
+        another δ is read at the ε that asks for as much noise.
+    decide_from: what a private member decides from.
+    centred: whether records are clipped around the middle of their box, or around zero.
+    """
+    require(horizon >= 1, "horizon", "must be >= 1", horizon)
+    mode = "exact" if epsilon is None else f"{decide_from}, centred" if centred else decide_from
+    if mode not in RATIOS or members < 2:
+        return None
+    asked = math.inf
+    if epsilon is not None:
+        asked = epsilon if delta == DELTA else epsilon_for(DELTA, mu_for(epsilon, delta))
+    axes: list[tuple[str, Sequence[float], float]] = [
+        ("{} decisions each", HORIZONS, horizon),
+        (f"ε = {{}} at δ = {DELTA:g}", (math.inf,) if epsilon is None else EPSILONS, asked),
+        ("{} members", MEMBERS, members),
+    ]
+    nearest = [words.format(_counted(end)) for words, grid, x in axes if (end := _held(grid, x)) != x]
+    (low_t, part_t), (low_e, part_e), (low_m, part_m) = (_between(grid, x) for _, grid, x in axes)
+    ratio = sum(
+        t * e * m * RATIOS[mode][low_t + i][low_e + j][low_m + k]
+        for i, t in enumerate((1 - part_t, part_t))
+        for j, e in enumerate((1 - part_e, part_e))
+        for k, m in enumerate((1 - part_m, part_m))
+        if t * e * m > 0
+    )
+    return Gain(
+        members=members,
+        horizon=horizon,
+        epsilon=epsilon,
+        decide_from=decide_from,
+        centred=centred,
+        ratio=ratio,
+        nearest=tuple(nearest),
+    )
+
+
+def _counted(value: float) -> str:
+    """A number with its thousands apart."""
+    return f"{value:,.10g}".replace(",", " ")
+
+
+def _held(grid: Sequence[float], x: float) -> float:
+    return min(max(x, grid[0]), grid[-1])
+
+
+def _between(grid: Sequence[float], x: float) -> tuple[int, float]:
+    """The entry below x, and how far x is on the way to the next, in logarithms."""
+    x = _held(grid, x)
+    low = bisect_right(grid, x) - 1
+    if x == grid[low]:
+        return low, 0.0
+    return low, math.log(x / grid[low]) / math.log(grid[low + 1] / grid[low])
