@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from fedfairx.commands import market
-from fedfairx.service.features import FeatureTable
+from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.settings import load
 from nats_server import require_nats
 

@@ -14,7 +14,7 @@ from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.create import found
 from fedfairx.federation.setup.member_folder import SETTINGS
 from fedfairx.service.app import make_app
-from fedfairx.service.opening import open_service
+from fedfairx.service.factory import open_service
 from fedfairx.service.settings import load
 
 

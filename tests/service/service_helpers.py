@@ -27,7 +27,7 @@ with warnings.catch_warnings():  # Starlette would rather have httpx's successor
     from starlette.testclient import TestClient
 
 from fedfairx.service.app import make_app
-from fedfairx.service.opening import open_service
+from fedfairx.service.factory import open_service
 from fedfairx.service.settings import Settings, load
 
 CONTEXTS = [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.2, 0.2]]

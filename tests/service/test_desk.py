@@ -12,9 +12,9 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import StorageUnavailable, UnknownDecision
-from fedfairx.service.desk import PAUSE, Desk
-from fedfairx.service.meters import Meters
+from fedfairx.service.metrics import Meters
 from fedfairx.service.problems import Refused
+from fedfairx.service.write_queue import PAUSE, Desk
 
 CONTEXTS = [[0.1, 0.2], [0.2, 0.1]]
 

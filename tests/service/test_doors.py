@@ -13,8 +13,8 @@ from service_helpers import CONTEXTS, Running, asking, self_signed, settings_for
 
 from fedfairx.cli import main
 from fedfairx.errors import InvalidInput
-from fedfairx.service import doors
-from fedfairx.service.opening import open_service
+from fedfairx.service import auth as doors
+from fedfairx.service.factory import open_service
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
 

@@ -18,10 +18,10 @@ import fedfairx as ffx
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import StorageUnavailable
 from fedfairx.privacy import Budget
-from fedfairx.service import exposing
+from fedfairx.service import exposure_cache as exposing
 from fedfairx.service.app import make_app
-from fedfairx.service.counting import Counting
-from fedfairx.service.opening import open_service
+from fedfairx.service.counters import Counting
+from fedfairx.service.factory import open_service
 from fedfairx.service.service import Service
 from fedfairx.service.settings import place_of
 from fedfairx.storage.queries import by_time, first_time, last_of, latest, number_at

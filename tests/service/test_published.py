@@ -16,11 +16,14 @@ from service_helpers import asking, settings_for
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
-from fedfairx.service import exposing, gate, published
+from fedfairx.service import app as gate
+from fedfairx.service import exposure_cache as exposing
+from fedfairx.service import published
 from fedfairx.service.app import make_app
-from fedfairx.service.doors import ROLES
-from fedfairx.service.opening import open_service
-from fedfairx.service.pages import PAGES, filling
+from fedfairx.service.auth import ROLES
+from fedfairx.service.factory import open_service
+from fedfairx.service.pages import PAGES
+from fedfairx.service.pages import page_data as filling
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys

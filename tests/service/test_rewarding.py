@@ -14,10 +14,11 @@ from starlette.testclient import TestClient
 
 import fedfairx as ffx
 from fedfairx.calling import Calls
-from fedfairx.service import exposing, published, schemas
+from fedfairx.service import exposure_cache as exposing
+from fedfairx.service import published, schemas
 from fedfairx.service.app import make_app
-from fedfairx.service.doors import ROLES
-from fedfairx.service.opening import open_service
+from fedfairx.service.auth import ROLES
+from fedfairx.service.factory import open_service
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
 

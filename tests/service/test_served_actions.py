@@ -17,7 +17,7 @@ from service_helpers import Running, asking, decide, settings_for
 import fedfairx as ffx
 from fedfairx.client import AsyncClient, Client, ServiceError
 from fedfairx.errors import InvalidInput
-from fedfairx.service.opening import open_service
+from fedfairx.service.factory import open_service
 from fedfairx.service.settings import load
 from fedfairx.storage.api_keys import ApiKeys
 

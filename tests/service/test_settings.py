@@ -9,7 +9,7 @@ import pytest
 
 from fedfairx.cli import main
 from fedfairx.errors import InvalidInput
-from fedfairx.service.features import Feature
+from fedfairx.service.feature_table import Feature
 from fedfairx.service.settings import Settings, load, markdown, table
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "service.md"

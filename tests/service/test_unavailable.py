@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from service_helpers import CONTEXTS, asking, decide, until
 
-from fedfairx.service import desk, service
+from fedfairx.service import service
+from fedfairx.service import write_queue as desk
 from servers import Postgres, missing
 
 

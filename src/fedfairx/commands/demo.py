@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         from fedfairx.client import Client
         from fedfairx.commands.market import FEATURES
         from fedfairx.service.app import make_app
-        from fedfairx.service.opening import open_service
+        from fedfairx.service.factory import open_service
         from fedfairx.service.server import serve
 
     def begun(server: Server) -> None:

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     merit = as_merit(settings.merit) if settings.merit else None
     with needs("service"):
         from fedfairx.service.app import make_app
-        from fedfairx.service.opening import open_service
+        from fedfairx.service.factory import open_service
         from fedfairx.service.server import serve
     with suppress(KeyboardInterrupt):  # which is how one stops it
         serve(make_app(open_service(settings, merit=merit)), settings)

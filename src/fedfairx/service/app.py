@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterable
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedfairx.service.gate import HEADERS, Gate
+from fedfairx.service.auth import refuse_cross_site
+from fedfairx.service.endpoint import Operation
 from fedfairx.service.openapi import document
-from fedfairx.service.operations import Operation
 from fedfairx.service.pages import pages
-from fedfairx.service.problems import answer, problem_of
+from fedfairx.service.problems import Refused, answer, problem_of
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.service import Service
 
-__all__ = ["make_app"]
+if TYPE_CHECKING:
+    from fedfairx.service.service import Service
+
+__all__ = ["HEADERS", "Gate", "make_app"]
 
 
 class Front:
@@ -87,3 +92,42 @@ async def _life(app: Starlette) -> AsyncIterator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await service.close()
+
+
+#: On every answer, so that no browser guesses what it is, and nobody on the way keeps it.
+HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+
+class Gate:
+    """The ASGI application of one address."""
+
+    def __init__(self, service: Service, operations: Iterable[Operation]) -> None:
+        self._service = service
+        self._by_method = {operation.method: operation for operation in operations}
+        if "GET" in self._by_method:
+            self._by_method["HEAD"] = self._by_method["GET"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        operation = self._by_method.get(scope["method"])
+        try:
+            if operation is None:
+                allowed = ", ".join(sorted(self._by_method))
+                raise Refused("method", f"Allowed here: {allowed}.", {"allow": allowed})
+            request = Request(scope, receive, send)
+            if operation.method != "GET":
+                refuse_cross_site(request)
+            if operation.role is not None:
+                await self._service.doors.check(request, operation.role)
+            response = await operation.handler(self._service, request)
+        except ClientDisconnect:
+            return
+        except Exception as error:  # whatever it is, it must not reach the server's log with its text
+            response = answer(problem_of(error))
+        name = "unknown" if operation is None else operation.name
+        self._service.meters.request(name, response.status_code, time.perf_counter() - began)
+        try:
+            response.raw_headers.extend(HEADERS)
+            await response(scope, receive, send)
+        except Exception as error:  # half way through a long answer: it is logged, and the connection cut
+            problem_of(error)

@@ -14,7 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from fedfairx.service.gate import HEADERS
+from fedfairx.service.app import HEADERS
 from fedfairx.service.problems import Refused, answer
 from fedfairx.service.settings import Settings
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from fedfairx.service import schemas
-from fedfairx.service.operations import Operation, Parameter
+from fedfairx.service.endpoint import Operation, Parameter
 from fedfairx.service.problems import KINDS, MEDIA_TYPE
 
 __all__ = ["document"]

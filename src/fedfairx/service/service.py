@@ -12,18 +12,19 @@ import msgspec
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, StorageError, UnknownDecision
-from fedfairx.service import schemas, showing, steps
-from fedfairx.service.asking import AmongAll, Asked, understand, understand_names
-from fedfairx.service.counting import Counting
-from fedfairx.service.desk import Desk, Step
-from fedfairx.service.doors import Doors
-from fedfairx.service.exposing import Exposing
-from fedfairx.service.features import FeatureTable
-from fedfairx.service.membership import Membership
-from fedfairx.service.meters import Meters, Sample
-from fedfairx.service.modes import Taking
+from fedfairx.service import decisions as steps
+from fedfairx.service import schemas
+from fedfairx.service import serializers as showing
+from fedfairx.service.auth import Doors
+from fedfairx.service.counters import Counting
+from fedfairx.service.decisions import AmongAll, Asked, Taking, understand, understand_names
+from fedfairx.service.exposure_cache import Exposing
+from fedfairx.service.feature_table import FeatureTable
+from fedfairx.service.federation import Membership
+from fedfairx.service.metrics import Meters, Sample
 from fedfairx.service.problems import Refused
 from fedfairx.service.settings import Settings
+from fedfairx.service.write_queue import Desk, Step
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.records import StoredDecision
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import InvalidInput, require
-from fedfairx.service import readers
-from fedfairx.service.features import Feature
-from fedfairx.service.readers import Reader
+from fedfairx.service import setting_types as readers
+from fedfairx.service.feature_table import Feature
+from fedfairx.service.setting_types import Reader
 
 __all__ = ["PREFIX", "Setting", "Settings", "load", "markdown", "place_of", "table"]
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import fedfairx as ffx
 from fedfairx.service.app import make_app
-from fedfairx.service.opening import open_service
+from fedfairx.service.factory import open_service
 from fedfairx.service.settings import load
 from fedfairx.storage.records import DecisionNote
 

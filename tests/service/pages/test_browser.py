@@ -19,7 +19,7 @@ from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.create import found
 from fedfairx.federation.transport import SqliteTransport
 from fedfairx.service.app import make_app
-from fedfairx.service.opening import open_service
+from fedfairx.service.factory import open_service
 from fedfairx.service.pages import PAGES
 from fedfairx.service.settings import load
 from fedfairx.storage.api_keys import ApiKeys

@@ -8,7 +8,8 @@ import pytest
 from market import NAMES, fill, looking
 from starlette.testclient import TestClient
 
-from fedfairx.service.pages import PAGES, rendering
+from fedfairx.service.pages import PAGES
+from fedfairx.service.pages import jinja as rendering
 
 PATHS = [path for path, _ in PAGES.values()]
 
@@ -121,7 +122,7 @@ def test_a_page_that_fails_tells_nothing_of_the_error(market: str, monkeypatch: 
         def fail(*_args, **_more):
             raise RuntimeError("a secret")
 
-        monkeypatch.setattr("fedfairx.service.pages.filling.latest", fail)
+        monkeypatch.setattr("fedfairx.service.pages.page_data.latest", fail)
         answer = client.get("/decisions")
         assert answer.status_code == 500
         assert "a secret" not in answer.text

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.fairness import Row, Share
-from fedfairx.service.pages import figures, words
-from fedfairx.service.pages.views import Option
+from fedfairx.service.pages import charts as figures
+from fedfairx.service.pages import formatting as words
+from fedfairx.service.pages.view_models import Option
 
 shares = st.lists(st.floats(0, 1), min_size=3, max_size=3).map(sorted).map(lambda s: Share(s[1], s[0], s[2]))
 rows = st.builds(

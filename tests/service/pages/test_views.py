@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import fedfairx as ffx
-from fedfairx.service.exposing import Looked
-from fedfairx.service.pages.rendering import page
-from fedfairx.service.pages.views import ExposurePage, FederationPage, Frame, Partner, PrivacyPage
+from fedfairx.service.exposure_cache import Looked
+from fedfairx.service.pages.jinja import page
+from fedfairx.service.pages.view_models import ExposurePage, FederationPage, Frame, Partner, PrivacyPage
 
 FRAME = Frame("clinic-3", "shadow", 1.8e9, signed_in=True)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfairx.service.pages.windows import periods, stretches, window_of, windows
+from fedfairx.service.pages.periods import periods, stretches, window_of, windows
 from fedfairx.service.problems import Refused
 
 

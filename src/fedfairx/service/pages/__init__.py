@@ -1,7 +1,7 @@
 """The pages: what a service did, for people. Rendered here, read-only, with nothing from any other host.
 
-`views` says what each page shows, `filling` takes it from the service, `rendering` draws it from
-`templates/`, and `entering` lets in who may.
+`view_models` says what each page shows, `page_data` takes it from the service, `jinja` renders it from
+`templates/`, and `access` checks who may see it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from fedfairx.service.doors import sees_exact
-from fedfairx.service.pages import entering, filling
-from fedfairx.service.pages.rendering import page, static
-from fedfairx.service.pages.views import ExposurePage
-from fedfairx.service.pages.windows import periods, window_of
+from fedfairx.service.auth import sees_exact
+from fedfairx.service.pages import access, page_data
+from fedfairx.service.pages.jinja import page, static
+from fedfairx.service.pages.periods import periods, window_of
+from fedfairx.service.pages.view_models import ExposurePage
 from fedfairx.service.problems import KINDS, Refused, problem_of
 from fedfairx.service.service import Service
 
@@ -28,7 +28,7 @@ LARGEST = 2**53
 
 
 async def _overview(service: Service, request: Request) -> object:
-    return await filling.overview(service, exact=sees_exact(request))
+    return await page_data.overview(service, exact=sees_exact(request))
 
 
 async def _exposure(service: Service, request: Request) -> object:
@@ -42,20 +42,20 @@ async def _decisions(service: Service, request: Request) -> object:
     before = request.query_params.get("before", "")
     if before and not (before.isascii() and before.isdigit() and int(before) <= LARGEST):
         raise Refused("invalid", "before must be a number that a page linked to.")
-    return await filling.decisions(service, int(before) if before else None, exact=sees_exact(request))
+    return await page_data.decisions(service, int(before) if before else None, exact=sees_exact(request))
 
 
 async def _privacy(service: Service, request: Request) -> object:
-    return await asyncio.to_thread(filling.privacy, service, exact=sees_exact(request))
+    return await asyncio.to_thread(page_data.privacy, service, exact=sees_exact(request))
 
 
 async def _federation(service: Service, request: Request) -> object:
-    return await asyncio.to_thread(filling.federation, service, exact=sees_exact(request))
+    return await asyncio.to_thread(page_data.federation, service, exact=sees_exact(request))
 
 
 async def _report(service: Service, request: Request) -> object:
     window = window_of(request.query_params.get("period", ""))
-    return await filling.report(service, window, exact=sees_exact(request))
+    return await page_data.report(service, window, exact=sees_exact(request))
 
 
 #: Where each page is, in the order of the navigation.
@@ -78,14 +78,14 @@ def pages(service: Service) -> list[BaseRoute]:
     async def sign_in(request: Request) -> Response:
         try:
             if request.method == "POST":
-                return await entering.take(service, request)
-            return entering.offer(service, root=_root(request), status=200)
+                return await access.take(service, request)
+            return access.offer(service, root=_root(request), status=200)
         except Exception as error:
             return _failed(service, request, error)
 
     async def sign_out(request: Request) -> Response:
         try:
-            return entering.leave(service, request)
+            return access.leave(service, request)
         except Refused as error:
             return _failed(service, request, error)
 
@@ -108,10 +108,10 @@ def _root(request: Request) -> str:
 def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
-            await entering.check(service, request)
+            await access.check(service, request)
             view = await show(service, request)
             exact = sees_exact(request)
-            frame = filling.frame(service, signed_in=entering.signed_in(request), exact=exact)
+            frame = page_data.frame(service, signed_in=access.signed_in(request), exact=exact)
             return page(name, view=view, frame=frame, root=_root(request))
         except Exception as error:  # whatever it is, its text must not reach a page
             return _failed(service, request, error)
@@ -124,7 +124,7 @@ def _failed(service: Service, request: Request, error: Exception) -> Response:
     problem = problem_of(error)
     root = _root(request)
     if problem.status == 401:
-        return entering.offer(service, root=root)
+        return access.offer(service, root=root)
     _, title, remedy = KINDS[problem.kind]
     return page(
         "problem",

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from fedfairx.service.operations import Operation
+from fedfairx.service.endpoint import Operation
 from fedfairx.service.routes import (
-    acting,
-    deciding,
-    describing,
-    exporting,
-    exposing,
-    federating,
-    listing,
-    operating,
-    rewarding,
+    actions,
+    decision_list,
+    decisions,
+    export,
+    exposure,
+    federation,
+    health,
+    model,
+    rewards,
 )
 
 __all__ = ["OPERATIONS"]
 
 #: The busiest ones first: they are looked for in this order.
 OPERATIONS: tuple[Operation, ...] = (
-    *deciding.OPERATIONS,
-    *rewarding.OPERATIONS,
-    *listing.OPERATIONS,
-    *describing.OPERATIONS,
-    *acting.OPERATIONS,
-    *exposing.OPERATIONS,
-    *exporting.OPERATIONS,
-    *federating.OPERATIONS,
-    *operating.OPERATIONS,
+    *decisions.OPERATIONS,
+    *rewards.OPERATIONS,
+    *decision_list.OPERATIONS,
+    *model.OPERATIONS,
+    *actions.OPERATIONS,
+    *exposure.OPERATIONS,
+    *export.OPERATIONS,
+    *federation.OPERATIONS,
+    *health.OPERATIONS,
 )

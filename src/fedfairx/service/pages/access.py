@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from fedfairx.service.doors import ROLES, refuse_cross_site
-from fedfairx.service.pages.rendering import HEADERS, page
+from fedfairx.service.auth import ROLES, refuse_cross_site
+from fedfairx.service.pages.jinja import HEADERS, page
 from fedfairx.service.problems import Refused
 from fedfairx.service.sessions import SECONDS
 

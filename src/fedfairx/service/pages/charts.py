@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from fedfairx.fairness import Row
-from fedfairx.service.pages.views import Option
+from fedfairx.service.pages.view_models import Option
 
 _TICKS = (0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from fedfairx.service.pages.views import Period
+from fedfairx.service.pages.view_models import Period
 from fedfairx.service.problems import Refused
 
 __all__ = ["Window", "periods", "stretches", "window_of"]

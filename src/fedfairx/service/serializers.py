@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.partners import Partner
 from fedfairx.service import schemas
-from fedfairx.service.modes import Remark, propensity
+from fedfairx.service.decisions import Remark, propensity
 from fedfairx.service.published import batch_of
 from fedfairx.storage.records import StoredDecision
 

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from fedfairx.federation.exchange.envelope import Envelope
 from fedfairx.service import schemas
-from fedfairx.service.membership import Membership
-from fedfairx.service.operations import Operation, body_of, decoder, reply
+from fedfairx.service.endpoint import Operation, body_of, decoder, reply
+from fedfairx.service.federation import Membership
 from fedfairx.service.problems import Refused
 from fedfairx.service.service import Service
 

@@ -9,7 +9,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from fedfairx.service.pages import figures, words
+from fedfairx.service.pages import charts as figures
+from fedfairx.service.pages import formatting as words
 
 __all__ = ["STATIC", "page", "static"]
 

@@ -13,9 +13,9 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from fedfairx.service.exporting import FORMATS, LINES, write_parquet
-from fedfairx.service.operations import Operation, Parameter, query_of
-from fedfairx.service.routes.listing import LAST, SINCE, UNTIL
+from fedfairx.service.endpoint import Operation, Parameter, query_of
+from fedfairx.service.export import FORMATS, LINES, write_parquet
+from fedfairx.service.routes.decision_list import LAST, SINCE, UNTIL
 from fedfairx.service.service import Service
 
 __all__ = ["OPERATIONS"]

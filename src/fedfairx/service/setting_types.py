@@ -8,7 +8,7 @@ from typing import Any
 
 from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.errors import InvalidInput, require
-from fedfairx.service.features import Feature
+from fedfairx.service.feature_table import Feature
 
 __all__ = ["Reader", "choice", "features", "names", "number", "optional", "pair", "switch", "text", "whole"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedfairx.service.exposing import Looked
+from fedfairx.service.exposure_cache import Looked
 
 Alarm = str  # "bad", "warn" or "good"
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service import schemas
-from fedfairx.service.operations import Operation, Parameter, body_of, decoder, header_of, reply
+from fedfairx.service.endpoint import Operation, Parameter, body_of, decoder, header_of, reply
 from fedfairx.service.problems import Refused
 from fedfairx.service.service import Service, Wish
 

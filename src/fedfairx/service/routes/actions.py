@@ -8,10 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.errors import require
-from fedfairx.service import schemas, showing
-from fedfairx.service.operations import Operation, Parameter, reply
-from fedfairx.service.readers import LONGEST
+from fedfairx.service import schemas
+from fedfairx.service import serializers as showing
+from fedfairx.service.endpoint import Operation, Parameter, reply
 from fedfairx.service.service import Service
+from fedfairx.service.setting_types import LONGEST
 
 __all__ = ["OPERATIONS"]
 

@@ -15,7 +15,7 @@ from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable, require
 from fedfairx.federation.exchange.member import Peer
 from fedfairx.federation.setup.member_folder import Place
-from fedfairx.service.meters import labelled, text
+from fedfairx.service.metrics import labelled, text
 
 __all__ = ["UNKNOWN", "Membership", "federation_lines"]
 

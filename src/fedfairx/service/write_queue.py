@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError
-from fedfairx.service.meters import Meters
+from fedfairx.service.metrics import Meters
 from fedfairx.service.problems import Refused
 
 __all__ = ["Desk", "Step"]

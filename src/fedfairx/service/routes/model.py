@@ -7,9 +7,10 @@ import asyncio  # a question may have to wait for the desk, and others need not 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fedfairx.service import schemas, showing
-from fedfairx.service.doors import sees_exact
-from fedfairx.service.operations import Operation, reply
+from fedfairx.service import schemas
+from fedfairx.service import serializers as showing
+from fedfairx.service.auth import sees_exact
+from fedfairx.service.endpoint import Operation, reply
 from fedfairx.service.service import Service
 
 __all__ = ["OPERATIONS"]

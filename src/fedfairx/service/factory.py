@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,16 @@ from fedfairx.core.merit import Merit
 from fedfairx.errors import InvalidInput, require
 from fedfairx.federation.setup.member_folder import Place
 from fedfairx.privacy import Bounds, Budget
-from fedfairx.service.doors import Doors, is_loopback
-from fedfairx.service.features import FeatureTable
-from fedfairx.service.membership import Membership
-from fedfairx.service.remembering import remember, remembered
+from fedfairx.service.auth import Doors, is_loopback
+from fedfairx.service.feature_table import Feature, FeatureTable
+from fedfairx.service.federation import Membership
 from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings, place_of
 from fedfairx.storage.api_keys import ApiKeys
+from fedfairx.storage.feature_schema import keep_meaning, read_meaning
 
-__all__ = ["open_service"]
+__all__ = ["open_service", "remember", "remembered"]
+
 
 KEPT = (
     "rule",
@@ -106,3 +109,33 @@ def _warm(agent: Agent) -> None:
     contexts = None if agent.actions else np.zeros((2, agent.dimension))
     other.observe(other.decide(contexts), reward=0.0)
     other.absorb({other.name: other.release(), third.name: third.release()})
+
+
+def remembered(settings: Settings) -> Settings:
+    """The settings with what is kept; one that says otherwise is refused."""
+    stored = read_meaning(place_of(settings))
+    if stored is None:
+        return settings
+    features = tuple(Feature(name, low, high) for name, low, high in stored["features"])
+    kept: dict[str, Any] = {"features": features, "intercept": bool(stored["intercept"])}
+    for name, value in kept.items():
+        given = getattr(settings, name)
+        if name in settings.given and given != value:
+            raise InvalidInput(
+                f"{name} must be what the agent has learnt from so far, {name}={_shown(value)}, got "
+                f"{name}={_shown(given)}; leave it out, or begin another agent in another place"
+            )
+    return replace(settings, **kept)
+
+
+def remember(agent: Agent, settings: Settings) -> None:
+    """Keep what this start says, if it is the first."""
+    features = [[feature.name, feature.low, feature.high] for feature in settings.features]
+    keep_meaning(agent.journal, {"features": features, "intercept": settings.intercept})
+
+
+def _shown(value: bool | Sequence[Feature]) -> str:
+    """As one would write it on the command line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(f"{each.name}={each.low!r}:{each.high!r}" for each in value) or "(none)"

@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service import schemas
-from fedfairx.service.doors import sees_exact
-from fedfairx.service.operations import Operation, Parameter, query_of, reply
+from fedfairx.service.auth import sees_exact
+from fedfairx.service.endpoint import Operation, Parameter, query_of, reply
 from fedfairx.service.problems import Refused
-from fedfairx.service.routes.rewarding import DECISION_ID
+from fedfairx.service.routes.rewards import DECISION_ID
+from fedfairx.service.serializers import seen
 from fedfairx.service.service import Service
-from fedfairx.service.showing import seen
 
 __all__ = ["OPERATIONS", "SINCE", "UNTIL"]
 

@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service import schemas
-from fedfairx.service.doors import sees_exact
-from fedfairx.service.membership import federation_lines
-from fedfairx.service.meters import text
-from fedfairx.service.operations import Operation, reply
+from fedfairx.service.auth import sees_exact
+from fedfairx.service.endpoint import Operation, reply
+from fedfairx.service.federation import federation_lines
+from fedfairx.service.metrics import text
 from fedfairx.service.service import Service
 
 __all__ = ["OPERATIONS"]

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.fairness import Row, Share
-from fedfairx.service.doors import sees_exact
-from fedfairx.service.exposing import Looked
-from fedfairx.service.operations import Operation, query_of, reply
+from fedfairx.service.auth import sees_exact
+from fedfairx.service.endpoint import Operation, query_of, reply
+from fedfairx.service.exposure_cache import Looked
 from fedfairx.service.problems import Refused
-from fedfairx.service.routes.listing import LAST, SINCE, UNTIL
+from fedfairx.service.routes.decision_list import LAST, SINCE, UNTIL
 from fedfairx.service.service import Service
 
 __all__ = ["OPERATIONS"]

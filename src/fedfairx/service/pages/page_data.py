@@ -10,10 +10,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from fedfairx.fairness.exposure_table import ABOVE, BELOW
-from fedfairx.service import showing
-from fedfairx.service.exposing import Looked
-from fedfairx.service.membership import UNKNOWN
-from fedfairx.service.pages.views import (
+from fedfairx.service import serializers as showing
+from fedfairx.service.exposure_cache import Looked
+from fedfairx.service.federation import UNKNOWN
+from fedfairx.service.pages.formatting import count, duration, sentence
+from fedfairx.service.pages.periods import Window, periods, stretches
+from fedfairx.service.pages.view_models import (
     Attention,
     DecisionLine,
     DecisionsPage,
@@ -26,8 +28,6 @@ from fedfairx.service.pages.views import (
     ReportPage,
     Series,
 )
-from fedfairx.service.pages.windows import Window, periods, stretches
-from fedfairx.service.pages.words import count, duration, sentence
 from fedfairx.service.published import batch_of
 from fedfairx.storage.queries import first_time, latest
 from fedfairx.storage.records import StoredDecision

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from fedfairx.errors import needs
-from fedfairx.service.modes import Remark, propensity
+from fedfairx.service.decisions import Remark, propensity
 from fedfairx.storage.records import StoredDecision
 
 __all__ = ["COLUMNS", "FORMATS", "LINES", "csv_lines", "json_lines", "record", "write_parquet"]
