@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from fedfairx.agent.schedules import EveryRound
-from fedfairx.commands.fleet import GAP, Fleet
-from fedfairx.commands.market import DIMENSION
-from fedfairx.commands.orders import Orders
+from fedfairx.demo.launcher import GAP, Fleet
+from fedfairx.demo.market import DIMENSION
+from fedfairx.demo.traffic import Orders
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.roster.terms import Terms
 from measure import Report, main

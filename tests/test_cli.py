@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfairx.cli import main
+from fedfairx.cli.main import main
 
 VERBS = ("list", "simulate", "reproduce", "plot", "calibrate", "privacy", "audit", "warm", "bench")
 SMALL = ("--agents", "2", "--arms", "3", "--dimension", "2", "--horizon", "40", "--seeds", "2")
@@ -53,7 +53,7 @@ def test_version(capsys: pytest.CaptureFixture[str]):
 
 def test_help_needs_none_of_the_heavy_libraries():
     code = (
-        "import sys, fedfairx.cli as c; c.parser(); "
+        "import sys, fedfairx.cli.main as c; c.parser(); "
         "sys.exit(any(m in sys.modules for m in ('pandas','pyarrow','matplotlib','tqdm','distributed')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -188,7 +188,7 @@ def test_simulate_refuses_files_before_it_simulates(
     flag, file, message, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "folder.csv").mkdir()
-    monkeypatch.setattr("fedfairx.commands.simulate.perform", lambda _: pytest.fail("simulated"))
+    monkeypatch.setattr("fedfairx.cli.simulate.perform", lambda _: pytest.fail("simulated"))
     assert message in refused(capsys, "simulate", *SMALL, flag, str(tmp_path / file))
 
 

@@ -14,7 +14,7 @@ from fedfairx.agent.algorithms import ALGORITHMS, ALIASES
 from fedfairx.agent.options import DECIDE_FROM
 from fedfairx.agent.schedules import SCHEDULES, Plan, schedule
 from fedfairx.agent.solvers import SOLVERS
-from fedfairx.cli import parser
+from fedfairx.cli.main import parser
 from fedfairx.experiments.registry import BUILT_IN
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for
 from fedfairx.privacy.statement import found_at_most

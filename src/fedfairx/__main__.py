@@ -2,6 +2,6 @@
 
 import sys
 
-from fedfairx.cli import main
+from fedfairx.cli.main import main
 
 sys.exit(main())

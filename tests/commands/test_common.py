@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fedfairx.commands.common import as_merit, as_range
+from fedfairx.cli.common import as_merit, as_range
 from fedfairx.core.merit import Affine, Exponential
 from fedfairx.errors import InvalidInput
 

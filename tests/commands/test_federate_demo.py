@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedfairx.commands import market
+from fedfairx.demo import market
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.settings import load
 from nats_server import require_nats
@@ -57,8 +57,8 @@ def test_it_runs_to_its_end(tmp_path: Path) -> None:
 
 FORGETFUL = """
 import sqlite3, sys
-from fedfairx.cli import main
-from fedfairx.commands.fleet import Fleet
+from fedfairx.cli.main import main
+from fedfairx.demo.launcher import Fleet
 
 stop = Fleet.stop
 

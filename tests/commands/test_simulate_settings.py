@@ -15,9 +15,8 @@ import pytest
 import fedfairx as ffx
 from fedfairx.agent.options import SCALE, Options
 from fedfairx.agent.schedules import Paper
-from fedfairx.cli import main, parser
-from fedfairx.commands.flags import NAMED, Setting, explained
-from fedfairx.commands.settings import Running, prepare, settings, tables
+from fedfairx.cli.config import NAMED, Running, Setting, explained, prepare, settings, tables
+from fedfairx.cli.main import main, parser
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Bounds, Centring
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfairx.experiments import environment, paper
+from fedfairx.experiments import paper_data as paper
+from fedfairx.experiments import world as environment
 from fedfairx.experiments.calibrate import Settings, Trial, calibrate, choose, distance, write
 from fedfairx.experiments.experiment import FAIRNESS, FULL
-from fedfairx.experiments.identity import SCHEMA
+from fedfairx.experiments.provenance import SCHEMA
 
 
 def test_the_distance_of_the_papers_own_curve_is_zero():

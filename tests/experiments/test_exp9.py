@@ -7,8 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedfairx.experiments import FULL, QUICK, Outcome, exp1, exp5, exp6, exp9, joining
-from fedfairx.experiments.exploring import (
+from fedfairx.experiments import FULL, QUICK, Outcome
+from fedfairx.experiments.provenance import provenance
+from fedfairx.experiments.suite import exp01_together as exp1
+from fedfairx.experiments.suite import exp05_mechanisms as exp5
+from fedfairx.experiments.suite import exp06_starvation as exp6
+from fedfairx.experiments.suite import exp09_exploration as exp9
+from fedfairx.experiments.suite import exp09_joining as joining
+from fedfairx.experiments.suite.exp09_worlds import (
     HOWS,
     MERIT,
     ONE_HOT,
@@ -19,7 +25,6 @@ from fedfairx.experiments.exploring import (
     algorithm_of,
     key,
 )
-from fedfairx.experiments.identity import provenance
 
 RUNS = {run.key: run for run in exp9.runs(FULL)}
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import fedfairx
 from fedfairx.agent.schedules import Paper
 from fedfairx.errors import InvalidInput
-from fedfairx.experiments.identity import (
+from fedfairx.experiments.provenance import (
     Provenance,
     computing_sources,
     describe,

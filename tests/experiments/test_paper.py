@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fedfairx.errors import InvalidInput
-from fedfairx.experiments import QUICK, Outcome, paper
+from fedfairx.experiments import QUICK, Outcome
+from fedfairx.experiments import paper_data as paper
 from fedfairx.experiments.experiment import FAIRNESS, FULL, METRICS, REWARD
 from fedfairx.experiments.registry import experiments
 

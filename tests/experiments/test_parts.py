@@ -9,13 +9,13 @@ import pytest
 from experiment_helpers import small_run
 
 from fedfairx.experiments import Experiment, Outcomes, Picture, Run, Scores, Size, registry
-from fedfairx.experiments.parts import Ahead, Part
 from fedfairx.experiments.report.figures import canvas
 from fedfairx.experiments.report.page import Section
 from fedfairx.experiments.reproduce import reproduce
+from fedfairx.experiments.sections import Ahead, Part
 from fedfairx.experiments.sweep.jobs import SweepInterruptedError
-from fedfairx.experiments.sweep.order import Job
 from fedfairx.experiments.sweep.progress import Quiet
+from fedfairx.experiments.sweep.scheduling import Job
 
 SIZE = Size(horizon=30, seeds=2)
 

@@ -10,7 +10,7 @@ import pytest
 
 from fedfairx.errors import InvalidInput
 from fedfairx.experiments import Run, Size, registry
-from fedfairx.experiments.identity import provenance
+from fedfairx.experiments.provenance import provenance
 from fedfairx.experiments.registry import choose, load_plugin
 from fedfairx.experiments.reproduce import reproduce
 from fedfairx.privacy import calibrate

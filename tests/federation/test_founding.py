@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfairx.cli import main
+from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput, StateError
 from fedfairx.federation.roster.certificates import Identity, new_authority
 from fedfairx.federation.roster.roster import Roster

@@ -18,7 +18,7 @@ from typing import Any
 
 import fedfairx.service.app
 import fedfairx.service.server
-from fedfairx.cli import main
+from fedfairx.cli.main import main
 from fedfairx.federation.setup.member_folder import Place
 
 

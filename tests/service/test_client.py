@@ -12,7 +12,7 @@ import pytest
 from service_helpers import ACTIONS, CONTEXTS, Running
 
 import fedfairx as ffx
-from fedfairx import calling
+from fedfairx import client as calling
 from fedfairx.client import AsyncClient, Client, ServiceError
 
 

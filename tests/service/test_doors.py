@@ -11,7 +11,7 @@ import httpx
 import pytest
 from service_helpers import CONTEXTS, Running, asking, self_signed, settings_for, until
 
-from fedfairx.cli import main
+from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput
 from fedfairx.service import auth as doors
 from fedfairx.service.factory import open_service

@@ -13,7 +13,7 @@ from service_helpers import CONTEXTS, asking, decide, settings_for
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
-from fedfairx.calling import Calls
+from fedfairx.client import Calls
 from fedfairx.service import exposure_cache as exposing
 from fedfairx.service import published, schemas
 from fedfairx.service.app import make_app

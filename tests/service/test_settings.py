@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfairx.cli import main
+from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput
 from fedfairx.service.feature_table import Feature
 from fedfairx.service.settings import Settings, load, markdown, table

@@ -15,10 +15,10 @@ import pytest
 
 from fedfairx.errors import InvalidInput, ResultsError
 from fedfairx.experiments import Run, Size, registry
-from fedfairx.experiments.identity import provenance
+from fedfairx.experiments.provenance import provenance
 from fedfairx.experiments.sweep.jobs import perform, plan, sweep
 from fedfairx.experiments.sweep.progress import Quiet
-from fedfairx.experiments.sweep.results import Store
+from fedfairx.experiments.sweep.store import Store
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.executors import cores, engine
 

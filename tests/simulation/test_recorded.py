@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedfairx.errors import InvalidInput
-from fedfairx.experiments.identity import digest_of
+from fedfairx.experiments.provenance import digest_of
 from fedfairx.simulation import Recorded, Scenario
 
 CONTEXTS = np.random.default_rng(0).normal(size=(6, 3, 2))

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from fedfairx.core.confidence import Confidence
-from fedfairx.experiments import paper
-from fedfairx.experiments.environment import CALIBRATION
+from fedfairx.experiments import paper_data as paper
 from fedfairx.experiments.experiment import FAIRNESS, PAPER_HORIZON
-from fedfairx.experiments.identity import provenance
+from fedfairx.experiments.provenance import provenance
+from fedfairx.experiments.world import CALIBRATION
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.util.arrays import Array
 

@@ -15,7 +15,7 @@ from fedfairx.agent.algorithms import Algorithm
 from fedfairx.agent.algorithms import algorithm as find_algorithm
 from fedfairx.agent.schedules import schedule as find_schedule
 from fedfairx.errors import require
-from fedfairx.experiments.identity import Provenance, describe, digest_of
+from fedfairx.experiments.provenance import Provenance, describe, digest_of
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.util.arrays import Array
 

@@ -12,13 +12,24 @@ from types import ModuleType
 from fedfairx.errors import InvalidInput, require
 from fedfairx.experiments.experiment import Experiment
 
-BUILT_IN = tuple(f"exp{number}" for number in range(1, 11))
+BUILT_IN = (
+    "exp01_together",
+    "exp02_protocols",
+    "exp03_agents",
+    "exp04_budget",
+    "exp05_mechanisms",
+    "exp06_starvation",
+    "exp07_communication",
+    "exp08_merit",
+    "exp09_exploration",
+    "exp10_heterogeneity",
+)
 _PLUGGED: dict[str, Experiment] = {}
 
 
 @cache
 def _built_in() -> dict[str, Experiment]:
-    modules = [importlib.import_module(f"fedfairx.experiments.{name}") for name in BUILT_IN]
+    modules = [importlib.import_module(f"fedfairx.experiments.suite.{name}") for name in BUILT_IN]
     return {module.EXPERIMENT.name: module.EXPERIMENT for module in modules}
 
 

@@ -20,15 +20,15 @@ from typing import Any
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Experiment, Size
-from fedfairx.experiments.identity import SCHEMA, Provenance, provenance
-from fedfairx.experiments.parts import Ahead, Part, draw
+from fedfairx.experiments.provenance import SCHEMA, Provenance, provenance
 from fedfairx.experiments.registry import experiments
 from fedfairx.experiments.report.page import write_report
 from fedfairx.experiments.scores import Scores
-from fedfairx.experiments.sweep.files import remove_stale, write_whole
+from fedfairx.experiments.sections import Ahead, Part, draw
 from fedfairx.experiments.sweep.jobs import Swept, plan, sweep
+from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 from fedfairx.experiments.sweep.progress import Progress, Quiet
-from fedfairx.experiments.sweep.results import Store
+from fedfairx.experiments.sweep.store import Store
 from fedfairx.simulation.executors import cores, engine
 from fedfairx.util.formatting import counted
 

@@ -15,11 +15,11 @@ from experiment_helpers import outcome, small_run
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments import FULL
-from fedfairx.experiments.identity import provenance
+from fedfairx.experiments.provenance import provenance
 from fedfairx.experiments.report.figures import canvas, save, styled
-from fedfairx.experiments.sweep import files
-from fedfairx.experiments.sweep.files import remove_stale, write_whole
-from fedfairx.experiments.sweep.results import Store
+from fedfairx.experiments.sweep import partial_files as files
+from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
+from fedfairx.experiments.sweep.store import Store
 
 
 def names(folder: Path) -> list[str]:
@@ -88,7 +88,7 @@ def test_a_device_that_is_really_full(tmp_path: Path, monkeypatch: pytest.Monkey
 WRITER = """
 import os, sys, time
 from pathlib import Path
-from fedfairx.experiments.sweep.files import write_whole
+from fedfairx.experiments.sweep.partial_files import write_whole
 def wait(_):
     print("here", flush=True)
     time.sleep(60)

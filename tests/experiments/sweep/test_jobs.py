@@ -12,11 +12,11 @@ import pytest
 from experiment_helpers import outcome, small_run
 
 from fedfairx.experiments.experiment import Run
-from fedfairx.experiments.identity import provenance
+from fedfairx.experiments.provenance import provenance
 from fedfairx.experiments.sweep import jobs as sweeping
 from fedfairx.experiments.sweep.jobs import SweepInterruptedError, perform, plan, sweep
 from fedfairx.experiments.sweep.progress import Lines, Quiet, progress
-from fedfairx.experiments.sweep.results import Store
+from fedfairx.experiments.sweep.store import Store
 from fedfairx.lanes.vector_lowering import WIDTH
 from fedfairx.simulation import Scenario
 

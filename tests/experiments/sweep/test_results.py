@@ -12,8 +12,8 @@ import pytest
 from experiment_helpers import outcome, small_run
 
 from fedfairx.errors import ResultsError
-from fedfairx.experiments.identity import SCHEMA, Provenance
-from fedfairx.experiments.sweep.results import Store, read_file
+from fedfairx.experiments.provenance import SCHEMA, Provenance
+from fedfairx.experiments.sweep.store import Store, read_file
 
 HERE = Provenance(SCHEMA, "1.0", "abc")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfairx.cli import main
+from fedfairx.cli.main import main
 from fedfairx.federation.setup.create import amend
 from fedfairx.federation.setup.member_folder import Place
 from fedfairx.federation.setup.verify import inspect

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import FAIRNESS, Outcome, Size
-from fedfairx.experiments.sweep.files import remove_stale, write_whole
+from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import half_width
 from fedfairx.util.plotting import (

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfairx.experiments.environment import stored_calibration
 from fedfairx.experiments.experiment import Experiment, Size
-from fedfairx.experiments.identity import Provenance
+from fedfairx.experiments.provenance import Provenance
 from fedfairx.experiments.report.deviations import DEVIATIONS, OUT_OF_REACH
 from fedfairx.experiments.report.markup import Document, Html, Markdown
 from fedfairx.experiments.scores import CRITERION, Scores, Table, number
-from fedfairx.experiments.sweep.files import write_whole
+from fedfairx.experiments.sweep.partial_files import write_whole
+from fedfairx.experiments.world import stored_calibration
 
 TITLE = "Fair, private, federated bandits: the paper's experiments, and ours"
 

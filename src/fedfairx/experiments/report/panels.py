@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedfairx.experiments import paper
+from fedfairx.experiments import paper_data as paper
 from fedfairx.experiments.experiment import REWARD, Size
 from fedfairx.experiments.report.figures import (
     COLOURS,

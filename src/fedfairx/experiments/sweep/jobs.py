@@ -11,10 +11,10 @@ import numpy as np
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Outcome, Run
-from fedfairx.experiments.identity import Provenance, provenance
-from fedfairx.experiments.sweep.order import Job, ordered
+from fedfairx.experiments.provenance import Provenance, provenance
 from fedfairx.experiments.sweep.progress import Progress
-from fedfairx.experiments.sweep.results import Store
+from fedfairx.experiments.sweep.scheduling import Job, ordered
+from fedfairx.experiments.sweep.store import Store
 from fedfairx.lanes.vector_lowering import WIDTH
 
 # Small enough that two workers end together and progress is seen, large enough to fill the kernel's lanes.

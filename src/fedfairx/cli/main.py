@@ -1,0 +1,90 @@
+"""The command line: the entry point, errors and interruptions. Each verb is a file beside it."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import gc
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from fedfairx.errors import FedFairXError
+
+VERBS = (
+    "cli.list",
+    "cli.simulate",
+    "cli.reproduce",
+    "cli.calibrate",
+    "cli.privacy",
+    "cli.audit",
+    "cli.serve",
+    "cli.keys",
+    "demo.service",
+    "cli.federate",
+    "cli.warm",
+    "cli.bench",
+)
+EXIT_REFUSED = 2
+EXIT_INTERRUPTED = 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """All verbs and their arguments."""
+    top = argparse.ArgumentParser(
+        prog="fedfairx",
+        description="Fair, private, federated contextual bandits.",
+        epilog="`fedfairx VERB --help` has an example of every verb.",
+    )
+    top.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name in VERBS:
+        importlib.import_module(f"fedfairx.{name}").add(verbs)
+    return top
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        from importlib.metadata import version
+
+        print(f"fedfairx {version('fedfairx')}")
+        parser.exit()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code: 0 done, 1 something failed, 2 refused, 130 interrupted."""
+    args = parser().parse_args(argv)
+    atexit.register(gc.freeze)  # what Numba has made takes long to look through, and all of it ends then
+    try:
+        code: int = args.run(args)
+    except KeyboardInterrupt:
+        return _interrupted("")
+    except ImportError as error:
+        if error.name is None or error.name.startswith("fedfairx"):
+            raise
+        print(f"fedfairx: this needs {error.name}: pip install 'fedfairx[experiments]'", file=sys.stderr)
+        return EXIT_REFUSED
+    except FedFairXError as error:
+        from fedfairx.experiments.sweep.jobs import SweepInterruptedError
+
+        if isinstance(error, SweepInterruptedError):
+            return _interrupted(f"{error}; the same command goes on from there")
+        print(f"fedfairx: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    except BrokenPipeError:  # the reader, such as `head`, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _interrupted(text: str) -> int:
+    print(f"fedfairx: stopped{': ' + text if text else ''}", file=sys.stderr, flush=True)
+    if not text:  # stopped for the second time: threads inside a compiled kernel would keep the process alive
+        sys.stdout.flush()
+        os._exit(EXIT_INTERRUPTED)
+    return EXIT_INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

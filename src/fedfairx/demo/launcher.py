@@ -1,0 +1,184 @@
+"""The services of a federation on this machine, each a process of its own, and their hub if there is one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from fedfairx.demo.market import FEATURES
+from fedfairx.errors import FedFairXError, InvalidInput
+from fedfairx.federation.roster.signing_keys import write_private
+from fedfairx.federation.roster.terms import Terms
+from fedfairx.federation.setup.create import found
+from fedfairx.federation.transport.flower.launcher import Flower, find_commands
+from fedfairx.storage.api_keys import open_keys
+
+__all__ = ["Fleet"]
+
+PATIENCE = 180.0  # seconds until a service listens, on a machine that may have to compile first
+LOG = "service.log"
+ENGINE_KEY = "engine.key"  # of a service's doors for envelopes
+GAP = 1.0  # seconds between two of Flower's rounds
+
+
+class Fleet:
+    """`names` in a federation with these terms, in `folder`; running inside `with`.
+
+    seed: of what their agents draw; without it each draws its own.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        names: Sequence[str],
+        terms: Terms,
+        *,
+        transport: str,
+        decide_from: str | None = None,
+        seed: int | None = None,
+        flower: str | None = None,
+    ) -> None:
+        self.folder = folder
+        self.names = tuple(names)
+        self._terms = terms
+        self._transport = transport
+        self._decide_from = decide_from
+        self._seed = seed
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands = find_commands(flower) if transport == "flower" else None
+        self.flower: Flower | None = None
+        self._door: int | None = None  # where SuperNodes go, if not to the SuperLink itself
+        self.urls: Mapping[str, str] = {}
+        self.keys: dict[str, str] = {}  # to the services, where these need one
+
+    def database(self, name: str) -> Path:
+        """Where a service keeps its agent."""
+        return self.folder / name / "data" / "agent.sqlite"
+
+    def __enter__(self) -> Self:
+        try:
+            port = _free_port()
+            hosts = ("127.0.0.1", "localhost")
+            agents = dict.fromkeys(self.names)
+            found(self.folder, self._terms, agents, transport=self._transport, hosts=hosts, port=port)
+            if self._transport == "nats":
+                self._start_hub(port)
+            for place, name in enumerate(self.names):
+                self._make_agent(name, place)
+                if self._transport == "flower":
+                    self._make_keys(name)
+                self._start(name)
+            self.urls = {name: self._listens(name) for name in self.names}
+            if self._commands is not None:
+                self._start_flower(self._commands, port)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all of them in order, the hub last."""
+        if self.flower is not None:
+            self.flower.stop()
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes = {}
+
+    def _start(self, name: str) -> None:
+        command = [sys.executable, "-m", "fedfairx", "serve", "--federation", str(self.folder / name)]
+        command += ["--port", "0", "--features", FEATURES, "--intercept", "true"]
+        if self._decide_from is not None:
+            command += ["--decide-from", self._decide_from]
+        self._launch(name, command, cwd=self.folder)
+
+    def _start_hub(self, port: int) -> None:
+        program = shutil.which("nats-server")
+        if program is None:
+            raise InvalidInput("transport must be sqlite: there is no nats-server on this machine")
+        hub = self.folder / "hub"
+        config = hub / "nats-server.conf"
+        config.write_text(config.read_text().replace('"0.0.0.0:', '"127.0.0.1:'))
+        self._processes = {"hub": self._launch("hub", [program, "-c", config.name], cwd=hub)}
+        _until(lambda: _answers(port), "the nats-server")
+
+    def _make_agent(self, name: str, place: int) -> None:
+        database = self.database(name)
+        database.parent.mkdir(mode=0o700)
+        seed = None if self._seed is None else int(np.random.default_rng([self._seed, place]).integers(2**32))
+        self._terms.open_agent(name, database, decide_from=self._decide_from, seed=seed).close()
+
+    def _make_keys(self, name: str) -> None:
+        """One for the SuperNode, which opens nothing but envelopes, and one for whoever asks here."""
+        with open_keys(self.database(name)) as keys:
+            write_private(self.folder / name / ENGINE_KEY, keys.add("SuperNode", "federation").encode())
+            self.keys[name] = keys.add("demonstration", "admin")
+
+    def _start_flower(self, commands: Path, port: int) -> None:
+        services = {name: (self.urls[name], self.folder / name / ENGINE_KEY) for name in self.names}
+        self.flower = Flower(self.folder, services, commands=commands, port=port, gap=GAP, door=self._door)
+        self.flower.start()
+
+    def _launch(self, name: str, command: Sequence[str], *, cwd: Path) -> subprocess.Popen[bytes]:
+        with (self.folder / name / LOG).open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is ours; they are ended in order
+            )
+        self._processes = {name: process, **self._processes}  # the hub, started first, is ended last
+        return process
+
+    def _listens(self, name: str) -> str:
+        log, process = self.folder / name / LOG, self._processes[name]
+        said: list[str] = []
+
+        def listening() -> bool:
+            text = log.read_text(errors="replace")
+            if process.poll() is not None:
+                raise FedFairXError(f"the service of {name} did not start: {text.strip()[-500:]}")
+            said[:] = re.findall(r"serves on (http://\S+)", text)
+            return bool(said)
+
+        _until(listening, f"the service of {name}")
+        return said[0]
+
+
+def _until(true: object, what: str) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not true():  # type: ignore[operator]
+        if time.monotonic() > ends:
+            raise FedFairXError(f"{what} did not listen within {PATIENCE:.0f} seconds")
+        time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

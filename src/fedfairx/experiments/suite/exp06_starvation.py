@@ -1,0 +1,204 @@
+"""Exp 6: starvation. Of arms that stay, who is shown how often?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedfairx.agent.algorithms import Algorithm, algorithm
+from fedfairx.agent.schedules import Paper
+from fedfairx.core.merit import Exponential
+from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size
+from fedfairx.experiments.report.figures import COLOURS, canvas, log_ticks, plain_log
+from fedfairx.experiments.scores import (
+    Claim,
+    Scores,
+    Table,
+    Verdict,
+    estimate,
+    half_width,
+    judged,
+    number,
+)
+from fedfairx.experiments.suite.exp09_worlds import (
+    MERIT,
+    PAPER,
+    PERSISTENT,
+    RULES,
+    WORLDS,
+    algorithm_of,
+    least_seeds,
+)
+from fedfairx.util.arrays import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HOWS = {"alone": "alone", "fed": "together"}
+# Label, colour and marker of each policy.
+POLICIES = {
+    "linucb": ("LinUCB", COLOURS["linucb"], "v"),
+    "minimum-share": ("minimum share", COLOURS["minimum-share"], "D"),
+    PAPER: ("paper's rule", RULES[PAPER].colour, "s"),
+    MERIT: ("expected merit", RULES[MERIT].colour, "o"),
+}
+STARVED, SERVED = 0.5, 0.9
+FLOOR = 0.004  # of the figure: what is below is drawn there
+WORLD = WORLDS[PERSISTENT]
+
+
+def policy(name: str, how: str) -> Algorithm:
+    """Winner takes all and the minimum share learn together as the paper's rule does."""
+    if name in RULES:
+        return algorithm_of(name, how)
+    alone = algorithm(name)
+    return alone if how == "alone" else replace(alone, name=f"{how}-{name}", schedule=Paper())
+
+
+def runs(size: Size) -> tuple[Run, ...]:
+    """Every policy, alone and together, with exposure measured."""
+    return tuple(
+        Run(
+            f"{name}, {how}",
+            WORLD.scenario(size, how),
+            policy(name, how),
+            WORLD.options(name if name in RULES else PAPER, size),
+            least_seeds(size),
+        )
+        for name in POLICIES
+        for how in HOWS
+    )
+
+
+def fair_shares(size: Size, seeds: Iterable[int]) -> Array:
+    """(seeds, K): the share of each rank under the fair policy of the true θ*, the best first."""
+    world = WORLD.scenario(size, "alone")
+    shares = []
+    for seed in seeds:
+        means = np.sort(world.features(seed) @ world.parameter(seed))[::-1]
+        merit = np.exp(Exponential().steepness * (means - means[0]))
+        shares.append(merit / merit.sum())
+    return np.array(shares)
+
+
+def over_fair(outcomes: Outcomes, size: Size, name: str, how: str) -> Array:
+    """(seeds, K): each rank's share over its fair share."""
+    outcome = outcomes[f"{name}, {how}"]
+    return np.asarray(outcome.exposure / fair_shares(size, outcome.seeds.tolist()))
+
+
+def score(outcomes: Outcomes, size: Size) -> Scores:
+    """The last arm's share against its fair share."""
+    last = {(name, how): over_fair(outcomes, size, name, how)[:, -1] for name in POLICIES for how in HOWS}
+    rows = []
+    for (name, how), values in last.items():
+        outcome = outcomes[f"{name}, {how}"]
+        rows.append(
+            (
+                POLICIES[name][0],
+                HOWS[how],
+                str(estimate(outcome.exposure[:, 0])),
+                str(estimate(outcome.exposure[:, -1])),
+                str(estimate(values)),
+                f"{values.min():.3f}",
+                str(estimate(outcome.final())),
+            )
+        )
+    fair = fair_shares(size, outcomes[f"{MERIT}, alone"].seeds.tolist())
+    world = WORLD.scenario(size, "fed")
+    table = Table(
+        f"Exposure of {world.arms} arms that stay, by rank of merit; one agent alone or {world.agents} "
+        f"together, T = {number(world.horizon)}, {len(fair)} seeds",
+        (
+            "policy",
+            "agents learn",
+            "share of the best arm",
+            "share of the last arm",
+            "last arm, over its fair share",
+            "the same in the worst seed",
+            "fairness regret at T",
+        ),
+        tuple(rows),
+        f"Fair shares: best {number(float(fair[:, 0].mean()))}, last {number(float(fair[:, -1].mean()))}.",
+    )
+    starved = max(float(last["linucb", how].mean()) for how in HOWS)
+    served = min(float(last[MERIT, how].mean()) for how in HOWS)
+    verdict: Verdict = "holds" if starved < STARVED and served > SERVED else "does not hold"
+    means = {name: " and ".join(f"{last[name, how].mean():.2f}" for how in HOWS) for name in POLICIES}
+    claim = Claim(
+        "winner-takes-all starves arms, fair exposure does not (ours, not the paper's)",
+        f"of arms that stay, the last gets below {STARVED:g} of its fair share from LinUCB, and above "
+        f"{SERVED:g} of it from expected merit, alone and together",
+        f"alone and together: LinUCB {means['linucb']}, the paper's rule {means[PAPER]}, expected merit "
+        f"{means[MERIT]} of the fair share",
+        judged(verdict, size.full),
+    )
+    return Scores((), (claim,), (table,))
+
+
+def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
+    """Share over fair share by rank, alone and together; fairness regret."""
+    figure, panels = canvas(size, panels=3, width=10.4, height=3.7)
+    for axes, how, letter in zip(panels, HOWS, "ab", strict=False):
+        _by_rank(axes, {name: over_fair(outcomes, size, name, how) for name in POLICIES})
+        axes.set_title(f"({letter}) who is shown, agents learn {HOWS[how]}")
+    panels[0].set_ylabel("share of exposure, over the fair share")
+    _regret(panels[2], outcomes)
+    panels[2].set_title("(c) what it costs; open: together")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
+    yield Picture(
+        "exp6-starvation",
+        "Exp 6, exposure by rank of merit over the fair share (dashed: 1 is fair), of ten arms that stay. "
+        "LinUCB gives all to the arm with the largest upper bound; the minimum-share policy adds a floor of "
+        f"0.02 for each arm (after Patil et al. 2020), whatever its merit. What is below {FLOOR:g} is drawn "
+        "there.",
+        figure,
+    )
+
+
+def _by_rank(axes: Axes, shares: dict[str, Array]) -> None:
+    for i, (name, values) in enumerate(shares.items()):
+        label, colour, marker = POLICIES[name]
+        ranks = np.arange(1, values.shape[1] + 1) + 0.16 * (i - 1.5)  # side by side: none hides another
+        mean = values.mean(axis=0)
+        axes.plot(ranks, np.maximum(mean, FLOOR), color=colour, marker=marker, ms=4, lw=0.8, label=label)
+    axes.axhline(1.0, color="#333333", lw=0.9, ls="--")
+    axes.set_yscale("log")
+    axes.set_ylim(0.8 * FLOOR, 1.3 * max(float(values.mean(axis=0).max()) for values in shares.values()))
+    plain_log(axes.yaxis, [0.01, 0.03, 0.1, 0.3, 1, 3, 10])
+    axes.set_xticks(range(1, values.shape[1] + 1))
+    axes.set_xlabel("rank of the arm's true mean")
+
+
+def _regret(axes: Axes, outcomes: Outcomes) -> None:
+    finals = {(name, how): outcomes[f"{name}, {how}"].final() for name in POLICIES for how in HOWS}
+    for (name, how), values in finals.items():
+        place = len(POLICIES) - 1 - list(POLICIES).index(name) + (0.12 if how == "alone" else -0.12)
+        _, colour, marker = POLICIES[name]
+        fill = colour if how == "alone" else "white"
+        half = float(np.nan_to_num(half_width(values)))
+        axes.errorbar(values.mean(), place, xerr=half, marker=marker, ms=6, color=colour, mfc=fill, capsize=3)
+    axes.set_yticks(range(len(POLICIES)), [label for label, _, _ in reversed(POLICIES.values())])
+    means = [float(values.mean()) for values in finals.values()]
+    axes.set_xscale("log")
+    axes.set_xlim(0.5 * min(means), 1.5 * max(means))
+    log_ticks(axes.xaxis, 0.5 * min(means), 1.5 * max(means))
+    axes.set_ylim(-0.5, len(POLICIES) - 0.5)
+    axes.set_xlabel("fairness regret at T")
+
+
+EXPERIMENT = Experiment(
+    name="exp6",
+    title="Starvation",
+    question=(
+        "Of arms that stay, who is starved of exposure by winner-takes-all and by optimism, and does a "
+        "minimum share mend it?"
+    ),
+    runs=runs,
+    score=score,
+    plot=plot,
+)
