@@ -15,32 +15,27 @@ import fedfairx
 PACKAGE = Path(fedfairx.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-#: What each part may import of the package: lanes ← core ← privacy ← federation ← {simulation, service}.
-#: `errors` and `arrays`, and how things are shown and drawn, stand below.
-BASE = {"errors", "arrays"}
-SHOW = {"showing", "drawing"}
+#: What each room may import: util, lanes ← core ← privacy ← storage ← agent ← {federation, simulation} ← service.
+#: `errors` and `util` stand below all.
+BASE = {"errors", "util"}
 MAY_IMPORT = {
     "errors": set(),
-    "announcing": set(),
-    "arrays": set(),
-    "lanes": BASE | {"lanes", "announcing"},
+    "util": BASE,
+    "lanes": BASE | {"lanes"},
     "core": BASE | {"lanes", "core"},
     "theory": BASE | {"core"},
     "features": BASE,
-    "privacy": BASE | {"lanes", "core", "privacy", "drawing"},
-    "showing": {"arrays"},
-    "drawing": BASE | {"showing"},
-    "fairness": BASE | {"core", "showing", "fairness"},
+    "privacy": BASE | {"lanes", "core", "privacy"},
+    "fairness": BASE | {"core", "fairness"},
     "storage": BASE | {"core", "privacy", "storage"},
-    "federation": BASE | {"lanes", "core", "theory", "privacy", "showing", "storage", "federation"},
-    "simulation": BASE | SHOW | {"lanes", "core", "privacy", "federation", "simulation"},
+    "agent": BASE | {"lanes", "core", "theory", "privacy", "storage", "agent"},
+    "federation": BASE | {"core", "privacy", "storage", "agent", "federation"},
+    "simulation": BASE | {"lanes", "core", "privacy", "agent", "simulation"},
     "service": BASE
-    | {"core", "fairness", "theory", "features", "privacy", "showing", "storage", "federation", "service"},
-    "calling": BASE,
-    "client": BASE | {"calling"},
+    | {"core", "fairness", "theory", "features", "privacy", "storage", "agent", "federation", "service"},
+    "client": BASE,
     "experiments": BASE
-    | SHOW
-    | {"lanes", "core", "theory", "privacy", "federation", "simulation", "experiments"},
+    | {"lanes", "core", "theory", "privacy", "agent", "federation", "simulation", "experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
 ONLY_IN = {
@@ -71,8 +66,8 @@ CORE_IMPORTS = {
 }
 #: And beside it: what keeps machine code, and what makes it in less time.
 BESIDES = {
-    "compile.py": {"contextlib", "hashlib", "os", "pathlib", "shutil", "threading", "time"},
-    "haste.py": {"gc"},
+    "decorators.py": {"contextlib", "hashlib", "os", "pathlib", "shutil", "threading", "time"},
+    "compile_hooks.py": {"gc", "logging"},
 }
 
 
@@ -102,7 +97,7 @@ def test_there_is_something_to_check() -> None:
 def test_imports_point_one_way(path: Path) -> None:
     part = part_of(path)
     if part not in MAY_IMPORT:  # the public names and the command line see everything
-        assert part in ("__init__", "__main__", "cli", "commands"), f"say what {part} may import"
+        assert part in ("__init__", "__main__", "cli", "demo"), f"say what {part} may import"
         return
     for name in imports(path):
         if name.split(".")[0] == "fedfairx":

@@ -24,9 +24,9 @@ from fedfairx.errors import InvalidInput
 
 SCHEMA = 2  # of a results file
 #: The folders that decide what a run computes, with all below them,
-_COMPUTING = ("lanes", "core", "privacy", "federation", "simulation")
-#: but for files and folders that decide where and not what.
-_ELSEWHERE = ("executors.py", "transport")
+_COMPUTING = ("lanes", "core", "privacy", "agent", "simulation")
+#: but for files that decide where and not what.
+_ELSEWHERE = ("executors.py",)
 
 
 @dataclass(frozen=True)
