@@ -23,3 +23,8 @@ def test_three_workers(capsys: pytest.CaptureFixture[str]) -> None:
 def test_it_is_short_enough_for_the_readme() -> None:
     lines = (EXAMPLES / "three_workers.py").read_text().splitlines()
     assert len([line for line in lines[5:] if line.strip()]) <= 17
+
+
+def test_the_picture_of_the_readme_is_current() -> None:
+    picture = runpy.run_path(str(EXAMPLES.parent / "docs" / "img" / "three_workers.py"))
+    assert picture["described"](picture["shares"]()) in picture["FILE"].read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ import fedfairx
 PACKAGE = Path(fedfairx.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-#: What each room may import: util, lanes ← core ← privacy ← storage ← agent ← {federation, simulation} ← service.
+#: What each room may import: lanes ← core ← privacy ← storage ← agent ← {federation, simulation} ← service.
 #: `errors` and `util` stand below all.
 BASE = {"errors", "util"}
 MAY_IMPORT = {
