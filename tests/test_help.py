@@ -15,10 +15,10 @@ MODULES = (
     "core.confidence",
     "core.posterior",
     "features",
-    "federation.agent",
-    "federation.local",
-    "federation.options",
-    "federation.partners",
+    "agent.agent",
+    "federation.in_process",
+    "agent.options",
+    "agent.partners",
     "simulation.compare",
 )
 

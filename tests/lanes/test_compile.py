@@ -33,7 +33,7 @@ def test_a_changed_source_means_another_folder(tmp_path: Path, monkeypatch: pyte
     first = fresh_folder()
     assert first == fresh_folder()
     assert Path(first).is_dir()
-    source = package / "lanes" / "linear.py"  # another file than the one whose function calls it
+    source = package / "lanes" / "linalg.py"  # another file than the one whose function calls it
     source.write_text(source.read_text() + "\n# a comment\n")
     second = fresh_folder()
     assert second != first
@@ -109,9 +109,9 @@ FIRST = """
 import logging, sys
 if "silent" in sys.argv:
     logging.getLogger("fedfairx").setLevel(logging.ERROR)
-from fedfairx.core import believing, memory, partners, single
-from fedfairx.lanes import compile as compiling
-from fedfairx.simulation import kernel
+from fedfairx.core import agent_kernels, partners
+from fedfairx.lanes import decorators as compiling
+from fedfairx.simulation.kernel import loop
 
 def square(x):
     return x * x

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedfairx.errors import InvalidInput
+from fedfairx.privacy.mechanisms import blt
 from fedfairx.privacy.mechanisms.blt import GRID, Blt, blt_for, fit, render
 from fedfairx.privacy.mechanisms.blt_table import TABLE
 from fedfairx.privacy.mechanisms.sqrt_toeplitz import root_coefficients
@@ -45,7 +46,7 @@ def test_the_projects_own_parameters_for_20_000_give_its_vector() -> None:
 
 def test_the_table_is_what_the_command_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fitted again, a grid point gives the table's noise; digits may differ by the optimiser's last steps."""
-    monkeypatch.setattr("fedfairx.privacy.mechanisms.blt.GRID", GRID[:1])
+    monkeypatch.setattr(blt, "GRID", GRID[:1])
     namespace: dict[str, object] = {}
     exec(render(), namespace)
     [(largest, omega, gap)] = namespace["TABLE"]
@@ -62,7 +63,7 @@ def test_the_table_is_what_the_command_writes(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_beyond_the_table_it_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedfairx.privacy.mechanisms.blt.TABLE", TABLE[:1])
+    monkeypatch.setattr(blt, "TABLE", TABLE[:1])
     factor = blt_for(300)
     assert factor.column_norm * factor.row_norm(np.array([300]))[0] <= 1.002 * SUMS[299]
     assert len(factor.omega) == 4

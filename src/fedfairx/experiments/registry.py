@@ -12,7 +12,8 @@ from types import ModuleType
 from fedfairx.errors import InvalidInput, require
 from fedfairx.experiments.experiment import Experiment
 
-BUILT_IN = (
+BUILT_IN = tuple(f"exp{number}" for number in range(1, 11))
+_SUITE = (
     "exp01_together",
     "exp02_protocols",
     "exp03_agents",
@@ -29,7 +30,7 @@ _PLUGGED: dict[str, Experiment] = {}
 
 @cache
 def _built_in() -> dict[str, Experiment]:
-    modules = [importlib.import_module(f"fedfairx.experiments.suite.{name}") for name in BUILT_IN]
+    modules = [importlib.import_module(f"fedfairx.experiments.suite.{name}") for name in _SUITE]
     return {module.EXPERIMENT.name: module.EXPERIMENT for module in modules}
 
 
