@@ -20,7 +20,7 @@ from fedfairx.core.optimism.problem import Region, Scratch, scratch, scratch_siz
 from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import dimension_of, pack
-from fedfairx.lanes import linalg as linear
+from fedfairx.lanes import linalg
 from fedfairx.lanes.rows import Rows, floats, size_of, vectors, zeros
 from fedfairx.lanes.vector_lowering import WIDTH
 
@@ -159,8 +159,8 @@ def follow(inverse: np.ndarray, chosen: np.ndarray) -> Any:
     """`grow` from a context alone, in the steps in which a learner takes it. Of one lane."""
     product = np.zeros(chosen.size)
     rows = floats(inverse), floats(chosen), floats(product)
-    linear.multiply(*rows)
-    return grow(*rows, linear.inner(floats(product), floats(chosen)))
+    linalg.multiply(*rows)
+    return grow(*rows, linalg.inner(floats(product), floats(chosen)))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfairx.experiments import paper_data as paper
+from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as environment
 from fedfairx.experiments.calibrate import Settings, Trial, calibrate, choose, distance, write
 from fedfairx.experiments.experiment import FAIRNESS, FULL
@@ -17,7 +17,7 @@ from fedfairx.experiments.provenance import SCHEMA
 
 
 def test_the_distance_of_the_papers_own_curve_is_zero():
-    x, y = paper.curve("exp1", FAIRNESS, "b0")
+    x, y = paper_data.curve("exp1", FAIRNESS, "b0")
     assert distance(x, y, 100_000) == pytest.approx(0)
     assert distance(x, 1.1 * y, 100_000) == pytest.approx(np.log(1.1))
 

@@ -9,11 +9,13 @@ import pytest
 
 from fedfairx.experiments import FULL, QUICK, Outcome
 from fedfairx.experiments.provenance import provenance
-from fedfairx.experiments.suite import exp01_together as exp1
-from fedfairx.experiments.suite import exp05_mechanisms as exp5
-from fedfairx.experiments.suite import exp06_starvation as exp6
-from fedfairx.experiments.suite import exp09_exploration as exp9
-from fedfairx.experiments.suite import exp09_joining as joining
+from fedfairx.experiments.suite import (
+    exp01_together,
+    exp05_mechanisms,
+    exp06_starvation,
+    exp09_exploration,
+    exp09_joining,
+)
 from fedfairx.experiments.suite.exp09_worlds import (
     HOWS,
     MERIT,
@@ -26,7 +28,7 @@ from fedfairx.experiments.suite.exp09_worlds import (
     key,
 )
 
-RUNS = {run.key: run for run in exp9.runs(FULL)}
+RUNS = {run.key: run for run in exp09_exploration.runs(FULL)}
 
 
 def same(ours: str, theirs) -> bool:
@@ -38,17 +40,17 @@ def named(runs) -> dict:
 
 
 def test_what_others_have_run_is_not_run_again():
-    assert same(key("paper", PAPER, "alone"), named(exp1.runs(FULL))["b0"])
-    assert same(key("paper", PAPER, "fed"), named(exp1.runs(FULL))["fed"])
-    assert same(key("paper", PAPER, "priv"), named(exp5.runs(FULL))["centred"])
+    assert same(key("paper", PAPER, "alone"), named(exp01_together.runs(FULL))["b0"])
+    assert same(key("paper", PAPER, "fed"), named(exp01_together.runs(FULL))["fed"])
+    assert same(key("paper", PAPER, "priv"), named(exp05_mechanisms.runs(FULL))["centred"])
     for rule in (PAPER, MERIT):
-        for how in exp6.HOWS:
-            assert same(key("persistent", rule, how), named(exp6.runs(FULL))[f"{rule}, {how}"])
+        for how in exp06_starvation.HOWS:
+            assert same(key("persistent", rule, how), named(exp06_starvation.runs(FULL))[f"{rule}, {how}"])
 
 
 def test_twenty_seeds_at_full_size_alone():
     assert all(RUNS[key(world, MERIT, how)].least_seeds == SEEDS for world in WORLDS for how in HOWS)
-    assert all(run.least_seeds == 0 for run in exp9.runs(QUICK))
+    assert all(run.least_seeds == 0 for run in exp09_exploration.runs(QUICK))
 
 
 @pytest.mark.parametrize("how", ["alone", "fed"])
@@ -59,8 +61,8 @@ def test_each_rule_is_followed(how: str):
 
 
 def test_fair_shares_are_those_of_the_simulator():
-    run = named(exp6.runs(QUICK))[f"{MERIT}, alone"]
-    fair = exp6.fair_shares(QUICK, (0, 1))
+    run = named(exp06_starvation.runs(QUICK))[f"{MERIT}, alone"]
+    fair = exp06_starvation.fair_shares(QUICK, (0, 1))
     from fedfairx import simulate
 
     short = replace(run.scenario, horizon=20)
@@ -92,7 +94,10 @@ def made_up(**regrets: float) -> dict[str, Outcome]:
 
 
 def verdicts(outcomes: dict[str, Outcome]) -> dict[str, tuple[str, str]]:
-    return {claim.statement: (claim.verdict, claim.found) for claim in exp9.score(outcomes, FULL).claims}
+    return {
+        claim.statement: (claim.verdict, claim.found)
+        for claim in exp09_exploration.score(outcomes, FULL).claims
+    }
 
 
 def test_good_results_hold():
@@ -107,7 +112,7 @@ def test_good_results_hold():
         ({key("paper", MERIT, "fed"): 1.3}, "gains from learning together", "0.39"),
         ({key(ONE_HOT, MERIT, "alone"): 2.1}, "a fifth of optimism's", "0.21"),
         ({key("drifting", MERIT, "priv"): 10.5}, "in no world", WORLDS["drifting"].label),
-        ({joining.joined_key(10_000, 0.1, 1e-6): 1.03}, "joining hardly hurts", "1.030"),
+        ({exp09_joining.joined_key(10_000, 0.1, 1e-6): 1.03}, "joining hardly hurts", "1.030"),
     ],
 )
 def test_bad_results_are_found_and_told(spoilt: dict[str, float], claim: str, told: str):
@@ -127,9 +132,9 @@ def test_a_starved_arm_is_found():
 
 def test_from_when_on_joining_pays():
     outcomes = made_up()
-    joined = outcomes[joining.joined_key(100_000, 1.0, 1e-6)]
+    joined = outcomes[exp09_joining.joined_key(100_000, 1.0, 1e-6)]
     joined.fairness_regret[:, 50:] *= 0.8
-    (note,) = joining.score(outcomes, FULL).notes
+    (note,) = exp09_joining.score(outcomes, FULL).notes
     assert "ε = 1: round 10 200" in note
     assert "ε = 2: not by then" in note
     assert "at round 200 the regret so far is 1.00, 1.00, 1.00, 1.00 times" in note
@@ -137,10 +142,10 @@ def test_from_when_on_joining_pays():
 
 def test_where_the_estimate_alone_would_not_do():
     outcomes = made_up(**{key(world, "greedy", how): 1.0 for world in WORLDS for how in HOWS})
-    assert exp9.score(outcomes, FULL).notes[0].endswith("excludes 1 in: no world.")
+    assert exp09_exploration.score(outcomes, FULL).notes[0].endswith("excludes 1 in: no world.")
     outcomes = made_up(
         **{key(world, "greedy", how): 1.0 for world in WORLDS if world != ONE_HOT for how in HOWS}
     )
-    note = exp9.score(outcomes, FULL).notes[0]
+    note = exp09_exploration.score(outcomes, FULL).notes[0]
     assert note.count(WORLDS[ONE_HOT].label) == 2
     assert note.count(";") == 2

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fedfairx.errors import InvalidInput
-from fedfairx.experiments import QUICK, Outcome
-from fedfairx.experiments import paper_data as paper
+from fedfairx.experiments import QUICK, Outcome, paper_data
 from fedfairx.experiments.experiment import FAIRNESS, FULL, METRICS, REWARD
 from fedfairx.experiments.registry import experiments
 
@@ -24,20 +23,20 @@ from fedfairx.experiments.registry import experiments
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_curve_is_there(experiment, series, metric):
     for name in series:
-        x, y = paper.curve(experiment, metric, name)
+        x, y = paper_data.curve(experiment, metric, name)
         assert x.size == y.size >= 3
         assert (np.diff(x) > 0).all()
 
 
 def test_an_unknown_curve():
     with pytest.raises(InvalidInput, match="no curve"):
-        paper.curve("exp9", FAIRNESS, "b0")
+        paper_data.curve("exp9", FAIRNESS, "b0")
 
 
 def test_what_is_plotted_as_feds_fairness_regret_is_the_reward_curve():
     np.testing.assert_array_equal(
-        paper.curve("exp1", FAIRNESS, "fed-fairx-linucb")[1],
-        paper.curve("exp1", REWARD, "fed-fairx-linucb")[1],
+        paper_data.curve("exp1", FAIRNESS, "fed-fairx-linucb")[1],
+        paper_data.curve("exp1", REWARD, "fed-fairx-linucb")[1],
     )
 
 

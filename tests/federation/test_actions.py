@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedfairx as ffx
-from fedfairx.agent import persistence as durable
+from fedfairx.agent import persistence
 from fedfairx.agent.actions import Actions
 from fedfairx.errors import AlreadyObserved, InvalidInput, MessageRefused, StateError
 from fedfairx.federation.exchange.envelope import Unsealed
@@ -302,7 +302,7 @@ def test_a_file_whose_actions_do_not_fit_is_refused() -> None:
 def test_one_that_was_stopped_is_the_same_as_one_that_never_was(
     tmp_path: Path, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durable, "SNAPSHOT_EVERY", 23)
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 23)
     never = ffx.Agent(actions=NAMES, rule=rule, seed=4, name="a")
     place = tmp_path / "agent.db"
     ffx.Agent.open(place, actions=NAMES, rule=rule, seed=4, name="a").close()

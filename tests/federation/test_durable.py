@@ -13,8 +13,7 @@ import pytest
 from federation_helpers import D, contexts
 
 import fedfairx as ffx
-from fedfairx.agent import persistence as durable
-from fedfairx.agent import state
+from fedfairx.agent import persistence, state
 from fedfairx.errors import (
     AlreadyObserved,
     BudgetExhausted,
@@ -84,7 +83,7 @@ def test_it_remembers_and_an_old_reward_goes_to_the_old_decision(place: str) -> 
 def test_one_that_was_stopped_is_the_same_to_the_bit_as_one_that_never_was(
     tmp_path: Path, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durable, "SNAPSHOT_EVERY", 23)  # some steps come after the last one
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 23)  # some steps come after the last one
     never = ffx.Agent(D, rule=rule, seed=4, name="a")
     place = tmp_path / "agent.db"
     ffx.Agent.open(place, dimension=D, rule=rule, seed=4, name="a").close()
@@ -107,7 +106,7 @@ def test_one_that_was_stopped_is_the_same_to_the_bit_as_one_that_never_was(
 
 def test_the_more_wait_the_rarer_are_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each lists all that wait: if one came every 10 steps, 300 decisions would make lists of 4 650."""
-    monkeypatch.setattr(durable, "SNAPSHOT_EVERY", 10)
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 10)
     lengths: list[int] = []
     write = Journal.write_snapshot
 

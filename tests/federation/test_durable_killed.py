@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.agent import persistence as durable
+from fedfairx.agent import persistence
 from fedfairx.privacy import Release
 
 KILLS = int(os.environ.get("FEDFAIRX_KILLS", "20"))
@@ -25,7 +25,7 @@ KILLS = int(os.environ.get("FEDFAIRX_KILLS", "20"))
 
 def live(place: Path, output: Path, life: int, kind: str) -> None:
     """From wherever the log stands, until somebody kills it."""
-    durable.SNAPSHOT_EVERY = 37
+    persistence.SNAPSHOT_EVERY = 37
     budget = ffx.Budget(epsilon=4.0, delta=0.1, releases=100_000, decide_from="own+released")
     agent = ffx.Agent.open(place, dimension=3, seed=0, name="a", budget=budget if kind == "private" else None)
     rng = np.random.default_rng(life)

@@ -11,8 +11,7 @@ import pytest
 from federation_helpers import D, contexts
 
 import fedfairx as ffx
-from fedfairx.agent import persistence as durable
-from fedfairx.agent import state
+from fedfairx.agent import persistence, state
 from fedfairx.errors import (
     AlreadyObserved,
     InvalidInput,
@@ -85,7 +84,7 @@ def test_it_is_as_if_the_right_reward_had_come(
     kind: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the bit, with snapshots before and after the reward, and across a restart."""
-    monkeypatch.setattr(durable, "SNAPSHOT_EVERY", 17)
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 17)
     settings = {"seed": 3, "name": "a", **SETTINGS[kind]}
     with (
         ffx.Agent.open(place, **settings) as agent,

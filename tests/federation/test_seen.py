@@ -16,7 +16,7 @@ from fedfairx.federation.exchange.envelope import Signed
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import new_signing_key
-from fedfairx.storage import migrations as schema
+from fedfairx.storage import migrations
 from member_helpers import World, released, work, world
 
 
@@ -156,7 +156,7 @@ def test_what_was_held_before_there_was_a_memory_was_seen(
     sender = those.sender()
     released(sender)
     old = those.here.transport.latest()["org2"]
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+    monkeypatch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:2])
     with those.first.terms.open_agent("org1", place) as agent:
         agent.absorb({"org2": released(sender, seed=1)})
     monkeypatch.undo()

@@ -13,10 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fedfairx.core import agent_kernels as believing
-from fedfairx.core import agent_kernels as memory
-from fedfairx.core import agent_kernels as single
-from fedfairx.core import partners
+from fedfairx.core import agent_kernels, partners
 from fedfairx.lanes import decorators as compiling
 from fedfairx.simulation.kernel import loop as kernel
 
@@ -149,9 +146,9 @@ def test_the_first_compilation_is_said_once(
 @pytest.mark.skipif(not compiling.COMPILING, reason="nothing is compiled")
 def test_only_what_may_take_long_lets_other_threads_run() -> None:
     """A decision of microseconds that gave the GIL away would wait for it in a busy service: each time."""
-    for brief in (believing.decide_by_posterior, memory.learn_one, memory.learn_and_add):
+    for brief in (agent_kernels.decide_by_posterior, agent_kernels.learn_one, agent_kernels.learn_and_add):
         assert not brief.targetoptions.get("nogil")
-    for long in (kernel.run, single.decide_one, partners.power_in):
+    for long in (kernel.run, agent_kernels.decide_one, partners.power_in):
         assert long.targetoptions["nogil"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfairx.lanes import linalg as linear
+from fedfairx.lanes import linalg
 from fedfairx.lanes.rows import Rows, floats, vectors
 from fedfairx.lanes.vector_lowering import WIDTH
 
@@ -35,21 +35,21 @@ def lane(values: np.ndarray, index: int) -> np.ndarray:
 
 def test_scores(block: dict[str, np.ndarray]) -> None:
     means = np.full((K, N), np.nan)
-    linear.scores(shared_or_own(block["contexts"]), vectors(block["vector"]), vectors(means))
+    linalg.scores(shared_or_own(block["contexts"]), vectors(block["vector"]), vectors(means))
     for l in range(N):
         assert np.allclose(means[:, l], lane(block["contexts"], l) @ block["vector"][:, l], rtol=1e-14)
 
 
 def test_blend(block: dict[str, np.ndarray]) -> None:
     pull = np.full((D, N), np.nan)
-    linear.blend(shared_or_own(block["contexts"]), vectors(block["weights"]), vectors(pull))
+    linalg.blend(shared_or_own(block["contexts"]), vectors(block["weights"]), vectors(pull))
     for l in range(N):
         assert np.allclose(pull[:, l], block["weights"][:, l] @ lane(block["contexts"], l), rtol=1e-13)
 
 
 def test_multiply(block: dict[str, np.ndarray]) -> None:
     product = np.full((D, N), np.nan)
-    linear.multiply(shared_or_own(block["inverse"]), vectors(block["vector"]), vectors(product))
+    linalg.multiply(shared_or_own(block["inverse"]), vectors(block["vector"]), vectors(product))
     for l in range(N):
         assert np.allclose(product[:, l], lane(block["inverse"], l) @ block["vector"][:, l], rtol=1e-13)
 
@@ -57,7 +57,7 @@ def test_multiply(block: dict[str, np.ndarray]) -> None:
 def test_one_lane_is_taken(block: dict[str, np.ndarray]) -> None:
     out = np.full((K, D), np.nan)
     for l in range(N):
-        linear.take_lane(shared_or_own(block["contexts"]), l, floats(out))
+        linalg.take_lane(shared_or_own(block["contexts"]), l, floats(out))
         assert (out == lane(block["contexts"], l)).all()
 
 
@@ -66,17 +66,17 @@ def test_one_lane_of_any_size(arms: int, dimension: int) -> None:
     rng = np.random.default_rng(arms)
     x, theta, weights = rng.normal(size=(arms, dimension)), rng.normal(size=dimension), rng.normal(size=arms)
     means, pull = np.full(arms, np.nan), np.full(dimension, np.nan)
-    linear.scores(floats(x), floats(theta), floats(means))
-    linear.blend(floats(x), floats(weights), floats(pull))
+    linalg.scores(floats(x), floats(theta), floats(means))
+    linalg.blend(floats(x), floats(weights), floats(pull))
     assert means == pytest.approx(x @ theta, abs=1e-12)
     assert pull == pytest.approx(weights @ x, abs=1e-12)
 
 
 def test_a_lane_alone_has_the_same_bits(block: dict[str, np.ndarray]) -> None:
     for product, rows, column, size in (
-        (linear.scores, "contexts", "vector", K),
-        (linear.blend, "contexts", "weights", D),
-        (linear.multiply, "inverse", "vector", D),
+        (linalg.scores, "contexts", "vector", K),
+        (linalg.blend, "contexts", "weights", D),
+        (linalg.multiply, "inverse", "vector", D),
     ):
         together, alone = np.zeros((size, N)), np.zeros(size)
         product(shared_or_own(block[rows]), vectors(block[column]), vectors(together))

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfairx.lanes import vector
-from fedfairx.lanes import vector_math as arithmetic
+from fedfairx.lanes import vector, vector_math
 from fedfairx.lanes.decorators import COMPILING, stage
 from fedfairx.lanes.rows import Rows, floats, vectors
 from fedfairx.lanes.vector_lowering import WIDTH
@@ -72,10 +71,10 @@ def test_operators(x: list[float], y: list[float]) -> None:
 @stage
 def _functions(x: Rows, out: Rows) -> None:
     a = x[0]
-    out[0] = arithmetic.exp(a)
-    out[1] = arithmetic.log(vector.absolute(a))
-    out[2] = arithmetic.cosine_of_turn(vector.absolute(a) * 0.02)
-    out[3] = arithmetic.power_of_two(vector.floor(a))
+    out[0] = vector_math.exp(a)
+    out[1] = vector_math.log(vector.absolute(a))
+    out[2] = vector_math.cosine_of_turn(vector.absolute(a) * 0.02)
+    out[3] = vector_math.power_of_two(vector.floor(a))
 
 
 @settings(max_examples=100, deadline=None)

@@ -12,7 +12,7 @@ import pytest
 from service_helpers import ACTIONS, CONTEXTS, asking, decide, until
 
 import fedfairx as ffx
-from fedfairx.storage import migrations as schema
+from fedfairx.storage import migrations
 
 
 def put(client, identity, reward):
@@ -382,7 +382,7 @@ def test_an_agent_of_an_earlier_version_keeps_what_it_is_told_first(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = place if place.startswith("postgresql:") else place.replace("agent.db", "agent.sqlite")
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+    monkeypatch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
     ffx.Agent.open(where, dimension=2).close()
     monkeypatch.undo()
     with asking(place, features=NAMED):

@@ -13,7 +13,7 @@ from service_helpers import CONTEXTS, Running, asking, self_signed, settings_for
 
 from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput
-from fedfairx.service import auth as doors
+from fedfairx.service import auth
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
@@ -46,7 +46,7 @@ def test_without_a_key_this_machine_alone(place: str) -> None:
 
 
 def test_a_role_may_what_it_says(place: str) -> None:
-    keys = {role: new_key(place, role) for role in doors.ROLES}
+    keys = {role: new_key(place, role) for role in auth.ROLES}
     with asking(place, host="0.0.0.0") as client:
         allowed = {
             ("GET", "/v1/model"): "reader",
@@ -58,7 +58,7 @@ def test_a_role_may_what_it_says(place: str) -> None:
         for (method, path), least in allowed.items():
             ask = {"json": BODY} if method == "POST" else {}
             assert client.request(method, path, **ask).status_code == 401
-            for role in doors.ROLES:
+            for role in auth.ROLES:
                 answer = client.request(method, path, headers=bearer(keys[role]), **ask)
                 may = role in MAY[least]
                 assert (answer.status_code in (200, 201)) is may, (path, role)
@@ -103,7 +103,7 @@ def test_keys_come_and_go_while_it_runs(
     place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Once there was a key, the door stays shut, also when the last one is revoked."""
-    monkeypatch.setattr(doors, "REMEMBERED", 0.02)
+    monkeypatch.setattr(auth, "REMEMBERED", 0.02)
     where = ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
     with asking(place) as client:
         assert client.get("/v1/model").status_code == 200

@@ -16,14 +16,12 @@ from service_helpers import asking, settings_for
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
-from fedfairx.service import app as gate
+from fedfairx.service import app, published
 from fedfairx.service import exposure_cache as exposing
-from fedfairx.service import published
 from fedfairx.service.app import make_app
 from fedfairx.service.auth import ROLES
 from fedfairx.service.factory import open_service
-from fedfairx.service.pages import PAGES
-from fedfairx.service.pages import page_data as filling
+from fedfairx.service.pages import PAGES, page_data
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
@@ -115,7 +113,7 @@ def test_an_attacker_with_a_twin(kind: str, tmp_path: Path, monkeypatch: pytest.
     """
     for name in ("FRESH", "COST"):
         monkeypatch.setattr(exposing, name, 0.0)
-    for module in (gate, filling):
+    for module in (app, page_data):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: NOW, perf_counter=lambda: NOW))
     rewards, given = SERVICES[kind]
     rng = np.random.default_rng(1)

@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 from service_helpers import CONTEXTS, asking, decide, until
 
-from fedfairx.service import service
-from fedfairx.service import write_queue as desk
+from fedfairx.service import service, write_queue
 from servers import Postgres, missing
 
 
 @pytest.fixture(autouse=True)
 def _short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "PAUSE", 0.05)
+    monkeypatch.setattr(write_queue, "PAUSE", 0.05)
 
 
 def check_unavailable(client: Any, identity: str) -> None:
@@ -34,7 +33,7 @@ def check_unavailable(client: Any, identity: str) -> None:
         assert answer.headers["retry-after"] == "1"
         assert answer.json()["type"].endswith(":unavailable")
     assert client.get("/healthz").status_code == 200  # the process is well
-    time.sleep(2 * desk.PAUSE)  # others may be tried again, but nothing has been written yet
+    time.sleep(2 * write_queue.PAUSE)  # others may be tried again, but nothing has been written yet
     assert "\nfedfairx_ready 0\n" in client.get("/metrics").text
 
 
@@ -93,7 +92,7 @@ def test_a_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         until(lambda: client.get("/readyz").status_code == 503)  # a few may fit into what is allocated
         assert client.post("/v1/decisions", json={"contexts": CONTEXTS}).status_code == 503
         assert client.put("/v1/decisions/nobody-1/reward", json={"reward": 1.0}).status_code in (404, 503)
-        time.sleep(2 * desk.PAUSE)
+        time.sleep(2 * write_queue.PAUSE)
         assert client.put("/v1/decisions/nobody-1/reward", json={"reward": 1.0}).status_code == 404
         assert ready(client) == (False, False, False)  # one who was refused has written nothing
         (small_disk / "rest").unlink()
@@ -132,7 +131,7 @@ def test_a_server_that_is_stopped(postgres: Postgres) -> None:
 
 
 def test_after_a_failure_others_are_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "PAUSE", 60.0)
+    monkeypatch.setattr(write_queue, "PAUSE", 60.0)
     with asking(str(tmp_path / "agent.db")) as client:
         other = sqlite3.connect(tmp_path / "agent.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

@@ -9,7 +9,7 @@ import pytest
 from simulation_helpers import mind, options_for, records, setting_for
 
 import fedfairx as ffx
-from fedfairx.agent import pooling as aggregate
+from fedfairx.agent import pooling
 from fedfairx.agent.options import Options
 from fedfairx.agent.pooling import Known, OptimismPool, PosteriorPool
 from fedfairx.agent.schedules import Doubling
@@ -168,7 +168,7 @@ def test_sums_are_lifted_each_by_its_own_release_and_only_where_seeds_synchronis
     for seed in range(seeds):
         expected, shift = before[seed], privacy.shift[syncs[seed]]
         if sharing.counts[seed] >= 0.0:
-            expected = aggregate.lift(before[seed], shift)
+            expected = pooling.lift(before[seed], shift)
             floored += bool(np.linalg.eigvalsh(unpack(before[seed])[0]).min() < -shift)
         assert sharing.totals[seed].tolist() == expected.tolist()
     assert 3 <= floored < seeds - seeds // 3  # or a floor that is missing, or that all get, would not show

@@ -15,8 +15,7 @@ import pytest
 import fedfairx as ffx
 from fedfairx.agent import state
 from fedfairx.errors import StateError, StorageError, StorageUnavailable
-from fedfairx.storage import migrations as schema
-from fedfairx.storage import open_database
+from fedfairx.storage import migrations, open_database
 from servers import Postgres
 
 D = 3
@@ -315,7 +314,7 @@ def test_a_newer_version_is_refused_as_it_is(place: str) -> None:
     assert version_of(place) == 99
 
 
-LAST = len(schema.MIGRATIONS)
+LAST = len(migrations.MIGRATIONS)
 
 
 @pytest.mark.parametrize("version", range(1, LAST + 1))
@@ -324,19 +323,19 @@ def test_every_earlier_version_is_brought_up(
 ) -> None:
     """From each version there has been, with data in it, to this one and to one that is still to come."""
     following = "CREATE TABLE extra (id INTEGER PRIMARY KEY, body BLOB); ALTER TABLE decisions ADD more TEXT"
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+    monkeypatch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:version])
     with opened(place) as agent:  # type: ignore[arg-type]
         before = told(agent)
     monkeypatch.undo()
     assert version_of(place) == version
     monkeypatch.setattr(
-        schema, "MIGRATIONS", [*schema.MIGRATIONS, "CREATE TABLE extra (id INTEGER); nonsense"]
+        migrations, "MIGRATIONS", [*migrations.MIGRATIONS, "CREATE TABLE extra (id INTEGER); nonsense"]
     )
     with pytest.raises(StateError):
         ffx.Agent.open(place)
     assert version_of(place) == LAST  # whole or not at all
     monkeypatch.undo()
-    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, following])
+    monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, following])
     with ffx.Agent.open(place) as agent:
         assert told(agent) == before
         assert agent.journal.log.database.execute("SELECT COUNT(*) FROM extra") == [(0,)]

@@ -16,8 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from fedfairx.agent.partners import Judge, Judged
-from fedfairx.core import noise_filter as weighing
-from fedfairx.core import pooling
+from fedfairx.core import noise_filter, pooling
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import dimension_of, packed_size
 from fedfairx.errors import require
@@ -169,7 +168,7 @@ def weigh(packed: Array, *, noise_sd: float, size: float, variance: float) -> Ar
     d = dimension_of(packed)
     weighed = packed.copy()
     room = floats(np.empty((d, d))), floats(np.empty((d, d + 1)))
-    weighing.believe(floats(weighed), noise_sd, size, variance, *room)
+    noise_filter.believe(floats(weighed), noise_sd, size, variance, *room)
     return weighed
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fedfairx.agent.decision import Decision, known
 from fedfairx.errors import AlreadyObserved, FedFairXError, InvalidInput, ReplacementRefused, require
-from fedfairx.storage import replacement as replacing
+from fedfairx.storage import replacement
 from fedfairx.storage.replacement import Booked
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def take_or_replace(agent: Deciding, given: Sequence[Given]) -> None:
     for found, value in wrong:
         if agent.private:
             _amend(agent, journal, found, value)
-        replacing.replace(journal, found.outcome, value)
+        replacement.replace(journal, found.outcome, value)
     journal.log.settle()
     agent._keeper.restore()
 
@@ -67,7 +67,7 @@ def _booked(agent: Deciding, journal: Journal, decision: Decision | str) -> Book
 
     def gone(identity: str) -> FedFairXError:
         number = journal.origins.number_in(identity)
-        there = None if number is None else replacing.booked(journal, number)
+        there = None if number is None else replacement.booked(journal, number)
         if there is not None:
             found.append(there)
         return agent._gone(identity)
@@ -86,7 +86,7 @@ def _same(one: float | None, other: float) -> bool:
 
 
 def _refuse_released(agent: Deciding, journal: Journal, found: Booked) -> None:
-    event = replacing.sealed_by(journal, found.outcome)
+    event = replacement.sealed_by(journal, found.outcome)
     if event is None:
         return
     identity = journal.id_of(found.outcome.decision)
@@ -108,7 +108,7 @@ def _amend(agent: Deciding, journal: Journal, found: Booked, value: float) -> No
     identity = journal.id_of(found.outcome.decision)
     more: dict[str, Any] = {}
     if found.person is not None:
-        more = {"person": found.person, "turn": replacing.turn_of(journal, found.outcome, found.person)}
+        more = {"person": found.person, "turn": replacement.turn_of(journal, found.outcome, found.person)}
     privatizer = cast("Amending", agent.privatizer)
     assert found.outcome.reward is not None
     privatizer.amend(found.made.context, found.outcome.reward, value, identity, **more)

@@ -26,13 +26,12 @@ import numba
 import numpy as np
 from numba.extending import typeof_impl
 
-from fedfairx.lanes import rows_lowering as row_types
-from fedfairx.lanes import vector
+from fedfairx.lanes import rows_lowering, vector
 from fedfairx.lanes.compile_hooks import announce, install_compile_hooks
 from fedfairx.lanes.inline_compiler import InnerCompiler
 
 #: What Numba must know before anything is compiled: these tell it when they are imported.
-NUMBERS = (vector, row_types)
+NUMBERS = (vector, rows_lowering)
 config: Any = numba.config  # its attributes are made at run time
 
 Function = TypeVar("Function", bound=Callable[..., Any])

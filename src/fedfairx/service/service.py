@@ -12,9 +12,7 @@ import msgspec
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, StorageError, UnknownDecision
-from fedfairx.service import decisions as steps
-from fedfairx.service import schemas
-from fedfairx.service import serializers as showing
+from fedfairx.service import decisions, schemas, serializers
 from fedfairx.service.auth import Doors
 from fedfairx.service.counters import Counting
 from fedfairx.service.decisions import AmongAll, Asked, Taking, understand, understand_names
@@ -98,7 +96,7 @@ class Service:
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest
         try:
-            made = await self.desk.do(steps.Decide(asked, taking, keys, digest))
+            made = await self.desk.do(decisions.Decide(asked, taking, keys, digest))
         except KeyTaken:
             assert wish is not None
             return await self.read(lambda journal: _again(journal, asked, wish))
@@ -122,11 +120,11 @@ class Service:
 
     async def add_action(self, name: str) -> None:
         """Choose from it too, from now on."""
-        await self._change_actions(steps.AddAction(name, self.settings.max_actions))
+        await self._change_actions(decisions.AddAction(name, self.settings.max_actions))
 
     async def retire_action(self, name: str) -> None:
         """Choose from it no longer."""
-        if not await self._change_actions(steps.RetireAction(name)):
+        if not await self._change_actions(decisions.RetireAction(name)):
             raise Refused("unknown-action", "This service has no action of that name.")
 
     async def _change_actions(self, step: Step[Found]) -> Found:
@@ -144,7 +142,7 @@ class Service:
         given = {one.decision_id: one for one in rewards}
 
         def step(left: Sequence[str]) -> Step[None]:
-            return steps.Reward([given[identity] for identity in left])
+            return decisions.Reward([given[identity] for identity in left])
 
         def check(stored: StoredDecision) -> None:
             if stored.reward != given[stored.id].reward:
@@ -156,11 +154,11 @@ class Service:
     async def replace(self, rewards: Sequence[schemas.RewardOf]) -> None:
         """Take all rewards or none, also in the place of others."""
         _refuse_twice([one.decision_id for one in rewards])
-        self.meters.rewards += await self.desk.do(steps.Replace(rewards))
+        self.meters.rewards += await self.desk.do(decisions.Replace(rewards))
 
     async def withdraw(self, identities: Sequence[str]) -> None:
         """Forget all of these decisions or none. One that was withdrawn before counts as withdrawn."""
-        self.meters.withdrawn += await self._end(identities, "withdrawn", steps.Withdraw)
+        self.meters.withdrawn += await self._end(identities, "withdrawn", decisions.Withdraw)
 
     async def _end(
         self,
@@ -211,7 +209,7 @@ class Service:
             return
         try:
             async with asyncio.timeout(PATIENCE):
-                await self.desk.do(steps.probe)
+                await self.desk.do(decisions.probe)
         except TimeoutError:
             raise Refused("unavailable", f"It could not be written within {PATIENCE:g} seconds.") from None
         self._probed = time.monotonic()
@@ -226,7 +224,7 @@ class Service:
 
     def gauges(self, *, ready: bool, exact: bool) -> list[Sample]:
         """What is now, for `/metrics`."""
-        agent, now = self.agent, showing.privacy(self.agent, exact=exact)
+        agent, now = self.agent, serializers.privacy(self.agent, exact=exact)
         return [
             ("fedfairx_pending", "gauge", "Decisions whose reward has not come.", agent.pending),
             ("fedfairx_observed", "gauge", "Rewards that the model has learnt from.", agent.observed),
@@ -266,5 +264,5 @@ def _again(journal: Journal, asked: Sequence[Asked | AmongAll], wish: Wish) -> l
         stored = journal.by_key(wish.key_of(place))
         if stored is None or stored.digest != wish.digest:
             raise Refused("key-reused", "Another request was made under this Idempotency-Key.")
-        made.append(steps.answer_of_stored(one, stored))
+        made.append(decisions.answer_of_stored(one, stored))
     return made

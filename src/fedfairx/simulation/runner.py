@@ -19,7 +19,7 @@ from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import FedFairXError, needs, require
 from fedfairx.privacy import Bounds, Centring
-from fedfairx.simulation.kernel import loop as kernel
+from fedfairx.simulation.kernel import loop
 from fedfairx.simulation.kernel.setup import prepare
 from fedfairx.simulation.kernel.state import Counts
 from fedfairx.simulation.scenario import Scenario
@@ -232,7 +232,7 @@ def _run_group(
     scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts, exposure: bool
 ) -> tuple[Array, Array, Counts, Array, Array, Array]:
     setting = prepare(scenario, options, seeds, grid, exposure=exposure)
-    kernel.run(*setting, 0, scenario.horizon)
+    loop.run(*setting, 0, scenario.horizon)
     tally, shown = setting.tally, setting.exposure
     if not math.isfinite(float(tally.fairness.sum())):
         raise FedFairXError("the simulation left the range of numbers; are the scenario's sizes sensible?")

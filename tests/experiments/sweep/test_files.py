@@ -17,7 +17,7 @@ from fedfairx.errors import ResultsError
 from fedfairx.experiments import FULL
 from fedfairx.experiments.provenance import provenance
 from fedfairx.experiments.report.figures import canvas, save, styled
-from fedfairx.experiments.sweep import partial_files as files
+from fedfairx.experiments.sweep import partial_files
 from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 from fedfairx.experiments.sweep.store import Store
 
@@ -119,7 +119,7 @@ def test_another_machines_partial_files_are_left_for_a_day(tmp_path: Path, monke
     theirs, old = tmp_path / ".a.0badcafe.1.partial", tmp_path / ".b.0badcafe.1.partial"
     for path in (theirs, old):
         path.write_text("")
-    before = time.time() - files.STALE_SECONDS - 1
+    before = time.time() - partial_files.STALE_SECONDS - 1
     os.utime(old, (before, before))
     remove_stale(tmp_path)
     assert names(tmp_path) == [theirs.name]

@@ -8,8 +8,7 @@ import pytest
 from market import NAMES, fill, looking
 from starlette.testclient import TestClient
 
-from fedfairx.service.pages import PAGES
-from fedfairx.service.pages import jinja as rendering
+from fedfairx.service.pages import PAGES, jinja
 
 PATHS = [path for path, _ in PAGES.values()]
 
@@ -144,5 +143,5 @@ def test_files_have_the_licence_beside_them() -> None:
 
     static = files("fedfairx.service.pages") / "static"
     assert "MIT" in (static / "uPlot.LICENSE").read_text()
-    assert "v1.6" in rendering.STATIC["uPlot.iife.min.js"][:100].decode()
-    assert {"pages.css", "pages.js", "uPlot.min.css", "mark.svg"} <= set(rendering.STATIC)
+    assert "v1.6" in jinja.STATIC["uPlot.iife.min.js"][:100].decode()
+    assert {"pages.css", "pages.js", "uPlot.min.css", "mark.svg"} <= set(jinja.STATIC)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.fairness import Row, Share
-from fedfairx.service.pages import charts as figures
-from fedfairx.service.pages import formatting as words
+from fedfairx.service.pages import charts, formatting
 from fedfairx.service.pages.view_models import Option
 
 shares = st.lists(st.floats(0, 1), min_size=3, max_size=3).map(sorted).map(lambda s: Share(s[1], s[0], s[2]))
@@ -21,12 +20,12 @@ rows = st.builds(
 
 @given(st.lists(rows, max_size=5))
 def test_every_place_is_inside(found: list[Row]) -> None:
-    scale = figures.scale_of(found)
+    scale = charts.scale_of(found)
     assert 0 < scale <= 1
-    assert 2 <= len(figures.ticks(scale)) <= 6
-    assert math.isclose(figures.ticks(scale)[-1], scale)
+    assert 2 <= len(charts.ticks(scale)) <= 6
+    assert math.isclose(charts.ticks(scale)[-1], scale)
     for row in found:
-        text = figures.intervals(row, scale)
+        text = charts.intervals(row, scale)
         for place in re.findall(r'(?:x|x1|x2|cx|width)="([\d.]+)%"', text):
             assert 0 <= float(place) <= 100.001
         assert "nan" not in text
@@ -34,26 +33,26 @@ def test_every_place_is_inside(found: list[Row]) -> None:
 
 def test_what_is_not_known_has_no_middle() -> None:
     row = Row("a", 9, 3, Share(0.3, 0.1, 0.6), 0.3, Share(math.nan, 0.0, 1.0), "too little data")
-    assert "middle" not in figures.intervals(row, 1.0)
-    assert "nan" not in figures.intervals(row, 1.0)
+    assert "middle" not in charts.intervals(row, 1.0)
+    assert "nan" not in charts.intervals(row, 1.0)
 
 
 def test_a_policy_fills_its_line() -> None:
     options = [Option("a", 0.25, False), Option("b", 0.75, True)]
-    text = figures.policy(options)
+    text = charts.policy(options)
     assert text.count("<rect") == 2
     assert 'class="taken" x="25.000%"' in text
 
 
 def test_words() -> None:
-    assert words.percent(0.1234) == "12.3\u00a0%"
-    assert words.percent(math.nan) == "–"
-    assert words.points(-0.012) == "\u22121.2"
-    assert words.points(0.012) == "+1.2"
-    assert words.count(1234567) == "1\u202f234\u202f567"
-    assert words.moment(0) == "1970-01-01 00:00"
-    assert words.moment(None) == "–"
-    assert [words.duration(s) for s in (5, 61, 7_200, 90_000)] == [
+    assert formatting.percent(0.1234) == "12.3\u00a0%"
+    assert formatting.percent(math.nan) == "–"
+    assert formatting.points(-0.012) == "\u22121.2"
+    assert formatting.points(0.012) == "+1.2"
+    assert formatting.count(1234567) == "1\u202f234\u202f567"
+    assert formatting.moment(0) == "1970-01-01 00:00"
+    assert formatting.moment(None) == "–"
+    assert [formatting.duration(s) for s in (5, 61, 7_200, 90_000)] == [
         "less than a minute",
         "1 minute",
         "2 hours",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedfairx.experiments import paper_data as paper
+from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
 from fedfairx.experiments.report.figures import (
@@ -136,16 +136,16 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 def _fairness(outcomes: Outcomes, size: Size) -> Picture:
     figure, panels = canvas(size, panels=2)
     theirs = {
-        "b0": paper.curve("exp1", FAIRNESS, "b0"),
-        "fed": paper.curve("exp1", FAIRNESS, "fed-fairx-linucb"),
-        "priv": paper.curve("exp1", FAIRNESS, "priv-fairx-linucb"),
+        "b0": paper_data.curve("exp1", FAIRNESS, "b0"),
+        "fed": paper_data.curve("exp1", FAIRNESS, "fed-fairx-linucb"),
+        "priv": paper_data.curve("exp1", FAIRNESS, "priv-fairx-linucb"),
     }
     ends = []
     for axes, title, names in (
         (panels[0], f"(a) {PRINTED}", ("b0", "fed", "priv")),
         (panels[1], f"(b) {FIGURE}", ("b0", "fed-plotted", "priv-plotted")),
     ):
-        shown = {name: paper.up_to(curve, size.horizon) for name, curve in theirs.items()}
+        shown = {name: paper_data.up_to(curve, size.horizon) for name, curve in theirs.items()}
         ends.append(draw_lines(axes, _lines(outcomes, names, shown)))
         if size.comparable:
             axes.plot(
@@ -168,7 +168,7 @@ def _fairness(outcomes: Outcomes, size: Size) -> Picture:
     return Picture("exp1-fairness", caption, figure)
 
 
-def _lines(outcomes: Outcomes, names: tuple[str, ...], theirs: dict[str, paper.Curve]) -> list[Line]:
+def _lines(outcomes: Outcomes, names: tuple[str, ...], theirs: dict[str, paper_data.Curve]) -> list[Line]:
     full = {
         "b0": ("fairx-linucb", "B0"),
         "fed": ("fed-fairx-linucb", "Fed"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedfairx.agent.schedules import Determinant
-from fedfairx.experiments import paper_data as paper
+from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
 from fedfairx.experiments.report.figures import (
@@ -117,7 +117,9 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
     def line(run: str, label: str, *, dashed: bool = True, dotted: bool = False) -> Line:
         series = names[run.partition("-")[0]]
-        theirs = paper.up_to(paper.curve("exp2", FAIRNESS, series), size.horizon) if dashed else None
+        theirs = (
+            paper_data.up_to(paper_data.curve("exp2", FAIRNESS, series), size.horizon) if dashed else None
+        )
         return Line(outcomes[run], label, COLOURS[series], theirs, dotted)
 
     plotted = line("priv-plotted", "Priv, dotted", dashed=False, dotted=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedfairx.experiments import paper_data as paper
+from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
 from fedfairx.experiments.report.figures import COLOURS, canvas
@@ -56,7 +56,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
         name: ratio(outcomes[f"{name}-{last}"].final(), outcomes[f"{name}-{first}"].final())
         for name in LABELS
     }
-    theirs = {name: paper.curve("exp3", FAIRNESS, ALGORITHMS[name])[1] for name in LABELS}
+    theirs = {name: paper_data.curve("exp3", FAIRNESS, ALGORITHMS[name])[1] for name in LABELS}
     ratios = tuple(
         Ratio(f"{LABELS[name]}(m=40) / {LABELS[name]}(m=10)", float(y[-1] / y[0]), found[name], size.full)
         for name, y in reversed(theirs.items())
@@ -110,7 +110,7 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
                 [outcomes[f"{name}-{agents}"].final(metric) for agents in AGENTS],
                 LABELS[name],
                 COLOURS[algorithm],
-                paper.curve("exp3", metric, algorithm) if dashed else None,
+                paper_data.curve("exp3", metric, algorithm) if dashed else None,
             )
             for name, algorithm in ALGORITHMS.items()
         ]

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedfairx.experiments import paper_data as paper
+from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
 from fedfairx.experiments.report.figures import COLOURS, canvas
@@ -47,8 +47,8 @@ def runs(size: Size) -> tuple[Run, ...]:
 
 def theirs(metric: str) -> dict[float, float]:
     """The paper's Priv by ε; ε=2 is from its Exp 1."""
-    x, y = paper.curve("exp4", metric, "priv-fairx-linucb")
-    _, over_rounds = paper.curve("exp1", metric, "priv-fairx-linucb")
+    x, y = paper_data.curve("exp4", metric, "priv-fairx-linucb")
+    _, over_rounds = paper_data.curve("exp1", metric, "priv-fairx-linucb")
     values = dict(zip(x.tolist(), y.tolist(), strict=True))
     return dict(sorted({**values, 2.0: float(over_rounds[-1])}.items()))
 

@@ -22,8 +22,7 @@ from fedfairx.experiments.scores import (
     number,
     ratio,
 )
-from fedfairx.experiments.suite import exp09_figures as exp9_figures
-from fedfairx.experiments.suite import exp09_joining as joining
+from fedfairx.experiments.suite import exp09_figures, exp09_joining
 from fedfairx.experiments.suite.exp09_worlds import (
     DECIDE_FROM,
     GREEDY,
@@ -51,7 +50,7 @@ NEVER_BELOW, NEVER_FROM = 0.3, 5_000  # in no seed
 
 def runs(size: Size) -> tuple[Run, ...]:
     """The paper's world at its size, every rule in every world, and joining."""
-    return (*paper_runs(size), *world_runs(size), *joining.runs(size))
+    return (*paper_runs(size), *world_runs(size), *exp09_joining.runs(size))
 
 
 def paper_runs(size: Size) -> tuple[Run, ...]:
@@ -69,7 +68,7 @@ def paper_runs(size: Size) -> tuple[Run, ...]:
 
 def score(outcomes: Outcomes, size: Size) -> Scores:
     """Expected merit against optimism: in the paper's world, among arms that stay, where it might fail."""
-    joined = joining.score(outcomes, size)
+    joined = exp09_joining.score(outcomes, size)
     claims = (*_paper_claims(outcomes, size), *_one_hot_claims(outcomes, size), _worst(outcomes, size))
     tables = (
         _paper_table(outcomes, size),
@@ -271,10 +270,10 @@ def _weakest_table(outcomes: Outcomes) -> Table:
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """The summary, which the report shows first; rules by world; the weakest arm; joining."""
-    yield exp9_figures.summary(outcomes, size)
-    yield exp9_figures.worlds(outcomes, size)
-    yield exp9_figures.weakest(outcomes, size)
-    yield joining.plot(outcomes, size)
+    yield exp09_figures.summary(outcomes, size)
+    yield exp09_figures.worlds(outcomes, size)
+    yield exp09_figures.weakest(outcomes, size)
+    yield exp09_joining.plot(outcomes, size)
 
 
 EXPERIMENT = Experiment(

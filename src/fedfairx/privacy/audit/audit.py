@@ -19,7 +19,7 @@ import numpy as np
 
 from fedfairx.errors import InvalidInput, require
 from fedfairx.privacy.accounting import epsilon_for, mu_for
-from fedfairx.privacy.audit import exact_checks as exact
+from fedfairx.privacy.audit import exact_checks
 from fedfairx.privacy.audit.attacks import Attack, attack
 from fedfairx.privacy.audit.noise_tests import TESTS, heard, noise_path, noise_tests
 from fedfairx.privacy.audit.subject import Check, OverheardCentring, Record, Subject
@@ -184,11 +184,11 @@ def audit(
     )
     claimed_mu = min(mechanism.mu, mu_for(epsilon, delta))
     claimed_epsilon = epsilon_for(delta, claimed_mu)
-    path, pair = exact.data_path(subject)
+    path, pair = exact_checks.data_path(subject)
     certain = (
-        exact.public(public_schedule),
-        exact.keys(),
-        *exact.calibration(subject, epsilon, delta),
+        exact_checks.public(public_schedule),
+        exact_checks.keys(),
+        *exact_checks.calibration(subject, epsilon, delta),
         *path,
     )
     unconfirmed: tuple[str, ...] = ()

@@ -9,8 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from fedfairx.service.pages import charts as figures
-from fedfairx.service.pages import formatting as words
+from fedfairx.service.pages import charts, formatting
 
 __all__ = ["STATIC", "page", "static"]
 
@@ -42,16 +41,16 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.globals.update(figures=figures, version=VERSION)
+_templates.globals.update(figures=charts, version=VERSION)
 _templates.filters.update(
-    percent=words.percent,
-    points=words.points,
-    count=words.count,
-    moment=words.moment,
-    precise=words.precise,
-    iso=words.iso,
-    duration=words.duration,
-    sentence=words.sentence,
+    percent=formatting.percent,
+    points=formatting.points,
+    count=formatting.count,
+    moment=formatting.moment,
+    precise=formatting.precise,
+    iso=formatting.iso,
+    duration=formatting.duration,
+    sentence=formatting.sentence,
 )
 
 

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from fedfairx.fairness.exposure_table import ABOVE, BELOW
-from fedfairx.service import serializers as showing
+from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import Looked
 from fedfairx.service.federation import UNKNOWN
 from fedfairx.service.pages.formatting import count, duration, sentence
@@ -132,7 +132,7 @@ async def decisions(service: Service, before: int | None, *, exact: bool) -> Dec
 
 
 def _line(stored: StoredDecision, exact: bool) -> DecisionLine:
-    shown = showing.seen(stored, exact=exact)
+    shown = serializers.seen(stored, exact=exact)
     names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
     shares: Sequence[float | None] = shown.policy or [None] * len(names)
     options = [
@@ -167,13 +167,13 @@ def privacy(service: Service, *, exact: bool) -> PrivacyPage:
         mechanism=guarantee.mechanism,
         spent=guarantee.spent,
         releases=guarantee.releases if told else None,
-        clipped=showing.clipped(agent, exact=exact),
+        clipped=serializers.clipped(agent, exact=exact),
         records=agent.observed,
     )
 
 
 def federation(service: Service, *, exact: bool) -> FederationPage:
-    now = showing.sync(service, exact=exact)
+    now = serializers.sync(service, exact=exact)
     refused = {name: sorted(reasons.items()) for name, reasons in now.refusals.items()}
     return FederationPage(
         name=now.name,

@@ -8,8 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.errors import require
-from fedfairx.service import schemas
-from fedfairx.service import serializers as showing
+from fedfairx.service import schemas, serializers
 from fedfairx.service.endpoint import Operation, Parameter, reply
 from fedfairx.service.service import Service
 from fedfairx.service.setting_types import LONGEST
@@ -26,7 +25,7 @@ REPLACED = "\ufffd"  # what the server makes of bytes that are no UTF-8
 
 
 async def several(service: Service, _request: Request) -> Response:
-    return reply(await asyncio.to_thread(showing.actions, service.agent))
+    return reply(await asyncio.to_thread(serializers.actions, service.agent))
 
 
 async def add(service: Service, request: Request) -> Response:

@@ -7,8 +7,7 @@ import asyncio  # a question may have to wait for the desk, and others need not 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fedfairx.service import schemas
-from fedfairx.service import serializers as showing
+from fedfairx.service import schemas, serializers
 from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import Operation, reply
 from fedfairx.service.service import Service
@@ -17,15 +16,15 @@ __all__ = ["OPERATIONS"]
 
 
 async def model(service: Service, request: Request) -> Response:
-    return reply(await asyncio.to_thread(showing.model, service, exact=sees_exact(request)))
+    return reply(await asyncio.to_thread(serializers.model, service, exact=sees_exact(request)))
 
 
 async def privacy(service: Service, request: Request) -> Response:
-    return reply(await asyncio.to_thread(showing.privacy, service.agent, exact=sees_exact(request)))
+    return reply(await asyncio.to_thread(serializers.privacy, service.agent, exact=sees_exact(request)))
 
 
 async def sync(service: Service, request: Request) -> Response:
-    return reply(await asyncio.to_thread(showing.sync, service, exact=sees_exact(request)))
+    return reply(await asyncio.to_thread(serializers.sync, service, exact=sees_exact(request)))
 
 
 OPERATIONS = (
