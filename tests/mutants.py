@@ -521,7 +521,7 @@ MUTANTS = (
     ),
     Mutant(
         "of a private agent's own records those since its last release count alone",
-        "Exposing._sums",
+        "ExposureCache._sums",
         "kept = None if agent.private else agent.own_sums()",
         "kept = agent._learner.fresh if agent.private else agent.own_sums()",
         EXPOSED,
@@ -1077,21 +1077,21 @@ MUTANTS = (
     ),
     Mutant(
         "a failed commit is acknowledged",
-        "Desk._do",
+        "WriteQueue._do",
         "            return error\n        return outcomes",
         "            return outcomes\n        return outcomes",
         DESK,
     ),
     Mutant(
         "any site may ask a service without keys",
-        "Doors.check",
-        'raise Refused("host", "The Host must be localhost while there is no key.")',
+        "Authenticator.check",
+        'raise ProblemError("host", "The Host must be localhost while there is no key.")',
         "pass",
         DOORS,
     ),
     Mutant(
         "the last key revoked opens the door",
-        "Doors.look",
+        "Authenticator.look",
         "self.any_key = self.any_key or bool(found)",
         "self.any_key = any(key.revoked is None for key in found)",
         DOORS,
@@ -1161,7 +1161,7 @@ MUTANTS = (
     ),
     Mutant(
         "a reader's entitlements move with each reward",
-        "Exposing._make",
+        "ExposureCache._make",
         "            sums = published.sums.gram, published.sums.moment\n",
         "            sums = self._sums()\n",
         TWIN,
@@ -1175,7 +1175,7 @@ MUTANTS = (
     ),
     Mutant(
         "a reader's table goes beyond its batch",
-        "Exposing._make",
+        "ExposureCache._make",
         "end = end if published.end is None else min(end, published.end)",
         "pass",
         BATCHES,
@@ -1183,13 +1183,13 @@ MUTANTS = (
     Mutant(
         "who has a copy of the cookie stays when its owner signs out",
         "leave",
-        '    service.doors.sessions.end(request.cookies.get(cookie(request), ""))\n',
+        '    service.auth.sessions.end(request.cookies.get(cookie(request), ""))\n',
         "",
         ENTERING,
     ),
     Mutant(
         "a revoked key keeps its sessions",
-        "Doors.look",
+        "Authenticator.look",
         "self.sessions.keep({key.id for key in found if key.revoked is None})",
         "self.sessions.keep({key.id for key in found})",
         ENTERING,
@@ -1217,7 +1217,7 @@ MUTANTS = (
     ),
     Mutant(
         "a page of another site may write",
-        "Gate.__call__",
+        "EndpointApp.__call__",
         'if operation.method != "GET":',
         "if False:",
         GATE,

@@ -18,20 +18,6 @@ from fedfairx.errors import FedFairXError, needs
 if TYPE_CHECKING:
     import httpx
 
-__all__ = [
-    "Actions",
-    "AsyncClient",
-    "Attempts",
-    "Call",
-    "Calls",
-    "Client",
-    "Contexts",
-    "RemoteDecision",
-    "ServiceError",
-    "active_of",
-    "decision_of",
-]
-
 
 AGAIN = (408, 429, 502, 503, 504)  # answers of a service or a proxy that may soon answer otherwise
 PAUSE = 0.1  # seconds before the first repetition; each is about twice the one before

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike
 from fedfairx.errors import InvalidInput, require
 from fedfairx.util.arrays import Array, as_floats
 
-__all__ = ["disjoint", "intercept", "unit_ball"]
-
 
 def disjoint(context: ArrayLike, arms: int) -> Array:
     """Per-arm contexts (K, K·d) from one shared context (d,): row a holds it in block a, zeros elsewhere.

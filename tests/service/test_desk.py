@@ -12,9 +12,9 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import StorageUnavailable, UnknownDecision
-from fedfairx.service.metrics import Meters
-from fedfairx.service.problems import Refused
-from fedfairx.service.write_queue import PAUSE, Desk
+from fedfairx.service.metrics import Metrics
+from fedfairx.service.problems import ProblemError
+from fedfairx.service.write_queue import PAUSE, WriteQueue
 
 CONTEXTS = [[0.1, 0.2], [0.2, 0.1]]
 
@@ -42,10 +42,10 @@ class Watched:
         return self.agent.decide(CONTEXTS)
 
 
-def run(work: Callable[[Desk, Watched], Coroutine[Any, Any, None]], limit: int = 100) -> Watched:
+def run(work: Callable[[WriteQueue, Watched], Coroutine[Any, Any, None]], limit: int = 100) -> Watched:
     async def whole() -> Watched:
         watched = Watched()
-        desk = Desk(watched, Meters(), limit=limit)  # type: ignore[arg-type]
+        desk = WriteQueue(watched, Metrics(), limit=limit)  # type: ignore[arg-type]
         await work(desk, watched)
         watched.gate.set()
         await desk.close()
@@ -63,7 +63,7 @@ def unknown(_watched: Any) -> None:
 
 
 def test_what_waits_is_written_together() -> None:
-    async def work(desk: Desk, watched: Watched) -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
         made = await asyncio.gather(*[desk.do(decide) for _ in range(20)])
         assert len({one.id for one in made}) == 20
 
@@ -71,7 +71,7 @@ def test_what_waits_is_written_together() -> None:
 
 
 def test_what_comes_while_it_writes_is_the_next_group() -> None:
-    async def work(desk: Desk, watched: Watched) -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
         watched.gate.clear()
         first = asyncio.create_task(desk.do(decide))
         while not watched.groups:
@@ -86,7 +86,7 @@ def test_what_comes_while_it_writes_is_the_next_group() -> None:
 
 
 def test_a_refused_step_does_the_others_no_harm() -> None:
-    async def work(desk: Desk, _: Watched) -> None:
+    async def work(desk: WriteQueue, _: Watched) -> None:
         first, second, third = await asyncio.gather(
             desk.do(decide), desk.do(unknown), desk.do(decide), return_exceptions=True
         )
@@ -97,12 +97,12 @@ def test_a_refused_step_does_the_others_no_harm() -> None:
 
 
 def test_a_failed_commit_refuses_the_whole_group_and_others_for_a_moment() -> None:
-    async def work(desk: Desk, watched: Watched) -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
         watched.fail = True
         outcomes = await asyncio.gather(*[desk.do(decide) for _ in range(3)], return_exceptions=True)
         assert all(isinstance(one, StorageUnavailable) for one in outcomes)
         assert not desk.available
-        with pytest.raises(Refused):
+        with pytest.raises(ProblemError):
             await desk.do(decide)
         watched.fail = False
         desk.failed -= PAUSE
@@ -116,7 +116,7 @@ def test_a_mistake_of_ours_leaves_nobody_waiting() -> None:
     def wrong(_: Any) -> None:
         raise ZeroDivisionError
 
-    async def work(desk: Desk, _: Watched) -> None:
+    async def work(desk: WriteQueue, _: Watched) -> None:
         outcomes = await asyncio.gather(desk.do(decide), desk.do(wrong), return_exceptions=True)
         assert all(isinstance(one, ZeroDivisionError) for one in outcomes)
 
@@ -124,9 +124,9 @@ def test_a_mistake_of_ours_leaves_nobody_waiting() -> None:
 
 
 def test_too_many_that_wait() -> None:
-    async def work(desk: Desk, watched: Watched) -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
         outcomes = await asyncio.gather(*[desk.do(decide) for _ in range(9)], return_exceptions=True)
-        busy = [one for one in outcomes if isinstance(one, Refused)]
+        busy = [one for one in outcomes if isinstance(one, ProblemError)]
         assert len(busy) == 5
         assert all(one.kind == "busy" for one in busy)
 
@@ -134,7 +134,7 @@ def test_too_many_that_wait() -> None:
 
 
 def test_one_who_has_gone_is_not_missed() -> None:
-    async def work(desk: Desk, watched: Watched) -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
         watched.gate.clear()
         gone, there = asyncio.create_task(desk.do(decide)), asyncio.create_task(desk.do(decide))
         await asyncio.sleep(0.02)
@@ -146,12 +146,12 @@ def test_one_who_has_gone_is_not_missed() -> None:
 
 
 def test_closing_finishes_what_waits() -> None:
-    async def work(desk: Desk, watched: Watched) -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
         waiting = [asyncio.create_task(desk.do(decide)) for _ in range(3)]
         await asyncio.sleep(0)
         closing = asyncio.create_task(desk.close())
         await asyncio.gather(closing, *waiting)
-        with pytest.raises(Refused, match="unavailable"):
+        with pytest.raises(ProblemError, match="unavailable"):
             await desk.do(decide)
 
     assert run(work).groups == [3]

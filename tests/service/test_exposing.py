@@ -20,7 +20,7 @@ from fedfairx.errors import StorageUnavailable
 from fedfairx.privacy import Budget
 from fedfairx.service import exposure_cache as exposing
 from fedfairx.service.app import make_app
-from fedfairx.service.counters import Counting
+from fedfairx.service.counters import DecisionCounters
 from fedfairx.service.factory import open_service
 from fedfairx.service.service import Service
 from fedfairx.service.settings import place_of
@@ -102,7 +102,7 @@ def looked_at(service: Service, monkeypatch: pytest.MonkeyPatch) -> tuple[np.nda
         patch.setattr(exposing, "exposure", noting)
         patch.setattr(exposing, "FRESH", 0.0)
         patch.setattr(exposing, "COST", 0.0)
-        asyncio.run(service.exposing.look(exact=True))
+        asyncio.run(service.exposures.look(exact=True))
     return given[0]
 
 
@@ -155,7 +155,7 @@ def test_a_log_that_could_not_be_read_to_its_end_is_read_again(
 
         with monkeypatch.context() as patch, pytest.raises(StorageUnavailable):
             patch.setattr(exposing, "records", broken)
-            asyncio.run(service.exposing.look(exact=True))
+            asyncio.run(service.exposures.look(exact=True))
         gram, _ = looked_at(service, monkeypatch)
         own = [each.contexts[each.action] for each in service.journal.decisions()]
         assert gram == pytest.approx(sum(np.outer(x, x) for x in own))
@@ -185,7 +185,7 @@ def test_entitlements_hold_where_partners_differ(partners: str, tmp_path: Path) 
             sent = {agent.name: agent.release() for agent in agents}
             for agent in agents:
                 agent.absorb(sent)
-        rows = asyncio.run(service.exposing.look(exact=True)).table.actions
+        rows = asyncio.run(service.exposures.look(exact=True)).table.actions
         shares = merits / merits.sum()
         missed += any(not row.entitled.low <= shares[int(row.name[-1])] <= row.entitled.high for row in rows)
         service.agent.close()
@@ -240,7 +240,7 @@ def test_many_who_look_make_one_table(tmp_path: Path, monkeypatch: pytest.Monkey
         rewarded(client, 3)
 
         async def look() -> None:
-            await asyncio.gather(*(service.exposing.look(exact=True) for _ in range(20)))
+            await asyncio.gather(*(service.exposures.look(exact=True) for _ in range(20)))
 
         client.portal.call(look)
         assert len(made) == 1
@@ -271,7 +271,7 @@ def test_glances(place: str) -> None:
 
 def test_counts_are_brought_up_to_date(place: str) -> None:
     with served(place) as (client, service):
-        journal, counting, since = service.journal, Counting(), time.time() - 10
+        journal, counting, since = service.journal, DecisionCounters(), time.time() - 10
         for _ in range(3):
             rewarded(client, 4)
             gone = decide(client)

@@ -281,7 +281,7 @@ def test_readers_see_it_from_the_next_start_on_and_admins_at_once(
         now = seen(client, "admin")
         assert now[0] != admins[0]  # entitlements
         assert now[1]["estimate"] != admins[1]["estimate"]
-        gram, moment = service.exposing._sums()
+        gram, moment = service.exposures._sums()
         rewards = [0.5 + 0.04 * t if t != 1 else 0.0 for t in range(10)]
         assert gram == pytest.approx(np.diag([4, 3, 3]) / 4)
         assert moment == pytest.approx([sum(rewards[k::3]) / 2 for k in range(3)])

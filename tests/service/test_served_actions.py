@@ -286,7 +286,7 @@ def test_a_private_service_counts_what_was_learnt_from_a_log(tmp_path: Path, nam
         service = client.app._app.state.service
         rows = NAMES if named else np.eye(3)
         service.agent.learn(rows, [1.0, 0.5, 0.0])
-        gram, moment = service.exposing._sums()
+        gram, moment = service.exposures._sums()
         assert gram.tolist() == np.eye(3).tolist()
         assert moment.tolist() == [1.0, 0.5, 0.0]
         if named:
@@ -299,7 +299,7 @@ def test_who_may(tmp_path: Path) -> None:
     with asking(str(tmp_path / "agent.db"), actions=NAMES) as client:
         service = client.app._app.state.service
         keys = {role: ApiKeys(service.journal.log).add("x", role) for role in ("reader", "writer", "admin")}
-        service.doors.any_key = True
+        service.auth.any_key = True
         for role, text in keys.items():
             headers = {"authorization": f"Bearer {text}"}
             assert client.get("/v1/actions", headers=headers).status_code == 200

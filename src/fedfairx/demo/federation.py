@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fedfairx.demo.traffic import Orders
     from fedfairx.federation.roster.terms import Terms
 
-__all__ = ["draw", "line", "table"]
-
 
 HEADINGS = ("agent", "decisions", "rewards", "releases", "lag", "privacy", "regret", "alone", "ratio")
 

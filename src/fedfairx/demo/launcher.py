@@ -23,8 +23,6 @@ from fedfairx.federation.setup.create import found
 from fedfairx.federation.transport.flower.launcher import Flower, find_commands
 from fedfairx.storage.api_keys import open_keys
 
-__all__ = ["Fleet"]
-
 PATIENCE = 180.0  # seconds until a service listens, on a machine that may have to compile first
 LOG = "service.log"
 ENGINE_KEY = "engine.key"  # of a service's doors for envelopes

@@ -11,8 +11,6 @@ from fedfairx.agent.agent import Agent
 from fedfairx.client import Client, ServiceError
 from fedfairx.demo.market import DIMENSION, Market, contexts, request, rewards, unfairness
 
-__all__ = ["Orders"]
-
 
 class Orders:
     """What was asked and answered, and how unfair both have been, summed over orders."""

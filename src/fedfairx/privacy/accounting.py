@@ -25,8 +25,6 @@ import numpy as np
 
 from fedfairx.errors import require
 
-__all__ = ["delta_for", "epsilon_for", "mu_for"]
-
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 

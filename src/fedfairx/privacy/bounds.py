@@ -33,8 +33,6 @@ from fedfairx.core.statistics import diagonal_entries, packed_size
 from fedfairx.errors import require
 from fedfairx.util.arrays import Array
 
-__all__ = ["Adjacency", "Bounding", "Bounds", "Unbounded"]
-
 Adjacency = Literal["replace", "add-remove"]
 
 # A context of norm L(1 + 1e-12) counts as inside: it is one of norm L that was rounded, and clipping it would

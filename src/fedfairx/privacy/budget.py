@@ -16,8 +16,6 @@ from fedfairx.privacy.privatizers.factory import private
 from fedfairx.privacy.privatizers.per_person import PersonBound, Persons
 from fedfairx.privacy.privatizers.protocol import Privatizer
 
-__all__ = ["Budget"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:

@@ -27,8 +27,6 @@ from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 
-__all__ = ["CentredPrivatizer", "Centring"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Centring:

@@ -11,8 +11,6 @@ from fedfairx.privacy.accounting import epsilon_for
 from fedfairx.privacy.bounds import Bounding
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
 
-__all__ = ["DecideFrom", "Guarantee", "claim"]
-
 DecideFrom = Literal["released", "released+local", "own+released"]
 
 LARGE_DELTA = 1e-3

@@ -12,8 +12,6 @@ import numpy as np
 from fedfairx.errors import MessageRefused
 from fedfairx.util.arrays import Array
 
-__all__ = ["Release", "leaf_digest"]
-
 _MAGIC = b"FFXR\x01"
 _HEADER = struct.Struct("<5sQQ32s")
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from fedfairx.privacy.guarantee import Guarantee
 
-__all__ = ["statement"]
-
 _WIDTH = 100
 _ALARM = 0.05  # the false alarms of the adversary that the claim is put in words with
 

@@ -20,20 +20,18 @@ from fedfairx.service.auth import refuse_cross_site
 from fedfairx.service.endpoint import Operation
 from fedfairx.service.openapi import document
 from fedfairx.service.pages import pages
-from fedfairx.service.problems import Refused, answer, problem_of
+from fedfairx.service.problems import ProblemError, answer, problem_of
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.service import Service
 
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
 
-__all__ = ["HEADERS", "Gate", "make_app"]
 
-
-class Front:
+class FastRouter:
     """Finds plain addresses in a table: a decision need not pay for Starlette's search and wrapping."""
 
-    def __init__(self, app: Starlette, plain: dict[str, Gate]) -> None:
+    def __init__(self, app: Starlette, plain: dict[str, EndpointApp]) -> None:
         self._app = app
         self._plain = plain
 
@@ -55,7 +53,7 @@ def make_app(service: Service) -> ASGIApp:
     )
     app.router.redirect_slashes = False  # it would answer with whatever host it was asked by
     app.state.service = service
-    return Front(app, {path: gate for path, gate in gates.items() if "{" not in path})
+    return FastRouter(app, {path: gate for path, gate in gates.items() if "{" not in path})
 
 
 def _starlette(path: str) -> str:
@@ -63,12 +61,12 @@ def _starlette(path: str) -> str:
     return path.replace("{action_id}", "{action_id:path}")
 
 
-def gates_of(service: Service, operations: Iterable[Operation]) -> dict[str, Gate]:
+def gates_of(service: Service, operations: Iterable[Operation]) -> dict[str, EndpointApp]:
     """One gate for each address, in the order of the operations."""
     by_path: dict[str, list[Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, []).append(operation)
-    return {path: Gate(service, found) for path, found in by_path.items()}
+    return {path: EndpointApp(service, found) for path, found in by_path.items()}
 
 
 async def _problem(_request: Request, error: Exception) -> Response:
@@ -82,7 +80,7 @@ async def _life(app: Starlette) -> AsyncIterator[None]:
     service: Service = app.state.service
     if service.membership is not None:
         service.membership.begin()
-    tasks = [asyncio.create_task(service.doors.watch())]
+    tasks = [asyncio.create_task(service.auth.watch())]
     if service.settings.window is not None:
         tasks.append(asyncio.create_task(service.expire()))
     try:
@@ -98,7 +96,7 @@ async def _life(app: Starlette) -> AsyncIterator[None]:
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
-class Gate:
+class EndpointApp:
     """The ASGI application of one address."""
 
     def __init__(self, service: Service, operations: Iterable[Operation]) -> None:
@@ -113,19 +111,19 @@ class Gate:
         try:
             if operation is None:
                 allowed = ", ".join(sorted(self._by_method))
-                raise Refused("method", f"Allowed here: {allowed}.", {"allow": allowed})
+                raise ProblemError("method", f"Allowed here: {allowed}.", {"allow": allowed})
             request = Request(scope, receive, send)
             if operation.method != "GET":
                 refuse_cross_site(request)
             if operation.role is not None:
-                await self._service.doors.check(request, operation.role)
+                await self._service.auth.check(request, operation.role)
             response = await operation.handler(self._service, request)
         except ClientDisconnect:
             return
         except Exception as error:  # whatever it is, it must not reach the server's log with its text
             response = answer(problem_of(error))
         name = "unknown" if operation is None else operation.name
-        self._service.meters.request(name, response.status_code, time.perf_counter() - began)
+        self._service.metrics.request(name, response.status_code, time.perf_counter() - began)
         try:
             response.raw_headers.extend(HEADERS)
             await response(scope, receive, send)

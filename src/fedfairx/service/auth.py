@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 
 from fedfairx.errors import StorageError
 from fedfairx.service.endpoint import header_of
-from fedfairx.service.problems import Refused
+from fedfairx.service.problems import ProblemError
 from fedfairx.service.sessions import Sessions
 from fedfairx.storage.api_keys import ApiKey, ApiKeys
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["ROLES", "Doors", "is_loopback", "refuse_cross_site", "sees_exact"]
 
 #: What each role may.
 ROLES = {
@@ -50,7 +49,7 @@ def is_loopback(host: str) -> bool:
 def refuse_cross_site(request: Request) -> None:
     """Refuse what a browser sends for another site's page; programs don't say where they are."""
     if header_of(request, b"sec-fetch-site") not in (None, "same-origin", "none"):
-        raise Refused("cross-site", "Sec-Fetch-Site must be same-origin or none, or left out.")
+        raise ProblemError("cross-site", "Sec-Fetch-Site must be same-origin or none, or left out.")
 
 
 def sees_exact(request: Request) -> bool:
@@ -58,7 +57,7 @@ def sees_exact(request: Request) -> bool:
     return bool(request.scope["role"] == "admin")
 
 
-class Doors:
+class Authenticator:
     """Lets a request in, or refuses it."""
 
     def __init__(self, keys: ApiKeys, *, loopback: bool) -> None:
@@ -77,15 +76,17 @@ class Doors:
         if not self.keys_needed:
             if not _is_loopback_with_port(header_of(request, b"host") or "localhost"):
                 # a page of another site, in a browser on this machine, by a name that leads here
-                raise Refused("host", "The Host must be localhost while there is no key.")
+                raise ProblemError("host", "The Host must be localhost while there is no key.")
             request.scope["role"] = "admin"
             return
         key = await self.key_of(_credentials(request))
         if key is None:
             scheme = "Bearer" if request.url.path.startswith("/v1/") else 'Basic realm="fedfairx"'
-            raise Refused("unauthenticated", "There is no valid key in it.", {"www-authenticate": scheme})
+            raise ProblemError(
+                "unauthenticated", "There is no valid key in it.", {"www-authenticate": scheme}
+            )
         if role not in ROLES[key.role]:
-            raise Refused("forbidden", f"It needs the role {role}, and this key is of a {key.role}.")
+            raise ProblemError("forbidden", f"It needs the role {role}, and this key is of a {key.role}.")
         request.scope["role"] = key.role
 
     async def key_of(self, text: str) -> ApiKey | None:

@@ -15,10 +15,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from fedfairx.service.app import HEADERS
-from fedfairx.service.problems import Refused, answer
+from fedfairx.service.problems import ProblemError, answer
 from fedfairx.service.settings import Settings
-
-__all__ = ["Connection"]
 
 HEADER, BODY = "header", "body"
 
@@ -58,10 +56,12 @@ class Connection(HttpToolsProtocol):
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _refuse_header(self) -> None:
-        self._refuse(Refused("long-header", f"The header must be at most {self._most} bytes (max_header)."))
+        self._refuse(
+            ProblemError("long-header", f"The header must be at most {self._most} bytes (max_header).")
+        )
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(Refused("no-http", msg))
+        self._refuse(ProblemError("no-http", msg))
 
     # --- seconds -------------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Connection(HttpToolsProtocol):
             self._seen, self._since = (waits, self.cycle), now
         elif waits is not None and now - self._since >= self._seconds[waits]:
             detail = f"The {waits} must come within {self._seconds[waits]:g} seconds ({waits}_seconds)."
-            self._refuse(Refused("slow", detail) if waits == BODY or self._part else None)
+            self._refuse(ProblemError("slow", detail) if waits == BODY or self._part else None)
 
     # --- connections ---------------------------------------------------------------------------------
 
@@ -97,11 +97,11 @@ class Connection(HttpToolsProtocol):
             self.connections.discard(each)  # it would go a moment later, and others would go in its place
             each.transport.abort()
         if not waiting:
-            self._refuse(Refused("busy", f"{len(others)} requests are under way (max_connections)."))
+            self._refuse(ProblemError("busy", f"{len(others)} requests are under way (max_connections)."))
 
     # --- ending --------------------------------------------------------------------------------------
 
-    def _refuse(self, refused: Refused | None) -> None:
+    def _refuse(self, refused: ProblemError | None) -> None:
         """Say why, if that can still be read, and close; a request under way gets no other answer."""
         transport, cycle = self.transport, self.cycle
         if transport.is_closing() or transport.get_write_buffer_size():

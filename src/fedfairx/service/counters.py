@@ -7,10 +7,8 @@ import threading
 from fedfairx.storage.queries import Queries, by_time, counted
 from fedfairx.storage.records import STATUSES
 
-__all__ = ["Counting"]
 
-
-class Counting:
+class DecisionCounters:
     """How many decisions there are of each status, and in each stretch of time. Threads may share it."""
 
     def __init__(self) -> None:

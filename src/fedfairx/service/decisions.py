@@ -17,27 +17,9 @@ from fedfairx.service.schemas import Action, DecisionRequest
 from fedfairx.storage.records import DecisionNote, StoredDecision
 from fedfairx.util.arrays import Array
 
-__all__ = [
-    "AddAction",
-    "AmongAll",
-    "Asked",
-    "Decide",
-    "Remark",
-    "Replace",
-    "RetireAction",
-    "Reward",
-    "Taking",
-    "Withdraw",
-    "answer_of_stored",
-    "probe",
-    "propensity",
-    "understand",
-    "understand_names",
-]
-
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class AssignmentMode:
     """How actions are taken: `live`, `shadow`, or live but for a `control_share`."""
 
     mode: str
@@ -54,7 +36,7 @@ class Taking:
         return "control" if self.control_share and random.random() < self.control_share else "live"
 
 
-class Remark(msgspec.Struct, array_like=True, frozen=True):
+class DecisionMeta(msgspec.Struct, array_like=True, frozen=True):
     """What the service notes with a decision, beside what the agent does."""
 
     model_version: int
@@ -65,12 +47,12 @@ class Remark(msgspec.Struct, array_like=True, frozen=True):
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def read(cls, text: str | None) -> Remark:
+    def read(cls, text: str | None) -> DecisionMeta:
         """The remark; of a decision that was not made over HTTP there is none."""
         return cls(0) if text is None else msgspec.json.decode(text, type=cls)
 
 
-def propensity(mode: str, action: int, share: float, remark: Remark) -> float:
+def propensity(mode: str, action: int, share: float, remark: DecisionMeta) -> float:
     """The probability with which `action` was taken, its share by the policy being `share`.
 
     It is what whoever evaluates another policy on the log must divide by.
@@ -84,7 +66,7 @@ def propensity(mode: str, action: int, share: float, remark: Remark) -> float:
 NO_BASELINE = "baseline must be given: this service keeps it in some or all decisions (mode)"
 
 
-class Asked(msgspec.Struct, frozen=True):  # a tenth of the time that a frozen dataclass takes to make
+class DecisionInput(msgspec.Struct, frozen=True):  # a tenth of the time that a frozen dataclass takes to make
     """The eligible actions as the agent sees them; `rows` are their places in the request."""
 
     contexts: Array | None  # None: actions without features, which are their names
@@ -104,7 +86,7 @@ class AmongAll(msgspec.Struct, frozen=True):
     baseline: str | None
     most: int
 
-    def among(self, active: Sequence[str], known: Collection[str]) -> Asked:
+    def among(self, active: Sequence[str], known: Collection[str]) -> DecisionInput:
         """What is asked, once it is known what there is; excluded ones are no part of it."""
         for name in self.excluded:
             require(name in known, "excluded", "must be the ids of actions that there are", name)
@@ -117,13 +99,15 @@ class AmongAll(msgspec.Struct, frozen=True):
         return named(names, None if baseline is None else names.index(baseline))
 
 
-def named(names: list[str], baseline: int | None = None) -> Asked:
+def named(names: list[str], baseline: int | None = None) -> DecisionInput:
     """All of these actions without features."""
-    return Asked(None, range(len(names)), len(names), names, names, None, baseline, 0)
+    return DecisionInput(None, range(len(names)), len(names), names, names, None, baseline, 0)
 
 
-def understand_names(request: DecisionRequest, *, max_actions: int, needs_baseline: bool) -> Asked | AmongAll:
-    """`understand`, of actions without features; whether there are such, the agent will say."""
+def parse_names(
+    request: DecisionRequest, *, max_actions: int, needs_baseline: bool
+) -> DecisionInput | AmongAll:
+    """`parse_request`, of actions without features; whether there are such, the agent will say."""
     if request.contexts is not None:
         raise InvalidInput("contexts must be left out: this service's actions have no features")
     if needs_baseline and request.baseline is None:
@@ -145,13 +129,13 @@ def understand_names(request: DecisionRequest, *, max_actions: int, needs_baseli
     baseline_at = (
         None if request.baseline is None else _place(request.baseline, ids, places, count, "baseline")
     )
-    asked = Asked(None, range(count), count, ids, ids, groups, baseline_at, 0)
+    asked = DecisionInput(None, range(count), count, ids, ids, groups, baseline_at, 0)
     return _without(request, asked, places) if request.excluded else asked
 
 
-def understand(
+def parse_request(
     request: DecisionRequest, features: FeatureTable, *, max_actions: int, needs_baseline: bool
-) -> Asked:
+) -> DecisionInput:
     """Check a request, and say it in the agent's terms."""
     if (request.actions is None) == (request.contexts is None):
         raise InvalidInput("either actions or contexts must be given")
@@ -175,9 +159,9 @@ def understand(
     if needs_baseline and baseline is None:
         raise InvalidInput(NO_BASELINE)
     if not request.excluded:
-        return Asked(contexts, range(count), count, ids, ids, groups, baseline, clipped)
+        return DecisionInput(contexts, range(count), count, ids, ids, groups, baseline, clipped)
     return _without(
-        request, Asked(contexts, range(count), count, ids, ids, groups, baseline, clipped), places
+        request, DecisionInput(contexts, range(count), count, ids, ids, groups, baseline, clipped), places
     )
 
 
@@ -190,7 +174,7 @@ def _ids_of(actions: Sequence[Action]) -> tuple[list[str], list[str | None] | No
     return ids, [action.group for action in actions] if grouped else None, places
 
 
-def _without(request: DecisionRequest, asked: Asked, places: dict[str, int]) -> Asked:
+def _without(request: DecisionRequest, asked: DecisionInput, places: dict[str, int]) -> DecisionInput:
     """The same without the excluded actions; rows that lose their place get it as their name."""
     ids = asked.ids
     excluded = {_place(one, ids, places, asked.actions, "excluded") for one in request.excluded}
@@ -198,7 +182,7 @@ def _without(request: DecisionRequest, asked: Asked, places: dict[str, int]) -> 
     require(bool(rows), "excluded", "must leave an action", f"{len(excluded)} of {asked.actions}")
     if asked.baseline is not None and asked.baseline in excluded:
         raise InvalidInput("baseline must be none of the excluded actions")
-    return Asked(
+    return DecisionInput(
         contexts=None if asked.contexts is None else asked.contexts[rows],
         rows=rows,
         actions=asked.actions,
@@ -228,8 +212,8 @@ def _place(one: str | int, ids: list[str] | None, places: dict[str, int], count:
 class Decide(msgspec.Struct, frozen=True):
     """Decisions for one request; if the first one's key is taken, nothing has happened."""
 
-    asked: Sequence[Asked | AmongAll]
-    taking: Taking
+    asked: Sequence[DecisionInput | AmongAll]
+    taking: AssignmentMode
     keys: Sequence[str | None]
     digest: str | None
 
@@ -238,13 +222,13 @@ class Decide(msgspec.Struct, frozen=True):
         return [self._one(agent, one, key, version) for one, key in zip(self.asked, self.keys, strict=True)]
 
     def _one(
-        self, agent: Agent, asked: Asked | AmongAll, key: str | None, version: int
+        self, agent: Agent, asked: DecisionInput | AmongAll, key: str | None, version: int
     ) -> schemas.DecisionMade:
         taking = self.taking
         if isinstance(asked, AmongAll):
             asked = asked.among(agent.actions, agent.all_actions)
         mode = taking.draw()
-        remark = Remark(version, asked.baseline, taking.control_share)
+        remark = DecisionMeta(version, asked.baseline, taking.control_share)
         note = DecisionNote(
             key=key,
             digest=self.digest,
@@ -260,16 +244,16 @@ class Decide(msgspec.Struct, frozen=True):
         return _answer(asked, str(made.id), made.action, made.policy.tolist(), mode, remark)
 
 
-def answer_of_stored(asked: Asked | AmongAll, stored: StoredDecision) -> schemas.DecisionMade:
+def answer_of_stored(asked: DecisionInput | AmongAll, stored: StoredDecision) -> schemas.DecisionMade:
     """The answer that was given then, to the same request."""
     if isinstance(asked, AmongAll):
         asked = named(stored.names or [])  # there may be others now
-    remark = Remark.read(stored.extra)
+    remark = DecisionMeta.read(stored.extra)
     return _answer(asked, stored.id, stored.action, stored.policy.tolist(), stored.mode, remark)
 
 
 def _answer(
-    asked: Asked, identity: str, action: int, shares: list[float], mode: str, remark: Remark
+    asked: DecisionInput, identity: str, action: int, shares: list[float], mode: str, remark: DecisionMeta
 ) -> schemas.DecisionMade:
     """In the request's terms: places among all of its actions, the excluded ones too."""
     policy = shares

@@ -10,12 +10,11 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from fedfairx.service.problems import Refused
+from fedfairx.service.problems import ProblemError
 
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
 
-__all__ = ["Handler", "Operation", "Parameter", "body_of", "decoder", "header_of", "query_of", "reply"]
 
 Handler = Callable[["Service", Request], Awaitable[Response]]
 Decoded = TypeVar("Decoded")
@@ -60,9 +59,9 @@ def decoder(kind: type[Decoded]) -> Callable[[bytes], Decoded]:
         try:
             return read(body)
         except RecursionError:
-            raise Refused("malformed", "The body is nested too deeply.") from None
+            raise ProblemError("malformed", "The body is nested too deeply.") from None
         except UnicodeDecodeError:
-            raise Refused("malformed", "The body is not UTF-8.") from None
+            raise ProblemError("malformed", "The body is not UTF-8.") from None
 
     return decode
 
@@ -79,7 +78,7 @@ async def body_of(request: Request, limit: int) -> bytes:
     """The whole body; what is longer than `limit` is not read to its end."""
     kind = header_of(request, b"content-type") or ""
     if kind != JSON and kind.partition(";")[0].strip().lower() != JSON:  # so no other site's form gets in
-        raise Refused("media-type", "The Content-Type must be application/json.")
+        raise ProblemError("media-type", "The Content-Type must be application/json.")
     parts, size, more = [], 0, True
     while more:
         message = await request.receive()
@@ -88,7 +87,7 @@ async def body_of(request: Request, limit: int) -> bytes:
         part = message.get("body", b"")
         size += len(part)
         if size > limit:
-            raise Refused("too-large", f"The body must be at most {limit} bytes (max_body).", CLOSE)
+            raise ProblemError("too-large", f"The body must be at most {limit} bytes (max_body).", CLOSE)
         parts.append(part)
         more = message.get("more_body", False)
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -99,7 +98,7 @@ def query_of(request: Request, kind: type[Decoded]) -> Decoded:
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
         if name in given or value.lower() == "null":  # which would be read as nothing
-            raise Refused("invalid", "A name occurs twice in the query, or has no value.")
+            raise ProblemError("invalid", "A name occurs twice in the query, or has no value.")
         given[name] = value
     return msgspec.convert(given, kind, strict=False)
 

@@ -12,10 +12,8 @@ from typing import Any
 import msgspec
 
 from fedfairx.errors import needs
-from fedfairx.service.decisions import Remark, propensity
+from fedfairx.service.decisions import DecisionMeta, propensity
 from fedfairx.storage.records import StoredDecision
-
-__all__ = ["COLUMNS", "FORMATS", "LINES", "csv_lines", "json_lines", "record", "write_parquet"]
 
 FORMATS = {"jsonl": "application/jsonl", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 COLUMNS = (
@@ -46,7 +44,7 @@ RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 def record(stored: StoredDecision) -> dict[str, Any]:
     """A row. `probability` is with which the action was taken (its propensity), `policy` the fair shares."""
-    remark, action = Remark.read(stored.extra), stored.action
+    remark, action = DecisionMeta.read(stored.extra), stored.action
     values = (
         stored.id,
         stored.seq,

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from fedfairx.agent.agent import Agent
     from fedfairx.service.service import Service
 
-__all__ = ["Exposing", "Looked"]
 
 KEPT = 32  # tables, of as many windows
 FRESH = 10.0  # seconds for which a table is shown again as it is, or
@@ -38,7 +37,7 @@ COST = 10.0  # times as long as it took to make
 
 
 @dataclass(frozen=True)
-class Looked:
+class ExposureSnapshot:
     """A table, and what it was made of. Times are seconds since 1970."""
 
     table: Exposure
@@ -51,17 +50,19 @@ class Looked:
     baseline: int  # decisions that took the caller's own action
 
 
-class Exposing:
+class ExposureCache:
     """Tables of exposure, each made once for all who look."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._one_at_a_time = asyncio.Lock()
-        self._kept: dict[tuple[float | None, float | None, bool], Looked] = {}
+        self._kept: dict[tuple[float | None, float | None, bool], ExposureSnapshot] = {}
         self._published: Published | None = None
         self._logged = _Logged()
 
-    async def look(self, *, since: float | None = None, until: float | None = None, exact: bool) -> Looked:
+    async def look(
+        self, *, since: float | None = None, until: float | None = None, exact: bool
+    ) -> ExposureSnapshot:
         """The table of decisions made from `since` on and before `until`.
 
         Without `exact` it is as it was at the last whole batch of rewards, and in three digits.
@@ -75,7 +76,7 @@ class Exposing:
                 del self._kept[next(iter(self._kept))]
             return kept
 
-    def _make(self, since: float | None, until: float | None, exact: bool) -> Looked:
+    def _make(self, since: float | None, until: float | None, exact: bool) -> ExposureSnapshot:
         began = time.monotonic()
         service, journal = self._service, self._service.journal
         settings, agent = service.settings, service.agent
@@ -97,7 +98,7 @@ class Exposing:
             tolerance=settings.tolerance,
             sums=sums,
         )
-        return Looked(
+        return ExposureSnapshot(
             table if exact else coarse(table),
             seen.first,
             seen.last,

@@ -14,16 +14,13 @@ from fedfairx.core.merit import Merit
 from fedfairx.errors import InvalidInput, require
 from fedfairx.federation.setup.member_folder import Place
 from fedfairx.privacy import Bounds, Budget
-from fedfairx.service.auth import Doors, is_loopback
+from fedfairx.service.auth import Authenticator, is_loopback
 from fedfairx.service.feature_table import Feature, FeatureTable
 from fedfairx.service.federation import Membership
 from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings, place_of
 from fedfairx.storage.api_keys import ApiKeys
 from fedfairx.storage.feature_schema import keep_meaning, read_meaning
-
-__all__ = ["open_service", "remember", "remembered"]
-
 
 KEPT = (
     "rule",
@@ -47,7 +44,7 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
         for given in filter(None, (settings.dimension, len(settings.features))):
             require(given == expected, "dimension", f"must be {expected}, as in the database", given)
         features = FeatureTable(settings.features, dimension=expected, intercept=settings.intercept)
-        doors = Doors(ApiKeys(agent.journal.log), loopback=is_loopback(settings.host))
+        doors = Authenticator(ApiKeys(agent.journal.log), loopback=is_loopback(settings.host))
         if doors.keys_needed and not doors.any_key:
             raise InvalidInput(
                 f"host must be loopback while there is no key, got host={settings.host!r}; "

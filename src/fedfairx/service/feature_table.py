@@ -17,8 +17,6 @@ from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.errors import InvalidInput, require
 from fedfairx.util.arrays import Array
 
-__all__ = ["Feature", "FeatureTable"]
-
 
 @dataclass(frozen=True)
 class Feature:

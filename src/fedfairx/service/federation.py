@@ -17,8 +17,6 @@ from fedfairx.federation.exchange.member import Peer
 from fedfairx.federation.setup.member_folder import Place
 from fedfairx.service.metrics import labelled, text
 
-__all__ = ["UNKNOWN", "Membership", "federation_lines"]
-
 LOG = logging.getLogger("fedfairx.service")
 EVERY = 1.0  # seconds between two exchanges when there is no news
 UNKNOWN = "?"  # senders whose names are in no roster are counted together: they are of their own choosing

@@ -5,13 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-__all__ = ["Meters", "Sample", "labelled", "text"]
-
 EDGES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # seconds
 Sample = tuple[str, str, str, float]  # name, kind, help, value
 
 
-class Meters:
+class Metrics:
     """What this process has counted since it was started."""
 
     def __init__(self) -> None:

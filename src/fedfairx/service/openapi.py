@@ -11,8 +11,6 @@ from fedfairx.service import schemas
 from fedfairx.service.endpoint import Operation, Parameter
 from fedfairx.service.problems import KINDS, MEDIA_TYPE
 
-__all__ = ["document"]
-
 ALWAYS = ("method",)
 WITH_BODY = ("malformed", "too-large", "media-type", "invalid")
 WITH_KEY = ("unauthenticated", "forbidden", "host")

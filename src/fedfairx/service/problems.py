@@ -25,8 +25,6 @@ from fedfairx.errors import (
 )
 from fedfairx.service import schemas
 
-__all__ = ["KINDS", "MEDIA_TYPE", "Refused", "answer", "problem_of"]
-
 MEDIA_TYPE = "application/problem+json"
 LOG = logging.getLogger("fedfairx.service")
 
@@ -101,7 +99,7 @@ KINDS: dict[str, tuple[int, str, str]] = {
 RETRY_AFTER = 1  # seconds
 
 
-class Refused(Exception):
+class ProblemError(Exception):
     """A request that is answered by a problem."""
 
     def __init__(self, kind: str, detail: str, headers: dict[str, str] | None = None) -> None:
@@ -115,7 +113,7 @@ class Refused(Exception):
         return KINDS[self.kind][0]
 
 
-def answer(refused: Refused) -> Response:
+def answer(refused: ProblemError) -> Response:
     """The response."""
     status, title, remedy = KINDS[refused.kind]
     body = schemas.Problem(
@@ -131,38 +129,38 @@ def answer(refused: Refused) -> Response:
     return Response(msgspec.json.encode(body), status_code=status, headers=headers, media_type=MEDIA_TYPE)
 
 
-def problem_of(error: Exception) -> Refused:
+def problem_of(error: Exception) -> ProblemError:
     """The problem that an error is; what nobody foresaw is logged by its place, without its text."""
-    if isinstance(error, Refused):
+    if isinstance(error, ProblemError):
         return error
     if isinstance(error, HTTPException):  # Starlette's own: no such address, no such method
         kind = {404: "not-found", 405: "method"}.get(error.status_code, "invalid")
-        return Refused(kind, f"{error.detail}.", dict(error.headers or {}))
+        return ProblemError(kind, f"{error.detail}.", dict(error.headers or {}))
     if isinstance(error, msgspec.ValidationError):
-        return Refused("invalid", _about(str(error)))
+        return ProblemError("invalid", _about(str(error)))
     if isinstance(error, msgspec.DecodeError):
-        return Refused("malformed", "The body can't be read as JSON.")
+        return ProblemError("malformed", "The body can't be read as JSON.")
     if isinstance(error, UnknownDecision):
-        return Refused("unknown-decision", "This service made no such decision.")
+        return ProblemError("unknown-decision", "This service made no such decision.")
     if isinstance(error, AlreadyObserved | ReplacementRefused):
-        return Refused("conflict", str(error))
+        return ProblemError("conflict", str(error))
     if isinstance(error, PrivacyError):
-        return Refused("budget", str(error))
+        return ProblemError("budget", str(error))
     if isinstance(error, InvalidInput | MissingLibrary):
-        return Refused("invalid", str(error))
+        return ProblemError("invalid", str(error))
     return _unforeseen(error)
 
 
-def _unforeseen(error: Exception) -> Refused:
+def _unforeseen(error: Exception) -> ProblemError:
     if isinstance(error, StorageError):  # its text names a place and a cause
         LOG.warning("the storage is unavailable: %s", error)
-        return Refused("unavailable", "It could not be written; nothing was changed.")
+        return ProblemError("unavailable", "It could not be written; nothing was changed.")
     frames = traceback.extract_tb(error.__traceback__)
     where = " < ".join(
         f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in reversed(frames[-6:])
     )
     LOG.error("unforeseen %s at %s", type(error).__name__, where)  # its text might hold what was sent
-    return Refused("internal", "Nothing was acknowledged.")
+    return ProblemError("internal", "Nothing was acknowledged.")
 
 
 def _about(text: str) -> str:

@@ -18,8 +18,6 @@ from fedfairx.fairness import Draws, Exposure, Row, Share
 from fedfairx.storage.queries import Queries, end_of, records
 from fedfairx.util.arrays import Array
 
-__all__ = ["Published", "Sums", "batch_of", "coarse"]
-
 LEAST = 100  # rewards in a batch,
 FOR_EACH = 10  # and for each number of θ
 DIGITS = 1_000  # shares are in tenths of a percent

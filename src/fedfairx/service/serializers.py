@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.partners import Partner
 from fedfairx.service import schemas
-from fedfairx.service.decisions import Remark, propensity
+from fedfairx.service.decisions import DecisionMeta, propensity
 from fedfairx.service.published import batch_of
 from fedfairx.storage.records import StoredDecision
 
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
 
-__all__ = ["actions", "clipped", "model", "privacy", "seen", "sync"]
-
 
 def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
     """A decision without its contexts and its reward; its policy, which tells earlier rewards, if `exact`."""
-    remark = Remark.read(stored.extra)
+    remark = DecisionMeta.read(stored.extra)
     action = stored.action
     probability = propensity(stored.mode, action, float(stored.policy[action]), remark)
     return schemas.DecisionSeen(

@@ -18,8 +18,6 @@ from starlette.types import ASGIApp
 from fedfairx.service.connections import Connection
 from fedfairx.service.settings import Settings
 
-__all__ = ["Server", "serve"]
-
 TICKS = 10  # of a tenth of a second, between two looks at slow clients
 COLLECT = (50_000, 20, 50)  # decisions that wait for their reward are many, and in no cycles
 LOG = logging.getLogger("fedfairx.service")

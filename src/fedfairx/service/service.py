@@ -13,20 +13,18 @@ import msgspec
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, StorageError, UnknownDecision
 from fedfairx.service import decisions, schemas, serializers
-from fedfairx.service.auth import Doors
-from fedfairx.service.counters import Counting
-from fedfairx.service.decisions import AmongAll, Asked, Taking, understand, understand_names
-from fedfairx.service.exposure_cache import Exposing
+from fedfairx.service.auth import Authenticator
+from fedfairx.service.counters import DecisionCounters
+from fedfairx.service.decisions import AmongAll, AssignmentMode, DecisionInput, parse_names, parse_request
+from fedfairx.service.exposure_cache import ExposureCache
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.federation import Membership
-from fedfairx.service.metrics import Meters, Sample
-from fedfairx.service.problems import Refused
+from fedfairx.service.metrics import Metrics, Sample
+from fedfairx.service.problems import ProblemError
 from fedfairx.service.settings import Settings
-from fedfairx.service.write_queue import Desk, Step
+from fedfairx.service.write_queue import Step, WriteQueue
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.records import StoredDecision
-
-__all__ = ["Service", "Wish"]
 
 Found = TypeVar("Found")
 TICK = 1.0  # seconds between looks for decisions whose window is past
@@ -54,23 +52,23 @@ class Service:
         self,
         settings: Settings,
         agent: Agent,
-        doors: Doors,
+        doors: Authenticator,
         features: FeatureTable,
         membership: Membership | None = None,
     ) -> None:
         self.settings = settings
         self.agent = agent
-        self.doors = doors
-        self.meters = Meters()
+        self.auth = doors
+        self.metrics = Metrics()
         self.features = features
         self.membership = membership
         last = None if membership is None else membership.release_if_due
-        self.desk = Desk(agent, self.meters, limit=settings.max_waiting, last=last)
-        self.exposing = Exposing(self)
-        self.counting = Counting()
+        self.write_queue = WriteQueue(agent, self.metrics, limit=settings.max_waiting, last=last)
+        self.exposures = ExposureCache(self)
+        self.counters = DecisionCounters()
         self.featureless = bool(agent.actions)  # whether its actions are named once, and have no features
         self._probed = -math.inf  # when it last went well
-        self.taking = Taking(settings.mode, settings.control_share)
+        self.taking = AssignmentMode(settings.mode, settings.control_share)
 
     @property
     def journal(self) -> Journal:
@@ -83,7 +81,7 @@ class Service:
     def check_batch(self, count: int) -> None:
         most = self.settings.max_batch
         if count > most:
-            raise Refused("too-large", f"A batch must be at most {most} (max_batch), got {count}.")
+            raise ProblemError("too-large", f"A batch must be at most {most} (max_batch), got {count}.")
 
     # --- deciding ------------------------------------------------------------------------------------
 
@@ -96,7 +94,7 @@ class Service:
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest
         try:
-            made = await self.desk.do(decisions.Decide(asked, taking, keys, digest))
+            made = await self.write_queue.do(decisions.Decide(asked, taking, keys, digest))
         except KeyTaken:
             assert wish is not None
             return await self.read(lambda journal: _again(journal, asked, wish))
@@ -104,17 +102,17 @@ class Service:
             if wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None:
                 raise
             return await self.read(lambda journal: _again(journal, asked, wish))  # retired since then
-        meters = self.meters
+        meters = self.metrics
         for one, answer in zip(asked, made, strict=True):
-            meters.clipped += one.clipped if isinstance(one, Asked) else 0
+            meters.clipped += one.clipped if isinstance(one, DecisionInput) else 0
             meters.decisions[answer.mode] += 1
         return made
 
-    def _understand(self, request: schemas.DecisionRequest) -> Asked | AmongAll:
+    def _understand(self, request: schemas.DecisionRequest) -> DecisionInput | AmongAll:
         most, needs = self.settings.max_actions, self.taking.needs_baseline
         if self.featureless:
-            return understand_names(request, max_actions=most, needs_baseline=needs)
-        return understand(request, self.features, max_actions=most, needs_baseline=needs)
+            return parse_names(request, max_actions=most, needs_baseline=needs)
+        return parse_request(request, self.features, max_actions=most, needs_baseline=needs)
 
     # --- actions without features --------------------------------------------------------------------
 
@@ -125,15 +123,15 @@ class Service:
     async def retire_action(self, name: str) -> None:
         """Choose from it no longer."""
         if not await self._change_actions(decisions.RetireAction(name)):
-            raise Refused("unknown-action", "This service has no action of that name.")
+            raise ProblemError("unknown-action", "This service has no action of that name.")
 
     async def _change_actions(self, step: Step[Found]) -> Found:
         if not self.featureless:
-            raise Refused("features", "Requests bring the actions of this service, with their features.")
+            raise ProblemError("features", "Requests bring the actions of this service, with their features.")
         try:
-            return await self.desk.do(step)
+            return await self.write_queue.do(step)
         except InvalidInput as error:
-            raise Refused("conflict", f"{error}.") from None
+            raise ProblemError("conflict", f"{error}.") from None
 
     # --- what came of it -----------------------------------------------------------------------------
 
@@ -146,19 +144,19 @@ class Service:
 
         def check(stored: StoredDecision) -> None:
             if stored.reward != given[stored.id].reward:
-                raise Refused("conflict", "The decision has another reward already.")
+                raise ProblemError("conflict", "The decision has another reward already.")
 
         identities = [one.decision_id for one in rewards]
-        self.meters.rewards += await self._end(identities, "rewarded", step, check)
+        self.metrics.rewards += await self._end(identities, "rewarded", step, check)
 
     async def replace(self, rewards: Sequence[schemas.RewardOf]) -> None:
         """Take all rewards or none, also in the place of others."""
         _refuse_twice([one.decision_id for one in rewards])
-        self.meters.rewards += await self.desk.do(decisions.Replace(rewards))
+        self.metrics.rewards += await self.write_queue.do(decisions.Replace(rewards))
 
     async def withdraw(self, identities: Sequence[str]) -> None:
         """Forget all of these decisions or none. One that was withdrawn before counts as withdrawn."""
-        self.meters.withdrawn += await self._end(identities, "withdrawn", decisions.Withdraw)
+        self.metrics.withdrawn += await self._end(identities, "withdrawn", decisions.Withdraw)
 
     async def _end(
         self,
@@ -175,7 +173,7 @@ class Service:
         left = identities
         while left:
             try:
-                await self.desk.do(step(left))
+                await self.write_queue.do(step(left))
                 break
             except (AlreadyObserved, UnknownDecision):
                 done = await self._ended(left, wanted)
@@ -191,13 +189,13 @@ class Service:
         done = []
         for stored in found:
             if stored is None:
-                raise Refused("unknown-decision", "This service made no such decision.")
+                raise ProblemError("unknown-decision", "This service made no such decision.")
             if stored.status == wanted:
                 done.append(stored)
             elif stored.status != "pending":
-                raise Refused("conflict", f"The decision is {stored.status} already.")
+                raise ProblemError("conflict", f"The decision is {stored.status} already.")
         if not done:
-            raise Refused("conflict", "The decision was ended by somebody else just now.")
+            raise ProblemError("conflict", "The decision was ended by somebody else just now.")
         return done
 
     # --- running -------------------------------------------------------------------------------------
@@ -205,20 +203,22 @@ class Service:
     async def probe(self) -> None:
         """Refuse unless the storage takes a write; one that it took counts for `PROBED`, so that asking often
         does not mean writing often."""
-        if self.desk.failed < self._probed > time.monotonic() - PROBED:
+        if self.write_queue.failed < self._probed > time.monotonic() - PROBED:
             return
         try:
             async with asyncio.timeout(PATIENCE):
-                await self.desk.do(decisions.probe)
+                await self.write_queue.do(decisions.probe)
         except TimeoutError:
-            raise Refused("unavailable", f"It could not be written within {PATIENCE:g} seconds.") from None
+            raise ProblemError(
+                "unavailable", f"It could not be written within {PATIENCE:g} seconds."
+            ) from None
         self._probed = time.monotonic()
 
     async def ready(self) -> bool:
         """What `/readyz` says."""
         try:
             await self.probe()
-        except (Refused, StorageError):
+        except (ProblemError, StorageError):
             return False
         return True
 
@@ -240,13 +240,13 @@ class Service:
         while True:
             await asyncio.sleep(TICK)
             try:
-                await self.desk.do(lambda agent: agent.expire(time.time()))
+                await self.write_queue.do(lambda agent: agent.expire(time.time()))
             except Exception:  # unavailable for now; the requests say so
                 continue
 
     async def close(self) -> None:
         """Finish what waits, and close the agent."""
-        await self.desk.close()
+        await self.write_queue.close()
         if self.membership is not None:
             await asyncio.to_thread(self.membership.end)
         await asyncio.to_thread(self.agent.close)
@@ -254,15 +254,17 @@ class Service:
 
 def _refuse_twice(identities: Sequence[str]) -> None:
     if len(set(identities)) != len(identities):
-        raise Refused("invalid", "A decision occurs twice in the batch.")
+        raise ProblemError("invalid", "A decision occurs twice in the batch.")
 
 
-def _again(journal: Journal, asked: Sequence[Asked | AmongAll], wish: Wish) -> list[schemas.DecisionMade]:
+def _again(
+    journal: Journal, asked: Sequence[DecisionInput | AmongAll], wish: Wish
+) -> list[schemas.DecisionMade]:
     """The decisions that were made under a key, if they were for the same request."""
     made = []
     for place, one in enumerate(asked):
         stored = journal.by_key(wish.key_of(place))
         if stored is None or stored.digest != wish.digest:
-            raise Refused("key-reused", "Another request was made under this Idempotency-Key.")
+            raise ProblemError("key-reused", "Another request was made under this Idempotency-Key.")
         made.append(decisions.answer_of_stored(one, stored))
     return made

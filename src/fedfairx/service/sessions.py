@@ -11,8 +11,6 @@ from collections.abc import Collection
 
 from fedfairx.storage.api_keys import ApiKey
 
-__all__ = ["SECONDS", "Sessions"]
-
 SECONDS = 12 * 3_600  # that a session lasts
 
 

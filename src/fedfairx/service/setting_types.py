@@ -10,8 +10,6 @@ from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.errors import InvalidInput, require
 from fedfairx.service.feature_table import Feature
 
-__all__ = ["Reader", "choice", "features", "names", "number", "optional", "pair", "switch", "text", "whole"]
-
 Reader = Callable[[str, object], Any]  # (name, value) → the value, or `InvalidInput`
 
 LONGEST = 200  # characters of a name

@@ -19,8 +19,6 @@ from fedfairx.service import setting_types as readers
 from fedfairx.service.feature_table import Feature
 from fedfairx.service.setting_types import Reader
 
-__all__ = ["PREFIX", "Setting", "Settings", "load", "markdown", "place_of", "table"]
-
 PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
 FILE = "agent.sqlite"

@@ -20,10 +20,8 @@ from typing import Any, TypeVar
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError
-from fedfairx.service.metrics import Meters
-from fedfairx.service.problems import Refused
-
-__all__ = ["Desk", "Step"]
+from fedfairx.service.metrics import Metrics
+from fedfairx.service.problems import ProblemError
 
 Outcome = TypeVar("Outcome")
 Step = Callable[[Agent], Outcome]
@@ -32,13 +30,13 @@ MOST = 1_000  # steps in a transaction, so that the first of them need not wait 
 PAUSE = 0.5  # seconds for which others are refused after the storage failed
 
 
-class Desk:
+class WriteQueue:
     """Does steps on the agent, in groups, durably."""
 
-    def __init__(self, agent: Agent, meters: Meters, *, limit: int, last: Step[None] | None = None) -> None:
+    def __init__(self, agent: Agent, meters: Metrics, *, limit: int, last: Step[None] | None = None) -> None:
         self._agent = agent
         self._last = last  # what is done at the end of each group, in its transaction
-        self._meters = meters
+        self._metrics = meters
         self._limit = limit
         self._waiting: list[tuple[Step[Any], asyncio.Future[Any]]] = []
         self._at_work = False
@@ -56,11 +54,11 @@ class Desk:
     async def do(self, step: Step[Outcome]) -> Outcome:
         """The step's outcome, once it is on disk."""
         if self._closed:
-            raise Refused("unavailable", "The service is being stopped.")
+            raise ProblemError("unavailable", "The service is being stopped.")
         if not self.available:
-            raise Refused("unavailable", "It could not be written a moment ago; nothing was changed.")
+            raise ProblemError("unavailable", "It could not be written a moment ago; nothing was changed.")
         if len(self._waiting) >= self._limit:
-            raise Refused("busy", f"{self._limit} requests wait already (max_waiting).")
+            raise ProblemError("busy", f"{self._limit} requests wait already (max_waiting).")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         self._waiting.append((step, future))
@@ -113,8 +111,8 @@ class Desk:
             self.failed = time.monotonic()
             outcomes = [outcomes] * len(group)
         else:
-            self._meters.groups += 1
-            self._meters.grouped += len(group)
+            self._metrics.groups += 1
+            self._metrics.grouped += len(group)
         for (_, future), outcome in zip(group, outcomes, strict=True):
             if future.done():  # the caller has gone; what was done stays done
                 continue

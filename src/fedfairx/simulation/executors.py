@@ -19,8 +19,6 @@ from typing import Any, TypeVar
 
 from fedfairx.errors import InvalidInput, ResultsError, require
 
-__all__ = ["ENGINES", "cores", "engine"]
-
 T = TypeVar("T")
 ENGINES = ("local", "dask://HOST:PORT")
 _DASK = "dask://"

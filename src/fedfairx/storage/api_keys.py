@@ -18,8 +18,6 @@ from fedfairx.storage.migrations import bring_up
 from fedfairx.storage.sqlite import SqliteDatabase
 from fedfairx.storage.transaction_log import Log
 
-__all__ = ["open_keys"]
-
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:

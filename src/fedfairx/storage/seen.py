@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from fedfairx.storage.journal import Journal
 
-__all__ = ["Numbered", "SeenTables"]
-
 Numbered = tuple[int, str]  # a version or a number, and the digest of what it stands for
 
 _ROSTER = (

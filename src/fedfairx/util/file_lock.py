@@ -19,8 +19,6 @@ from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError
 
-__all__ = ["FileLock"]
-
 
 class FileLock:
     """The lock, from construction until `free` or the end of the process.

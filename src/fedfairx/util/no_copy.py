@@ -6,8 +6,6 @@ from typing import Any, NoReturn
 
 from fedfairx.errors import PrivacyError
 
-__all__ = ["NoCopy"]
-
 
 class NoCopy:
     """Refuses `copy`, `deepcopy` and `pickle`, also as a part of what is copied.

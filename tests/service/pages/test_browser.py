@@ -150,7 +150,7 @@ def test_a_reader_sees_less_and_as_well(browser: Any, tmp_path: Path, width: int
     site = Site(place)
     try:
         key = ApiKeys(site.service.journal.log).add("reader", "reader")
-        site.service.doors.any_key = True
+        site.service.auth.any_key = True
         context = browser.new_context(
             viewport={"width": width, "height": 844},
             bypass_csp=True,
@@ -236,7 +236,7 @@ def test_with_keys_one_signs_in(browser: Any, tmp_path: Path) -> None:
     site = Site(tmp_path / "agent.sqlite", dimension=3)
     try:
         key = ApiKeys(site.service.journal.log).add("owner", "reader")
-        site.service.doors.any_key = True
+        site.service.auth.any_key = True
         page = browser.new_page()
         page.goto(site.url + "/exposure")
         page.get_by_label("Key").fill("mistyped")

@@ -26,7 +26,7 @@ def client(tmp_path) -> Iterator[Any]:
 
 def new_key(client: Any, role: str) -> str:
     key = ApiKeys(client.app_service.journal.log).add("owner", role)
-    client.app_service.doors.any_key = True
+    client.app_service.auth.any_key = True
     return key
 
 
@@ -97,7 +97,7 @@ def test_a_revoked_key_ends_its_sessions(client: Any) -> None:
     gone, other = sign_in(client, first), sign_in(client, second)
     again = sign_in(client, first)
     ApiKeys(client.app_service.journal.log).revoke(first.partition(".")[0])
-    client.portal.call(client.app_service.doors.look)
+    client.portal.call(client.app_service.auth.look)
     assert not opens(client, gone)
     assert not opens(client, again)
     assert opens(client, other)
@@ -105,7 +105,7 @@ def test_a_revoked_key_ends_its_sessions(client: Any) -> None:
 
 def test_a_session_is_over_after_its_time(client: Any) -> None:
     token = sign_in(client, new_key(client, "reader"))
-    held = client.app_service.doors.sessions
+    held = client.app_service.auth.sessions
     began = held.clock()
     held.clock = lambda: began + sessions.SECONDS - 60
     assert opens(client, token)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import fedfairx as ffx
-from fedfairx.service.exposure_cache import Looked
+from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.jinja import page
 from fedfairx.service.pages.view_models import ExposurePage, FederationPage, Frame, Partner, PrivacyPage
 
@@ -59,12 +59,12 @@ def test_how_far_a_partner_is_believed_and_why() -> None:
 def test_a_table_that_leaves_decisions_out_says_so() -> None:
     table = ffx.exposure([ffx.Logged([0.5, 0.5], t % 2) for t in range(100)])
     for bounded in (True, False):
-        looked = Looked(table, 1.7e9, 1.8e9, 1.8e9, 0.0, bounded, 0, 0)
+        looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, bounded, 0, 0)
         assert ("its start moves" in html("exposure", ExposurePage(looked, ()))) == bounded
 
 
 def test_a_log_that_was_drawn_otherwise_is_said_aloud() -> None:
     table = ffx.exposure([ffx.Logged([0.5, 0.5], 0) for _ in range(200)])
-    text = html("exposure", ExposurePage(Looked(table, 1.7e9, 1.8e9, 1.8e9, 0.0, False, 0, 0), ()))
+    text = html("exposure", ExposurePage(ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, False, 0, 0), ()))
     assert "Actions were NOT drawn as the policy said" in text
     assert 'class="draws bad"' in text

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.service.pages.periods import periods, stretches, window_of, windows
-from fedfairx.service.problems import Refused
+from fedfairx.service.problems import ProblemError
 
 
 def test_windows_start_at_fixed_times() -> None:
@@ -29,7 +29,7 @@ def test_windows_start_at_fixed_times() -> None:
 
 def test_one_is_chosen() -> None:
     assert [each.chosen for each in periods(window_of("month"))].count(True) == 1
-    with pytest.raises(Refused):
+    with pytest.raises(ProblemError):
         window_of("since the best day")
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from fedfairx.federation.transport.protocol import Transport
 
-__all__ = ["Bell", "repeat"]
-
 SHARE = 5  # a thread takes one part in so many of a core at most: decisions are what the machine is for
 
 

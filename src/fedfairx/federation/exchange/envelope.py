@@ -29,8 +29,6 @@ from fedfairx.privacy import Release
 if TYPE_CHECKING:
     from fedfairx.federation.roster.roster import Roster
 
-__all__ = ["Envelope", "Seal", "Signed", "Unsealed"]
-
 
 _MAGIC = b"FFXE\x01"
 _HEADER = struct.Struct("<5s16s32sIB")

@@ -23,9 +23,6 @@ from fedfairx.federation.transport.protocol import Taken, Transport
 from fedfairx.privacy import Release
 from fedfairx.privacy.privatizers.consecutive import stream_of
 
-__all__ = ["Member", "Peer", "contradiction", "peers_of"]
-
-
 _ATTEMPTS = 3  # at a name that somebody else writes to at the same moment
 
 

@@ -15,8 +15,6 @@ from fedfairx.federation.roster.roster import Roster
 from fedfairx.privacy import Release
 from fedfairx.storage.seen import Numbered, SeenTables
 
-__all__ = ["Seen"]
-
 
 class Seen:
     """Of `agent` in the federation of `roster`: in the agent's database, if it has one, else in memory.

@@ -28,8 +28,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from fedfairx.errors import StateError
 from fedfairx.federation.roster.signing_keys import require_private, write_private
 
-__all__ = ["Identity", "identity_of", "new_authority", "why_unfit"]
-
 
 @dataclass(frozen=True)
 class Identity:

@@ -41,8 +41,6 @@ from fedfairx.privacy.mechanisms.factorization import Integers
 from fedfairx.privacy.mechanisms.gaussian import NonPrivate, Stated
 from fedfairx.util.arrays import Array
 
-__all__ = ["FALSE_REFUSAL", "Limits"]
-
 #: p: the chance that any of all releases of an honest member is refused.
 FALSE_REFUSAL = 1e-9
 _ROUNDING = 1e-6  # of sums of floats, and of the grid that releases lie on, relative

@@ -29,8 +29,6 @@ from fedfairx.federation.roster.terms import Terms, canonical
 from fedfairx.federation.transport.protocol import require_name
 from fedfairx.util.files import write_atomically
 
-__all__ = ["Roster", "convene"]
-
 FORMAT = "fedfairx-roster"
 SCHEMA = 1
 _LABEL = b"fedfairx roster 1\n"

@@ -17,8 +17,6 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedfairx.errors import StateError
 
-__all__ = ["SIGNATURE_BYTES", "SMALL_ORDER", "SigningKey", "new_signing_key", "signed_by"]
-
 SIGNATURE_BYTES = 64
 _PRIME = 2**255 - 19
 _EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7  # y of two points of order 8

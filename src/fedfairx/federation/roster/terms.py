@@ -47,17 +47,6 @@ from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.mechanisms.gaussian import Stated
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 
-__all__ = [
-    "Terms",
-    "bounds_from",
-    "canonical",
-    "centring_from",
-    "confidence_from",
-    "prior_from",
-    "schedule_from",
-]
-
-
 #: Length that contexts may have where sums are exact and no bounds are given: far beyond the unit ball that
 #: agents expect.
 EXACT_NORM = 10.0

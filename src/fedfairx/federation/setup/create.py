@@ -29,8 +29,6 @@ from fedfairx.federation.transport.nats_subjects import inbox_of, news_of, strea
 from fedfairx.federation.transport.protocol import require_name
 from fedfairx.util.files import write_atomically
 
-__all__ = ["amend", "found", "hub_configuration"]
-
 RESERVED = ("convener", "hub")
 PORT = 4222
 SUPERLINK_PORT = 9092

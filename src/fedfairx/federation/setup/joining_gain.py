@@ -17,8 +17,6 @@ from fedfairx.errors import require
 from fedfairx.federation.setup.joining_table import DELTA, EPSILONS, HORIZONS, MEMBERS, RATIOS, WORLD
 from fedfairx.privacy import epsilon_for, mu_for
 
-__all__ = ["SMALL", "Gain", "expected_gain"]
-
 #: Less of a gain than this is warned of.
 SMALL = 0.1
 _SAME = 0.005  # shown as no difference

@@ -19,8 +19,6 @@ from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SigningKey
 from fedfairx.federation.transport import EngineTransport, SqliteTransport, Transport
 
-__all__ = ["SETTINGS", "Place", "settings"]
-
 SETTINGS = "fedfairx.toml"
 _NATS = """transport = "nats"
 servers = [{server}]

@@ -19,8 +19,6 @@ from fedfairx.federation.roster.signing_keys import SigningKey, require_private
 from fedfairx.federation.setup.create import hub_configuration
 from fedfairx.federation.setup.member_folder import SETTINGS
 
-__all__ = ["Finding", "inspect"]
-
 Made = TypeVar("Made")
 
 

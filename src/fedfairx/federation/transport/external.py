@@ -10,8 +10,6 @@ from collections.abc import Callable
 
 from fedfairx.errors import TransportUnavailable
 
-__all__ = ["EngineTransport"]
-
 
 class EngineTransport:
     """Waits for the engine: nothing can be published or looked at from this side."""

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from fedfairx.federation.transport.protocol import Taken, Watchers
 
-__all__ = ["MemoryTransport"]
-
 
 class MemoryTransport:
     """A dictionary with a lock: what `Federation` uses, and tests."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["bucket_of", "inbox_of", "news_of", "stream_of_bucket", "subject_of"]
-
 
 def bucket_of(federation: str) -> str:
     return f"ffx_{federation}"

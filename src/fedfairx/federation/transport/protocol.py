@@ -14,9 +14,6 @@ from typing import Protocol
 
 from fedfairx.errors import TransportError, require
 
-__all__ = ["Taken", "Transport", "Watchers", "require_name"]
-
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from fedfairx.errors import TransportRefused, TransportUnavailable
 from fedfairx.federation.transport.protocol import Taken
 
-__all__ = ["SqliteTransport"]
-
 _APPLICATION = 0x46465401  # "FFT", and the version of the table
 _TABLE = "CREATE TABLE messages (agent TEXT PRIMARY KEY, revision INTEGER NOT NULL, message BLOB NOT NULL)"
 _SAVE = (

@@ -19,8 +19,6 @@ from fedfairx.privacy.mechanisms.factorization import Integers
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
 from fedfairx.util.arrays import Array
 
-__all__ = ["Attack", "attack"]
-
 # Work of one audit, in columns × releases: about half a minute.
 _BUDGET = 4.0e8
 _HISTORY_HORIZON = 512

@@ -31,8 +31,6 @@ from fedfairx.privacy.privatizers.factory import assemble
 from fedfairx.privacy.privatizers.stream import Privatizer
 from fedfairx.util.plotting import COLOURS, styled
 
-__all__ = ["ERROR_RATE", "AuditReport", "audit", "plot"]
-
 # Chance that any statistic of one look at a right mechanism fails; half for the attacks, half for the tests.
 _LOOK_ERROR_RATE = 1e-3
 # Both looks have to fail, on keys that have nothing to do with each other.

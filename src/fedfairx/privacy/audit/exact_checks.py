@@ -20,8 +20,6 @@ from fedfairx.privacy.audit.subject import Check, Record, Subject
 from fedfairx.privacy.mechanisms import noise
 from fedfairx.util.arrays import Array
 
-__all__ = ["calibration", "canaries", "data_path", "keys", "public"]
-
 OVERSIZE = math.sqrt(5.0)
 HUGE = 1e6
 _LEAVES = 12

@@ -19,8 +19,6 @@ from fedfairx.core.statistics import diagonal_entries
 from fedfairx.privacy.audit.subject import Check, Overheard, Subject
 from fedfairx.util.arrays import Array
 
-__all__ = ["Noise", "heard", "noise_path", "noise_tests"]
-
 TESTS = 10
 _SAMPLES = 12_000
 _LONGEST = 2_048

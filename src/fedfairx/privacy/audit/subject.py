@@ -25,8 +25,6 @@ from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.privatizers.protocol import Privatizer
 from fedfairx.util.arrays import Array
 
-__all__ = ["Check", "Overheard", "OverheardCentring", "Record", "Silent", "Subject"]
-
 Record = tuple[Array, float]
 
 _ENDLESS = 1e15  # stands for what is no number, so that comparing with it fails and does not stop

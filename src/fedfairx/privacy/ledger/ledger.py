@@ -33,8 +33,6 @@ from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
 from fedfairx.util.arrays import Array
 from fedfairx.util.no_copy import NoCopy
 
-__all__ = ["Ledger", "MemoryLedger", "Position"]
-
 SALT_BYTES = 32
 
 

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable
 from fedfairx.errors import LedgerMismatch
 from fedfairx.privacy.release import Release
 
-__all__ = ["Confirm", "message_digest", "refuse_old_copy"]
-
 #: Called with the number of the last recorded release (0 for none) and the digest of its message; raises
 #: `LedgerMismatch` when somebody knows a later number, or the same number with other content.
 Confirm = Callable[[int, str], None]

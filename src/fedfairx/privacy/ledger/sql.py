@@ -31,9 +31,6 @@ from fedfairx.privacy.ledger.ledger import (
 from fedfairx.util.arrays import Array
 from fedfairx.util.no_copy import NoCopy
 
-__all__ = ["Access", "TableLedger", "Tables", "position_of", "row_of"]
-
-
 Row = tuple[Any, ...]
 
 

@@ -22,8 +22,6 @@ from fedfairx.privacy.ledger.sql import Access, TableLedger, Tables, row_of
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
 
-__all__ = ["APPLICATION", "SAVE", "SCHEMA", "TABLES", "SqliteLedger"]
-
 
 class SqliteLedger(TableLedger):
     """A ledger in a file of its owner's. Use it as a context manager, or `close` it.

@@ -28,9 +28,6 @@ from fedfairx.privacy.mechanisms.blt_table import TABLE
 from fedfairx.privacy.mechanisms.factorization import Integers
 from fedfairx.util.arrays import Array
 
-__all__ = ["Blt", "BltMemory", "blt_for", "fit", "render"]
-
-
 _BLOCK = 512
 
 

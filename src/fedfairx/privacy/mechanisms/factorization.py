@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from fedfairx.util.arrays import Array
 
-__all__ = ["Factor", "Memory", "Tree", "TreeMemory"]
-
 Integers = NDArray[np.int64]
 
 

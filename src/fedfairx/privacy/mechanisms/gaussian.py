@@ -28,7 +28,6 @@ from fedfairx.util.arrays import Array
 if TYPE_CHECKING:
     from fedfairx.privacy.privatizers.protocol import PublicPoint
 
-__all__ = ["Draw", "Gaussian", "Mechanism", "NoiseStream", "NonPrivate", "Stated", "calibrate", "mechanisms"]
 
 # draw(k, count) gives `count` independent standard normals for release k, the same ones each time it is
 # asked.

@@ -27,8 +27,6 @@ from fedfairx.errors import require
 from fedfairx.util.arrays import Array
 from fedfairx.util.no_copy import NoCopy
 
-__all__ = ["KeyedNoise", "NoiseSource", "SimulatedNoise", "new_key"]
-
 _KEY_BYTES = 32
 
 

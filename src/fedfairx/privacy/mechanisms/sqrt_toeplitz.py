@@ -16,8 +16,6 @@ import numpy as np
 from fedfairx.privacy.mechanisms.factorization import Integers
 from fedfairx.util.arrays import Array
 
-__all__ = ["SqrtToeplitz", "SqrtToeplitzMemory", "inverse_root_coefficients", "root_coefficients"]
-
 _CHUNK = 512
 _COLUMNS = 16
 

@@ -28,8 +28,6 @@ from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 
-__all__ = ["Continued", "ContinuedPrivatizer", "carry_over", "stream_of", "takes_persons"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Continued:

@@ -14,8 +14,6 @@ from fedfairx.privacy.mechanisms.gaussian import calibrate
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 
-__all__ = ["assemble", "private"]
-
 
 def private(
     dimension: int,

@@ -17,8 +17,6 @@ from fedfairx.privacy.mechanisms.gaussian import NonPrivate
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 
-__all__ = ["NonPrivateSums"]
-
 
 class NonPrivateSums:
     """Plain sums: NOT PRIVATE. What it releases is the exact total, in the order of observation.

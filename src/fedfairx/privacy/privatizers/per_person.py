@@ -37,9 +37,6 @@ from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 from fedfairx.util.file_lock import FileLock
 
-__all__ = ["MemoryPersons", "PersonBound", "Persons", "SqlitePersons"]
-
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS persons (person TEXT PRIMARY KEY, records INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS bound (id INTEGER PRIMARY KEY CHECK (id = 1), records INTEGER NOT NULL);

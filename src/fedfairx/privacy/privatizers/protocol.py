@@ -9,8 +9,6 @@ from fedfairx.privacy.mechanisms.gaussian import Stated
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 
-__all__ = ["Amending", "PersonTaking", "Privatizer", "PublicPoint"]
-
 
 class Privatizer(Protocol):
     """Takes an agent's records and gives what may leave it."""

@@ -18,7 +18,7 @@ from fedfairx.service.pages import access, page_data
 from fedfairx.service.pages.jinja import page, static
 from fedfairx.service.pages.periods import periods, window_of
 from fedfairx.service.pages.view_models import ExposurePage
-from fedfairx.service.problems import KINDS, Refused, problem_of
+from fedfairx.service.problems import KINDS, ProblemError, problem_of
 from fedfairx.service.service import Service
 
 __all__ = ["pages"]
@@ -34,14 +34,14 @@ async def _overview(service: Service, request: Request) -> object:
 async def _exposure(service: Service, request: Request) -> object:
     window = window_of(request.query_params.get("period", ""))
     exact = sees_exact(request)
-    looked = await service.exposing.look(since=window.since, until=window.until, exact=exact)
+    looked = await service.exposures.look(since=window.since, until=window.until, exact=exact)
     return ExposurePage(looked, periods(window))
 
 
 async def _decisions(service: Service, request: Request) -> object:
     before = request.query_params.get("before", "")
     if before and not (before.isascii() and before.isdigit() and int(before) <= LARGEST):
-        raise Refused("invalid", "before must be a number that a page linked to.")
+        raise ProblemError("invalid", "before must be a number that a page linked to.")
     return await page_data.decisions(service, int(before) if before else None, exact=sees_exact(request))
 
 
@@ -86,11 +86,11 @@ def pages(service: Service) -> list[BaseRoute]:
     async def sign_out(request: Request) -> Response:
         try:
             return access.leave(service, request)
-        except Refused as error:
+        except ProblemError as error:
             return _failed(service, request, error)
 
     async def asset(request: Request) -> Response:
-        return static(request.path_params["name"]) or _failed(service, request, Refused("not-found", ""))
+        return static(request.path_params["name"]) or _failed(service, request, ProblemError("not-found", ""))
 
     return [
         *routes,

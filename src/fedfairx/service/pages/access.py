@@ -14,13 +14,12 @@ from starlette.responses import RedirectResponse, Response
 
 from fedfairx.service.auth import ROLES, refuse_cross_site
 from fedfairx.service.pages.jinja import HEADERS, page
-from fedfairx.service.problems import Refused
+from fedfairx.service.problems import ProblemError
 from fedfairx.service.sessions import SECONDS
 
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
 
-__all__ = ["check", "cookie", "leave", "offer", "signed_in", "take"]
 
 LONGEST = 1_000  # bytes of a form
 
@@ -36,14 +35,14 @@ def signed_in(request: Request) -> bool:
 
 
 async def check(service: Service, request: Request) -> None:
-    """`Refused` unless the request may see pages."""
-    doors, token = service.doors, request.cookies.get(cookie(request))
+    """`ProblemError` unless the request may see pages."""
+    doors, token = service.auth, request.cookies.get(cookie(request))
     if token is None or "authorization" in request.headers or not doors.keys_needed:
         await doors.check(request, "reader")
         return
     role = doors.sessions.role_of(token)
     if role is None:
-        raise Refused("unauthenticated", "The session is over.")
+        raise ProblemError("unauthenticated", "The session is over.")
     request.scope["role"] = role
 
 
@@ -59,7 +58,7 @@ async def take(service: Service, request: Request) -> Response:
         await request.body() if int(request.headers.get("content-length") or LONGEST + 1) <= LONGEST else b""
     )
     key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
-    doors, response = service.doors, _to(request, "/")
+    doors, response = service.auth, _to(request, "/")
     if not doors.keys_needed:
         await doors.check(request, "reader")
         return response
@@ -81,7 +80,7 @@ async def take(service: Service, request: Request) -> Response:
 def leave(service: Service, request: Request) -> Response:
     """End the session."""
     refuse_cross_site(request)
-    service.doors.sessions.end(request.cookies.get(cookie(request), ""))
+    service.auth.sessions.end(request.cookies.get(cookie(request), ""))
     response = _to(request, "/sign-in")
     response.delete_cookie(cookie(request), path=request.scope.get("root_path") or "/")
     return response

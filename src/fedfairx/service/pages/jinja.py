@@ -11,8 +11,6 @@ from starlette.responses import HTMLResponse, Response
 
 from fedfairx.service.pages import charts, formatting
 
-__all__ = ["STATIC", "page", "static"]
-
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; form-action 'self'; "

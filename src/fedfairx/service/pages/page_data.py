@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fedfairx.fairness.exposure_table import ABOVE, BELOW
 from fedfairx.service import serializers
-from fedfairx.service.exposure_cache import Looked
+from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.federation import UNKNOWN
 from fedfairx.service.pages.formatting import count, duration, sentence
 from fedfairx.service.pages.periods import Window, periods, stretches
@@ -35,7 +35,6 @@ from fedfairx.storage.records import StoredDecision
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
 
-__all__ = ["decisions", "federation", "frame", "overview", "privacy", "report"]
 
 LINES = 50  # decisions on a page
 LITTLE_LEFT = 0.1  # of a privacy budget
@@ -48,12 +47,12 @@ def frame(service: Service, *, signed_in: bool, exact: bool) -> Frame:
 
 
 async def overview(service: Service, *, exact: bool) -> Overview:
-    looked, ready = await service.exposing.look(exact=exact), await service.ready()
+    looked, ready = await service.exposures.look(exact=exact), await service.ready()
     return await asyncio.to_thread(_overview, service, looked, ready, exact)
 
 
-def _overview(service: Service, looked: Looked, ready: bool, exact: bool) -> Overview:
-    agent, counts = service.agent, service.counting.by_status(service.journal)
+def _overview(service: Service, looked: ExposureSnapshot, ready: bool, exact: bool) -> Overview:
+    agent, counts = service.agent, service.counters.by_status(service.journal)
     waiting = next(iter(service.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
     active = agent.actions
@@ -82,13 +81,15 @@ def _series(service: Service) -> Series | None:
     if first is None:
         return None
     since, width, many, name = stretches(first, time.time())
-    made, rewarded = service.counting.by_time(service.journal, since=since, width=width, count=many)
+    made, rewarded = service.counters.by_time(service.journal, since=since, width=width, count=many)
     if many > 3:  # the last one is not over, and would look like a fall
         many, made, rewarded = many - 1, made[:-1], rewarded[:-1]
     return Series([int(since + width * k) for k in range(many)], made, rewarded, name)
 
 
-def _attention(service: Service, looked: Looked, oldest: float | None, ready: bool) -> list[Attention]:
+def _attention(
+    service: Service, looked: ExposureSnapshot, oldest: float | None, ready: bool
+) -> list[Attention]:
     found, table, settings = [], looked.table, service.settings
     if not ready:
         found.append(Attention("bad", "Nothing can be written", "The storage takes no write."))
@@ -223,7 +224,7 @@ def _federation_attention(service: Service) -> list[Attention]:
 
 
 async def report(service: Service, window: Window, *, exact: bool) -> ReportPage:
-    looked = await service.exposing.look(since=window.since, until=window.until, exact=exact)
+    looked = await service.exposures.look(since=window.since, until=window.until, exact=exact)
     agent = service.agent
     return ReportPage(
         looked,

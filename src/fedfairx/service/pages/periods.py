@@ -10,9 +10,7 @@ import datetime
 from dataclasses import dataclass
 
 from fedfairx.service.pages.view_models import Period
-from fedfairx.service.problems import Refused
-
-__all__ = ["Window", "periods", "stretches", "window_of"]
+from fedfairx.service.problems import ProblemError
 
 _LENGTHS = (
     (1, "second"),
@@ -57,7 +55,7 @@ def window_of(query: str) -> Window:
     for each in windows(datetime.datetime.now(datetime.UTC)):
         if each.query == query:
             return each
-    raise Refused("invalid", "The period must be one of those that the page offers.")
+    raise ProblemError("invalid", "The period must be one of those that the page offers.")
 
 
 def periods(chosen: Window) -> list[Period]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedfairx.service.exposure_cache import Looked
+from fedfairx.service.exposure_cache import ExposureSnapshot
 
 Alarm = str  # "bad", "warn" or "good"
 
@@ -68,7 +68,7 @@ class Period:
 
 @dataclass(frozen=True)
 class ExposurePage:
-    looked: Looked
+    looked: ExposureSnapshot
     periods: Sequence[Period]
 
 
@@ -151,7 +151,7 @@ class FederationPage:
 
 @dataclass(frozen=True)
 class ReportPage:
-    looked: Looked
+    looked: ExposureSnapshot
     overview: Overview
     privacy: PrivacyPage
     periods: Sequence[Period]

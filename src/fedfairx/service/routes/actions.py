@@ -13,8 +13,6 @@ from fedfairx.service.endpoint import Operation, Parameter, reply
 from fedfairx.service.service import Service
 from fedfairx.service.setting_types import LONGEST
 
-__all__ = ["OPERATIONS"]
-
 ACTION_ID = Parameter(
     "action_id",
     "path",

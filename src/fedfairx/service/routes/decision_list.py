@@ -11,12 +11,10 @@ from starlette.responses import Response
 from fedfairx.service import schemas
 from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import Operation, Parameter, query_of, reply
-from fedfairx.service.problems import Refused
+from fedfairx.service.problems import ProblemError
 from fedfairx.service.routes.rewards import DECISION_ID
 from fedfairx.service.serializers import seen
 from fedfairx.service.service import Service
-
-__all__ = ["OPERATIONS", "SINCE", "UNTIL"]
 
 MOST = 1_000
 LAST = 4_102_444_800  # seconds since 1970: the year 2100
@@ -57,7 +55,7 @@ async def one(service: Service, request: Request) -> Response:
     identity = request.path_params["decision_id"]
     stored = await service.read(lambda journal: journal.decision(identity))
     if stored is None:
-        raise Refused("unknown-decision", "This service made no such decision.")
+        raise ProblemError("unknown-decision", "This service made no such decision.")
     return reply(seen(stored, exact=sees_exact(request)))
 
 

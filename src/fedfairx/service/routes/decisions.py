@@ -10,10 +10,8 @@ from starlette.responses import Response
 
 from fedfairx.service import schemas
 from fedfairx.service.endpoint import Operation, Parameter, body_of, decoder, header_of, reply
-from fedfairx.service.problems import Refused
+from fedfairx.service.problems import ProblemError
 from fedfairx.service.service import Service, Wish
-
-__all__ = ["OPERATIONS"]
 
 ONE, MANY = decoder(schemas.DecisionRequest), decoder(schemas.DecisionBatch)
 KEY = r"[!-~]{1,200}"
@@ -45,7 +43,7 @@ def _wish(request: Request, body: bytes) -> Wish | None:
     if key is None:
         return None
     if not MATCHES(key):
-        raise Refused("invalid", "Idempotency-Key must be 1 to 200 characters of ASCII without spaces.")
+        raise ProblemError("invalid", "Idempotency-Key must be 1 to 200 characters of ASCII without spaces.")
     return Wish(key, hashlib.sha256(body).hexdigest())
 
 

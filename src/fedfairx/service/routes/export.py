@@ -18,8 +18,6 @@ from fedfairx.service.export import FORMATS, LINES, write_parquet
 from fedfairx.service.routes.decision_list import LAST, SINCE, UNTIL
 from fedfairx.service.service import Service
 
-__all__ = ["OPERATIONS"]
-
 
 class Query(Struct, forbid_unknown_fields=True):
     """Which decisions, and how they are written."""

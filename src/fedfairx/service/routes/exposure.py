@@ -12,12 +12,10 @@ from starlette.responses import Response
 from fedfairx.fairness import Row, Share
 from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import Operation, query_of, reply
-from fedfairx.service.exposure_cache import Looked
-from fedfairx.service.problems import Refused
+from fedfairx.service.exposure_cache import ExposureSnapshot
+from fedfairx.service.problems import ProblemError
 from fedfairx.service.routes.decision_list import LAST, SINCE, UNTIL
 from fedfairx.service.service import Service
-
-__all__ = ["OPERATIONS"]
 
 Number = Annotated[float, Meta(ge=-1, le=1)]
 
@@ -89,11 +87,11 @@ async def table(service: Service, request: Request) -> Response:
     query, exact = query_of(request, Query), sees_exact(request)
     since, until = (None if each is UNSET else each for each in (query.since, query.until))
     if not exact and (since is not None or until is not None):  # many windows of one batch tell it all
-        raise Refused("forbidden", "since and until need the role admin; pages have fixed periods.")
-    return reply(_written(await service.exposing.look(since=since, until=until, exact=exact)))
+        raise ProblemError("forbidden", "since and until need the role admin; pages have fixed periods.")
+    return reply(_written(await service.exposures.look(since=since, until=until, exact=exact)))
 
 
-def _written(looked: Looked) -> ExposureTable:
+def _written(looked: ExposureSnapshot) -> ExposureTable:
     found = looked.table
     return ExposureTable(
         [_row(row) for row in found.actions],

@@ -11,17 +11,15 @@ from fedfairx.federation.exchange.envelope import Envelope
 from fedfairx.service import schemas
 from fedfairx.service.endpoint import Operation, body_of, decoder, reply
 from fedfairx.service.federation import Membership
-from fedfairx.service.problems import Refused
+from fedfairx.service.problems import ProblemError
 from fedfairx.service.service import Service
-
-__all__ = ["OPERATIONS"]
 
 BROUGHT = decoder(schemas.PeersBrought)
 
 
 def _membership(service: Service) -> Membership:
     if service.membership is None:
-        raise Refused("alone", "This agent is in no federation.")
+        raise ProblemError("alone", "This agent is in no federation.")
     return service.membership
 
 
@@ -29,9 +27,9 @@ async def latest(service: Service, _request: Request) -> Response:
     member = _membership(service).member
     message = await asyncio.to_thread(lambda: member.message)
     if member.halted is not None:
-        raise Refused("halted", member.halted)
+        raise ProblemError("halted", member.halted)
     if message is None:
-        raise Refused("no-release", "It has released nothing yet.")
+        raise ProblemError("no-release", "It has released nothing yet.")
     release = Envelope.parse(message).release
     return reply(schemas.ReleaseSealed(service.agent.name, release.number, message))
 

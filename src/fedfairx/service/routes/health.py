@@ -14,8 +14,6 @@ from fedfairx.service.federation import federation_lines
 from fedfairx.service.metrics import text
 from fedfairx.service.service import Service
 
-__all__ = ["OPERATIONS"]
-
 
 async def healthz(_service: Service, _request: Request) -> Response:
     return reply(schemas.Health("alive"))
@@ -29,7 +27,7 @@ async def readyz(service: Service, _request: Request) -> Response:
 async def metrics(service: Service, request: Request) -> Response:
     ready, exact = await service.ready(), sees_exact(request)
     gauges = await asyncio.to_thread(service.gauges, ready=ready, exact=exact)
-    lines = [*service.meters.lines(), *text(gauges)]
+    lines = [*service.metrics.lines(), *text(gauges)]
     if service.membership is not None:
         lines += await asyncio.to_thread(federation_lines, service.membership, exact=exact)
     return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")

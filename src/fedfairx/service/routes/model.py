@@ -12,8 +12,6 @@ from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import Operation, reply
 from fedfairx.service.service import Service
 
-__all__ = ["OPERATIONS"]
-
 
 async def model(service: Service, request: Request) -> Response:
     return reply(await asyncio.to_thread(serializers.model, service, exact=sees_exact(request)))

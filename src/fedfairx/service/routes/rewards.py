@@ -9,10 +9,8 @@ from starlette.responses import Response
 
 from fedfairx.service import schemas
 from fedfairx.service.endpoint import Operation, Parameter, body_of, decoder, reply
-from fedfairx.service.problems import Refused
+from fedfairx.service.problems import ProblemError
 from fedfairx.service.service import Service
-
-__all__ = ["DECISION_ID", "OPERATIONS"]
 
 ONE, MANY = decoder(schemas.Reward), decoder(schemas.RewardBatch)
 WITHDRAWN = decoder(schemas.WithdrawalBatch)
@@ -43,7 +41,7 @@ def _way(
 ) -> Callable[[Sequence[schemas.RewardOf]], Awaitable[None]]:
     """How rewards are taken: writers add, and admins alone may change what is booked."""
     if replace and request.scope["role"] != "admin":
-        raise Refused("forbidden", "Only an admin's key may replace a reward.")
+        raise ProblemError("forbidden", "Only an admin's key may replace a reward.")
     return service.replace if replace else service.reward
 
 

@@ -11,8 +11,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from fedfairx.federation.roster.signing_keys import write_private
 
-__all__ = ["APP", "make_hub", "make_node", "write_app"]
-
 APP = Path(__file__).with_name("app")
 
 

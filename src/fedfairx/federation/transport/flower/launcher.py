@@ -18,8 +18,6 @@ from types import TracebackType
 
 from fedfairx.errors import InvalidInput, StateError
 
-__all__ = ["Flower", "find_commands"]
-
 COMMANDS = ("flower-superlink", "flower-superexec", "flower-supernode", "flwr")
 CONNECTION = "hub"  # what `flwr` knows the SuperLink by
 START = 60.0  # seconds that a part may take to begin

@@ -13,8 +13,6 @@ from fedfairx.federation.transport.nats_subjects import news_of, stream_of_bucke
 with needs("nats"):
     from nats.js import api
 
-__all__ = ["new_bucket", "require_sound"]
-
 
 def new_bucket(federation: str, *, replicas: int) -> api.StreamConfig:
     """As the first agent makes it."""

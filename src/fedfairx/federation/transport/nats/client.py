@@ -30,7 +30,6 @@ with needs("nats"):
     from nats.js import api
     from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
 
-__all__ = ["NatsTransport", "tls_context"]
 
 Answer = TypeVar("Answer")
 _WRONG_SEQUENCE = (10071, 10164)  # the server's codes for "another revision than expected"

@@ -7,8 +7,6 @@ from typing import Any
 
 from fedfairx.federation.transport.protocol import Watchers
 
-__all__ = ["Mirror"]
-
 
 class Mirror:
     """Messages by agent, with the stream's revisions, which number all of its messages together.
