@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from fedfairx.agent.schedules import EveryRound
-from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.roster.roster import Roster, convene
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
@@ -44,7 +44,7 @@ def convened(names: Sequence[str], dimension: int) -> tuple[Roster, dict[str, Si
 
 def member(roster: Roster, name: str, key: SigningKey, transport: Transport, **agent: str) -> Member:
     noise = KeyedNoise(new_key(), agent=name, run="benchmark")
-    return Member(roster.terms.agent(name, noise=noise, **agent), transport, Signed(roster, name, key))
+    return Member(roster.terms.agent(name, noise=noise, **agent), transport, SignedCodec(roster, name, key))
 
 
 def observe(each: Member, contexts: np.ndarray) -> None:
@@ -61,15 +61,15 @@ def envelopes(report: Report, *, turns: int) -> None:
         sender = member(roster, "a", keys["a"], MemoryTransport())
         observe(sender, np.full((2, dimension), 0.1))
         release = sender.agent.release()
-        pen, ear = Signed(roster, "a", keys["a"]), Signed(roster, "b", keys["b"])
+        pen, ear = SignedCodec(roster, "a", keys["a"]), SignedCodec(roster, "b", keys["b"])
         message = pen.close(release)
         report.add("bytes of a release on its way", len(message), "B")
 
-        def sign(pen: Signed = pen, release: Release = release) -> None:
+        def sign(pen: SignedCodec = pen, release: Release = release) -> None:
             for _ in range(20):
                 pen.close(release)
 
-        def verify(ear: Signed = ear, message: bytes = message) -> None:
+        def verify(ear: SignedCodec = ear, message: bytes = message) -> None:
             for _ in range(20):
                 ear.open("a", message)
 

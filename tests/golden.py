@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import fedfairx as ffx
 from fedfairx.agent.algorithms import algorithms
-from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.roster.roster import convene
 from fedfairx.federation.roster.signing_keys import SigningKey
 from fedfairx.federation.roster.terms import Terms
@@ -112,7 +112,7 @@ def messages() -> dict[str, str]:
     agent = terms.agent("one", noise=SimulatedNoise(1), seed=0)
     contexts = np.random.default_rng(3).random((30, 3)) / 2
     agent.learn(contexts, contexts.sum(axis=1))
-    envelope = Signed(roster, "one", keys[1]).close(agent.release())
+    envelope = SignedCodec(roster, "one", keys[1]).close(agent.release())
     return {"terms": terms.digest, "exact terms": exact.digest, "envelope": digest(envelope)}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import fedfairx as ffx
 from fedfairx.agent.schedules import EveryRound
-from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.roster.roster import Roster, convene
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
@@ -42,8 +42,8 @@ class World:
     keys: dict[str, SigningKey]
     transport: Transport
 
-    def seal(self, name: str) -> Signed:
-        return Signed(self.roster, name, self.keys[name])
+    def seal(self, name: str) -> SignedCodec:
+        return SignedCodec(self.roster, name, self.keys[name])
 
     def agent(self, name: str, *, seed: int | None = None) -> ffx.Agent:
         number = sorted(self.keys).index(name) if seed is None else seed

@@ -209,7 +209,7 @@ MUTANTS = (
     # Messages between organisations.
     Mutant(
         "any signature will do",
-        "Signed.open",
+        "SignedCodec.open",
         "if not signed_by(public, _LABEL + envelope.body, envelope.signature):",
         "if False:",
         ENVELOPE,
@@ -265,15 +265,15 @@ MUTANTS = (
     ),
     Mutant(
         "a message under another's name",
-        "Signed.open",
+        "SignedCodec.open",
         "if envelope.agent != name:",
         "if False:",
         ENVELOPE,
     ),
-    Mutant("other terms", "Signed.open", "if envelope.terms != self._agreed:", "if False:", ENVELOPE),
+    Mutant("other terms", "SignedCodec.open", "if envelope.terms != self._agreed:", "if False:", ENVELOPE),
     Mutant(
         "statistics are not looked at",
-        "Signed.open",
+        "SignedCodec.open",
         "self._limits.check(name, release, held)",
         "pass",
         ENVELOPE,
@@ -770,7 +770,7 @@ MUTANTS = (
     ),
     Mutant(
         "an opening goes on with the ids of the one before",
-        "Keeper.agent",
+        "AgentStore.agent",
         "agent._origin = self.journal.begin_incarnation()",
         "agent._origin = (self.journal.origins.given or [(0, self.journal.begin_incarnation())])[-1][1]",
         DURABLE,

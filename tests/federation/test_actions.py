@@ -16,7 +16,7 @@ import fedfairx as ffx
 from fedfairx.agent import persistence
 from fedfairx.agent.actions import Actions
 from fedfairx.errors import AlreadyObserved, InvalidInput, MessageRefused, StateError
-from fedfairx.federation.exchange.envelope import Unsealed
+from fedfairx.federation.exchange.envelope import PlainCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport import MemoryTransport
 from fedfairx.privacy import Bounds, KeyedNoise, SimulatedNoise, new_key, private
@@ -465,7 +465,7 @@ def test_agents_with_other_actions_are_refused(others: Any, privately: bool) -> 
 
 
 def test_members_with_the_same_actions_hear_each_other_and_no_others() -> None:
-    transport, seal = MemoryTransport(), Unsealed()
+    transport, seal = MemoryTransport(), PlainCodec()
     names = {"a": NAMES, "b": NAMES, "c": NAMES[::-1]}
     members = {
         name: Member(ffx.Agent(actions=actions, seed=0, name=name), transport, seal)

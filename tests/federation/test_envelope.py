@@ -10,7 +10,7 @@ import pytest
 
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import MessageRefused, StateError
-from fedfairx.federation.exchange.envelope import Envelope, Signed
+from fedfairx.federation.exchange.envelope import Envelope, SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.roster.roster import convene
 from fedfairx.federation.roster.signing_keys import new_signing_key
@@ -26,7 +26,7 @@ def true_release(here: World, name: str = "org1", **changes: Any) -> Release:
     return Release(**(fields | changes))
 
 
-def reason(seal: Signed, name: str, message: bytes, held: Release | None = None) -> str:
+def reason(seal: SignedCodec, name: str, message: bytes, held: Release | None = None) -> str:
     with pytest.raises(MessageRefused) as refused:
         seal.open(name, message, held)
     assert not any(
@@ -66,7 +66,7 @@ def test_forged_signatures_and_others_keys() -> None:
     message = here.seal("org1").close(release)
     assert reason(ear, "org1", message[:-64] + bytes(64)) == "signature"
     stranger = new_signing_key()
-    forged = Signed.__new__(Signed)
+    forged = SignedCodec.__new__(SignedCodec)
     forged.roster, forged.name, forged._key = here.roster, "org1", stranger
     assert reason(ear, "org1", forged.close(release)) == "signature"
     forged._key = here.keys["org2"]  # a member, in another's name
@@ -122,9 +122,9 @@ def test_fewer_records_than_before_are_refused() -> None:
 def test_a_key_that_is_not_in_the_roster_signs_nothing() -> None:
     here = world()
     with pytest.raises(StateError, match="not the one in the roster"):
-        Signed(here.roster, "org1", here.keys["org2"])
+        SignedCodec(here.roster, "org1", here.keys["org2"])
     with pytest.raises(StateError, match="'org9' is not in the roster"):
-        Signed(here.roster, "org9", new_signing_key())
+        SignedCodec(here.roster, "org9", new_signing_key())
 
 
 def test_none_of_it_gets_in_and_none_of_it_stops_the_others() -> None:
@@ -160,7 +160,7 @@ def test_another_convener_cannot_speak_for_a_federation() -> None:
     members = {name: key.public for name, key in here.keys.items()}
     other = convene(impostor, here.roster.terms, members)
     assert other.federation != here.roster.federation
-    theirs = Member(here.agent("org1"), here.transport, Signed(other, "org1", here.keys["org1"]))
+    theirs = Member(here.agent("org1"), here.transport, SignedCodec(other, "org1", here.keys["org1"]))
     released(theirs)
     ear = here.member("org2")
     ear.exchange()

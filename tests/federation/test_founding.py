@@ -18,7 +18,7 @@ from fedfairx.federation.roster.certificates import Identity, new_authority
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.setup.create import amend, found
-from fedfairx.federation.setup.member_folder import Place
+from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.setup.verify import inspect
 from fedfairx.privacy import SimulatedNoise
 from member_helpers import released, terms
@@ -222,7 +222,7 @@ def test_on_one_machine_there_is_no_hub(tmp_path: Path) -> None:
     assert wrong(base) == []
     members = {}
     for name in ("org1", "org2", "org3"):
-        place = Place.read(base / name)
+        place = MemberFolder.read(base / name)
         assert wrong(base / name) == []
         members[name] = place.member(place.roster.terms.agent(name, noise=SimulatedNoise(1)))
         released(members[name])
@@ -230,7 +230,7 @@ def test_on_one_machine_there_is_no_hub(tmp_path: Path) -> None:
         assert set(member.receive()) == {"org1", "org2", "org3"} - {name}
         member.transport.close()
     with pytest.raises(StateError, match="place of 'org1'"):
-        Place.read(base / "org1").member(members["org2"].agent)
+        MemberFolder.read(base / "org1").member(members["org2"].agent)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_settings_that_lead_nowhere(tmp_path: Path, old: str, new: str, text: st
     roster = found(tmp_path / "f", terms(), {"org1": None}, transport="sqlite")
     _edit(tmp_path / "f" / "org1" / "fedfairx.toml", old, new)
     with pytest.raises(StateError, match=text):
-        Place.read(tmp_path / "f" / "org1").member(roster.terms.agent("org1", noise=SimulatedNoise(1)))
+        MemberFolder.read(tmp_path / "f" / "org1").member(roster.terms.agent("org1", noise=SimulatedNoise(1)))
 
 
 def test_without_the_conveners_key_nothing_is_changed(base: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import LedgerMismatch, MessageRefused, TransportUnavailable
-from fedfairx.federation.exchange.envelope import Unsealed
+from fedfairx.federation.exchange.envelope import PlainCodec
 from fedfairx.federation.exchange.member import Member
-from fedfairx.federation.transport import MemoryTransport, Taken
+from fedfairx.federation.transport import Conflict, MemoryTransport
 from fedfairx.privacy import Release
 from fedfairx.privacy.privatizers.consecutive import stream_of
 from member_helpers import NAMES, D, released, work, world
@@ -237,7 +237,7 @@ def test_two_lives_of_one_agent_never_overwrite_each_other() -> None:
 def test_a_name_that_is_written_to_all_the_time_is_tried_again_later() -> None:
     class Busy(MemoryTransport):
         def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:  # noqa: ARG002
-            raise Taken(b"something else")
+            raise Conflict(b"something else")
 
     here = world(Busy())
     member = here.member("org1")
@@ -334,7 +334,7 @@ def test_threads_may_share_a_member() -> None:
 
 
 def test_agents_of_one_process_share_one_copy_of_a_release() -> None:
-    seal, transport = Unsealed(), MemoryTransport()
+    seal, transport = PlainCodec(), MemoryTransport()
     members = [Member(ffx.Agent(2, seed=i, name=f"a{i}"), transport, seal) for i in range(3)]
     for member in members:
         work(member.agent)

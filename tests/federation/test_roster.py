@@ -12,7 +12,7 @@ import fedfairx as ffx
 from fedfairx.agent.schedules import SCHEDULES, Paper
 from fedfairx.core.merit import Custom
 from fedfairx.errors import InvalidInput, StateError
-from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.roster.roster import Roster, convene
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
@@ -158,7 +158,7 @@ def test_joining_leaving_and_a_new_key() -> None:
         here.convener, {name: here.keys[name].public for name in ("org1", "org2", "org4")}
     )
     org4 = here.member("org4", here.agent("org4"))
-    org2.follow(Signed(old, "org2", here.keys["org2"]).follow(here.roster))
+    org2.follow(SignedCodec(old, "org2", here.keys["org2"]).follow(here.roster))
     org4.exchange()
     org2.exchange()
     assert org4.agent.held.keys() == {"org2"}
@@ -177,7 +177,7 @@ def test_joining_leaving_and_a_new_key() -> None:
     with pytest.raises(StateError, match="'org3' is not in the roster"):
         here.seal("org3")
     # One who still has the old roster hears nobody with a new key, until it has the new one.
-    late = Member(here.agent("org2"), here.transport, Signed(old, "org2", here.keys["org2"]))
+    late = Member(here.agent("org2"), here.transport, SignedCodec(old, "org2", here.keys["org2"]))
     late.receive()
     assert late.refusals[("org1", "signature")] == 1
 
@@ -194,7 +194,7 @@ def test_who_leaves_takes_what_it_taught_along() -> None:
     here.roster = old.amended(here.convener, {name: here.keys[name].public for name in ("org1", "org3")})
     opened = here.member("org1", ear.agent)
     assert opened.agent.held.keys() == {"org3"}
-    never.follow(Signed(old, "org1", here.keys["org1"]).follow(here.roster))
+    never.follow(SignedCodec(old, "org1", here.keys["org1"]).follow(here.roster))
     never.exchange()
     assert np.array_equal(ear.agent.gram, never.agent.gram)
     assert np.array_equal(ear.agent.moment, never.agent.moment)

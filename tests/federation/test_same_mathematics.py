@@ -10,7 +10,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.agent.schedules import Geometric, Paper
-from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.roster.roster import Roster, convene
 from fedfairx.federation.roster.signing_keys import new_signing_key
@@ -57,7 +57,7 @@ def over(transports: list[Transport], roster: Roster, keys: dict[str, Any]) -> l
         Member(
             terms.agent(name, noise=SimulatedNoise(SEED, agent=i), seed=seeds[i]),
             transports[i],
-            Signed(roster, name, keys[name]),
+            SignedCodec(roster, name, keys[name]),
         )
         for i, name in enumerate(NAMES)
     ]

@@ -12,7 +12,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import MessageRefused, StateError, StorageUnavailable
-from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import new_signing_key
@@ -38,7 +38,7 @@ class Rosters:
         """org1 from its database, by a version of the roster."""
         roster = roster or self.first
         with roster.terms.open_agent("org1", place) as agent:
-            yield Member(agent, self.here.transport, Signed(roster, "org1", self.here.keys["org1"]))
+            yield Member(agent, self.here.transport, SignedCodec(roster, "org1", self.here.keys["org1"]))
 
     def sender(self, *, seed: int = 0) -> Member:
         """org2, or with another seed a second life of it."""
@@ -78,9 +78,9 @@ def test_another_roster_of_the_same_version_is_refused_at_a_restart(place: str) 
 def test_a_running_member_remembers_the_version_that_it_followed(place: str) -> None:
     those = Rosters()
     with those.opened(place) as member:
-        member.follow(Signed(those.again, "org1", those.here.keys["org1"]))
+        member.follow(SignedCodec(those.again, "org1", those.here.keys["org1"]))
         with pytest.raises(StateError, match="has had version 3"):
-            member.follow(Signed(those.without, "org1", those.here.keys["org1"]))
+            member.follow(SignedCodec(those.without, "org1", those.here.keys["org1"]))
     with pytest.raises(StateError, match="has had version 3"), those.opened(place, those.without):
         pass
 
@@ -179,11 +179,11 @@ def test_what_could_not_be_kept_was_not_seen(tmp_path: Path) -> None:
         with pytest.raises(StorageUnavailable):
             member.receive()
         with pytest.raises(StorageUnavailable):
-            member.follow(Signed(those.without, "org1", those.here.keys["org1"]))
+            member.follow(SignedCodec(those.without, "org1", those.here.keys["org1"]))
         other.execute("ROLLBACK")
         other.close()
         assert member.receive() == ["org2"]
-        member.follow(Signed(those.first, "org1", those.here.keys["org1"]))
+        member.follow(SignedCodec(those.first, "org1", those.here.keys["org1"]))
         assert member.agent.held["org2"].number == 1
 
 
@@ -195,8 +195,8 @@ def test_agents_in_memory_remember_as_long_as_they_are_members() -> None:
     old = here.transport.latest()["org2"]
     released(sender, seed=1)
     ear.receive()
-    ear.follow(Signed(those.without, "org1", here.keys["org1"]))
-    ear.follow(Signed(those.again, "org1", here.keys["org1"]))
+    ear.follow(SignedCodec(those.without, "org1", here.keys["org1"]))
+    ear.follow(SignedCodec(those.again, "org1", here.keys["org1"]))
     here.put("org2", old)
     assert ear.receive() == []
     assert ear.refusals == {("org2", "older"): 1}

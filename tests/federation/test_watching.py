@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from fedfairx.federation.exchange.background import SHARE, Bell, repeat
+from fedfairx.federation.exchange.background import SHARE, Wakeup, repeat
 from fedfairx.federation.transport import MemoryTransport
 
 
-class Resting(Bell):
+class Resting(Wakeup):
     """Notes how long a rest should be, and has it last for ever, unless somebody hurries."""
 
     def __init__(self) -> None:

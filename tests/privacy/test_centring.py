@@ -26,7 +26,7 @@ from fedfairx.privacy import (
     calibrate,
     private,
 )
-from fedfairx.privacy.audit.subject import OverheardCentring, Record, Subject
+from fedfairx.privacy.audit.subject import AuditedConfig, OverheardCentring, Record
 from fedfairx.privacy.privatizers.factory import assemble
 
 seeds = st.integers(0, 2**32 - 1)
@@ -102,7 +102,7 @@ def test_no_two_records_differ_by_more_than_the_sensitivity() -> None:
     assert 0.7 * bounds.sensitivity < largest <= bounds.sensitivity * (1 + 1e-12)
 
 
-def largest_change(subject: Subject, blank: list[Record]) -> float:
+def largest_change(subject: AuditedConfig, blank: list[Record]) -> float:
     """How much a record changes the sums in place of `blank`, at most: by several local searches."""
     (point, level), rng = subject.middle, np.random.default_rng(5)
     before = subject.sums([blank])[0]
@@ -121,7 +121,7 @@ def test_blanking_a_record_changes_no_more_than_is_claimed() -> None:
     box = OverheardCentring.of(Centring.unit_box(2))
     bounds = box.inner_bounds(adjacency="add-remove")
     mechanism = calibrate("tree", epsilon=2.0, delta=0.1, releases=1, sensitivity=bounds.sensitivity)
-    subject = Subject(
+    subject = AuditedConfig(
         mechanism=mechanism, bounds=bounds, dimension=2, centring=box, make=assemble, source=SimulatedNoise
     )
     assert bounds.sensitivity == pytest.approx(0.3563, abs=1e-4)

@@ -25,7 +25,7 @@ from fedfairx.privacy import (
     private,
     refuse_old_copy,
 )
-from fedfairx.privacy.audit.subject import Silent
+from fedfairx.privacy.audit.subject import ZeroNoise
 
 X = np.array([0.6, 0.8])
 
@@ -39,7 +39,7 @@ def _private(
 
 
 def _silent(**more: Any) -> StreamPrivatizer:
-    return _private(0, noise=Silent(), **more)
+    return _private(0, noise=ZeroNoise(), **more)
 
 
 def _trace(release: Release) -> float:
@@ -164,7 +164,7 @@ def test_it_goes_on_from_its_state() -> None:
     both.release()
     both.add(X, 1.0)
     state = both.state()
-    settings = {"mechanism": before.mechanism, "bounds": Bounds(), "noise": Silent(), "dimension": 2}
+    settings = {"mechanism": before.mechanism, "bounds": Bounds(), "noise": ZeroNoise(), "dimension": 2}
     settings["decide_from"] = "released"
     old, new = (StreamPrivatizer.from_state(state[name], **settings) for name in ("before", "inner"))
     again = ContinuedPrivatizer.from_state(state, inner=new, before=old)

@@ -32,14 +32,14 @@ from fedfairx.privacy import (
     mu_for,
     private,
 )
-from fedfairx.privacy.audit.subject import Silent
+from fedfairx.privacy.audit.subject import ZeroNoise
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6, "releases": 4}
 X = np.array([0.6, 0.8])
 
 
 def bound(records: int = 2, **other) -> PersonBound:
-    given = {"noise": Silent()} | BUDGET | other
+    given = {"noise": ZeroNoise()} | BUDGET | other
     return PersonBound(private(2, **given), records=records)
 
 
@@ -63,7 +63,7 @@ def test_of_one_person_no_more_than_k_records_enter_and_all_count() -> None:
 
 def test_a_record_beyond_the_limit_stays_blank_when_it_is_amended(tmp_path: Path) -> None:
     for persons in (MemoryPersons(), SqlitePersons(tmp_path / "persons.db")):
-        privatizer = PersonBound(private(2, noise=Silent(), **BUDGET), records=2, persons=persons)
+        privatizer = PersonBound(private(2, noise=ZeroNoise(), **BUDGET), records=2, persons=persons)
         for record in range(3):
             privatizer.add(X, 0.5, record, person="ann")
         privatizer.add(X, 0.5, 3, person="bob")
@@ -144,7 +144,7 @@ def test_state_goes_on_counting() -> None:
         first.add(X, 0.5, person="ann")
     state = first.state()
     inner = StreamPrivatizer.from_state(
-        state["inner"], dimension=2, mechanism=first.mechanism, bounds=Bounds(), noise=Silent()
+        state["inner"], dimension=2, mechanism=first.mechanism, bounds=Bounds(), noise=ZeroNoise()
     )
     again = PersonBound.from_state(state, inner=inner)
     again.add(X, 0.5, person="ann")

@@ -7,7 +7,7 @@ import pytest
 
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Bounds, Centring, KeyedNoise, calibrate
-from fedfairx.privacy.audit.subject import Overheard, OverheardCentring, Silent, Subject
+from fedfairx.privacy.audit.subject import AuditedConfig, OverheardCentring, RecordingNoise, ZeroNoise
 from fedfairx.privacy.privatizers.factory import assemble
 
 BOX = Centring.unit_box(3)
@@ -18,8 +18,8 @@ SETTINGS = [
 ]
 
 
-def _subject(bounds: Bounds, centring: Centring | None) -> Subject:
-    return Subject(
+def _subject(bounds: Bounds, centring: Centring | None) -> AuditedConfig:
+    return AuditedConfig(
         mechanism=calibrate("blt", epsilon=2.0, delta=0.1, releases=8, sensitivity=bounds.sensitivity),
         bounds=bounds,
         dimension=3,
@@ -44,7 +44,7 @@ def test_without_noise_a_release_is_the_clipped_records(bounds: Bounds, centring
 @pytest.mark.parametrize(("bounds", "centring"), SETTINGS)
 def test_the_noise_that_is_overheard_is_in_the_release(bounds: Bounds, centring: Centring | None) -> None:
     subject = _subject(bounds, centring)
-    ear = Overheard(subject.keyed("some", agent="0"))
+    ear = RecordingNoise(subject.keyed("some", agent="0"))
     agent = subject.agent(ear)
     packed, unexplained = subject.release(agent)
     expected = ear.given[0] * subject.mechanism.base_sd * subject.scale
@@ -52,12 +52,12 @@ def test_the_noise_that_is_overheard_is_in_the_release(bounds: Bounds, centring:
     assert unexplained == 0.0
     assert len(ear.asked) == len(ear.given) == 1
     assert not agent.guarantee.is_private  # such noise is kept, and says so
-    assert not subject.agent(Silent()).guarantee.is_private
+    assert not subject.agent(ZeroNoise()).guarantee.is_private
 
 
 def test_a_message_that_the_centring_did_not_make_is_noticed() -> None:
     subject = _subject(BOX.inner_bounds(), BOX)
-    agent = subject.agent(Silent())
+    agent = subject.agent(ZeroNoise())
     agent.inner.public_point = BOX  # not the overheard one
     packed, unexplained = subject.release(agent)
     assert np.isnan(packed).all()
@@ -68,4 +68,4 @@ def test_parts_that_do_not_fit_are_refused() -> None:
     bounds = Bounds(context_norm=0.1)
     mechanism = calibrate("tree", epsilon=1.0, delta=0.1, releases=1, sensitivity=1.0)
     with pytest.raises(InvalidInput, match="inner must have bounds with context_norm"):
-        assemble(3, mechanism=mechanism, bounds=bounds, centring=BOX, noise=Silent())
+        assemble(3, mechanism=mechanism, bounds=bounds, centring=BOX, noise=ZeroNoise())

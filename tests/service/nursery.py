@@ -19,7 +19,7 @@ from typing import Any
 import fedfairx.service.app
 import fedfairx.service.server
 from fedfairx.cli.main import main
-from fedfairx.federation.setup.member_folder import Place
+from fedfairx.federation.setup.member_folder import MemberFolder
 
 
 def die_after(what: str) -> None:
@@ -43,7 +43,7 @@ if __name__ == "__main__":
     agent = fedfairx.Agent(3)
     agent.observe(agent.decide([[0.0, 0.0, 0.0]]), reward=0.0)  # compiled code is loaded once, too
     if len(sys.argv) > 1:
-        _ = Place.read(sys.argv[1]).roster.terms.limits  # so that calibrating is done once
+        _ = MemberFolder.read(sys.argv[1]).roster.terms.limits  # so that calibrating is done once
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead need no burying
     for line in sys.stdin:
         child = os.fork()

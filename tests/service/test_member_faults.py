@@ -17,7 +17,7 @@ from service_helpers import CONTEXTS, Running, until
 
 import fedfairx as ffx
 from fedfairx.federation.exchange.envelope import Envelope
-from fedfairx.federation.transport import SqliteTransport, Taken
+from fedfairx.federation.transport import Conflict, SqliteTransport
 from nats_server import NatsServer, free_port
 
 #: What has just been done when the service dies.
@@ -134,7 +134,7 @@ def test_messages_that_come_late_twice_and_out_of_order(tmp_path: Path) -> None:
             rounds(second, 1)
             for name, message in transport.latest().items():
                 seen[name].add(message)
-                with suppress(Taken):  # the member was quicker
+                with suppress(Conflict):  # the member was quicker
                     transport.publish(name, chance.choice(sorted(seen[name])), replacing=message)
         until(
             lambda: sync(first)["peers"]["org2"]["records"] == sync(second)["peers"]["org1"]["records"] == 15

@@ -15,7 +15,7 @@ from fedfairx.agent.schedules import Doubling, Never
 from fedfairx.errors import InvalidInput, StateError
 from fedfairx.federation.roster.signing_keys import new_signing_key
 from fedfairx.federation.setup.create import amend
-from fedfairx.federation.setup.member_folder import SETTINGS, Place
+from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder
 from fedfairx.federation.transport import SqliteTransport
 from fedfairx.service.settings import load
 
@@ -136,7 +136,7 @@ def test_it_decides_while_the_transport_is_away_and_catches_up(
         until(lambda: not sync(one)["waiting"])
         assert sync(one)["trouble"] is None
     held = SqliteTransport(file).latest()
-    assert Place.read(base / "org2").seal().open("org1", held["org1"]).number == 5
+    assert MemberFolder.read(base / "org2").seal().open("org1", held["org1"]).number == 5
 
 
 def test_what_waited_is_sent_by_the_next_life(tmp_path: Path) -> None:

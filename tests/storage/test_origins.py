@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from fedfairx.storage.decision_ids import Origins
+from fedfairx.storage.decision_ids import IdPrefixes
 
 
 def test_a_prefix_holds_from_a_number_on() -> None:
-    origins = Origins()
+    origins = IdPrefixes()
     first, second, third = origins.begin(0), origins.begin(5), origins.begin(5)
     assert len({first, second, third}) == 3
     assert all(len(each) == 16 for each in (first, second, third))
     assert [origins.of(number) for number in (0, 4, 5, 99)] == [first, first, third, third]
     assert origins.used(5) == [(0, first)]
     assert origins.used(6) == [(0, first), (5, third)]
-    assert Origins([(3, "abc")]).of(2) is None
+    assert IdPrefixes([(3, "abc")]).of(2) is None
 
 
 def test_an_id_is_ones_own_or_not() -> None:
-    origins = Origins([(0, "abc"), (5, "def")])
+    origins = IdPrefixes([(0, "abc"), (5, "def")])
     assert origins.number_in("abc-4") == 4
     assert origins.number_in("def-5") == 5
     for other in (

@@ -25,7 +25,7 @@ from fedfairx.agent.validation import (
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import AlreadyObserved, FedFairXError, InvalidInput, UnknownDecision, require
 from fedfairx.privacy.privatizers.consecutive import takes_persons
-from fedfairx.storage.decision_ids import Origins
+from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.records import DecisionNote, packed_log
 from fedfairx.storage.transaction_log import Numbers
 from fedfairx.util.arrays import Array, Coordinates
@@ -43,7 +43,7 @@ class Deciding(Answering):
         super().__init__(dimension, seed=seed, **knowing)
         self._pending: dict[int, Decision] = {}  # by number, in order
         self._numbers = Numbers()
-        self._origins = Origins()
+        self._origins = IdPrefixes()
         self._origin = self._origins.begin(0)
         self._looks = LOOKS
         self._watch = ClippingWatch(self.privatizer)

@@ -63,7 +63,7 @@ def open_agent(
             make_agent(cls, log, given, sharing)
             rows = log.database.execute("SELECT agent, settings, secret FROM agents")
         number, settings, secret = rows[0]
-        agent = Keeper(log, int(number), json.loads(settings), secret).agent(cls, given, sharing)
+        agent = AgentStore(log, int(number), json.loads(settings), secret).agent(cls, given, sharing)
         leave_mark(log)
     except BaseException:
         log.close()
@@ -102,7 +102,7 @@ def make_agent(
         Journal(log, number).write_snapshot(_snapshot(agent, runs=len(budgets)))
 
 
-class Keeper:
+class AgentStore:
     """Holds one agent and its part of the log together."""
 
     def __init__(self, log: Log, number: int, settings: dict[str, Any], secret: bytes | None) -> None:

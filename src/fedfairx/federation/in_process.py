@@ -21,9 +21,9 @@ from fedfairx.core.merit import Merit
 from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import require
-from fedfairx.federation.exchange.envelope import Unsealed
+from fedfairx.federation.exchange.envelope import PlainCodec
 from fedfairx.federation.exchange.member import Member
-from fedfairx.federation.in_process_store import Kept, budget_of, refuse_others, settings_from
+from fedfairx.federation.in_process_store import FederationStore, budget_of, refuse_others, settings_from
 from fedfairx.federation.transport import MemoryTransport
 from fedfairx.privacy import (
     Bounds,
@@ -50,7 +50,7 @@ class Lasting:
     agents: list[Agent]
     _names: list[str]
     _seed: int | None
-    _kept: Kept | None = None  # where a durable one keeps its steps
+    _kept: FederationStore | None = None  # where a durable one keeps its steps
 
     def _begin_run(self, plan: Plan) -> None:
         raise NotImplementedError
@@ -65,7 +65,7 @@ class Lasting:
         The first opening takes what `Federation` takes and keeps it; later ones need nothing but the place.
         Each call of an agent, and each end of a round, is on disk before it returns, or has changed nothing.
         """
-        kept, make = Kept(place), cast(Callable[..., Self], cls)
+        kept, make = FederationStore(place), cast(Callable[..., Self], cls)
         try:
             before = kept.made_before()
             if before is None:
@@ -224,7 +224,7 @@ class Federation(Lasting):
             self.options.agent(dimension, merit=merits[i], seed=child, privatizer=made, name=name)
             for i, (child, made, name) in enumerate(zip(children, privatizers, self._names, strict=True))
         ]
-        self._seal = Unsealed()
+        self._seal = PlainCodec()
         self._renew_transport()
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from fedfairx.agent import parts
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.fields import Fields
 from fedfairx.agent.options import Options
-from fedfairx.agent.persistence import Keeper, make_agent
+from fedfairx.agent.persistence import AgentStore, make_agent
 from fedfairx.agent.schedules import Plan
 from fedfairx.core.merit import Custom, Merit
 from fedfairx.errors import InvalidInput, StateError, require
@@ -30,7 +30,7 @@ _PLAIN = ("reward_range", "minimum_share", "epsilon", "delta", "decide_from", "s
 _SAVE = "UPDATE federations SET progress = ? WHERE id = 1"
 
 
-class Kept:
+class FederationStore:
     """A federation's part of a log: what it was made with, and how far it has come."""
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
@@ -83,7 +83,7 @@ class Kept:
     def agents(self) -> list[Agent]:
         """Its agents, as the log leaves them."""
         rows = self.log.database.execute("SELECT agent, settings, secret FROM agents ORDER BY agent")
-        kept = [Keeper(self.log, int(n), json.loads(settings), secret) for n, settings, secret in rows]
+        kept = [AgentStore(self.log, int(n), json.loads(settings), secret) for n, settings, secret in rows]
         agents = [each.agent(Agent, {}, None) for each in kept]
         leave_mark(self.log)
         return agents

@@ -12,7 +12,7 @@ import numpy as np
 from fedfairx.agent.agent import Agent
 from fedfairx.core.merit import Merit
 from fedfairx.errors import InvalidInput, require
-from fedfairx.federation.setup.member_folder import Place
+from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.privacy import Bounds, Budget
 from fedfairx.service.auth import Authenticator, is_loopback
 from fedfairx.service.feature_table import Feature, FeatureTable
@@ -36,7 +36,7 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
     """The service, ready to be asked. What is not given is as the database has it, or the default."""
     if not settings.database:
         Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = Place.read(settings.federation) if settings.federation else None
+    place = MemberFolder.read(settings.federation) if settings.federation else None
     settings = remembered(settings)
     agent = _open(settings, merit, place)
     try:
@@ -59,7 +59,7 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
         raise
 
 
-def _open(settings: Settings, merit: Merit | None, place: Place | None) -> Agent:
+def _open(settings: Settings, merit: Merit | None, place: MemberFolder | None) -> Agent:
     """By its own settings, or, in a federation, by what the members agreed on."""
     if place is None:
         return Agent.open(place_of(settings), **_kept(settings, merit))

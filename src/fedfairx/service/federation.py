@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable, require
 from fedfairx.federation.exchange.member import Peer
-from fedfairx.federation.setup.member_folder import Place
+from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.service.metrics import labelled, text
 
 LOG = logging.getLogger("fedfairx.service")
@@ -25,7 +25,7 @@ UNKNOWN = "?"  # senders whose names are in no roster are counted together: they
 class Membership:
     """An agent in its place; `begin` and `end` are the service's."""
 
-    def __init__(self, place: Place, agent: Agent) -> None:
+    def __init__(self, place: MemberFolder, agent: Agent) -> None:
         terms = place.roster.terms
         require(
             terms.times.public,
@@ -62,7 +62,7 @@ class Membership:
         if stamp == self._stamp:
             return
         try:
-            place = Place.read(self.place.folder)
+            place = MemberFolder.read(self.place.folder)
             place.roster.require_follows(self.place.roster)
             self.member.follow(place.seal())
         except StorageUnavailable:

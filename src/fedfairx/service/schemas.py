@@ -11,7 +11,7 @@ Person = Annotated[
     str, Meta(min_length=1, max_length=200, pattern=r"^[^\u0000]*$")
 ]  # as PostgreSQL can keep it
 Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
-Place = Annotated[int, Meta(ge=0, le=2**31)]
+MemberFolder = Annotated[int, Meta(ge=0, le=2**31)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -51,10 +51,11 @@ class DecisionRequest(Body):
     ] = None
     contexts: Annotated[Rows | None, Meta(description="K rows of d numbers, one for each action.")] = None
     excluded: Annotated[
-        list[Name | Place], Meta(description="Actions that can't be taken now: ids, or rows of `contexts`.")
+        list[Name | MemberFolder],
+        Meta(description="Actions that can't be taken now: ids, or rows of `contexts`."),
     ] = []
     baseline: Annotated[
-        Name | Place | None,
+        Name | MemberFolder | None,
         Meta(description="The action that you would take: an id, or a row of `contexts`."),
     ] = None
 

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 
-class Origins:
+class IdPrefixes:
     """The prefixes of one agent, in order, each from a number on."""
 
     def __init__(self, given: Iterable[tuple[int, str]] = ()) -> None:

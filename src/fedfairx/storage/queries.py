@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfairx.errors import StateError, require
 from fedfairx.storage.database import PAGE, Row, pages
-from fedfairx.storage.decision_ids import Origins
+from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.records import STATUSES, StoredDecision, floats, unpacked_contexts, unpacked_log
 from fedfairx.storage.transaction_log import Log, event_content
 from fedfairx.util.arrays import Array
@@ -32,7 +32,7 @@ class Queries:
     def __init__(self, log: Log, agent: int) -> None:
         self.log = log
         self.agent = agent
-        self.origins = Origins()
+        self.origins = IdPrefixes()
         self.read_origins()
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from transport_helpers import Opening, ends_of
 
 from fedfairx.errors import TransportRefused
-from fedfairx.federation.transport import Taken
+from fedfairx.federation.transport import Conflict
 from nats_server import wait_until
 
 #: An engine such as Flower visits agents, instead of being called; what holds there too: test_carried.py.
@@ -54,18 +54,18 @@ def test_of_two_writers_under_one_name_neither_overwrites_the_other_unseen(
         original.publish(name, expected, replacing=None)
         wait_until(lambda: held(copy, name) == expected)
     original.publish(name, b"mine", replacing=expected)
-    with pytest.raises(Taken) as taken:
+    with pytest.raises(Conflict) as taken:
         copy.publish(name, b"other", replacing=expected)
     assert taken.value.held == b"mine"
     wait_until(lambda: held(copy, name) == b"mine")
     copy.publish(name, b"other", replacing=b"mine")
-    with pytest.raises(Taken) as taken:
+    with pytest.raises(Conflict) as taken:
         original.publish(name, b"third", replacing=b"mine")
     assert taken.value.held == b"other"
 
 
 def test_to_replace_what_is_not_there_is_refused(ends: Opening) -> None:
-    with pytest.raises(Taken) as taken:
+    with pytest.raises(Conflict) as taken:
         ends("a4").publish("a4", b"two", replacing=b"one")
     assert taken.value.held is None
 

@@ -16,7 +16,7 @@ from ssl import create_default_context
 import pytest
 
 from fedfairx import Agent
-from fedfairx.federation.setup.member_folder import Place
+from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.transport.flower.files import make_node
 from flower_server import flower_commands
 from nats_server import free_port, wait_until
@@ -65,7 +65,7 @@ def test_the_demonstration_over_superlink_and_supernodes(tmp_path: Path) -> None
     unknown = None
     try:
         wait_until(lambda: registered.exists() or demo.poll() is not None, seconds=300, what="a SuperLink")
-        port = int(str(Place.read(base / "org1").superlink).rpartition(":")[2])
+        port = int(str(MemberFolder.read(base / "org1").superlink).rpartition(":")[2])
         with pytest.raises((urllib.error.URLError, ConnectionError)):  # it speaks TLS and nothing else
             urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
         with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):

@@ -11,7 +11,7 @@ import pytest
 
 from fedfairx.cli.main import main
 from fedfairx.federation.setup.create import amend
-from fedfairx.federation.setup.member_folder import Place
+from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.setup.verify import inspect
 from member_helpers import NAMES
 
@@ -34,7 +34,7 @@ def test_what_flower_needs_is_made(by_flower: Path) -> None:
         assert {path.name for path in (by_flower / name).iterdir()} == {
             *("agent.key", "authority.crt", "fedfairx.toml", "node.key", "roster.json")
         }
-        place = Place.read(by_flower / name)
+        place = MemberFolder.read(by_flower / name)
         assert place.carried
         assert place.superlink == "localhost:9092"
         public = (by_flower / "hub" / "nodes" / f"{name}.pub").read_bytes()
@@ -57,7 +57,7 @@ def test_who_joins_later_has_a_node_too(by_flower: Path) -> None:
     amend(by_flower, add={"org4": None}, remove=["org2"])
     assert wrong(by_flower) == []
     assert (by_flower / "hub" / "nodes" / "org4.pub").exists()
-    assert Place.read(by_flower / "org4").superlink == "localhost:9092"
+    assert MemberFolder.read(by_flower / "org4").superlink == "localhost:9092"
     assert not (by_flower / "hub" / "nats-server.conf").exists()
 
 

@@ -16,7 +16,7 @@ import pytest
 from fedfairx.errors import TransportRefused, TransportUnavailable
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.setup.create import amend, found
-from fedfairx.federation.transport import Taken
+from fedfairx.federation.transport import Conflict
 from fedfairx.federation.transport.nats_subjects import stream_of_bucket, subject_of
 from member_helpers import World, released, terms, work, world
 from nats_server import NatsServer, free_port, nats_cluster, nats_server, require_nats, wait_until
@@ -379,7 +379,7 @@ class _closing:  # noqa: N801 (as contextlib's, but typed)
 def _published(end: NatsTransport, agent: str, message: bytes, before: bytes | None) -> bool:
     try:
         end.publish(agent, message, replacing=before)
-    except (TransportUnavailable, Taken):
+    except (TransportUnavailable, Conflict):
         return False
     return True
 

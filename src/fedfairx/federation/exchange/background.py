@@ -11,7 +11,7 @@ from fedfairx.federation.transport.protocol import Transport
 SHARE = 5  # a thread takes one part in so many of a core at most: decisions are what the machine is for
 
 
-class Bell:
+class Wakeup:
     """What a thread waits for: `ring` when there may be something to do, `hurry` when it should not rest."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Bell:
 
 
 def repeat(
-    work: Callable[[], None], transport: Transport, bell: Bell, *, every: float, name: str
+    work: Callable[[], None], transport: Transport, bell: Wakeup, *, every: float, name: str
 ) -> Callable[[], None]:
     """Do `work` at once, when the bell rings, as it does when the transport has news, and every so often.
 

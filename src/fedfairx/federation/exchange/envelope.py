@@ -49,7 +49,7 @@ class Envelope:
 
     @classmethod
     def parse(cls, message: bytes) -> Envelope:
-        """The parts of a message that is written as an envelope; whether it is true is `Signed`'s to say."""
+        """The parts of a message that is written as an envelope; `SignedCodec` says whether it is true."""
         if len(message) < _HEADER.size + SIGNATURE_BYTES or not message.startswith(_MAGIC):
             raise MessageRefused("these bytes are no envelope of this version")
         _, federation, terms, dimension, length = _HEADER.unpack_from(message)
@@ -64,7 +64,7 @@ class Envelope:
         )
 
 
-class Signed:
+class SignedCodec:
     """Closes and opens the envelopes of one member, by a roster and its key. Rosters change: see
     `Member.follow`.
 
@@ -83,13 +83,13 @@ class Signed:
         terms = roster.terms  # asked for each message, and what it knows of itself is dear to ask
         self._agreed, self._mechanism, self._limits = terms.digest, terms.stated.digest(), terms.limits
 
-    def follow(self, roster: Roster, key: SigningKey | None = None) -> Signed:
+    def follow(self, roster: Roster, key: SigningKey | None = None) -> SignedCodec:
         """The same member's by a later version of the roster, with its new key if it has one.
 
         An earlier version is refused, and so is another federation's or one with other terms.
         """
         roster.require_follows(self.roster)
-        return Signed(roster, self.name, key or self._key)
+        return SignedCodec(roster, self.name, key or self._key)
 
     def close(self, release: Release) -> bytes:
         """The envelope of a release of one's own."""
@@ -130,8 +130,8 @@ class Signed:
         return release
 
 
-class Seal(Protocol):
-    """How a release becomes a message and is verified when it comes (`envelope.Signed`)."""
+class Codec(Protocol):
+    """How a release becomes a message and is verified when it comes (`SignedCodec`)."""
 
     @property
     def roster(self) -> Roster | None:
@@ -145,7 +145,7 @@ class Seal(Protocol):
         ...
 
 
-class Unsealed:
+class PlainCodec:
     """Plain bytes, for agents of one process, which need no protection from each other."""
 
     roster: None = None

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, LedgerMismatch, MessageRefused, PrivacyError, TransportUnavailable
-from fedfairx.federation.exchange.background import Bell, repeat
-from fedfairx.federation.exchange.envelope import Seal
+from fedfairx.federation.exchange.background import Wakeup, repeat
+from fedfairx.federation.exchange.envelope import Codec
 from fedfairx.federation.exchange.seen import Seen
-from fedfairx.federation.transport.protocol import Taken, Transport
+from fedfairx.federation.transport.protocol import Conflict, Transport
 from fedfairx.privacy import Release
 from fedfairx.privacy.privatizers.consecutive import stream_of
 
@@ -39,7 +39,7 @@ class Member:
     """
 
     def __init__(
-        self, agent: Agent, transport: Transport, seal: Seal, *, clock: Callable[[], float] = time.time
+        self, agent: Agent, transport: Transport, seal: Codec, *, clock: Callable[[], float] = time.time
     ) -> None:
         self.agent = agent
         self.transport = transport
@@ -50,7 +50,7 @@ class Member:
         self._seal = seal
         self._clock = clock
         self._lock = threading.RLock()
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._looked_at: dict[str, bytes] = {}  # the last message of each
         self._came: dict[str, float] = {}
         spent = getattr(agent.privatizer, "spent", None)  # dear to ask the guarantee for
@@ -112,7 +112,7 @@ class Member:
         for attempt in range(_ATTEMPTS):
             try:
                 self.transport.publish(self.agent.name, self._message, replacing=self._there)
-            except Taken as taken:
+            except Conflict as taken:
                 if attempt == _ATTEMPTS - 1:
                     raise TransportUnavailable(
                         "somebody else keeps writing under this agent's name"
@@ -255,7 +255,7 @@ class Member:
                 self._take(messages, strict=False)
             return sent and self.away is None
 
-    def follow(self, seal: Seal) -> None:
+    def follow(self, seal: Codec) -> None:
         """Go on with the seal of a later roster.
 
         What was refused is looked at again, ours is signed anew, and what is held of who has left is dropped.
@@ -266,7 +266,7 @@ class Member:
             self._looked_at.clear()
             self._message = None if self._release is None else seal.close(self._release)
 
-    def _join(self, seal: Seal) -> None:
+    def _join(self, seal: Codec) -> None:
         """Who is not in the roster has no say in decisions, and the terms' run is the only one."""
         with self.agent.together():
             self._seen.keep(self.agent.held)

@@ -44,7 +44,7 @@ from fedfairx.privacy import (
 )
 from fedfairx.privacy.ledger.ledger import Ledger
 from fedfairx.privacy.ledger.rollback import Confirm
-from fedfairx.privacy.mechanisms.gaussian import Stated
+from fedfairx.privacy.mechanisms.gaussian import PublicMechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 
 #: Length that contexts may have where sums are exact and no bounds are given: far beyond the unit ball that
@@ -132,7 +132,7 @@ class Terms:
         return max(self.times.max_releases(self.plan), 1)
 
     @cached_property
-    def stated(self) -> Stated:
+    def stated(self) -> PublicMechanism:
         """The mechanism of every member's releases."""
         if self.epsilon is None:
             return NonPrivate()

@@ -23,7 +23,7 @@ from fedfairx.federation.roster.certificates import Identity, identity_of, new_a
 from fedfairx.federation.roster.roster import Roster, convene
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
-from fedfairx.federation.setup.member_folder import SETTINGS, Place, settings
+from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder, settings
 from fedfairx.federation.transport.flower.files import make_hub, make_node
 from fedfairx.federation.transport.nats_subjects import inbox_of, news_of, stream_of_bucket, subject_of
 from fedfairx.federation.transport.protocol import require_name
@@ -208,7 +208,7 @@ def _way_of(base: Path, roster: Roster) -> tuple[str | None, str | None]:
     """The server or the SuperLink that agents were told of, from one of their settings."""
     for name in roster.members:
         if (base / name / SETTINGS).exists():
-            place = Place.read(base / name)
+            place = MemberFolder.read(base / name)
             return place.server, place.superlink
     raise StateError(f"{base} has no agent's folder left to read the hub's address from")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import StateError
-from fedfairx.federation.exchange.envelope import Signed
+from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SigningKey
@@ -54,7 +54,7 @@ key = "agent.key"
 
 
 @dataclass(frozen=True)
-class Place:
+class MemberFolder:
     """Who an agent is in its federation, and the way to the others."""
 
     folder: Path
@@ -63,7 +63,7 @@ class Place:
     table: Mapping[str, Any]  # [federation] of its settings
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str]) -> Place:
+    def read(cls, folder: str | os.PathLike[str]) -> MemberFolder:
         """The folder's settings and roster, which must be of the federation that the settings name."""
         base = Path(folder)
         try:
@@ -101,9 +101,9 @@ class Place:
     def _file(self, name: str) -> str:
         return str(self.folder / str(self._entry(name)))
 
-    def seal(self) -> Signed:
+    def seal(self) -> SignedCodec:
         """Its envelopes, by its roster and its own key."""
-        return Signed(self.roster, self.name, SigningKey.read(self._file("key")))
+        return SignedCodec(self.roster, self.name, SigningKey.read(self._file("key")))
 
     def transport(self) -> Transport:
         """Its end of the way to the others."""

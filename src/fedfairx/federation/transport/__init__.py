@@ -2,7 +2,7 @@
 
 from fedfairx.federation.transport.external import EngineTransport
 from fedfairx.federation.transport.memory import MemoryTransport
-from fedfairx.federation.transport.protocol import Taken, Transport
+from fedfairx.federation.transport.protocol import Conflict, Transport
 from fedfairx.federation.transport.sqlite import SqliteTransport
 
-__all__ = ["EngineTransport", "MemoryTransport", "SqliteTransport", "Taken", "Transport"]
+__all__ = ["Conflict", "EngineTransport", "MemoryTransport", "SqliteTransport", "Transport"]

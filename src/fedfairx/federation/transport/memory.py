@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from fedfairx.federation.transport.protocol import Taken, Watchers
+from fedfairx.federation.transport.protocol import Conflict, Watchers
 
 
 class MemoryTransport:
@@ -22,7 +22,7 @@ class MemoryTransport:
             if held == message:
                 return
             if held != replacing:
-                raise Taken(held)
+                raise Conflict(held)
             self._messages[agent] = message
         self._watchers.tell()
 

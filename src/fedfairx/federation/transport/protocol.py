@@ -17,7 +17,7 @@ from fedfairx.errors import TransportError, require
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-class Taken(TransportError):
+class Conflict(TransportError):
     """Something else than was expected lies under an agent's name: `held`, or nothing (None)."""
 
     def __init__(self, held: bytes | None) -> None:
@@ -37,7 +37,7 @@ class Transport(Protocol):
         name.
 
         It returns when the message is kept. Where it lies there already, nothing happens; where something
-        else than `replacing` does, `Taken` has it. So of two writers under one name neither overwrites the
+        else than `replacing` does, `Conflict` has it. So of two writers under one name neither overwrites the
         other unseen.
         """
         ...

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedfairx.errors import TransportRefused, TransportUnavailable
-from fedfairx.federation.transport.protocol import Taken
+from fedfairx.federation.transport.protocol import Conflict
 
 _APPLICATION = 0x46465401  # "FFT", and the version of the table
 _TABLE = "CREATE TABLE messages (agent TEXT PRIMARY KEY, revision INTEGER NOT NULL, message BLOB NOT NULL)"
@@ -46,7 +46,7 @@ class SqliteTransport:
             if held == message:
                 return
             if held != replacing:
-                raise Taken(held)
+                raise Conflict(held)
             connection.execute(_SAVE, (agent, message))
 
     def latest(self) -> dict[str, bytes]:

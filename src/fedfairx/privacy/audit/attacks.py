@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfairx.privacy.audit.subject import Record, Subject
+from fedfairx.privacy.audit.subject import AuditedConfig, Record
 from fedfairx.privacy.mechanisms.factorization import Integers
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
 from fedfairx.util.arrays import Array
@@ -40,7 +40,7 @@ class Attack:
 
 
 def attack(
-    subject: Subject,
+    subject: AuditedConfig,
     *,
     pair: tuple[Record | None, Record | None],
     delta: float,
@@ -77,7 +77,9 @@ def horizon_for(mechanism: Gaussian, *, columns: int) -> int:
     return min(mechanism.releases, max(64, longest))
 
 
-def _effect(subject: Subject, pair: tuple[Record | None, Record | None], *, leaf: int, horizon: int) -> Array:
+def _effect(
+    subject: AuditedConfig, pair: tuple[Record | None, Record | None], *, leaf: int, horizon: int
+) -> Array:
     """(horizon, q): what changing one record of `leaf` does to each release of the real privatizer."""
     worlds = []
     for record in pair:
@@ -99,7 +101,7 @@ def _watched(leaf: int, horizon: int) -> Integers:
     return np.array(sorted(number for number in numbers if 1 <= number <= horizon))
 
 
-def _noise(subject: Subject, weights: Array, numbers: Integers, *, runs: int, key: str) -> Array:
+def _noise(subject: AuditedConfig, weights: Array, numbers: Integers, *, runs: int, key: str) -> Array:
     """(len(numbers), runs): ⟨noise, Δ⟩ at those releases, from the stream and the keyed noise of agents."""
     wanted = set(numbers.tolist())
     entries = np.flatnonzero(weights)

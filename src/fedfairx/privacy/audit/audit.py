@@ -22,7 +22,7 @@ from fedfairx.privacy.accounting import epsilon_for, mu_for
 from fedfairx.privacy.audit import exact_checks
 from fedfairx.privacy.audit.attacks import Attack, attack
 from fedfairx.privacy.audit.noise_tests import TESTS, heard, noise_path, noise_tests
-from fedfairx.privacy.audit.subject import Check, OverheardCentring, Record, Subject
+from fedfairx.privacy.audit.subject import AuditedConfig, Check, OverheardCentring, Record
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
@@ -172,7 +172,7 @@ def audit(
     epsilon = mechanism.epsilon if epsilon is None else epsilon
     delta = mechanism.delta if delta is None else delta
     began = time.perf_counter()
-    subject = Subject(
+    subject = AuditedConfig(
         mechanism=mechanism,
         bounds=bounds,
         dimension=dimension,
@@ -213,7 +213,7 @@ def audit(
 
 
 def _look(
-    subject: Subject,
+    subject: AuditedConfig,
     pair: tuple[Record | None, Record | None],
     *,
     delta: float,

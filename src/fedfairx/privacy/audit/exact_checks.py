@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 
-from fedfairx.privacy.audit.subject import Check, Record, Subject
+from fedfairx.privacy.audit.subject import AuditedConfig, Check, Record
 from fedfairx.privacy.mechanisms import noise
 from fedfairx.util.arrays import Array
 
@@ -26,7 +26,7 @@ _LEAVES = 12
 _KEYS = 16
 
 
-def calibration(subject: Subject, epsilon: float, delta: float) -> tuple[Check, ...]:
+def calibration(subject: AuditedConfig, epsilon: float, delta: float) -> tuple[Check, ...]:
     """μ from columns of C = B⁻¹A (what one leaf does to all prefix sums, taken apart), and δ from that μ."""
     from scipy.special import log_ndtr, ndtr
 
@@ -49,7 +49,7 @@ def calibration(subject: Subject, epsilon: float, delta: float) -> tuple[Check, 
     )
 
 
-def canaries(subject: Subject) -> list[Record]:
+def canaries(subject: AuditedConfig) -> list[Record]:
     """Records that a clip may get wrong, around the point that records are clipped around."""
     (point, level), (radius, limit) = subject.middle, subject.radii
     generator = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def canaries(subject: Subject) -> list[Record]:
     return found
 
 
-def data_path(subject: Subject) -> tuple[tuple[Check, ...], tuple[Record | None, Record | None]]:
+def data_path(subject: AuditedConfig) -> tuple[tuple[Check, ...], tuple[Record | None, Record | None]]:
     """The checks of the data path, and the two records that are furthest apart (None: no record)."""
     records = canaries(subject)
     effects = np.array([subject.sums([[record]])[0] for record in records])
@@ -99,7 +99,7 @@ def data_path(subject: Subject) -> tuple[tuple[Check, ...], tuple[Record | None,
     return checks, (candidates[first[best]], candidates[second[best]])
 
 
-def _alone(subject: Subject, records: list[Record], effects: Array) -> float:
+def _alone(subject: AuditedConfig, records: list[Record], effects: Array) -> float:
     """How far what a canary changes is from what it adds by itself, in its own leaf and in no other.
 
     Every leaf holds two records; the canary takes the place of the first or of the second.

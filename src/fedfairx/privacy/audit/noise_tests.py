@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfairx.core.statistics import diagonal_entries
-from fedfairx.privacy.audit.subject import Check, Overheard, Subject
+from fedfairx.privacy.audit.subject import AuditedConfig, Check, RecordingNoise
 from fedfairx.util.arrays import Array
 
 TESTS = 10
@@ -32,12 +32,12 @@ class Noise:
     """What several agents' releases carried, and what was drawn for them."""
 
     base: Array  # (agents, releases, q): B⁻¹(release − truth), in units of the stated sd
-    sources: tuple[Overheard, ...]
+    sources: tuple[RecordingNoise, ...]
     related: Array  # (n, 4): draws for the same releases under other keys, agents and runs
     unexplained: float  # by how much a message is not a public function of the noisy sums
 
 
-def heard(subject: Subject, *, seed: int, look: int) -> Noise:
+def heard(subject: AuditedConfig, *, seed: int, look: int) -> Noise:
     """Run several agents of one key over random records."""
     mechanism, size = subject.mechanism, subject.size
     compact = mechanism.factor.memory(1).vectors() is not None
@@ -45,7 +45,7 @@ def heard(subject: Subject, *, seed: int, look: int) -> Noise:
     agents = min(1_000, max(4, -(-_SAMPLES // (horizon * size))))
     generator = np.random.default_rng([seed, look])
     key = f"{seed}, look {look}, noise"
-    sources = [Overheard(subject.keyed(key, agent=str(name))) for name in range(agents)]
+    sources = [RecordingNoise(subject.keyed(key, agent=str(name))) for name in range(agents)]
     residuals = np.empty((horizon, agents, size))
     unexplained = 0.0
     for index, source in enumerate(sources):
@@ -66,7 +66,7 @@ def heard(subject: Subject, *, seed: int, look: int) -> Noise:
     return Noise(np.swapaxes(base, 0, 1), tuple(sources), _related(subject, key), unexplained)
 
 
-def _related(subject: Subject, key: str) -> Array:
+def _related(subject: AuditedConfig, key: str) -> Array:
     """Draws that a source must tell apart by its key, its agent, its run or the release alone."""
     key = f"{key}, related"
     sources = [

@@ -1,7 +1,7 @@
 """What an audit looks at: the very privatizers that agents use, made again and again from other noise.
 
-Two noise sources take the place of the agents' own. `Silent` gives zeros, so that a release shows what
-the records alone did to it. `Overheard` passes the agents' own noise on and remembers it, so that what a
+Two noise sources take the place of the agents' own. `ZeroNoise` gives zeros, so that a release shows what
+the records alone did to it. `RecordingNoise` passes the agents' own noise on and remembers it, so that what a
 release carries can be held against what was drawn for it. `OverheardCentring` remembers the noisy sums that
 a centred message is made from, since they do not follow from the message.
 """
@@ -40,7 +40,7 @@ class Check:
     ok: bool
 
 
-class Silent:
+class ZeroNoise:
     """No noise at all, for looking at what the data do. NOT PRIVATE.
 
     Guarantees:
@@ -55,7 +55,7 @@ class Silent:
         return np.zeros(count)
 
 
-class Overheard:
+class RecordingNoise:
     """The noise of `source`, with what was asked of it and what it gave, in order. NOT PRIVATE.
 
     Guarantees:
@@ -99,7 +99,7 @@ class OverheardCentring(Centring):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class AuditedConfig:
     """A configuration under audit. `make` and `source` are called as `assemble` and `KeyedNoise` are."""
 
     mechanism: Gaussian
@@ -172,7 +172,7 @@ class Subject:
 
     def sums(self, leaves: Iterable[Sequence[Record]]) -> Array:
         """(leaves, q) of what enters each leaf when these are its records, in an agent without noise."""
-        agent = self.agent(Silent())
+        agent = self.agent(ZeroNoise())
         totals = []
         with np.errstate(invalid="ignore", over="ignore"):  # from privatizers that let such numbers through
             for records in leaves:

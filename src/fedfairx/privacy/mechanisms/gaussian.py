@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Draw = Callable[[int, int], Array]
 
 
-class Stated(Protocol):
+class PublicMechanism(Protocol):
     """What is told of the noise in a message; all of it is known before the first record is seen."""
 
     @property
@@ -59,7 +59,7 @@ class Stated(Protocol):
         ...
 
 
-class Mechanism(Stated, Protocol):
+class Mechanism(PublicMechanism, Protocol):
     """Adds noise to prefix sums of leaves."""
 
     @property

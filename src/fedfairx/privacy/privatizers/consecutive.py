@@ -22,7 +22,7 @@ from fedfairx.privacy.accounting import epsilon_for
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.ledger.rollback import Confirm, message_digest
 from fedfairx.privacy.mechanisms.factorization import Integers
-from fedfairx.privacy.mechanisms.gaussian import Stated
+from fedfairx.privacy.mechanisms.gaussian import PublicMechanism
 from fedfairx.privacy.privatizers.protocol import Amending, PersonTaking, Privatizer
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
@@ -38,9 +38,9 @@ class Continued:
     - `sd` is that of the sum of the last message of `before` and the new run's.
     """
 
-    before: Stated
+    before: PublicMechanism
     made: int
-    after: Stated
+    after: PublicMechanism
 
     @property
     def name(self) -> str:

@@ -29,7 +29,7 @@ from fedfairx.errors import (
 )
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.ledger.ledger import MemoryLedger
-from fedfairx.privacy.mechanisms.gaussian import Stated
+from fedfairx.privacy.mechanisms.gaussian import PublicMechanism
 from fedfairx.privacy.privatizers.consecutive import stream_of
 from fedfairx.privacy.privatizers.protocol import Amending
 from fedfairx.privacy.privatizers.stream import Privatizer
@@ -195,7 +195,7 @@ class PersonBound:
         return self.inner.dimension
 
     @property
-    def mechanism(self) -> Stated:
+    def mechanism(self) -> PublicMechanism:
         return self.inner.mechanism
 
     @property

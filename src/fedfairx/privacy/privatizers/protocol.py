@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fedfairx.privacy.guarantee import Guarantee
-from fedfairx.privacy.mechanisms.gaussian import Stated
+from fedfairx.privacy.mechanisms.gaussian import PublicMechanism
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 
@@ -17,7 +17,7 @@ class Privatizer(Protocol):
     def dimension(self) -> int: ...
 
     @property
-    def mechanism(self) -> Stated: ...
+    def mechanism(self) -> PublicMechanism: ...
 
     @property
     def guarantee(self) -> Guarantee: ...

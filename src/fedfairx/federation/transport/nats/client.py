@@ -22,7 +22,7 @@ from fedfairx.errors import TransportRefused, TransportUnavailable, needs
 from fedfairx.federation.transport.nats.bucket import new_bucket, require_sound
 from fedfairx.federation.transport.nats.mirror import Mirror
 from fedfairx.federation.transport.nats_subjects import inbox_of, news_of, stream_of_bucket, subject_of
-from fedfairx.federation.transport.protocol import Taken, require_name
+from fedfairx.federation.transport.protocol import Conflict, require_name
 
 with needs("nats"):
     import nats
@@ -142,7 +142,7 @@ class NatsTransport:
         if held == message:
             return
         if held != replacing:
-            raise Taken(held)
+            raise Conflict(held)
         expected = {api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(revision)}
         try:
             kept = await self._permitted(
@@ -157,7 +157,7 @@ class NatsTransport:
             _, held = await self._fetch(agent)
             if held == message:  # it had arrived, and only the answer got lost
                 return
-            raise Taken(held) from None
+            raise Conflict(held) from None
         self._mirror.keep(agent, kept.seq, message)
 
     async def _permitted(self, asking: Coroutine[Any, Any, Any]) -> Any:
