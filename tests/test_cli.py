@@ -16,7 +16,7 @@ import pytest
 
 from fedfairx.cli.main import main
 
-VERBS = ("list", "simulate", "reproduce", "plot", "calibrate", "privacy", "audit", "warm", "bench")
+VERBS = ("list", "simulate", "reproduce", "plot", "calibrate", "privacy", "audit", "warm")
 SMALL = ("--agents", "2", "--arms", "3", "--dimension", "2", "--horizon", "40", "--seeds", "2")
 
 
@@ -320,7 +320,7 @@ def test_ctrl_c_keeps_results_and_says_how_to_go_on(tmp_path: Path):
     assert "Traceback" not in err
 
 
-# --- privacy, audit, calibrate, bench ----------------------------------------------------------------
+# --- privacy, audit, calibrate -----------------------------------------------------------------------
 
 
 def test_privacy_as_json(capsys: pytest.CaptureFixture[str]):
@@ -459,12 +459,6 @@ def test_calibrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(arguments) == 0
     assert "chosen:" in capsys.readouterr().out
     assert json.loads(out.read_text())["result"]["arms"] == 4
-
-
-def test_bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert "benchmarks are in the source tree" in refused(capsys, "bench", "--folder", str(tmp_path))
-    (tmp_path / "run.py").write_text("import sys; sys.exit(len(sys.argv))")
-    assert main(["bench", "--folder", str(tmp_path), "--", "one", "two"]) == 3
 
 
 def test_a_reader_that_leaves_early_is_no_error():

@@ -181,7 +181,7 @@ def test_put_back_from_an_old_backup_it_sends_nothing_and_says_what_to_do(tmp_pa
         rounds(http, 2)  # deciding goes on
         assert "start anew under a new name and a new key" in sync(http)["trouble"]
         assert "fedfairx_federation_halted 1" in http.get("/metrics").text
-        assert "It must send nothing" in http.get("/").text
+        assert "Sending is halted" in http.get("/").text
         answer = http.get("/v1/release/latest")
         assert answer.status_code == 409
         assert answer.json()["type"].endswith(":halted")

@@ -1,4 +1,4 @@
-"""The policy for some contexts, and the draw from it: what a decision is before anybody has made it."""
+"""Compute the policy for some contexts and draw an action from it, without recording a decision."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DRAWS = 1  # the stream of a seed that actions are drawn from
 
 
 class Answering(Sharing):
-    """`Agent` as far as it answers, and remembers nothing of it."""
+    """`Agent`: the policy and the draw."""
 
     def __init__(
         self, dimension: int | None, *, seed: int | np.random.SeedSequence | None, **knowing: Any

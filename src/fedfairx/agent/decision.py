@@ -13,7 +13,7 @@ from fedfairx.util.arrays import Array
 class Decision:
     """The arm to show, and the policy that it was drawn from.
 
-    `id` is given once for ever, and the reward refers to it. `action` is a row of the contexts, and `name`
+    `id` is unique, and the reward refers to it. `action` is a row of the contexts, and `name`
     that row's, if `decide` was given names. `drawn` is another row where a baseline's was taken instead.
     `number` and `origin` are what the id is made of (`storage.origins`).
     """

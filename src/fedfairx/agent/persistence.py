@@ -322,7 +322,7 @@ class AgentStore:
         try:
             self.journal.write_snapshot(_snapshot(self._agent, runs=len(self._budgets)))
         except StorageError:
-            self.journal.snapshot_at = self.log.end  # not before as many steps more
+            self.journal.snapshot_at = self.log.end  # retry only after another SNAPSHOT_EVERY steps
 
 
 def _refuse_actions(agent: Deciding, given: Sequence[str] | None) -> None:

@@ -62,7 +62,7 @@ def sds(mechanism: PublicMechanism, releases: Sequence[Release]) -> list[float]:
 
 
 def sum_sd(mechanism: PublicMechanism, releases: Sequence[Release]) -> float:
-    """The same of their sum."""
+    """Noise sd of the sum of these releases."""
     return math.sqrt(sum(sd**2 for sd in sds(mechanism, releases)))
 
 

@@ -16,11 +16,10 @@ def add(verbs: Any) -> None:
         "calibrate",
         run,
         summary="fit K, σ and the radius' scale s on the paper's B0 curve",
-        details="The stored result is the world of every experiment.",
-        example="fedfairx calibrate --out calibration.json\nfedfairx calibrate --install",
+        details="The world of every experiment is the result in experiments/data/calibration.json.",
+        example="fedfairx calibrate --out calibration.json",
     )
     parser.add_argument("--out", type=Path, help="write the calibration to this file (default: none)")
-    parser.add_argument("--install", action="store_true", help="store it in the package, for the experiments")
     parser.add_argument("--arms", type=int, nargs="+", help="values of K to try (default: 5 10 20)")
     parser.add_argument(
         "--noise-sd", type=float, nargs="+", help="values of σ to try (default: 0.05 0.1 0.2)"
@@ -53,6 +52,4 @@ def run(args: argparse.Namespace) -> int:
         print(f"\nchosen: {found['result']}")
     if args.out is not None:
         write(found, args.out)
-    if args.install:
-        write(found)
     return 0

@@ -24,7 +24,6 @@ VERBS = (
     "demo.service",
     "cli.federate",
     "cli.warm",
-    "cli.bench",
 )
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from fedfairx.core.confidence import Confidence
 from fedfairx.experiments import paper_data
 from fedfairx.experiments.experiment import FAIRNESS, PAPER_HORIZON
 from fedfairx.experiments.provenance import provenance
-from fedfairx.experiments.world import CALIBRATION
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.util.arrays import Array
 
@@ -124,12 +122,6 @@ def calibrate(settings: Settings, *, executor: Executor) -> dict[str, Any]:
     }
 
 
-def write(calibration: dict[str, Any], path: Path | None = None) -> Path:
-    """Store a calibration: at `path`, or in the package, where the experiments read it."""
-    text = json.dumps(calibration, indent=2, ensure_ascii=False) + "\n"
-    if path is not None:
-        path.write_text(text, encoding="utf-8")
-        return path
-    with as_file(files("fedfairx.experiments") / "data" / CALIBRATION) as inside:
-        inside.write_text(text, encoding="utf-8")
-        return inside
+def write(calibration: dict[str, Any], path: Path) -> None:
+    """Store a calibration."""
+    path.write_text(json.dumps(calibration, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

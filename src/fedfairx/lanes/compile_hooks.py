@@ -52,7 +52,7 @@ def _set(passes: dict[str, Any]) -> None:
 
 
 def install_compile_hooks() -> None:
-    """From now on."""
+    """Install the hooks."""
     event.register("numba:compile", FasterSettings())
 
 

@@ -102,6 +102,6 @@ def _how_long(guarantee: Guarantee, rounds: int | None) -> list[str]:
     over = "" if rounds is None else f", over {rounds} rounds"
     return [
         f"For {guarantee.releases} messages of each agent{over}; the next one is refused.",
-        "What was sent can be studied for ever, and the claim holds for ever: it does not weaken with time.",
+        "What was sent can be studied without end, and the claim does not weaken with time.",
         "A second run over the same records adds to the first, as μ = √(μ₁² + μ₂²). New records start anew.",
     ]

@@ -1,7 +1,7 @@
 """Who may do what: API keys with roles; without any key this machine alone.
 
 Keys are kept as hashes and compared in constant time (`storage/api_keys.py`). Those that were let in are
-remembered for a moment, by another hash. Once a key was made, keys are needed for ever, also when the last
+remembered for a moment, by another hash. Once a key was made, keys are always required, also when the last
 one is revoked.
 """
 

@@ -30,41 +30,41 @@ LOG = logging.getLogger("fedfairx.service")
 
 #: name → (status, title, remedy)
 KINDS: dict[str, tuple[int, str, str]] = {
-    "malformed": (400, "The body is no JSON", "Send one JSON object as UTF-8; NaN and infinity are no JSON."),
-    "no-http": (400, "The request is no HTTP", "Send HTTP/1.1, with a path in ASCII."),
-    "unauthenticated": (401, "A key is needed", "Send the header Authorization: Bearer KEY."),
+    "malformed": (400, "The body is not JSON", "Send one JSON object as UTF-8, without NaN or infinity."),
+    "no-http": (400, "The request is not HTTP", "Send HTTP/1.1, with a path in ASCII."),
+    "unauthenticated": (401, "An API key is required", "Send the header Authorization: Bearer KEY."),
     "forbidden": (
         403,
-        "This key may not do that",
+        "This API key does not allow the request",
         "Use a key whose role allows it: fedfairx keys create --role …",
     ),
     "cross-site": (
         403,
-        "Another site's page may not do that",
+        "Cross-site request refused",
         "Send it from a program, or from a page of this service.",
     ),
     "host": (
         403,
-        "Only this machine may ask",
+        "Local access only",
         "Create a key (fedfairx keys create) before others can reach it.",
     ),
-    "not-found": (404, "There is nothing here", "GET /v1/openapi.json lists what there is."),
+    "not-found": (404, "Not found", "GET /v1/openapi.json lists all addresses."),
     "unknown-decision": (
         404,
-        "There is no such decision",
+        "Unknown decision",
         "Use the decision_id that POST /v1/decisions answered.",
     ),
-    "unknown-action": (404, "There is no such action", "GET /v1/actions lists those that there are."),
+    "unknown-action": (404, "Unknown action", "GET /v1/actions lists all actions."),
     "no-release": (
         404,
         "There is no release yet",
         "Ask again later; GET /v1/sync tells when the next is due.",
     ),
-    "method": (405, "This address has no such method", "GET /v1/openapi.json lists what there is."),
+    "method": (405, "Method not allowed", "GET /v1/openapi.json lists all methods."),
     "slow": (408, "The request took too long", "Send it at once, or raise the limit in the settings."),
     "conflict": (
         409,
-        "It is already otherwise",
+        "Conflict with an earlier request",
         "Nothing was changed; look at what is there before trying again.",
     ),
     "key-reused": (
@@ -82,19 +82,19 @@ KINDS: dict[str, tuple[int, str, str]] = {
         "This service's actions have features",
         "Name actions in each decision; fedfairx serve --actions is for those without features.",
     ),
-    "halted": (409, "This agent must send nothing", "Do what the detail says; decisions go on meanwhile."),
+    "halted": (409, "Sending is halted", "Do what the detail says; decisions go on meanwhile."),
     "budget": (409, "The privacy budget does not allow it", "GET /v1/privacy tells what is spent."),
-    "too-large": (413, "That is too large", "Send less at once, or raise the limit in the settings."),
+    "too-large": (413, "The request is too large", "Send less at once, or raise the limit in the settings."),
     "media-type": (415, "The body must be JSON", "Send the header Content-Type: application/json."),
     "invalid": (422, "A value breaks its rule", "Change what the detail names; nothing was changed here."),
     "long-header": (431, "The header is too long", "Send less in it, or raise the limit in the settings."),
     "internal": (
         500,
-        "A mistake of ours",
+        "Internal error",
         "Nothing was acknowledged; the service's log has where it happened.",
     ),
     "unavailable": (503, "The storage can't be reached", "Try again later, with the same Idempotency-Key."),
-    "busy": (503, "Too many requests wait", "Try again later, with the same Idempotency-Key."),
+    "busy": (503, "Too many requests are waiting", "Try again later, with the same Idempotency-Key."),
 }
 RETRY_AFTER = 1  # seconds
 

@@ -210,7 +210,7 @@ class Scenario:
         return 1 + rng.binomial(self.arms - 1, self.presence, self.horizon).astype(np.int64)
 
 
-BEYOND = 0.01  # of the rewards of the best arm may lie above, of those of any arm below
+BEYOND = 0.01  # fraction of rewards outside the range: above (best arm) or below (any arm)
 STEPS = 20  # in one: ends are rounded outwards to them, so that the last bits of a quantile don't matter
 ROUNDS = 4096
 CHUNK = 2**20  # numbers drawn at a time

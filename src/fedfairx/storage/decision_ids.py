@@ -25,7 +25,7 @@ class IdPrefixes:
         return self.given[-1][1]
 
     def used(self, following: int) -> list[tuple[int, str]]:
-        """Those under which numbers below `following` were given."""
+        """Prefixes that have issued an id below `following`."""
         last = dict(self.given)  # of several that begin at one number, only the last has given it
         return [(first, origin) for first, origin in last.items() if first < following]
 

@@ -1,4 +1,4 @@
-"""What an agent's numbers mean to whoever feeds it: said once, and kept beside the agent for ever.
+"""Feature names and ranges, stored at the first start; later starts may not change them.
 
 The agent itself never looks at it. But numbers in another order or of another scale would be learnt from as
 if they were the same, so whoever feeds it must be told what was said first.

@@ -19,7 +19,7 @@ STATUSES = ("pending", "rewarded", "withdrawn", "expired")
 class DecisionNote(NamedTuple):  # a third of the time that a frozen dataclass takes to make
     """What is kept with a decision, in the same transaction, beside what the agent itself knows of it.
 
-    key: of the request, once for ever: a second decision under it is refused (`KeyTaken`).
+    key: the request's idempotency key: a second decision under it is refused (`KeyTaken`).
     digest: of the request's body, so that a retry can be told from another request under the same key.
     groups: the group of each arm, for measuring exposure.
     mode: "live", or why the agent's own action was not taken ("shadow", "control").

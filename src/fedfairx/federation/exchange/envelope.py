@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _MAGIC = b"FFXE\x01"
 _HEADER = struct.Struct("<5s16s32sIB")
-_LABEL = b"fedfairx envelope 1\n"  # a signature made for something else is none here
+_LABEL = b"fedfairx envelope 1\n"  # so that a signature made for another purpose is not valid here
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class SignedCodec:
         self.roster = roster
         self.name = name
         self._key = key
-        terms = roster.terms  # asked for each message, and what it knows of itself is dear to ask
+        terms = roster.terms  # computed once: it is used for each message
         self._agreed, self._mechanism, self._limits = terms.digest, terms.stated.digest(), terms.limits
 
     def follow(self, roster: Roster, key: SigningKey | None = None) -> SignedCodec:

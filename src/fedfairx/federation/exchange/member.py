@@ -53,7 +53,7 @@ class Member:
         self._bell = Wakeup()
         self._looked_at: dict[str, bytes] = {}  # the last message of each
         self._came: dict[str, float] = {}
-        spent = getattr(agent.privatizer, "spent", None)  # dear to ask the guarantee for
+        spent = getattr(agent.privatizer, "spent", None)  # computing the guarantee is expensive
         made = int(agent.privatizer.guarantee.spent if spent is None else spent)
         if made > agent.released:  # a ledger knows what an agent that was made anew does not
             agent.release(made)
@@ -124,7 +124,7 @@ class Member:
                 return
 
     def _judge(self, held: bytes | None) -> None:
-        """What lies under our name: our past, which is replaced, rubbish, which is too, or our future."""
+        """Classify the message stored under our name: older or invalid (overwrite it), or newer (halt)."""
         if held is None or held == self._looked_at.get(
             self.agent.name
         ):  # nothing, or rubbish that was looked at

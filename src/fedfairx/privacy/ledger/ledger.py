@@ -57,7 +57,7 @@ class Ledger(Protocol):
 
     Guarantees:
     - A record id enters one leaf, once.
-    - A release number has one content, for ever.
+    - A release number always has the same content.
     - Other parameters than those first bound are refused.
     - No two leaves, of whatever ledgers, have the same place; a frozen leaf keeps its own.
     """

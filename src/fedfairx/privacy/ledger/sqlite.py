@@ -97,7 +97,7 @@ class SqliteLedger(TableLedger):
         self.close()
 
     def close(self) -> None:
-        """Give the file free."""
+        """Close the file and release its lock."""
         with self._guard:
             if self._open:
                 self._open = False

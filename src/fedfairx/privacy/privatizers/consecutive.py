@@ -104,7 +104,7 @@ class ContinuedPrivatizer:
     @property
     def spent(self) -> int:
         """Releases made, of both runs."""
-        spent = getattr(self.inner, "spent", None)  # dear to ask the guarantee for
+        spent = getattr(self.inner, "spent", None)  # computing the guarantee is expensive
         return self._last.number + int(self.inner.guarantee.spent if spent is None else spent)
 
     @property

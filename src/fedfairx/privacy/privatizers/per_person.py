@@ -144,7 +144,7 @@ class SqlitePersons:
         return int(self._connection.execute("SELECT COALESCE(SUM(records), 0) FROM persons").fetchone()[0])
 
     def close(self) -> None:
-        """Give the file free."""
+        """Close the file and release its lock."""
         self._connection.close()
         self._lock.free()
 

@@ -94,7 +94,7 @@ def _attention(
     if not ready:
         found.append(Attention("bad", "Nothing can be written", "The storage takes no write."))
     if not table.draws.as_the_policy_said:
-        found.append(Attention("bad", "Drawn otherwise", str(table.draws), "exposure"))
+        found.append(Attention("bad", "Actions were not drawn from the policy", str(table.draws), "exposure"))
     for kind, rows in (("action", table.actions), ("group", table.groups)):
         for words, level, what in ((BELOW, "bad", "less"), (ABOVE, "warn", "more")):
             names = [row.name for row in rows if row.verdict == words]
@@ -210,7 +210,7 @@ def _federation_attention(service: Service) -> list[Attention]:
         return []
     found, halted = [], membership.member.halted
     if halted is not None:
-        found.append(Attention("bad", "It must send nothing", sentence(halted), "federation"))
+        found.append(Attention("bad", "Sending is halted", sentence(halted), "federation"))
     elif membership.member.away is not None:
         detail = sentence(membership.member.away)
         found.append(Attention("warn", "The others can't be reached", detail, "federation"))
