@@ -36,7 +36,8 @@ def test_a_small_calibration(tmp_path: Path):
         found = calibrate(settings, executor=pool)
     assert 0.1 <= found["result"]["scale"] <= 1.0
     assert found["trials"][0]["error"] < 1.0
-    path = write(found, tmp_path / "c.json")
+    path = tmp_path / "c.json"
+    write(found, path)
     stored = json.loads(path.read_text())
     assert stored["settings"]["horizon"] == 2_000
     assert stored["made_by"]["schema"] == SCHEMA
