@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,29 @@ def test_imports_point_one_way(path: Path) -> None:
         if name.split(".")[0] == "fedfairx":
             below = [*name.split("."), "everything"][1]
             assert below in MAY_IMPORT[part], f"{path.name} imports {name}"
+
+
+def test_no_import_leads_back() -> None:
+    """Among modules there is no circle, those of imports for types alone included."""
+    modules = {
+        ".".join(("fedfairx", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in FILES
+    }
+    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
+    below = {name: _imported_modules(path, modules) - {name} for name, path in modules.items()}
+    assert "fedfairx.core.partners" in below["fedfairx.agent.partners"]
+    tuple(graphlib.TopologicalSorter(below).static_order())  # CycleError names a circle
+
+
+def _imported_modules(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "fedfairx":
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.add(whole if whole in modules else str(node.module))
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names} & modules.keys()
+    return found
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -9,8 +9,8 @@ import pytest
 
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
 from fedfairx.privacy.ledger.ledger import Position
-from fedfairx.storage.database import open_database
 from fedfairx.storage.migrations import bring_up
+from fedfairx.storage.open_log import open_database
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
 from fedfairx.storage.transaction_log import Log
 

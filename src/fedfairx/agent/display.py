@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from fedfairx.util.formatting import html_table
 
 if TYPE_CHECKING:
-    from fedfairx.agent.agent import Agent
+    from fedfairx.agent.deciding import Deciding
     from fedfairx.privacy import Guarantee
 
 
-def line_of_agent(agent: Agent) -> str:
+def line_of_agent(agent: Deciding) -> str:
     """`Agent('name', dimension=3, rule='greedy', merit=…, private, 20 observed, 0 pending)`."""
     kind = "private, " if agent.private else ""
     return (
@@ -24,11 +24,11 @@ def line_of_agent(agent: Agent) -> str:
     )
 
 
-def _shape(agent: Agent) -> str:
+def _shape(agent: Deciding) -> str:
     return f"actions={list(agent.actions)}" if agent.actions else f"dimension={agent.dimension}"
 
 
-def table_of_agent(agent: Agent) -> str:
+def table_of_agent(agent: Deciding) -> str:
     """The same for a notebook, with the privacy that is claimed."""
     rows = [
         ("actions", ", ".join(agent.actions)) if agent.actions else ("dimension", agent.dimension),

@@ -225,3 +225,11 @@ def _into_ball(x: Array, radius: float) -> Array:
     outside = norm > (radius / unit) * (1.0 + _ROUNDING)
     scaled = direction * (radius / np.where(outside, norm, 1.0))
     return np.where(outside, scaled, x)
+
+
+class PublicPoint(Protocol):
+    """What records were centred at before they came, and how a release of them is told (`Centring`)."""
+
+    def leave(self, packed: Array, count: float) -> Array: ...
+
+    def to_dict(self) -> dict[str, Any]: ...

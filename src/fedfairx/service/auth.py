@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedfairx.errors import StorageError
-from fedfairx.service.endpoint import header_of
+from fedfairx.service.headers import header_of
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.sessions import Sessions
 from fedfairx.storage.api_keys import ApiKey, ApiKeys

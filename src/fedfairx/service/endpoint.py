@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from fedfairx.service.headers import header_of
 from fedfairx.service.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -64,14 +65,6 @@ def decoder(kind: type[Decoded]) -> Callable[[bytes], Decoded]:
             raise ProblemError("malformed", "The body is not UTF-8.") from None
 
     return decode
-
-
-def header_of(request: Request, name: bytes) -> str | None:
-    """A header by its name in lower case; Starlette's own way decodes all that it passes."""
-    for key, value in request.scope["headers"]:
-        if key == name:
-            return str(value, "latin-1")
-    return None
 
 
 async def body_of(request: Request, limit: int) -> bytes:

@@ -28,7 +28,7 @@ from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
     from fedfairx.agent.agent import Agent
-    from fedfairx.service.service import Service
+    from fedfairx.service.settings import Settings
 
 
 KEPT = 32  # tables, of as many windows
@@ -53,8 +53,8 @@ class ExposureSnapshot:
 class ExposureCache:
     """Tables of exposure, each made once for all who look."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, agent: Agent, settings: Settings) -> None:
+        self._agent, self._settings = agent, settings
         self._one_at_a_time = asyncio.Lock()
         self._kept: dict[tuple[float | None, float | None, bool], ExposureSnapshot] = {}
         self._published: Published | None = None
@@ -78,8 +78,7 @@ class ExposureCache:
 
     def _make(self, since: float | None, until: float | None, exact: bool) -> ExposureSnapshot:
         began = time.monotonic()
-        service, journal = self._service, self._service.journal
-        settings, agent = service.settings, service.agent
+        agent, settings, journal = self._agent, self._settings, self._agent.journal
         first = 0 if since is None else number_at(journal, since)
         end = number_at(journal, until)
         if exact:
@@ -111,15 +110,15 @@ class ExposureCache:
 
     def _sums(self) -> tuple[Array, Array]:
         """Over all of the agent's own rewards and nobody else's: a partner's parameter may differ."""
-        agent = self._service.agent
+        agent = self._agent
         kept = None if agent.private else agent.own_sums()  # a private one clips what it learns
-        return self._logged.sums(self._service.journal, agent) if kept is None else unpack(kept)
+        return self._logged.sums(agent.journal, agent) if kept is None else unpack(kept)
 
     def _bring_up(self) -> Published:
         """What is published by now; of a long log, from about as many decisions as a table is made from."""
-        journal, agent = self._service.journal, self._service.agent
+        agent, journal = self._agent, self._agent.journal
         if self._published is None:
-            most = self._service.settings.exposure_decisions
+            most = self._settings.exposure_decisions
             first = last_of(journal, most, first=0, end=number_at(journal, None))
             self._published = Published(journal, first=first)
         self._published.bring_up(agent.dimension)

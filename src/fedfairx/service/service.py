@@ -12,14 +12,14 @@ import msgspec
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, StorageError, UnknownDecision
-from fedfairx.service import decisions, schemas, serializers
+from fedfairx.service import decisions, schemas
 from fedfairx.service.auth import Authenticator
 from fedfairx.service.counters import DecisionCounters
 from fedfairx.service.decisions import AmongAll, AssignmentMode, DecisionInput, parse_names, parse_request
 from fedfairx.service.exposure_cache import ExposureCache
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.federation import Membership
-from fedfairx.service.metrics import Metrics, Sample
+from fedfairx.service.metrics import Metrics
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.settings import Settings
 from fedfairx.service.write_queue import Step, WriteQueue
@@ -64,7 +64,7 @@ class Service:
         self.membership = membership
         last = None if membership is None else membership.release_if_due
         self.write_queue = WriteQueue(agent, self.metrics, limit=settings.max_waiting, last=last)
-        self.exposures = ExposureCache(self)
+        self.exposures = ExposureCache(agent, settings)
         self.counters = DecisionCounters()
         self.featureless = bool(agent.actions)  # whether its actions are named once, and have no features
         self._probed = -math.inf  # when it last went well
@@ -221,19 +221,6 @@ class Service:
         except (ProblemError, StorageError):
             return False
         return True
-
-    def gauges(self, *, ready: bool, exact: bool) -> list[Sample]:
-        """What is now, for `/metrics`."""
-        agent, now = self.agent, serializers.privacy(self.agent, exact=exact)
-        return [
-            ("fedfairx_pending", "gauge", "Decisions whose reward has not come.", agent.pending),
-            ("fedfairx_observed", "gauge", "Rewards that the model has learnt from.", agent.observed),
-            ("fedfairx_records_clipped", "gauge", "Records that the privacy bounds moved.", now.clipped),
-            ("fedfairx_releases", "gauge", "Messages made.", agent.released),
-            ("fedfairx_budget_releases", "gauge", "Messages that the budget allows.", now.releases or 0),
-            ("fedfairx_budget_spent", "gauge", "Messages spent of it.", now.spent),
-            ("fedfairx_ready", "gauge", "Whether the storage takes a write, as /readyz.", int(ready)),
-        ]
 
     async def expire(self) -> None:
         """Again and again, until cancelled: give up decisions whose window is past."""

@@ -1,8 +1,9 @@
 """Where a durable agent keeps everything: one database, one log, one writer. See `docs/durable.md`."""
 
 from fedfairx.storage.api_keys import ApiKey, ApiKeys
-from fedfairx.storage.database import Database, open_database
+from fedfairx.storage.database import Database
 from fedfairx.storage.journal import Journal
+from fedfairx.storage.open_log import open_database
 from fedfairx.storage.records import DecisionNote, StoredDecision
 from fedfairx.storage.transaction_log import Log
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedfairx.errors import InvalidInput, StorageUnavailable
-from fedfairx.storage.database import Database, open_database
+from fedfairx.storage.database import Database
 from fedfairx.storage.migrations import bring_up
+from fedfairx.storage.open_log import open_database
 from fedfairx.storage.sqlite import SqliteDatabase
 from fedfairx.storage.transaction_log import Log
 

@@ -6,7 +6,6 @@ writes, and another reads what is committed, so that a question waits for no tra
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -61,18 +60,6 @@ class Database(Protocol):
     def leave_mark(self, mark: dict[str, Any]) -> None: ...
 
     def close(self) -> None: ...
-
-
-def open_database(place: str | os.PathLike[str], *, create: bool = True) -> Database:
-    """The database at a path (SQLite) or a `postgresql://` address, held by this process alone."""
-    text = os.fspath(place)
-    if text.startswith(("postgresql://", "postgres://")):
-        from fedfairx.storage.postgres import PostgresDatabase
-
-        return PostgresDatabase(text)
-    from fedfairx.storage.sqlite import SqliteDatabase
-
-    return SqliteDatabase(text, create=create)
 
 
 def pages(ask: Ask, statement: str, values: Sequence[Any], *, after: int) -> Iterator[Row]:

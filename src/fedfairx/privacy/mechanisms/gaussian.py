@@ -26,7 +26,7 @@ from fedfairx.privacy.mechanisms.sqrt_toeplitz import SqrtToeplitz
 from fedfairx.util.arrays import Array
 
 if TYPE_CHECKING:
-    from fedfairx.privacy.privatizers.protocol import PublicPoint
+    from fedfairx.privacy.bounds import PublicPoint
 
 
 # draw(k, count) gives `count` independent standard normals for release k, the same ones each time it is

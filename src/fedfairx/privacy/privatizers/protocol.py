@@ -59,11 +59,3 @@ class Amending(Protocol):
         person, turn: whose record it is, and which of how many in this run, for a `PersonBound`.
         """
         ...
-
-
-class PublicPoint(Protocol):
-    """What records were centred at before they came, and how a release of them is told (`Centring`)."""
-
-    def leave(self, packed: Array, count: float) -> Array: ...
-
-    def to_dict(self) -> dict[str, Any]: ...

@@ -23,13 +23,13 @@ import numpy as np
 
 from fedfairx.core.statistics import add_one, packed_size
 from fedfairx.errors import BudgetExhausted, PrivacyError, ReplacementRefused, StateError, require
-from fedfairx.privacy.bounds import Bounding, Bounds
+from fedfairx.privacy.bounds import Bounding, Bounds, PublicPoint
 from fedfairx.privacy.guarantee import DecideFrom, Guarantee, claim, require_decide_from
 from fedfairx.privacy.ledger.ledger import Ledger, MemoryLedger, Position
 from fedfairx.privacy.ledger.rollback import Confirm, message_digest
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, NoiseStream
 from fedfairx.privacy.mechanisms.noise import NoiseSource
-from fedfairx.privacy.privatizers.protocol import Privatizer, PublicPoint
+from fedfairx.privacy.privatizers.protocol import Privatizer
 from fedfairx.privacy.release import Release, leaf_digest
 from fedfairx.util.arrays import Array
 from fedfairx.util.no_copy import NoCopy

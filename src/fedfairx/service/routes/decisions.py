@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fedfairx.service import schemas
-from fedfairx.service.endpoint import Operation, Parameter, body_of, decoder, header_of, reply
+from fedfairx.service.endpoint import Operation, Parameter, body_of, decoder, reply
+from fedfairx.service.headers import header_of
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.service import Service, Wish
 
