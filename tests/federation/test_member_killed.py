@@ -16,7 +16,7 @@ from member_helpers import terms
 STEPS = ("frozen", "recorded", "published", "acknowledged", "none")
 LIFE = """
 import os, signal, sys
-from fedfairx.federation.setup.member_folder import Place
+from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.transport import SqliteTransport
 from fedfairx.privacy import KeyedNoise, SqliteLedger
 
@@ -31,7 +31,7 @@ def dies(owner, method, at):
         return answer
     setattr(owner, method, wrapped)
 
-place = Place.read(folder)
+place = MemberFolder.read(folder)
 path = os.path.join(folder, "ledger.sqlite")
 with SqliteLedger(path, create=not os.path.exists(path)) as ledger:
     noise = KeyedNoise(b"k" * 32, agent=place.name, run="first")

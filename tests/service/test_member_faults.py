@@ -25,7 +25,7 @@ STEPS = {
     "closed the leaf": "fedfairx.storage.privacy_ledger:StoredLedger.freeze",
     "recorded the release": "fedfairx.storage.privacy_ledger:StoredLedger.record",
     "released, not on disk": "before:fedfairx.federation.exchange.member:Member.wake",
-    "on disk, not acknowledged": "fedfairx.service.write_queue:Desk._do",
+    "on disk, not acknowledged": "fedfairx.service.write_queue:WriteQueue._do",
     "about to publish": "before:fedfairx.federation.transport.sqlite:SqliteTransport.publish",
     "published": "fedfairx.federation.transport.sqlite:SqliteTransport.publish",
     "marked as sent": "fedfairx.storage.privacy_ledger:StoredLedger.mark_sent",
