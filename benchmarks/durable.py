@@ -53,7 +53,7 @@ def step(agent: ffx.Agent, contexts: np.ndarray) -> None:
 
 
 def group(agent: ffx.Agent, contexts: np.ndarray) -> None:
-    with agent.together():
+    with agent.transaction():
         for _ in range(GROUP):
             step(agent, contexts)
 
@@ -100,7 +100,7 @@ def opening(report: Report, folder: Path, *, decisions: int) -> None:
     x = np.random.default_rng(0).random((4, DIMENSION)) / 3
     agent = ffx.Agent.open(folder / "long.db", dimension=DIMENSION, seed=0)
     for _ in range(decisions // 1000):
-        with agent.together():
+        with agent.transaction():
             for _ in range(999):
                 step(agent, x)
             agent.decide(x)

@@ -67,7 +67,8 @@ def decisions() -> dict[str, str]:
     """Fifty decisions of every rule and of actions without features, and what is learnt from them."""
     found = {}
     for rule in RULES:
-        agent, rng, made = ffx.Agent(3, rule=rule, seed=5), np.random.default_rng(1), []
+        region = {"confidence": ffx.Confidence()} if rule == "optimism" else {}
+        agent, rng, made = ffx.Agent(3, rule=rule, seed=5, **region), np.random.default_rng(1), []
         for _ in range(50):
             decision = agent.decide(rng.random((4, 3)) / 2)
             agent.observe(decision, reward=float(rng.random()))

@@ -165,8 +165,10 @@ def _library(
 def _noise_of(federation: ffx.Federation, exact: np.ndarray) -> list[np.ndarray]:
     """What the latest releases hold beyond the exact sums; the shift is spread over them, on the diagonal."""
     agents = federation.agents
-    latest = [agent._latest[agent.name] for agent in agents]
-    shift = agents[0].shift * sum_sd(agents[0].privatizer.mechanism, latest) if agents[0].private else 0.0
+    latest = [agent.held[agent.name] for agent in agents]
+    shift = (
+        agents[0].options.shift * sum_sd(agents[0].privatizer.mechanism, latest) if agents[0].private else 0.0
+    )
     noise = [release.packed - sums for release, sums in zip(latest, exact, strict=True)]
     for each in noise:
         each[diagonal_entries(agents[0].dimension)] += shift / len(agents)

@@ -95,29 +95,29 @@ MUTANTS = (
     # Actions without features.
     Mutant(
         "agents of other actions take each other's sums",
-        "Sharing._digest",
-        "json.dumps([mechanism, *self._actions.names])",
+        "Exchange.digest",
+        "json.dumps([mechanism, *self.model.actions.names])",
         "json.dumps([mechanism])",
         ACTIONS,
     ),
     Mutant(
         "what a decision takes stays when actions are added",
-        "Answering",
-        "        self._fit_dimension()\n        self._draw_ahead()\n\n    def _normals",
-        "        self._draw_ahead()\n\n    def _normals",
+        "Parts.change_actions",
+        "            self.draws.resize(self.model.uniforms_each)\n",
+        "            pass\n",
         ACTIONS,
     ),
     Mutant(
         "what a decision takes stays when an agent is opened",
-        "Answering._begin_actions",
-        "        super()._begin_actions(names, retired)\n        self._fit_dimension()\n",
-        "        super()._begin_actions(names, retired)\n",
+        "Draws.restore",
+        "        self.each = each\n",
+        "",
         ACTIONS,
     ),
     Mutant(
         "one that has released grows",
-        "Deciding._change_actions",
-        "self.bound is not None or bool(self._latest)",
+        "Agent._change_actions",
+        "self.bound is not None or bool(self._exchange.latest)",
         "self.bound is not None",
         ACTIONS,
     ),
@@ -152,8 +152,8 @@ MUTANTS = (
     # Rewards that are wrong.
     Mutant(
         "a wild reward is learnt",
-        "Deciding._reward",
-        "            self._limits.check(value)\n",
+        "Agent._reward",
+        "            self._model.limits.check(value)\n",
         "            pass\n",
         LIMITS,
     ),
@@ -166,16 +166,16 @@ MUTANTS = (
     ),
     Mutant(
         "a reward is replaced that was released",
-        "take_or_replace",
-        "            _refuse_released(agent, journal, found)\n",
+        "Agent._take_or_replace",
+        "                self._refuse_released(journal, found)\n",
         "",
         REPLACED,
     ),
     Mutant(
         "steps of the same transaction are missing when an agent is made anew",
-        "take_or_replace",
-        "    journal.log.settle()\n    agent._keeper.restore()",
-        "    agent._keeper.restore()",
+        "Agent._take_or_replace",
+        "        journal.log.settle()\n        assert self._store is not None\n",
+        "        assert self._store is not None\n",
         REPLACED,
     ),
     Mutant(
@@ -392,14 +392,14 @@ MUTANTS = (
     ),
     Mutant(
         "who has left stays in the sums",
-        "Sharing._part_from",
-        "self._latest.items() if name not in gone}",
-        "self._latest.items()}",
+        "Exchange.drop",
+        "self.latest.items() if name not in names}",
+        "self.latest.items()}",
         ROSTER,
     ),
     Mutant(
         "a trace of who has left stays in the weights",
-        "Sharing._part_from",
+        "Exchange.drop",
         "        self._share({name: release for name, release in rest.items() if name == self.name})\n",
         "",
         ROSTER,
@@ -514,9 +514,9 @@ MUTANTS = (
     ),
     Mutant(
         "the table takes partners' records for the agent's own",
-        "Knowledge.own_sums",
-        "                return self.privatizer.total",
-        "                return self._learner.statistics.copy()",
+        "Model.own_sums",
+        "            return self.sums.total",
+        "            return self.learner.statistics.copy()",
         EXPOSED,
     ),
     Mutant(
@@ -713,8 +713,8 @@ MUTANTS = (
     # Agents.
     Mutant(
         "fresh records don't count",
-        "Knowledge._pool_releases",
-        "shared, count = shared + self._learner.fresh, count + self._local_count",
+        "Exchange._pool",
+        "shared, count = shared + learner.fresh, count + model.local_count",
         "pass",
         ("tests/federation/test_agent.py", "-k", "fresh_records"),
     ),
@@ -734,9 +734,9 @@ MUTANTS = (
     ),
     Mutant(
         "asking for a policy works in the agent's own memory",
-        "Answering.policy",
-        "self._answer(rows, self._learner.memory.copy(), values)",
-        "self._answer(rows, self._learner.memory, values)",
+        "Agent.policy",
+        "self._draws, self._model.learner.memory.copy())",
+        "self._draws)",
         ("tests/federation/test_learn.py", "-k", "policy"),
     ),
     Mutant(
@@ -770,16 +770,16 @@ MUTANTS = (
     ),
     Mutant(
         "an opening goes on with the ids of the one before",
-        "AgentStore.agent",
-        "agent._origin = self.journal.begin_incarnation()",
-        "agent._origin = (self.journal.origins.given or [(0, self.journal.begin_incarnation())])[-1][1]",
+        "AgentStore.keep",
+        "origin = self.journal.begin_incarnation()",
+        "origin = (self.journal.origins.given or [(0, self.journal.begin_incarnation())])[-1][1]",
         DURABLE,
     ),
     Mutant(
         "a loaded agent has forgotten what an interrupted release holds",
-        "restore_knowledge",
-        'each.numbers("sums", size) for each in fields.parts("marks")}',
-        'each.numbers("sums", size) for each in ()}',
+        "Parts.restore",
+        '_numbers(mark.sums, size, "marks") for mark in state.marks}',
+        '_numbers(mark.sums, size, "marks") for mark in ()}',
         ("tests/federation/test_agent_private.py", "-k", "interrupted"),
     ),
     Mutant(
@@ -948,7 +948,7 @@ MUTANTS = (
     ),
     Mutant(
         "only the partner whose release is new is judged, and it is not",
-        "Knowledge._share",
+        "Exchange._share",
         "if name in latest and latest[name].number == before[name].number",
         "if name in latest",
         ("tests/federation/test_partners_table.py", "-k", "new"),
@@ -984,9 +984,9 @@ MUTANTS = (
     ),
     Mutant(
         "a release is taken to hold all that was observed",
-        "Knowledge._held_local",
-        'return self._local_count - int(getattr(self.privatizer, "waiting", 0))',
-        "return self._local_count",
+        "Exchange._held",
+        'return self.model.local_count - int(getattr(self.privatizer, "waiting", 0))',
+        "return self.model.local_count",
         NEW_RUN,
     ),
     # The certificate of the optimistic problem.

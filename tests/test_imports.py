@@ -46,7 +46,6 @@ ONLY_IN = {
     "distributed": "simulation/executors.py",
     "starlette": "service",
     "uvicorn": "service",
-    "msgspec": "service",
     "jinja2": "service/pages",
     "psycopg": "storage/postgres.py",
 }

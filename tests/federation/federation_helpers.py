@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import fedfairx as ffx
+from fedfairx.agent.settings import plain_value
 from fedfairx.privacy import Bounds, SimulatedNoise, StreamPrivatizer, calibrate
 
 D = 3
@@ -30,13 +31,13 @@ def private_agent(decide_from: str = "released", name: str = "agent", seed: int 
     privatizer = StreamPrivatizer(
         D, mechanism=mechanism, bounds=bounds, noise=SimulatedNoise(seed), decide_from=decide_from
     )
-    return ffx.Agent(D, rule="optimism", privatizer=privatizer, seed=seed, name=name)
+    region = ffx.Confidence()
+    return ffx.Agent(D, rule="optimism", confidence=region, privatizer=privatizer, seed=seed, name=name)
 
 
 def bare(agent: Any) -> dict[str, Any]:
-    """An agent's state but for the prefixes of its ids, which no two lives share."""
-    body = agent.state()
-    del body["origins"]
+    """An agent's settings and state but for the prefixes of its ids, which no two lives share."""
+    body = {"name": agent.name, "options": agent.options, **plain_value(agent.state())}
     for each in body["pending"]:
         del each["origin"]
     ledger = body["privatizer"].get("ledger", {"records": {}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 import fedfairx as ffx
 from fedfairx.agent import persistence
+from fedfairx.agent import settings as files
 from fedfairx.agent.actions import Actions
 from fedfairx.errors import AlreadyObserved, InvalidInput, MessageRefused, StateError
 from fedfairx.federation.exchange.envelope import PlainCodec
@@ -34,7 +34,7 @@ def unit(names: Any, known: tuple[str, ...]) -> np.ndarray:
 def twins(**more: Any) -> tuple[ffx.Agent, ffx.Agent]:
     """The same agent with names and with contexts; the second one must be told what the first assumes."""
     named = ffx.Agent(actions=NAMES, name="a", **more)
-    prior = {} if named.rule == "optimism" else {"prior": named.prior}
+    prior = {} if named.rule == "optimism" else {"prior": named.options.prior}
     return named, ffx.Agent(len(NAMES), name="a", **{**more, **prior})
 
 
@@ -77,7 +77,7 @@ def test_added_and_retired_ones_are_as_if_there_from_the_beginning(
     every = ("ann", "ben", "cid", "dora", "eve")
     grown = ffx.Agent(actions=every[:2], rule=rule, seed=seed)
     whole = ffx.Agent(actions=every, rule=rule, seed=seed)
-    learnt = whole.prior.learn and rule != "optimism"
+    learnt = rule != "optimism" and whole.options.prior.learn
     active, known = set(every[:2]), set(every[:2])
     for _ in range(data.draw(st.integers(0, 12))):
         what = data.draw(st.sampled_from(["learn", "add", "retire", "decide"]))
@@ -97,7 +97,7 @@ def test_added_and_retired_ones_are_as_if_there_from_the_beginning(
         else:
             grown.forget(grown.decide())
     assert set(grown.actions) == active
-    assert set(grown.actions) | set(grown._actions.retired) == known
+    assert set(grown.actions) | set(grown._model.actions.retired) == known
     if rule == "thompson":
         return  # its draws depend on how many there are
     if rule == "optimism" and known != set(every):
@@ -252,7 +252,7 @@ def test_coordinates_stay() -> None:
 def lived(agent: ffx.Agent, seed: int = 0) -> ffx.Agent:
     """Some of everything, with decisions that wait from before and after the actions changed."""
     rng = np.random.default_rng(seed)
-    new = f"new {len(agent._actions)}"
+    new = f"new {len(agent._model.actions)}"
     for turn in range(30):
         made = agent.decide(None if turn % 3 else [str(name) for name in rng.permutation(agent.actions)])
         if turn % 4:
@@ -272,7 +272,7 @@ def test_it_is_saved_and_loaded(tmp_path: Path, rule: str) -> None:
     agent.save(tmp_path / "agent.json")
     again = ffx.Agent.load(tmp_path / "agent.json")
     assert bare(again) == bare(agent)
-    assert (again.actions, again._actions.retired) == (agent.actions, agent._actions.retired)
+    assert (again.actions, again._model.actions.retired) == (agent.actions, agent._model.actions.retired)
     assert again.pending == 8
     for identity in [made.id for made in agent._pending.values()]:
         agent.observe(identity, reward=0.5)
@@ -282,10 +282,12 @@ def test_it_is_saved_and_loaded(tmp_path: Path, rule: str) -> None:
     assert bare(again) == bare(agent)
 
 
-def test_a_file_whose_actions_do_not_fit_is_refused() -> None:
+def test_a_file_whose_actions_do_not_fit_is_refused(tmp_path: Path) -> None:
     agent = ffx.Agent(actions=NAMES, seed=1)
     agent.decide()
-    body = agent.state()
+    path = tmp_path / "agent.json"
+    agent.save(path)
+    body = files.read(path)
     for change in (
         {"actions": ["ann"]},
         {"actions": [1, 2, 3]},
@@ -295,7 +297,8 @@ def test_a_file_whose_actions_do_not_fit_is_refused() -> None:
         {"retired": list(NAMES)},
     ):
         with pytest.raises(StateError):
-            ffx.Agent.from_state({**json.loads(json.dumps(body)), **change})
+            files.write({**body, **change}, path)
+            ffx.Agent.load(path)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -315,7 +318,7 @@ def test_one_that_was_stopped_is_the_same_as_one_that_never_was(
                 agent.journal.log.closing.clear()
     with ffx.Agent.open(place) as agent:
         assert agent.policy().tolist() == never.policy().tolist()
-        assert (agent.actions, agent._actions.retired) == (never.actions, never._actions.retired)
+        assert (agent.actions, agent._model.actions.retired) == (never.actions, never._model.actions.retired)
         assert agent.estimate.tolist() == never.estimate.tolist()
         agent.verify()
 
@@ -361,7 +364,7 @@ def test_what_fails_on_disk_has_not_happened(tmp_path: Path) -> None:
         class Stop(Exception):
             pass
 
-        with pytest.raises(Stop), agent.together():
+        with pytest.raises(Stop), agent.transaction():
             agent.add_actions("dora")
             agent.retire_actions("ann")
             agent.decide()
@@ -402,7 +405,7 @@ def test_a_private_agent_has_the_actions_that_it_began_with(decide_from: str) ->
             return private(3, epsilon=4.0, releases=10, noise=SimulatedNoise(7), decide_from=decide_from)
 
         named = ffx.Agent(actions=NAMES, seed=0, privatizer=noise(), name="a")
-        return named, ffx.Agent(3, seed=0, privatizer=noise(), name="a", prior=named.prior)
+        return named, ffx.Agent(3, seed=0, privatizer=noise(), name="a", prior=named.options.prior)
 
     named, plain = agents()
     rng = np.random.default_rng(0)

@@ -18,7 +18,9 @@ from fedfairx.errors import AlreadyObserved, InvalidInput, UnknownDecision
 
 
 def test_a_decision() -> None:
-    agent = ffx.Agent(D, rule="optimism", merit=ffx.merit.Exponential(10.0), seed=0)
+    agent = ffx.Agent(
+        D, rule="optimism", confidence=ffx.Confidence(), merit=ffx.merit.Exponential(10.0), seed=0
+    )
     decision = agent.decide(contexts(np.random.default_rng(0)))
     assert decision.policy.shape == (5,)
     assert decision.probability == decision.policy[decision.action]
@@ -67,7 +69,7 @@ def test_the_same_seed_decides_the_same() -> None:
 @given(st.integers(0, 2**32 - 1))
 def test_rewards_may_come_late_and_in_any_order(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    agent = taught(ffx.Agent(D, seed=1, rule="optimism"), 10)
+    agent = taught(ffx.Agent(D, seed=1, rule="optimism", confidence=ffx.Confidence()), 10)
     gram, moment = agent.gram, agent.moment
     x = contexts(rng)
     decisions = [agent.decide(x) for _ in range(20)]
@@ -127,7 +129,7 @@ def test_forget_many_is_all_or_nothing() -> None:
 
 def test_each_reward_once_and_only_of_ones_own_decisions() -> None:
     rng = np.random.default_rng(0)
-    agent, other = ffx.Agent(D, seed=0, rule="optimism"), ffx.Agent(D, seed=1)
+    agent, other = ffx.Agent(D, seed=0, rule="optimism", confidence=ffx.Confidence()), ffx.Agent(D, seed=1)
     decision, foreign = agent.decide(contexts(rng)), other.decide(contexts(rng))
     assert foreign.number == decision.number  # they begin at 0 everywhere
     for other_id in (foreign, foreign.id):
@@ -166,10 +168,10 @@ def test_the_inverse_and_the_estimate_belong_to_the_sums(regulariser: float) -> 
     for count in range(1, REFRESH_EVERY + 500):
         agent.observe(agent.decide(x[rng.integers(60, size=4)]), reward=float(rng.normal()))
         if count % 500 == 0 or count in (REFRESH_EVERY - 1, REFRESH_EVERY, REFRESH_EVERY + 1):
-            assert np.abs(agent.gram @ agent._learner.inverse - np.eye(D)).max() <= 1e-9
+            assert np.abs(agent.gram @ agent._model.learner.inverse - np.eye(D)).max() <= 1e-9
             assert np.linalg.norm(agent.gram @ agent.estimate - agent.moment) <= 1e-8
             assert agent.gram.trace() - D * regulariser <= count * (1 + 1e-9)
-    assert agent._updates < 500  # it was derived anew
+    assert agent.state().learner.updates < 500  # it was derived anew
 
 
 def test_what_is_read_is_a_copy() -> None:
@@ -234,7 +236,7 @@ def test_deciding_from_local_data_too_is_the_papers_rule() -> None:
 def test_own_data_are_exact_where_the_agent_weighs_the_others() -> None:
     agent, plain = (
         taught(private_agent("own+released"), 30),
-        taught(ffx.Agent(D, seed=0, rule="optimism"), 30),
+        taught(ffx.Agent(D, seed=0, rule="optimism", confidence=ffx.Confidence()), 30),
     )
     assert agent.gram == pytest.approx(plain.gram, abs=1e-12)
     agent.absorb({agent.name: agent.release()})
@@ -250,10 +252,12 @@ def test_compiled_code_leaves_the_reference_counts_as_they_were() -> None:
     # A stage that hands out arrays without counting would free the learner's memory under our feet.
     rng = np.random.default_rng(0)
     agent = ffx.Agent(3, seed=0)
-    before = sys.getrefcount(agent._learner.memory)
+    before = sys.getrefcount(agent._model.learner.memory)
     for arms in (1, 2, 5, 9) * 100:
         agent.observe(agent.decide(rng.random((arms, 3)) / 2), reward=0.5)
-    after = sys.getrefcount(agent._learner.memory)  # outside the assert, which holds references of its own
+    after = sys.getrefcount(
+        agent._model.learner.memory
+    )  # outside the assert, which holds references of its own
     assert after == before
 
 
@@ -272,7 +276,7 @@ def test_fresh_records_count_beside_what_is_shared() -> None:
     taught(agent, 7, seed=1)  # not released yet, and known to the agent
     agent.absorb({agent.name: release})
     assert agent.radius == pytest.approx(ffx.Confidence().radius(37, D))
-    plain = taught(ffx.Agent(D, seed=0, rule="optimism"), 30)
+    plain = taught(ffx.Agent(D, seed=0, rule="optimism", confidence=ffx.Confidence()), 30)
     release = plain.release()
     taught(plain, 7, seed=1)
     plain.absorb({plain.name: release})
@@ -312,7 +316,7 @@ def test_an_agent_does_not_share_its_draws_with_its_caller() -> None:
 
     Of 2 000 pairs of uniforms the correlation has an sd of 0.022; the bound fails an honest pair once in 10⁴.
     """
-    ours = ffx.Agent(2, seed=0)._generator.random(2000)
+    ours = ffx.Agent(2, seed=0)._draws._generator.random(2000)
     theirs = np.random.default_rng(0).random(64 + 2000)[64:]
     assert not np.array_equal(ours, theirs)
     assert abs(np.corrcoef(ours, theirs)[0, 1]) < 0.09

@@ -223,13 +223,13 @@ def test_records_after_an_interrupted_release_stay_until_they_are_released(decid
     before = exact_trace(agent)
     for count, left in ((10, 90), (100, 0)):
         release = agent.release()
-        assert (release.count, agent._local_count, agent._released_count) == (count, left, count)
+        assert (release.count, agent.unreleased, agent.state().released_count) == (count, left, count)
         agent.absorb({"a": release})
         assert exact_trace(agent) == pytest.approx(before, rel=1e-3)
     taught(agent, 5)
     assert agent.release(2) == release  # again, and nothing is forgotten
     assert agent.release(1).count == 10
-    assert (agent.released, agent._local_count) == (2, 5)
+    assert (agent.released, agent.unreleased) == (2, 5)
 
 
 def test_a_new_run_still_asks_whose_a_record_is() -> None:
@@ -279,7 +279,7 @@ def test_releases_that_are_refused_leave_nothing_behind() -> None:
         taught(agent, 1)
         with pytest.raises(BudgetExhausted):
             agent.release()
-    assert len(agent._marks) == 1
+    assert len(agent.state().marks) == 1
 
 
 def test_a_release_that_was_interrupted_is_counted_once_after_a_load_too(tmp_path: Path) -> None:
@@ -304,5 +304,5 @@ def test_a_release_that_was_interrupted_is_counted_once_after_a_load_too(tmp_pat
         released = each.release(1)
         assert released.count == 4
         each.absorb({"a": released})
-        assert (each._released_count, each._local_count) == (4, 3)
+        assert (each.state().released_count, each.unreleased) == (4, 3)
     assert again.gram.tobytes() == agent.gram.tobytes()

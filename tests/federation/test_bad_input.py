@@ -246,7 +246,7 @@ AGENTS: list[tuple[dict[str, Any], str]] = [
     ({"name": 5}, "name must be a string, got name=5"),
     ({"shift": -1.0}, "shift must be finite and >= 0, got shift=-1.0"),
     ({"shift": NAN}, "shift must be finite and >= 0, got shift=nan"),
-    ({"solver": "newton"}, "solver must be one of fixed-point, pgd, got solver='newton'"),
+    ({"rule": "optimism", "solver": "newton"}, "solver must be one of fixed-point, pgd, got solver='newton'"),
     ({"seed": -1}, "seed must be >= 0, got seed=-1"),
 ]
 

@@ -19,7 +19,7 @@ def test_agents_have_names_of_their_own() -> None:
 
 def test_two_agents_learn_from_each_other_without_naming_anybody() -> None:
     first, second = (
-        taught(ffx.Agent(D, rule="optimism", seed=seed), count, seed=seed)
+        taught(ffx.Agent(D, rule="optimism", confidence=ffx.Confidence(), seed=seed), count, seed=seed)
         for seed, count in ((0, 20), (1, 30))
     )
     both = first.gram + second.gram - np.eye(D)

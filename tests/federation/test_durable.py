@@ -13,7 +13,7 @@ import pytest
 from federation_helpers import D, contexts
 
 import fedfairx as ffx
-from fedfairx.agent import persistence, state
+from fedfairx.agent import persistence
 from fedfairx.errors import (
     AlreadyObserved,
     BudgetExhausted,
@@ -28,13 +28,9 @@ from fedfairx.errors import (
 )
 from fedfairx.privacy import Bounds, Centring, Release, refuse_old_copy
 from fedfairx.storage import DecisionNote, Journal
+from states import told
 
 BUDGET = ffx.Budget(epsilon=4.0, delta=0.1, releases=10)
-
-
-def told(agent: ffx.Agent) -> dict[str, Any]:
-    """All that its future depends on."""
-    return state.describe_progress(agent) | {"pending": sorted(agent._pending), "marks": []}
 
 
 def live(agent: ffx.Agent, rounds: int, seed: int = 0, release_every: int = 5) -> list[str]:
@@ -134,7 +130,7 @@ def test_the_more_wait_the_rarer_are_snapshots(tmp_path: Path, monkeypatch: pyte
 def test_any_number_of_steps_is_one_transaction(place: str, together: int) -> None:
     x = contexts(np.random.default_rng(0))
     with ffx.Agent.open(place, dimension=D, seed=0) as agent:
-        with agent.together():
+        with agent.transaction():
             made = [agent.decide(x).id for _ in range(together)]
             agent.observe_many(made[::2], [0.5] * len(made[::2]))
         agent.journal.log.closing.clear()  # a crash
@@ -222,19 +218,73 @@ def test_settings_are_in_the_database_and_others_are_refused(place: str) -> None
     with ffx.Agent.open(place, dimension=D, rule="greedy", merit=merit, minimum_share=0.1, name="a"):
         pass
     with ffx.Agent.open(place, dimension=D, merit=merit, name="a") as agent:
-        assert (agent.rule, agent.merit, agent.minimum_share, agent.name) == ("greedy", merit, 0.1, "a")
-    for setting, text in [
-        ({"dimension": 4}, "dimension must be the one that is kept, dimension=3, got dimension=4"),
-        ({"rule": "thompson"}, "rule must be the one that is kept, rule='greedy', got rule='thompson'"),
-        ({"minimum_share": 0.2}, "minimum_share must be the one that is kept, minimum_share=0.1, got"),
-        ({"name": "b"}, "name must be the one that is kept, name='a', got name='b'"),
-        ({"merit": ffx.merit.Power()}, "merit must be the one that is kept, merit={'kind': 'logistic'"),
-        ({"prior": ffx.Prior(sd=2.0)}, "prior must be the one that is kept"),
-        ({"budget": BUDGET}, "budget must be the one that is kept, None, got budget=Budget"),
+        assert (agent.rule, agent.merit, agent.options.minimum_share, agent.name) == (
+            "greedy",
+            merit,
+            0.1,
+            "a",
+        )
+    for name, value in [
+        ("dimension", 4),
+        ("rule", "thompson"),
+        ("minimum_share", 0.2),
+        ("merit", ffx.merit.Power()),
+        ("prior", ffx.Prior(sd=2.0)),
+        ("budget", BUDGET),
+        ("bounds", Bounds()),
+        ("options", ffx.Options(rule="greedy", merit=merit)),  # without the minimum share
     ]:
-        with pytest.raises(InvalidInput) as refused:
-            ffx.Agent.open(place, **setting)
-        assert str(refused.value).startswith(text)
+        with pytest.raises(InvalidInput, match=r" must be the one that is kept| must be those that are kept"):
+            ffx.Agent.open(place, **{name: value})
+    same = ffx.Options(rule="greedy", merit=merit, minimum_share=0.1)
+    with ffx.Agent.open(place, options=same) as agent:
+        assert agent.options.minimum_share == 0.1
+
+
+# --- several agents ---------------------------------------------------------------------------------------
+
+
+def test_several_agents_live_in_one_database(place: str) -> None:
+    alone = {name: ffx.Agent(D, seed=seed, name=name) for seed, name in enumerate("ab")}
+    for name, agent in alone.items():
+        live(agent, 20, seed=ord(name))
+    with ffx.Agent.open(place, name="a", dimension=D, seed=0) as first:
+        with ffx.Agent.open(place, name="b", dimension=D, seed=1) as second:
+            assert first.journal.log is second.journal.log
+            ids = [*live(first, 20, seed=ord("a")), *live(second, 20, seed=ord("b"))]
+            assert len(set(ids)) == len(ids)
+            with pytest.raises(StorageUnavailable, match=r"'b' .* is open already"):
+                ffx.Agent.open(place, name="b")
+            with pytest.raises(UnknownDecision):
+                second.observe(ids[0], reward=0.5)
+        live(first, 5, seed=9)  # the other one is closed
+    live(alone["a"], 5, seed=9)
+    with pytest.raises(InvalidInput, match=r"^name must be given: .* holds 2 agents, 'a', 'b'"):
+        ffx.Agent.open(place)
+    with pytest.raises(InvalidInput, match=r"^dimension or actions must be given: there is no agent 'c'"):
+        ffx.Agent.open(place, name="c")
+    for name, agent in alone.items():
+        with ffx.Agent.open(place, name=name) as again:
+            again.verify()
+            one, other = told(again), told(agent)
+            assert len(one.pop("pending")) == len(other.pop("pending"))
+            assert one == other
+
+
+def test_a_step_that_fails_puts_every_agent_of_the_database_back(tmp_path: Path) -> None:
+    place = tmp_path / "agents.db"
+    with (
+        ffx.Agent.open(place, name="a", dimension=D, seed=0) as first,
+        ffx.Agent.open(place, name="b", dimension=D, budget=BUDGET, seed=1) as second,
+    ):
+        before = told(first), told(second)
+        with pytest.raises(RuntimeError), first.transaction():
+            first.decide(np.eye(D))
+            second.observe(second.decide(np.eye(D)), reward=0.5)
+            raise RuntimeError
+        assert (told(first), told(second)) == before
+        second.observe(second.decide(np.eye(D)), reward=0.5)
+        assert second.release().count == 1
 
 
 # --- ids and keys -----------------------------------------------------------------------------------------
@@ -248,7 +298,7 @@ def test_a_key_makes_one_decision(place: str) -> None:
         with pytest.raises(KeyTaken) as taken:
             agent.decide(x, note=note)
         assert taken.value.decision == made.id
-        with agent.together():
+        with agent.transaction():
             other = agent.decide(x, note=DecisionNote(key="k2"))
             with pytest.raises(KeyTaken):
                 agent.decide(x, note=DecisionNote(key="k2"))
@@ -363,7 +413,7 @@ def test_steps_together_are_kept_together(place: str) -> None:
         commits = []
         commit = agent.journal.log.database.commit
         agent.journal.log.database.commit = lambda: (commits.append(1), commit())
-        with agent.together():
+        with agent.transaction():
             made = [agent.decide(x) for _ in range(10)]
             for each in made[:5]:
                 agent.observe(each, reward=0.5)
@@ -376,7 +426,7 @@ def test_steps_together_are_kept_together(place: str) -> None:
         assert agent.journal.counts() == {"pending": 5, "rewarded": 5, "withdrawn": 0, "expired": 0}
         before = told(agent)
         for error in (KeyError("the caller's own"), StorageUnavailable("no space")):
-            with pytest.raises(type(error)), agent.together():
+            with pytest.raises(type(error)), agent.transaction():
                 agent.decide(x)
                 agent.observe(made[7], reward=0.5)
                 agent.release()
@@ -393,18 +443,18 @@ def test_steps_together_are_kept_together(place: str) -> None:
 def test_a_failure_that_somebody_caught_is_told_at_the_end(place: str) -> None:
     x = contexts(np.random.default_rng(0))
     with ffx.Agent.open(place, dimension=D, seed=0) as agent:
-        with pytest.raises(StorageUnavailable, match="one of these steps failed"), agent.together():
+        with pytest.raises(StorageUnavailable, match="one of these steps failed"), agent.transaction():
             agent.decide(x)
             try:
-                with agent.together():
+                with agent.transaction():
                     agent.decide(x)
                     raise KeyError("caught")
             except KeyError:
                 pass
         assert agent.pending == 0
-        with pytest.raises(StorageUnavailable, match="an earlier step"), agent.together():
+        with pytest.raises(StorageUnavailable, match="an earlier step"), agent.transaction():
             try:
-                with agent.together():
+                with agent.transaction():
                     raise KeyError("caught")
             except KeyError:
                 agent.decide(x)
@@ -413,7 +463,7 @@ def test_a_failure_that_somebody_caught_is_told_at_the_end(place: str) -> None:
 def test_ids_of_a_group_that_failed_are_not_given_again(place: str) -> None:
     x = contexts(np.random.default_rng(0))
     with ffx.Agent.open(place, dimension=D, seed=0) as agent:
-        with pytest.raises(KeyError), agent.together():
+        with pytest.raises(KeyError), agent.transaction():
             lost = agent.decide(x).id
             raise KeyError
         assert agent.decide(x).id != lost
@@ -423,7 +473,7 @@ def test_ids_of_a_group_that_failed_are_not_given_again(place: str) -> None:
 
 def test_in_memory_together_is_only_a_lock() -> None:
     agent = ffx.Agent(D, seed=0)
-    with agent.together():
+    with agent.transaction():
         made = agent.decide(np.eye(D))
     agent.observe(made, reward=1.0)
     agent.close()
@@ -476,7 +526,7 @@ def test_a_copy_gives_other_ids(tmp_path: Path) -> None:
 
 def test_a_snapshot_after_a_failure_hides_no_later_step(place: str) -> None:
     """A step that failed has had numbers that the next opening gives anew."""
-    with ffx.Agent.open(place, dimension=D, seed=0) as agent, pytest.raises(KeyError), agent.together():
+    with ffx.Agent.open(place, dimension=D, seed=0) as agent, pytest.raises(KeyError), agent.transaction():
         agent.decide_many([np.eye(D)] * 5)
         raise KeyError
     with ffx.Agent.open(place) as agent:
@@ -506,7 +556,7 @@ def test_who_was_parted_from_stays_away(place: str) -> None:
         live(agent, 12)
         before = told(agent)["learner"]["statistics"]
         agent.absorb({"other": other.release()})
-        agent.part_from(["other", "a", "unheard-of"])
+        agent.drop_peers(["other", "a", "unheard-of"])
         assert agent.held.keys() == {"a"}
         np.testing.assert_allclose(told(agent)["learner"]["statistics"], before, rtol=1e-12)
         agent.verify()

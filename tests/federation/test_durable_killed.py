@@ -45,7 +45,7 @@ def live(place: Path, output: Path, life: int, kind: str) -> None:
                 agent.forget(made)
                 say("gone", made.id)
             if rng.random() < 0.1:
-                with agent.together():
+                with agent.transaction():
                     group = [agent.decide(rng.random((2, 3)) / 2) for _ in range(5)]
                     agent.observe_many(group[:3], [0.5] * 3)
                 for at, each in enumerate(group):

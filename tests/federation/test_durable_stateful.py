@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import fedfairx as ffx
-from fedfairx.agent import state
 from fedfairx.errors import AlreadyObserved
+from states import told
 
 D = 2
 
@@ -38,7 +38,7 @@ class Beside(RuleBasedStateMachine):
 
     @rule(arms=st.integers(1, 4), count=st.integers(1, 3))
     def decide(self, arms: int, count: int) -> None:
-        with self.agent.together():
+        with self.agent.transaction():
             for _ in range(count):
                 x = self.draws.random((arms, D)) / 2
                 ours, theirs = self.agent.decide(x), self.other.decide(x)
@@ -80,7 +80,7 @@ class Beside(RuleBasedStateMachine):
 
     @rule()
     def fail(self) -> None:
-        with pytest.raises(ZeroDivisionError), self.agent.together():
+        with pytest.raises(ZeroDivisionError), self.agent.transaction():
             self.agent.decide(np.eye(D))
             self.agent.learn(np.eye(D), [0.5, 0.5])
             self.agent.release()
@@ -96,7 +96,9 @@ class Beside(RuleBasedStateMachine):
     @invariant()
     def same(self) -> None:
         if hasattr(self, "agent"):
-            assert state.describe_progress(self.agent) == state.describe_progress(self.other)
+            one, other = told(self.agent), told(self.other)
+            assert len(one.pop("pending")) == len(other.pop("pending"))  # numbers of a log differ
+            assert one == other
             assert self.agent.privatizer.state() == self.other.privatizer.state()
             assert [made.id for made in self.agent._pending.values()] == [
                 pair[0] for pair in sorted_pairs(self)

@@ -81,10 +81,10 @@ def test_it_goes_on_from_there() -> None:
 def test_the_policy_is_that_of_the_next_decision_and_nothing_changes(rule: str) -> None:
     agent = taught(ffx.Agent(D, rule=rule, seed=0), 20)
     rows = log(5)[0]
-    before, memory = agent.state(), agent._learner.memory.copy()
+    before, memory = agent.state(), agent._model.learner.memory.copy()
     policy = agent.policy(rows)
     assert agent.state() == before
-    assert agent._learner.memory.tobytes() == memory.tobytes()
+    assert agent._model.learner.memory.tobytes() == memory.tobytes()
     assert agent.pending == 0
     assert policy.tobytes() == agent.decide(rows).policy.tobytes()
 

@@ -60,7 +60,7 @@ def test_one_agent_without_privacy_is_b0_to_the_bit(schedule: Any) -> None:
         together.end_round()
         assert not alone.end_round()
     assert together.syncs > 3
-    assert (together.agents[0]._learner.inverse == alone.agents[0]._learner.inverse).all()
+    assert (together.agents[0]._model.learner.inverse == alone.agents[0]._model.learner.inverse).all()
     assert together.agents[0].radius == alone.agents[0].radius
 
 
@@ -95,7 +95,7 @@ def test_after_a_synchronisation_everybody_knows_everything() -> None:
         assert agent.gram @ agent.estimate == pytest.approx(moment, abs=1e-10)
         assert agent.radius == pytest.approx(confidence.radius(48, D))
         assert (agent.gram == federation.agents[0].gram).all()
-        assert (agent._learner.inverse == federation.agents[0]._learner.inverse).all()
+        assert (agent._model.learner.inverse == federation.agents[0]._model.learner.inverse).all()
 
 
 def test_between_synchronisations_an_agent_adds_only_its_own() -> None:
@@ -123,7 +123,7 @@ def test_agents_may_skip_rounds_and_rewards_may_cross_a_synchronisation() -> Non
     federation.end_round()
     gained = federation.agents[3].gram - before
     assert gained == pytest.approx(np.outer(waiting.context, waiting.context), abs=1e-12)
-    counts = [agent._released_count for agent in federation.agents]
+    counts = [agent.state().released_count for agent in federation.agents]
     assert federation.agents[1].radius == pytest.approx(ffx.Confidence(scale=0.5).radius(sum(counts), D))
 
 
@@ -296,7 +296,7 @@ def test_a_new_run_shares_again_and_its_cost_is_added(seed: int | None) -> None:
     with pytest.raises(BudgetExhausted):
         federation.synchronise()
     # Two rounds lay between the runs, and their records are in the second.
-    assert all(agent._latest[agent.name].count == 18 for agent in federation.agents)
+    assert all(agent.held[agent.name].count == 18 for agent in federation.agents)
     federation.new_run(6)
     assert federation.privacy.mu == pytest.approx(math.hypot(both.mu, mu_for(1.0, 1e-6)))
 
@@ -353,7 +353,7 @@ def test_a_synchronisation_that_failed_half_way_costs_nothing_when_it_is_made_ag
     federation.synchronise()
     assert [agent.privatizer.guarantee.spent for agent in federation.agents] == [3, 3, 3]
     play(federation, 1)
-    assert [agent._latest[agent.name].count for agent in federation.agents] == [5, 5, 5]
+    assert [agent.held[agent.name].count for agent in federation.agents] == [5, 5, 5]
     assert federation.privacy.spent == 4
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
-from fedfairx.agent.options import SCALE, Options
+from fedfairx.agent.options import SCALE, Keywords, Options
 from fedfairx.agent.schedules import Determinant, EveryRound, Plan, timetable
 from fedfairx.core.learner import NOISE_SD
 from fedfairx.core.learner import SCALE as LEARNER_SCALE
@@ -23,18 +22,10 @@ from fedfairx.simulation.kernel.state import mind_in
 
 WORLD = ffx.Scenario(agents=3, arms=4, dimension=2, horizon=60, noise_sd=0.3)
 SIZE = {"agents": 3, "dimension": 2, "horizon": 60}
-FIELDS = {item.name: item.default for item in fields(Options)}
 
 
-@pytest.mark.parametrize("takes", [ffx.Federation, ffx.simulate])
-def test_keywords_are_the_fields_with_their_defaults(takes: Any) -> None:
-    keywords = {name: item.default for name, item in inspect.signature(takes).parameters.items()}
-    shared = {name: keywords.get(name, "missing") for name in FIELDS}
-    if takes is ffx.simulate:  # the one thing that a scenario knows and a federation can't
-        assert shared.pop("centring") == "scenario"
-        assert shared == {name: value for name, value in FIELDS.items() if name != "centring"}
-    else:
-        assert shared == FIELDS
+def test_keywords_are_the_fields() -> None:
+    assert list(Keywords.__annotations__) == [item.name for item in fields(Options)]
 
 
 @pytest.mark.parametrize("name", ["priv-fairx-linucb", "priv-fairx-bayes"])
@@ -50,9 +41,9 @@ def test_what_is_simulated_is_what_is_deployed(name: str) -> None:
     assert mechanism.digest() == options.calibrated(setting.sharing.most).digest()
     noisy = 3 if agent.decide_from == "released" else 2  # its own are exact beside the others'
     assert setting.privacy.sum_sd[0] == pytest.approx(np.sqrt(noisy) * mechanism.sd(1))
-    assert setting.least_share == agent.minimum_share == 0.02
+    assert setting.least_share == agent.options.minimum_share == 0.02
     if name == "priv-fairx-linucb":
-        assert agent.confidence == ffx.Confidence(noise_sd=0.3, scale=SCALE)
+        assert agent.options.confidence == ffx.Confidence(noise_sd=0.3, scale=SCALE)
         numbers = mind_in(vectors(setting.minds[0]), SIZE["dimension"]).learner.numbers
         assert (numbers[NOISE_SD][0], numbers[LEARNER_SCALE][0]) == (0.3, SCALE)
     given = ffx.simulate(WORLD, seeds=2, options=options)
@@ -81,10 +72,11 @@ def test_what_private_agents_decide_from_by_default(name: str, decide_from: str)
 
 def test_defaults_of_taste_are_the_same_everywhere() -> None:
     agent = ffx.Federation(algorithm="fed-fairx-linucb", seed=0, **SIZE).agents[0]
-    assert agent.confidence == ffx.Confidence(scale=SCALE)
-    known = replace(WORLD, noise_sd=agent.confidence.noise_sd).options(algorithm="fed-fairx-linucb")
-    assert known.region == agent.confidence
-    assert Options(algorithm="fed-fairx-linucb").agent(2).confidence == agent.confidence
+    assert agent.options.confidence == ffx.Confidence(scale=SCALE)
+    known = replace(WORLD, noise_sd=agent.options.confidence.noise_sd).options(algorithm="fed-fairx-linucb")
+    assert known.region == agent.options.confidence
+    for alone in (ffx.Agent(2, algorithm="fed-fairx-linucb"), ffx.Agent(2, rule="optimism")):
+        assert alone.options.confidence == agent.options.confidence
 
 
 def test_an_arm_has_its_least_share_in_a_simulation_too() -> None:
@@ -136,9 +128,9 @@ def test_options_and_keywords_at_once_are_refused(takes: Any) -> None:
         ({"prior": 0.5}, "prior must be a Prior"),
         ({"bounds": 1.0}, "bounds must be a Bounds"),
         ({"centring": "middle"}, "centring must be a Centring"),
-        ({"confidence": ffx.Confidence()}, "confidence is for algorithms that are optimistic"),
-        ({"solver": "pgd"}, "solver is for algorithms that are optimistic"),
-        ({"algorithm": "b0", "prior": ffx.Prior()}, "prior is for algorithms that have a posterior"),
+        ({"confidence": ffx.Confidence()}, "confidence is for rule='optimism'"),
+        ({"solver": "pgd"}, "solver is for rule='optimism'"),
+        ({"algorithm": "b0", "prior": ffx.Prior()}, "prior is not for rule='optimism'"),
         ({"minimum_share": 1.0}, r"minimum_share must be in \[0, 1\)"),
         ({"shift": -1.0}, "shift must be finite and >= 0"),
         ({"algorithm": "priv-fairx-bayes"}, "epsilon must be given for priv-fairx-bayes"),
@@ -160,11 +152,11 @@ def test_a_public_point_of_another_dimension_is_refused() -> None:
 def test_a_private_agent_needs_a_privatizer() -> None:
     options = Options(algorithm="priv-fairx-bayes", epsilon=1.0, bounds=Bounds(reward=2.0))
     with pytest.raises(InvalidInput, match=r"^privatizer must be given for priv-fairx-bayes"):
-        options.agent(2)
+        ffx.Agent(2, options=options)
     made = options.privatizer(2, releases=5, noise=SimulatedNoise(0, agent=0))
-    agent = options.agent(2, privatizer=made, seed=0)
+    agent = ffx.Agent(2, options=options, privatizer=made, seed=0)
     assert (agent.decide_from, agent.rule, agent.private) == ("own+released", "expected-merit", True)
-    assert isinstance(Options().agent(2).privatizer, NonPrivateSums)
+    assert isinstance(ffx.Agent(2, options=Options()).privatizer, NonPrivateSums)
 
 
 # --- what a schedule means for a plan ----------------------------------------------------------------

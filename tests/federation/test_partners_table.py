@@ -53,7 +53,7 @@ def test_decisions_come_from_own_sums_and_each_release_by_its_weight() -> None:
     expected = held["agent-0"].packed + sum(
         each.weight * held[name].packed for name, each in partners.items()
     )
-    assert agents[0]._learner.statistics == pytest.approx(expected, rel=1e-12)
+    assert agents[0]._model.learner.statistics == pytest.approx(expected, rel=1e-12)
 
 
 def test_reasons_in_words() -> None:
@@ -124,10 +124,10 @@ def test_a_loaded_agent_judges_as_before(tmp_path: Path) -> None:
 
 def test_members_of_a_federation_may_differ_unless_told_otherwise() -> None:
     terms = Terms(dimension=3, agents=2, horizon=9, algorithm="fed-fairx-bayes")
-    assert terms.agent("a").partners_are == "differ"
-    assert terms.agent("a", partners="alike").partners_are == "alike"
+    assert terms.agent("a").options.partners == "differ"
+    assert terms.agent("a", partners="alike").options.partners == "alike"
     paper = Terms(dimension=3, agents=2, horizon=9, algorithm="fed-fairx-linucb")
-    assert paper.agent("a").partners_are == "alike"
+    assert paper.agent("a").options.partners == "alike"
 
 
 def test_what_has_no_posterior_refuses_partners_who_differ() -> None:

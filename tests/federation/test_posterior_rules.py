@@ -112,7 +112,7 @@ def _library(
             run.rewards[now], run.thetas[now] = y, decision.theta
         if federation.end_round():
             run.syncs.append(t + 1)
-            latest = [agent._latest[agent.name] for agent in federation.agents]
+            latest = [agent.held[agent.name] for agent in federation.agents]
             run.releases.append([r.packed - e for r, e in zip(latest, exact, strict=True)])  # type: ignore[attr-defined]
             mechanism = federation.agents[0].privatizer.mechanism
             run.noise_sd.append(sum_sd(mechanism, latest[:1]))  # type: ignore[attr-defined]

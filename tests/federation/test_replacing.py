@@ -11,7 +11,7 @@ import pytest
 from federation_helpers import D, contexts
 
 import fedfairx as ffx
-from fedfairx.agent import persistence, state
+from fedfairx.agent import persistence
 from fedfairx.errors import (
     AlreadyObserved,
     InvalidInput,
@@ -22,14 +22,10 @@ from fedfairx.errors import (
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.privacy.privatizers.consecutive import stream_of
 from fedfairx.storage import DecisionNote
+from states import told
 
 BUDGET = ffx.Budget(epsilon=4.0, delta=0.1, releases=10)
 WRONG, RIGHT = 0.875, 0.25
-
-
-def told(agent: ffx.Agent) -> dict[str, Any]:
-    """All that its future depends on, but for the ledger."""
-    return state.describe_progress(agent) | {"pending": sorted(agent._pending), "marks": []}
 
 
 def live(agent: ffx.Agent, rewards: dict[int, float], rounds: int = 60, seed: int = 0) -> list[str]:
@@ -186,7 +182,7 @@ def test_steps_of_the_same_transaction_see_it(kind: str, place: str, tmp_path: P
         ffx.Agent.open(place, **settings) as agent,
         ffx.Agent.open(tmp_path / "right.db", **settings) as right,
     ):
-        with agent.together():
+        with agent.transaction():
             ids = live(agent, {1: WRONG, 7: WRONG}, rounds=10)
             agent.observe_many([ids[1], ids[7]], [RIGHT, RIGHT], replace=True)
             more = live(agent, {}, rounds=10, seed=1)
@@ -257,7 +253,7 @@ def test_a_federated_one_is_offered_a_new_run(tmp_path: Path) -> None:
         ids = live(agent, {}, rounds=9)
         other = ffx.Agent(D, name="b")
         agent.absorb({"a": agent.release(), "b": other.release()})
-        with pytest.raises(ReplacementRefused, match="found a new run of the federation"):
+        with pytest.raises(ReplacementRefused, match="create a new run of the federation"):
             agent.observe(ids[2], reward=RIGHT, replace=True)
 
 

@@ -135,9 +135,9 @@ def test_limits_are_the_same_after_a_restart(tmp_path: Path) -> None:
         with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
             for _ in range(40):
                 agent.observe(agent.decide(X), reward=100.0)
-            before = agent._limits.ends
+            before = agent.reward_limits
         with ffx.Agent.open(tmp_path / "agent.db") as agent:
-            assert agent._limits.ends == before == pytest.approx((-10_000.0, 10_000.0))
+            assert agent.reward_limits == before == pytest.approx((-10_000.0, 10_000.0))
             with pytest.raises(InvalidInput, match="at most 10000"):
                 agent.observe(agent.decide(X), reward=-11_000.0)
             assert agent.journal.counts()["pending"] == 1
@@ -146,7 +146,7 @@ def test_limits_are_the_same_after_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize("decide_from", ["released", "released+local", "own+released"])
 def test_a_private_one_takes_any_number_and_clips_it(decide_from: str) -> None:
     wild, tame = (private_agent(decide_from) for _ in range(2))
-    most = wild._limits.high
+    most = wild.reward_limits[1]
     for agent, values in ((wild, (1e100, -math.inf, math.nan)), (tame, (most, -most, 0.0))):
         agent.observe(agent.decide(X), reward=values[0])
         agent.observe_many([agent.decide(X)], [values[1]])
@@ -168,7 +168,7 @@ def test_rewards_of_another_size_are_told_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for agent in (ffx.Agent(D, seed=0, reward_range=(0.0, 100.0)), ffx.Agent(D, seed=0)):
-            _seventy(agent, 50.0 if agent.reward_range else 0.5)
+            _seventy(agent, 50.0 if agent.options.reward_range else 0.5)
 
 
 def _seventy(agent: ffx.Agent, reward: float) -> None:

@@ -92,11 +92,11 @@ def test_rewards_far_larger_than_expected_are_learnt_all_the_same() -> None:
 def test_a_range_sets_merit_and_prior() -> None:
     agent = ffx.Agent(3, reward_range=(1, 5))
     assert agent.merit == Exponential(2.5)
-    assert (agent.prior.sd, agent.prior.noise_sd) == (2.5, 2.0)
+    assert (agent.options.prior.sd, agent.options.prior.noise_sd) == (2.5, 2.0)
     named = ffx.Agent(actions=["ann", "ben"], reward_range=(1, 5))
-    assert (named.prior.mean, named.prior.sd) == (3.0, 2.0)
+    assert (named.options.prior.mean, named.options.prior.sd) == (3.0, 2.0)
     given = ffx.Agent(3, reward_range=(1, 5), merit=Exponential(7.0), prior=ffx.Prior(sd=3.0))
-    assert (given.merit, given.prior.sd) == (Exponential(7.0), 3.0)
+    assert (given.merit, given.options.prior.sd) == (Exponential(7.0), 3.0)
     assert ffx.Agent(3).merit == Exponential(10.0)
 
 
@@ -119,8 +119,8 @@ def test_a_range_that_is_none_is_refused(given: object) -> None:
 def test_a_range_is_kept(tmp_path) -> None:
     agent = ffx.Agent(3, reward_range=(1, 5))
     agent.save(tmp_path / "agent")
-    assert ffx.Agent.load(tmp_path / "agent").reward_range == (1.0, 5.0)
+    assert ffx.Agent.load(tmp_path / "agent").options.reward_range == (1.0, 5.0)
     with ffx.Agent.open(tmp_path / "agent.sqlite", dimension=3, reward_range=(1, 5)) as first:
         assert first.merit == Exponential(2.5)
     with ffx.Agent.open(tmp_path / "agent.sqlite") as again:
-        assert (again.reward_range, again.merit) == ((1.0, 5.0), Exponential(2.5))
+        assert (again.options.reward_range, again.merit) == ((1.0, 5.0), Exponential(2.5))

@@ -83,7 +83,7 @@ def test_the_agent_of_the_terms_is_the_federations_agent() -> None:
     around = terms(centring=Centring.unit_box(D))
     centred = around.agent("org1", noise=SimulatedNoise(0))
     assert centred.privatizer.mechanism.digest() == around.stated.digest()
-    assert (agent.merit, agent.minimum_share, agent.rule) == (agreed.merit, 0.05, "expected-merit")
+    assert (agent.merit, agent.options.minimum_share, agent.rule) == (agreed.merit, 0.05, "expected-merit")
     assert agent.decide_from == centred.decide_from == "own+released"
     assert agreed.agent("org1", noise=SimulatedNoise(0), decide_from="released").decide_from == "released"
 
@@ -212,7 +212,7 @@ def test_a_member_has_the_one_run_of_its_terms() -> None:
     before = member.agent.privatizer
     again = here.roster.terms.privatizer(SimulatedNoise(9))
     assert again is not None
-    with pytest.raises(InvalidInput, match=f"federation {here.roster.federation}.*found another federation"):
+    with pytest.raises(InvalidInput, match=f"federation {here.roster.federation}.*create another federation"):
         member.agent.begin_run(again)
     assert member.agent.privatizer is before
     released(member)

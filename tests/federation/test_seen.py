@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import fedfairx as ffx
 from fedfairx.errors import MessageRefused, StateError, StorageUnavailable
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
@@ -200,16 +199,6 @@ def test_agents_in_memory_remember_as_long_as_they_are_members() -> None:
     here.put("org2", old)
     assert ear.receive() == []
     assert ear.refusals == {("org2", "older"): 1}
-
-
-def test_a_federation_of_one_process_writes_none_of_it(place: str) -> None:
-    with ffx.Federation.open(place, agents=2, dimension=2, horizon=10, seed=0) as federation:
-        for agent in federation.agents:
-            agent.observe(agent.decide([[1.0, 0.0], [0.0, 1.0]]), reward=1.0)
-        federation.end_round()
-        read = federation.agents[0].journal.log.database.read
-        assert read("SELECT COUNT(*) FROM seen_releases") == [(0,)]
-        assert all(len(agent.held) == 2 for agent in federation.agents)
 
 
 def test_a_roster_s_digest_is_of_what_was_signed() -> None:

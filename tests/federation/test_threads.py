@@ -66,7 +66,7 @@ def test_threads_share_an_agent(decide_from: str | None) -> None:
         assert (moment == 0.5 * chosen.sum(axis=0)).all()
         agent.absorb({agent.name: release})
         assert (agent.gram == gram + np.eye(D)).all()
-    assert np.abs(agent.gram @ agent._learner.inverse - np.eye(D)).max() <= 1e-9
+    assert np.abs(agent.gram @ agent._model.learner.inverse - np.eye(D)).max() <= 1e-9
 
 
 @pytest.mark.usefixtures("eager_threads")
@@ -102,5 +102,5 @@ def test_an_agent_saved_while_others_use_it_is_whole(tmp_path) -> None:
     in_threads(work)
     for path in tmp_path.iterdir():
         again = ffx.Agent.load(path)
-        assert again._local_count + again.pending == again._numbers.next
-        assert np.abs(again.gram @ again._learner.inverse - np.eye(D)).max() <= 1e-9
+        assert again.unreleased + again.pending == again._numbers.next
+        assert np.abs(again.gram @ again._model.learner.inverse - np.eye(D)).max() <= 1e-9

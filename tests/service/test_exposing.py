@@ -178,7 +178,7 @@ def test_entitlements_hold_where_partners_differ(partners: str, tmp_path: Path) 
         service = open_service(settings)
         agents = [service.agent, ffx.Agent(2, seed=seed), ffx.Agent(2, seed=seed + 100)]
         for _ in range(3):
-            with service.agent.together():
+            with service.agent.transaction():
                 for agent, theta in zip(agents * 80, [*thetas] * 80, strict=True):
                     made = agent.decide(actions)
                     agent.observe(made, reward=float(actions[made.action] @ theta + 0.1 * rng.normal()))

@@ -251,7 +251,7 @@ def test_exposure_is_that_of_the_same_log_with_unit_vectors(tmp_path: Path) -> N
     with asking(str(tmp_path / "agent.db"), actions=NAMES) as client:
         service = client.app._app.state.service
         agent, rng = service.agent, np.random.default_rng(0)
-        with agent.together():
+        with agent.transaction():
             for turn in range(400):
                 made = agent.decide(NAMES[: 2 + turn % 2])
                 agent.observe(made, reward=float(rng.random() < 0.3 + 0.2 * NAMES.index(made.name)))

@@ -92,6 +92,19 @@ class Actions:
         require(known, "actions", "must be ones that this agent has and has not retired", name)
 
 
+def as_arms(dimension: object, names: Sequence[str] | None) -> tuple[int, Actions | None]:
+    """The dimension of an agent's contexts, and its actions where they have no features."""
+    if names is not None:
+        require(dimension is None, "dimension", "must be left out beside actions", dimension)
+        actions = Actions(names)
+        require(len(actions) > 0, "actions", "must be at least one", 0)
+        return len(actions), actions
+    whole = isinstance(dimension, int | np.integer) and not isinstance(dimension, bool)
+    ok = whole and dimension >= 1  # type: ignore[operator]
+    require(ok, "dimension", "must be an integer >= 1", dimension, "or give actions")
+    return int(dimension), None  # type: ignore[call-overload]
+
+
 def unit_vectors(coordinates: Coordinates, dimension: int) -> Array:
     """Contexts (K, d) of actions without features."""
     rows = np.zeros((coordinates.size, dimension))

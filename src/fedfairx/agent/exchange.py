@@ -1,4 +1,4 @@
-"""The sharing half of an agent: what it sends, what it takes in, and under which budget."""
+"""What an agent sends and takes in: its own releases, those of its peers, and what they add up to."""
 
 from __future__ import annotations
 
@@ -6,164 +6,170 @@ import hashlib
 import json
 import warnings
 from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, Protocol
 
 from fedfairx.agent.input_warnings import ClippingWatch
-from fedfairx.agent.model import Knowledge
+from fedfairx.agent.model import Model
+from fedfairx.agent.partners import ALIKE_TOLD, NOT_ABLE, Partners, partners_alike, partners_judged
+from fedfairx.agent.pooling import Known, PosteriorPool, pool_for
 from fedfairx.agent.validation import check_next_run, latest_of
-from fedfairx.errors import InvalidInput
-from fedfairx.privacy import Budget, ContinuedPrivatizer, NonPrivateSums, Privatizer, Release, carry_over
-from fedfairx.storage.journal import Journal
+from fedfairx.core.partners import DIFFER
+from fedfairx.privacy import ContinuedPrivatizer, NonPrivateSums, Privatizer, Release, carry_over
+from fedfairx.util.arrays import Array
 
 
-class Keeping(Protocol):
-    """What holds a durable agent and its log together (`federation.durable`)."""
+class Exchange:
+    """The latest release of every agent by name, its own too, and how the model follows from them."""
 
-    def new_run(self, budget: Budget) -> tuple[Privatizer, int]:
-        """Keep one more budget; its privatizer, and its number."""
-        ...
+    def __init__(self, name: str, model: Model, privatizer: Privatizer) -> None:
+        self.name = name
+        self.model = model
+        self.latest: dict[str, Release] = {}
+        self.weights: dict[str, Array] = {}  # of partners who may differ: see `core.partners`
+        self.powers: dict[str, float] = {}
+        self.set_privatizer(privatizer)
 
-    def restore(self) -> None:
-        """Make the agent anew from the log."""
-        ...
-
-    def verify(self) -> None:
-        """`StateError` unless the log, done again from the beginning, ends in the agent's state."""
-        ...
-
-
-class Sharing(Knowledge):
-    """An agent as the others see it. `Agent` decides and observes beside it."""
-
-    _journal: Journal | None = None  # where a durable agent keeps each step
-    _keeper: Keeping  # a durable agent's
-    _watch: ClippingWatch
-    bound: str | None = None  # the federation whose terms its budget is; see `Member`
-
-    def _step(self) -> AbstractContextManager[Any]:
-        """One step: kept, whole or not at all, where the agent is durable."""
-        return nullcontext() if self._journal is None else self._journal.log.step()
+    def set_privatizer(self, privatizer: Privatizer) -> None:
+        """Release through this one from now on."""
+        options = self.model.options
+        self.privatizer = privatizer
+        self.watch = ClippingWatch(privatizer)
+        self.model.sums = privatizer if isinstance(privatizer, NonPrivateSums) else None
+        self.pool = pool_for(
+            privatizer.mechanism,
+            private=self.model.sums is None,
+            region=options.confidence,
+            shift=options.shift,
+        )
 
     @property
     def released(self) -> int:
-        """The number of its own latest release; 0 before the first."""
-        own = self._latest.get(self.name)
+        own = self.latest.get(self.name)
         return 0 if own is None else own.number
 
-    @property
-    def unreleased(self) -> int:
-        """Rewards that it has taken since its latest release."""
-        return self._local_count
+    # --- sending -------------------------------------------------------------------------------------
 
-    def release(self, number: int | None = None) -> Release:
-        """Close the open leaf and give what may leave this agent: its cumulative statistics, privatized.
+    def release(self, number: int | None = None) -> tuple[Release, bool]:
+        """The release of that number, or the next one, and whether it is new."""
+        self.model.mark_local(self._held())
+        release = self.made(number)
+        new = release.number > self.released
+        if new:
+            self.latest[self.name] = release
+            self.model.fold_local(self._held())
+        return release, new
 
-        What was observed until now is in the release, exactly once; what comes next is in the next one. After
-        a release that was interrupted the next call gives that one, which lacks what came since. A past
-        `number` is given again, and costs nothing.
-        """
-        with self._lock, self._step():
-            self._mark_local()
-            release = self._marked(self.privatizer.release(number))
-            if release.number > self.released:
-                self._latest[self.name] = release
-                self._fold_local(self._held_local())
-                if self._journal is not None:
-                    self._journal.happened("release", str(release.number).encode())
-            return release
+    def release_again(self, number: int) -> None:
+        """Replay a release, which the privatizer has already and which held all records until then."""
+        self.model.mark_local(self._held())
+        self.latest[self.name] = self.made(number)
+        self.model.fold_local(self.model.local_count)
 
-    def _marked(self, release: Release) -> Release:
-        """A release of this agent's privatizer; of actions without features it says which they are."""
-        return release if self._actions is None else replace(release, mechanism=self._digest())
+    def made(self, number: int | None) -> Release:
+        """The privatizer's release; of actions without features it says which they are."""
+        release = self.privatizer.release(number)
+        return release if self.model.actions is None else replace(release, mechanism=self.digest())
 
-    def _digest(self) -> str:
-        """What another's release must have: its mechanism and, of actions without features, their names.
+    def _held(self) -> int:
+        """Local records that an interrupted release holds already."""
+        return self.model.local_count - int(getattr(self.privatizer, "waiting", 0))
+
+    def digest(self) -> str:
+        """What a peer's release must have: the mechanism and, of actions without features, their names.
 
         A coordinate means the same to both only if it is the same action's.
         """
         mechanism = self.privatizer.mechanism.digest()
-        if self._actions is None:
+        if self.model.actions is None:
             return mechanism
-        return hashlib.sha256(json.dumps([mechanism, *self._actions.names]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([mechanism, *self.model.actions.names]).encode()).hexdigest()
 
-    def begin_run(self, privatizer: Privatizer | Budget) -> None:
-        """Go on under a new budget when the old one is spent; all that was learnt and shared stays.
+    def next_run(self, privatizer: Privatizer) -> bool:
+        """Check the privatizer of a new run and move unreleased records into it.
 
-        A durable agent takes a `Budget` and makes the privatizer in its own database.
-
-        Records since the last release go into the first of the new run, if it clips as the old one did. If
-        not, or where a person's records are bounded (`PersonBound`), the old run makes a last release of
-        them; if it has none left, they get into no message, and a warning says how many.
-
-        Not for a member of a federation with a roster: members who begin new runs at different moments would
-        have different mechanisms, and refuse each other.
+        False when the old run must make a last release of them first.
         """
-        if self.bound is not None:
-            raise InvalidInput(
-                f"the budget of {self.name!r} must stay: it shares under the terms of federation "
-                f"{self.bound}, which are of one run; found another federation to share for longer"
-            )
-        with self._lock, self._step():
-            if not self.private:
-                raise InvalidInput("privatizer must be left out: this agent is not private and has no budget")
-            run, old = 0, self.privatizer
-            if isinstance(privatizer, Budget):
-                if self._journal is None:
-                    raise InvalidInput("privatizer must be a privatizer: a Budget is for a durable agent")
-                privatizer, run = self._keeper.new_run(privatizer)
-            elif self._journal is not None:
-                raise InvalidInput("privatizer must be a Budget: this agent's ledger is in its database")
-            check_next_run(privatizer, before=old.guarantee, dimension=self.dimension, name=self.name)
-            left = int(getattr(old, "waiting", 0))
-            if not carry_over(old, privatizer) and left:
-                if old.guarantee.remaining > 0:
-                    self.release()
-                else:
-                    warnings.warn(
-                        f"{left} records since the last release get into no message: the old run has no "
-                        "release left for them, and the new one clips otherwise or counts persons anew",
-                        stacklevel=2,
-                    )
-            # If nothing was sent yet, there is nothing to go on from.
-            sent = old.guarantee.spent > 0
-            self._go_on_with(ContinuedPrivatizer(privatizer, before=old) if sent else privatizer)
-            if self._journal is not None:
-                self._journal.happened("run", str(run).encode())
+        old, dimension = self.privatizer, self.model.dimension
+        check_next_run(privatizer, before=old.guarantee, dimension=dimension, name=self.name)
+        left = int(getattr(old, "waiting", 0))
+        if carry_over(old, privatizer) or not left:
+            return True
+        if old.guarantee.remaining > 0:
+            return False
+        warnings.warn(
+            f"{left} records since the last release get into no message: the old run has no release left for "
+            "them, and the new one clips differently or counts persons from zero",
+            stacklevel=3,
+        )
+        return True
 
-    def _go_on_with(self, privatizer: Privatizer) -> None:
-        self.privatizer = privatizer
-        self._plain = privatizer if type(privatizer) is NonPrivateSums else None
-        self._pool = self._new_pool()
-        self._watch = ClippingWatch(privatizer)
+    def begin_run(self, privatizer: Privatizer) -> None:
+        """Release through this one, after what the old one has sent."""
+        old = self.privatizer
+        sent = old.guarantee.spent > 0
+        self.set_privatizer(ContinuedPrivatizer(privatizer, before=old) if sent else privatizer)
+
+    # --- taking in -----------------------------------------------------------------------------------
 
     def absorb(self, releases: Mapping[str, Release]) -> None:
-        """Take the latest releases of other agents (by name); what is older than what is held is ignored.
+        """Take the latest releases of peers; all or none."""
+        dimension = self.model.dimension
+        self._share(
+            latest_of(self.latest, releases, own=self.name, dimension=dimension, mechanism=self.digest())
+        )
 
-        A release is cumulative: it replaces its sender's earlier one and is never added to it. Under its own
-        name an agent takes its own latest release alone. When one is refused, none has been taken.
-        """
-        with self._lock, self._step():
-            latest = latest_of(
-                self._latest, releases, own=self.name, dimension=self.dimension, mechanism=self._digest()
-            )
-            self._share(latest)
-            if self._journal is not None:
-                told = {name: release.to_bytes().hex() for name, release in releases.items()}
-                self._journal.happened("absorb", json.dumps(told).encode())
-
-    def part_from(self, names: Collection[str]) -> None:
-        """Drop what is held of these agents, as if they had never sent anything. Its own release stays."""
-        with self._lock, self._step():
-            gone = sorted(self._latest.keys() & set(names) - {self.name})
-            if gone:
-                self._part_from(gone)
-                if self._journal is not None:
-                    self._journal.happened("part", json.dumps(gone).encode())
-
-    def _part_from(self, gone: Collection[str]) -> None:
-        rest = {name: release for name, release in self._latest.items() if name not in gone}
-        # Others' noise is weighed by what was learnt from all of them: that too is forgotten.
+    def drop(self, names: Collection[str]) -> None:
+        """Forget what these peers have sent."""
+        rest = {name: release for name, release in self.latest.items() if name not in names}
+        # Noise is weighed by what was learnt from all of them: that too is forgotten.
         self._share({name: release for name, release in rest.items() if name == self.name})
         self._share(rest)
+
+    def _share(self, latest: dict[str, Release]) -> None:
+        """Derive the model from the latest releases (Alg. 1 lines 22 and 27)."""
+        before = self.latest
+        known = {
+            name: weights
+            for name, weights in self.weights.items()
+            if name in latest and latest[name].number == before[name].number
+        }
+        self._pool(latest, known)
+
+    def judge_again(self) -> None:
+        """Own records have doubled: judge partners by them."""
+        if self.weights:
+            self._pool(self.latest, {})
+
+    def _pool(self, latest: dict[str, Release], weights: dict[str, Array]) -> None:
+        """Statistics from these releases; of partners who may differ, these `weights` are known already."""
+        model, pool = self.model, self.pool
+        learner, own = model.learner, model.own_sums()
+        known = Known(learner.noise_variance, learner.size_of_parameter(), learner.ridge, learner.mean)
+        others, judged = self._others(latest), None
+        differ = model.options.partners == DIFFER
+        if own is not None and others and differ and isinstance(pool, PosteriorPool):
+            judged = pool.judged(own, others, known, weights)
+            theirs = sum(each.count for each in others.values())
+            shared, count = own + judged.told, float(model.observed + theirs)
+        elif own is not None and model.decide_from == "own+released":
+            shared, count = pool.beside_own(own, model.observed, list(others.values()), known)
+        else:
+            releases = [latest[name] for name in sorted(latest)]
+            shared, count = pool.all_alike(releases, model.dimension, known)
+            if model.decide_from != "released":
+                shared, count = shared + learner.fresh, count + model.local_count
+        model.adopt(shared, count)
+        self.latest = latest
+        self.weights, self.powers = ({}, {}) if judged is None else (judged.weights, judged.powers)
+
+    def _others(self, latest: Mapping[str, Release]) -> dict[str, Release]:
+        return {name: latest[name] for name in sorted(latest) if name != self.name}
+
+    @property
+    def partners(self) -> Partners:
+        others, model = self._others(self.latest), self.model
+        if model.options.partners != DIFFER:
+            return partners_alike(others, ALIKE_TOLD)
+        if model.decide_from == "released":
+            return partners_alike(others, NOT_ABLE)
+        return partners_judged(others, self.weights, self.powers)

@@ -1,19 +1,16 @@
-"""How agents decide, learn and share: one object that makes an agent, a federation, a simulation, a service.
+"""How agents decide, learn and share: the one configuration of agents, federations, simulations and services.
 
-The keywords of `Federation` and `simulate` are its fields; whatever contradicts itself is refused here, once.
+The keywords of `Agent`, `Federation` and `simulate` are its fields; what contradicts itself is refused here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal, TypedDict, Unpack
 
-import numpy as np
-
-from fedfairx.agent.agent import Agent
 from fedfairx.agent.algorithms import ALGORITHMS, Algorithm
 from fedfairx.agent.algorithms import algorithm as find_algorithm
 from fedfairx.agent.reward_limits import as_reward_range
@@ -21,11 +18,11 @@ from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.agent.schedules import schedule as find_schedule
 from fedfairx.agent.solvers import SOLVERS
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.merit import Merit
+from fedfairx.core.merit import Exponential, Merit
 from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.partners import ALIKE, DIFFER, PARTNERS
 from fedfairx.core.posterior import Prior
-from fedfairx.core.rules import OPTIMISM
+from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Centring, Gaussian, NonPrivateSums, Privatizer, calibrate, mechanisms
 from fedfairx.privacy.mechanisms.noise import NoiseSource
@@ -41,11 +38,40 @@ _OWN = {"unset": "the algorithm's own"}  # what None means, for the command line
 _KINDS = {"prior": Prior, "confidence": Confidence, "bounds": Bounds, "centring": Centring}
 
 
+class Keywords(TypedDict, total=False):
+    """The fields of `Options` as keywords.
+
+    `Federation` also takes a merit for each agent, and `simulate` the centring of its scenario.
+    """
+
+    algorithm: str | Algorithm
+    rule: str | None
+    merit: Merit | Sequence[Merit] | None
+    schedule: str | Schedule | None
+    reward_range: tuple[float, float] | None
+    prior: Prior | None
+    minimum_share: float
+    confidence: Confidence | None
+    solver: str | Solver | None
+    epsilon: float | None
+    delta: float
+    mechanism: str | Calibrate
+    bounds: Bounds | None
+    centring: Centring | Literal["scenario"] | None
+    decide_from: str | None
+    shift: float
+    partners: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How agents decide, learn and share; all but who they are, how long they run, and what merit is.
+    """How agents decide, learn and share; all but who they are and how long they run.
 
     algorithm: the rule, what is shared, and whether privately: a name of `fedfairx.algorithms()`.
+    rule: where shares come from, instead of the algorithm's own: "expected-merit", "greedy", "thompson" or
+        "optimism".
+    merit: what a reward is worth, one of `fedfairx.merit`; by default 7 % of the reward range better doubles
+        the share.
     schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
     reward_range: (low, high) that no reward leaves, if known; it sets the default prior.
     prior: what is believed before the first reward, by every rule but "optimism".
@@ -69,6 +95,8 @@ class Options:
     """
 
     algorithm: str | Algorithm = field(default="fed-fairx-bayes", metadata={"choices": tuple(ALGORITHMS)})
+    rule: str | None = field(default=None, metadata={"choices": RULES, **_OWN})
+    merit: Merit | None = None
     schedule: str | Schedule | None = field(default=None, metadata={"choices": tuple(SCHEDULES), **_OWN})
     reward_range: tuple[float, float] | None = None
     prior: Prior | None = None
@@ -89,12 +117,16 @@ class Options:
             value = getattr(self, name)
             require(value is None or isinstance(value, kind), name, f"must be a {kind.__name__}", value)
         object.__setattr__(self, "reward_range", as_reward_range(self.reward_range))
-        chosen = find_algorithm(self.algorithm)
+        known = self.rule is None or self.rule in RULES
+        require(known, "rule", f"must be one of {', '.join(RULES)}", self.rule)
+        fits = self.merit is None or isinstance(self.merit, Merit)
+        require(fits, "merit", "must be a merit function of fedfairx.merit", self.merit)
+        chosen = self.composed
         if self.optimistic:
-            text = f"is for algorithms that have a posterior, and {chosen.name} has none"
+            text = f"is not for rule='{OPTIMISM}', which has no posterior"
             require(self.prior is None, "prior", text, self.prior, "give a confidence")
         else:
-            text = f"is for algorithms that are optimistic, and {chosen.name} is not"
+            text = f"is for rule='{OPTIMISM}', and the rule is {chosen.rule!r}"
             require(self.confidence is None, "confidence", text, self.confidence, "give a prior")
             require(self.solver is None, "solver", text, self.solver, "leave it out")
         least = self.minimum_share
@@ -110,10 +142,10 @@ class Options:
         require(self.decide_from is None, "decide_from", text, self.decide_from, "leave it out")
 
     def _check_partners(self) -> None:
-        name, told = self.composed.name, self.partners
+        told = self.partners
         require(told in PARTNERS, "partners", f"must be one of {', '.join(PARTNERS)}", told)
         if told == DIFFER:
-            text = f"must be {ALIKE!r} for {name}, which has no posterior"
+            text = f"must be {ALIKE!r} for rule='{OPTIMISM}', which has no posterior"
             require(not self.optimistic, "partners", text, told)
             own = not self.private or self.composed.decide_from == "own+released"
             text = f"must be {ALIKE!r} where private agents do not decide from their own exact data"
@@ -131,12 +163,12 @@ class Options:
         self.calibrated(1)  # its own checks of epsilon, delta and the mechanism's name
 
     @classmethod
-    def given(cls, options: Options | None, **keywords: Any) -> Options:
+    def given(cls, options: Options | None, **keywords: Unpack[Keywords]) -> Options:
         """`options`, or those that keywords make; both at once are refused."""
         if options is None:
-            return cls(**keywords)
+            return cls(**keywords)  # type: ignore[arg-type]  # checked there
         require(isinstance(options, cls), "options", "must be Options", options)
-        defaults = {item.name: item.default for item in fields(cls) if item.default is not MISSING}
+        defaults = {item.name: item.default for item in fields(cls)}
         for name, value in keywords.items():
             same = value is defaults[name] or value == defaults[name]
             require(same, name, "must be left out where options are given, which hold it", value)
@@ -144,8 +176,10 @@ class Options:
 
     @cached_property
     def composed(self) -> Algorithm:
-        """The algorithm, with what these options change of it: its schedule, solver, and `decide_from`."""
+        """The algorithm with what these options change of it: rule, schedule, solver, `decide_from`."""
         chosen = find_algorithm(self.algorithm)
+        if self.rule is not None:
+            chosen = replace(chosen, rule=self.rule)
         if self.solver is not None:
             chosen = chosen.with_solver(self.solver)
         return replace(
@@ -162,7 +196,7 @@ class Options:
     @property
     def optimistic(self) -> bool:
         """Whether decisions come from a confidence region, and not from a posterior."""
-        return find_algorithm(self.algorithm).rule == OPTIMISM
+        return self.composed.rule == OPTIMISM
 
     @property
     def region(self) -> Confidence:
@@ -222,32 +256,18 @@ class Options:
             self.privatizer(plan.dimension, releases=releases, noise=noise(i)) for i in range(plan.agents)
         ]
 
-    def agent(
-        self,
-        dimension: int,
-        *,
-        merit: Merit | None = None,
-        seed: int | np.random.SeedSequence | None = None,
-        privatizer: Privatizer | None = None,
-        name: str | None = None,
-    ) -> Agent:
-        """An agent that follows these options; a private one takes what `privatizer` makes."""
-        text = f"must be given for {self.composed.name}, as Options.privatizer(…) makes it"
-        require(privatizer is not None or not self.private, "privatizer", text, privatizer)
-        return Agent(
-            dimension,
+    def for_agent(self, *, arms_of_their_own: bool) -> Options:
+        """The same with the defaults of rule, merit, prior and region filled in, as an agent has them."""
+        merit = self.merit or Exponential.for_range(*(self.reward_range or (0.0, 1.0)))
+        optimism = self.optimistic
+        default = Prior.for_merit(merit, reward_range=self.reward_range, arms_of_their_own=arms_of_their_own)
+        return replace(
+            self,
             rule=self.composed.rule,
             merit=merit,
-            reward_range=self.reward_range,
-            seed=seed,
-            prior=self.prior,
-            minimum_share=self.minimum_share,
-            confidence=self.region if self.optimistic else None,
-            privatizer=privatizer,
-            solver=self.composed.solver if self.optimistic else None,
-            shift=self.shift,
-            partners=self.partners,
-            name=name,
+            prior=None if optimism else self.prior or default,
+            confidence=self.region if optimism else None,
+            solver=self.composed.solver if optimism else None,
         )
 
     def summary(self) -> dict[str, Any]:

@@ -1,247 +1,278 @@
-"""What an agent is and what it has learnt, as plain values; and a file of them.
+"""What an agent knows, as one value: `AgentState`. Files and snapshots hold it as JSON.
 
-    {"format": "fedfairx-agent", "schema": 6, "digest": SHA-256 of the agent part, "agent": {…}}
+Python writes a float so that reading gives the same bits back. An agent that is restored goes on with the
+same decisions, bit for bit: the state holds the sums, V⁻¹ as the rank-one updates left it, the generator's
+position, the decisions that wait for a reward, and the releases. Only the noise of releases to come, and the
+prefix of ids to come, are drawn afresh: a file can be loaded twice.
 
-Python writes a float so that reading gives the same bits back. The digest tells a damaged file from a sound
-one. A loaded agent goes on with the same decisions, bit for bit: the state holds the sums, V⁻¹ as the
-rank-one updates left it, the generator's position, the decisions that wait for a reward, and the releases.
-Only the noise of releases to come, and the prefix of ids to come, are drawn anew: a file can be loaded twice.
-
-The file is as secret as the data: it holds exact sums and the contexts of waiting decisions. Only its owner
-may read it (mode 0600). Keys and a user's own function are never in it.
+A state is as secret as the data: it holds exact sums and the contexts of waiting decisions. Keys and a user's
+own function are never in it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fedfairx.agent import parts
-from fedfairx.agent.deciding import Deciding
-from fedfairx.agent.fields import Fields
-from fedfairx.agent.model import Knowledge
+from fedfairx.agent.decision import Decision, shown
+from fedfairx.agent.draws import Draws
+from fedfairx.agent.exchange import Exchange
+from fedfairx.agent.model import Model
 from fedfairx.core.marginal_likelihood import next_refit
-from fedfairx.core.merit import Merit
 from fedfairx.core.partners import LEVELS
-from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import InvalidInput, MessageRefused, StateError
 from fedfairx.privacy import Release
-from fedfairx.util.files import write_atomically
+from fedfairx.util.arrays import Array
 
-FORMAT = "fedfairx-agent"
-SCHEMA = 6
-
-
-def write(body: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write a state; either all of it is there afterwards, or what was there before."""
-    try:
-        text = json.dumps({"format": FORMAT, "schema": SCHEMA, "digest": _digest(body), "agent": body})
-    except ValueError:
-        raise StateError("this agent's state can't be saved: it holds NaN or infinity") from None
-    write_atomically(path, text + "\n")
+MOST = 2**53  # of a count: above it a JSON number is not exact everywhere
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The state that `write` wrote, once the file is known to be sound and of a schema we read."""
-    with open(path, "rb") as file:
-        content = file.read()
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        raise StateError("the file is not JSON: damaged, cut short, or not an agent's state") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise StateError(f"the file is JSON but not an agent's state: format must be {FORMAT!r}")
-    schema = document.get("schema")
-    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-        raise StateError("the file has no schema number")
-    if schema != SCHEMA:  # no earlier one was in a release
-        which = "update it" if schema > SCHEMA else "an earlier version wrote the file"
-        raise StateError(f"the file has schema {schema}, and this fedfairx reads schema {SCHEMA}: {which}")
-    body = document.get("agent")
-    try:
-        sound = isinstance(body, dict) and document.get("digest") == _digest(body)
-    except (ValueError, RecursionError):  # NaN and infinity are no JSON
-        sound = False
-    if not sound:
-        raise StateError("the file is damaged or was changed by hand: its digest does not fit its content")
-    return dict(document["agent"])
+@dataclass(frozen=True)
+class LearnerState:
+    """The statistics that decisions come from, packed, and V⁻¹."""
+
+    statistics: list[float]
+    fresh: list[float]
+    inverse: list[float]
+    count: float
+    ridge: float
+    largest_reward: float
+    noise_variance: float
+    squares: float
+    observed: int
+    updates: int
+    growth: float
 
 
-def _digest(body: object) -> str:
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+@dataclass(frozen=True)
+class Mark:
+    """Sums of the first `count` records that are in no release yet."""
+
+    count: int
+    sums: list[float]
 
 
-# --- what an agent is -------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class JudgedPartner:
+    """How far a partner who may differ is believed."""
+
+    name: str
+    weights: list[float]
+    power: float
 
 
-def describe_settings(agent: Knowledge) -> dict[str, Any]:
-    """What an agent was made with; its privatizer has a state of its own."""
-    return {
-        "name": agent.name,
-        "dimension": agent.dimension,
-        "actions": None if agent._actions is None else list(agent._actions.names),
-        "merit": parts.describe_merit(agent.merit),
-        "reward_range": None if agent.reward_range is None else list(agent.reward_range),
-        "rule": agent.rule,
-        "minimum_share": agent.minimum_share,
-        "prior": parts.describe_prior(agent.prior, agent.dimension),
-        "confidence": parts.describe_confidence(agent.confidence),
-        "solver": parts.describe_solver(agent.solver),
-        "shift": float(agent.shift),
-        "partners": agent.partners_are,
-    }
+@dataclass(frozen=True)
+class Position:
+    """Of the generator; two numbers of 128 bits, more than a JSON number may have elsewhere."""
+
+    generator: str
+    state: str
+    increment: str
 
 
-def settings_from(fields: Fields, merit: Merit | None) -> dict[str, Any]:
-    """Arguments that make such an agent again, but for its privatizer."""
-    dimension, rule = fields.integer("dimension", 1), fields.text("rule")
-    optimistic = rule == OPTIMISM
-    try:
-        prior = parts.prior_from(fields.part("prior"), dimension)
-        solver = parts.solver_from(fields.part("solver"))
-        region = parts.confidence_from(fields.part("confidence"))
-        actions = fields.texts("actions")
-        return {
-            "dimension": dimension if actions is None else None,
-            "actions": actions,
-            "rule": rule,
-            "merit": parts.merit_from(fields.part("merit"), merit),
-            "reward_range": fields.pair("reward_range"),
-            "seed": 0,
-            "prior": None if optimistic else prior,
-            "minimum_share": fields.number("minimum_share"),
-            "confidence": region if optimistic else None,
-            "solver": solver if optimistic else None,
-            "shift": fields.number("shift"),
-            "partners": fields.text("partners"),
-            "name": fields.text("name"),
+@dataclass(frozen=True)
+class Waiting:
+    """A decision that waits for its reward. `values` are policy, θ and chosen context."""
+
+    number: int
+    origin: str
+    action: int
+    drawn: int
+    arms: int
+    time: int
+    values: list[float]
+    name: str | None = None
+    dimension: int | None = None  # then, if actions have been added since
+
+
+@dataclass(frozen=True)
+class AgentState:
+    """All that an agent has learnt and holds, exact to the bit; two agents of equal state decide alike.
+
+    `pending` are whole decisions, or, in a snapshot, the numbers of decisions that the log has.
+    `privatizer` is the state of the privatizer, or None where it is in the database itself.
+    """
+
+    learner: LearnerState
+    actions: list[str] | None
+    retired: list[str] | None
+    own: list[float]
+    released_count: int
+    local_count: int
+    marks: list[Mark]
+    judged: list[JudgedPartner]
+    latest: dict[str, str]
+    random: Position
+    pending: list[Waiting | int]
+    privatizer: dict[str, Any] | None
+
+
+@dataclass
+class Parts:
+    """The parts of an agent that change: what an `AgentState` is the value of."""
+
+    model: Model
+    exchange: Exchange
+    draws: Draws
+    pending: dict[int, Decision]  # by number, in order
+
+    def learn(self, made: Decision, value: float) -> None:
+        """Take in the reward of a decision, which the privatizer has unless its sums are exact."""
+        if self.model.learn(made, value):
+            self.exchange.judge_again()
+
+    def change_actions(self, how: str, names: Sequence[str]) -> None:
+        """Add or retire actions without features."""
+        self.model.change_actions(how, names)
+        if self.draws.each != self.model.uniforms_each:
+            self.draws.resize(self.model.uniforms_each)
+
+    def shown(self, number: int, row: Any, origin: str = "") -> Decision:
+        """A decision that somebody else made: a context, or the coordinate of an action."""
+        actions = self.model.actions
+        if actions is None:
+            return shown(number, row, origin)
+        context = np.zeros(self.model.dimension)
+        context[int(row)] = 1.0
+        return shown(number, context, origin, actions.names[int(row)])
+
+    def state(self, *, whole: bool = True) -> AgentState:
+        """The value of all of it; without what a database has anyway, unless it is to be the `whole`.
+
+        Marks are for releases that were interrupted, and in a database each is one transaction.
+        """
+        model, exchange = self.model, self.exchange
+        learner, actions = model.learner, model.actions
+        position, increment = self.draws.position
+        return AgentState(
+            learner=LearnerState(
+                statistics=learner.statistics.tolist(),
+                fresh=learner.fresh.tolist(),
+                inverse=learner.inverse.ravel().tolist(),
+                count=learner.count,
+                ridge=learner.ridge,
+                largest_reward=model.limits.high,
+                noise_variance=learner.noise_variance,
+                squares=learner.squares,
+                observed=learner.observed,
+                updates=model.updates,
+                growth=float(model.growth),
+            ),
+            actions=None if actions is None else list(actions.names),
+            retired=None if actions is None else list(actions.retired),
+            own=model.own.tolist(),
+            released_count=model.released_count,
+            local_count=model.local_count,
+            marks=[Mark(count, mark.tolist()) for count, mark in model.marks.items() if whole],
+            judged=[
+                JudgedPartner(name, weights.tolist(), exchange.powers[name])
+                for name, weights in exchange.weights.items()
+            ],
+            latest={name: release.to_bytes().hex() for name, release in exchange.latest.items()},
+            random=Position("PCG64", hex(position), hex(increment)),
+            pending=[
+                _waiting(made, model.dimension) if whole else number for number, made in self.pending.items()
+            ],
+            privatizer=exchange.privatizer.state() if whole or model.sums is not None else None,
+        )
+
+    def restore(self, state: AgentState) -> None:
+        """Put a state there; but for `pending` and `privatizer`, which the caller has."""
+        model, exchange, learnt = self.model, self.exchange, state.learner
+        counts = {"released_count": state.released_count, "local_count": state.local_count}
+        counts |= {"learner.observed": learnt.observed, "learner.updates": learnt.updates}
+        sizes = {
+            "learner.count": learnt.count,
+            "learner.ridge": learnt.ridge,
+            "learner.growth": learnt.growth,
         }
-    except InvalidInput as error:
-        raise StateError(f"the file's settings don't make an agent: {error}") from None
+        sizes |= {"learner.noise_variance": learnt.noise_variance, "learner.squares": learnt.squares}
+        for name, value in {**counts, **sizes}.items():
+            if value < 0 or (name in counts and value > MOST):
+                raise StateError(f"{name} must be >= 0, and a count at most {MOST}")
+        if state.actions is not None:  # there may have been fewer, or more, than the agent has now
+            try:
+                model.begin_actions(state.actions, state.retired or [])
+            except InvalidInput as error:
+                raise StateError(f"actions can't be restored: {error}") from None
+        size, dimension, learner = packed_size(model.dimension), model.dimension, model.learner
+        stored = state.learner
+        learner.statistics[:] = _numbers(stored.statistics, size, "learner.statistics")
+        learner.fresh[:] = _numbers(stored.fresh, size, "learner.fresh")
+        inverse = _numbers(stored.inverse, dimension**2, "learner.inverse")
+        learner.inverse[:] = inverse.reshape(dimension, dimension)
+        learner.set_count(stored.count)
+        learner.restore(
+            ridge=stored.ridge,
+            variance=stored.noise_variance,
+            squares=stored.squares,
+            observed=stored.observed,
+        )
+        model.limits.set_largest(stored.largest_reward)
+        model.updates = stored.updates
+        model.growth = stored.growth
+        model.own[:] = _numbers(state.own, size, "own")
+        model.released_count = state.released_count
+        model.local_count = state.local_count
+        model.refit_at = next_refit(model.observed)
+        model.marks = {mark.count: _numbers(mark.sums, size, "marks") for mark in state.marks}
+        exchange.weights = {
+            each.name: _numbers(each.weights, LEVELS, "judged.weights") for each in state.judged
+        }
+        exchange.powers = {each.name: each.power for each in state.judged}
+        exchange.latest = {name: _release(text) for name, text in state.latest.items()}
+        self.draws.restore(_position(state.random), model.uniforms_each)
 
 
-# --- what it has learnt -----------------------------------------------------------------------------------
-
-
-def describe_knowledge(agent: Knowledge) -> dict[str, Any]:
-    """What an agent has learnt and holds of others."""
-    learner = agent._learner
-    return {
-        "learner": {
-            "statistics": learner.statistics.tolist(),
-            "fresh": learner.fresh.tolist(),
-            "inverse": learner.inverse.ravel().tolist(),
-            "count": learner.count,
-            "ridge": learner.ridge,
-            "largest_reward": agent._limits.high,
-            "noise_variance": learner.noise_variance,
-            "squares": learner.squares,
-            "observed": learner.observed,
-            "updates": agent._updates,
-            "growth": float(agent._growth),
-        },
-        "actions": None if agent._actions is None else list(agent._actions.names),
-        "retired": None if agent._actions is None else list(agent._actions.retired),
-        "own": agent._own.tolist(),
-        "released_count": agent._released_count,
-        "local_count": agent._local_count,
-        "marks": [{"count": count, "sums": mark.tolist()} for count, mark in agent._marks.items()],
-        "judged": [
-            {"name": name, "weights": weights.tolist(), "power": agent._powers[name]}
-            for name, weights in agent._weights.items()
-        ],
-        "latest": {name: release.to_bytes().hex() for name, release in agent._latest.items()},
-    }
-
-
-def restore_knowledge(agent: Knowledge, fields: Fields) -> None:
-    """What `describe_knowledge` described, into an agent of the same settings."""
-    actions = fields.texts("actions")
-    if actions is not None:  # there may have been fewer, or more, than the agent has now
-        try:
-            agent._begin_actions(actions, fields.texts("retired") or [])
-        except InvalidInput as error:
-            raise StateError(f"agent.actions can't be: {error}") from None
-    dimension, size = agent.dimension, packed_size(agent.dimension)
-    learner = fields.part("learner")
-    agent._learner.statistics[:] = learner.numbers("statistics", size)
-    agent._learner.fresh[:] = learner.numbers("fresh", size)
-    agent._learner.inverse[:] = learner.numbers("inverse", dimension**2).reshape(dimension, dimension)
-    agent._learner.set_count(learner.number("count", 0.0))
-    agent._learner.restore(
-        ridge=learner.number("ridge", 0.0),
-        variance=learner.number("noise_variance", 0.0),
-        squares=learner.number("squares", 0.0),
-        observed=learner.integer("observed"),
+def _waiting(made: Decision, dimension: int) -> Waiting:
+    size = made.context.size
+    return Waiting(
+        number=made.number,
+        origin=made.origin,
+        action=int(made.action),
+        drawn=int(made.drawn),
+        arms=made._arms,
+        time=made.time,
+        values=made._values.tolist(),
+        name=made.name,
+        dimension=None if size == dimension else size,
     )
-    agent._limits.set_largest(learner.number("largest_reward"))
-    agent._updates = learner.integer("updates")
-    agent._growth = learner.number("growth", 0.0)
-    agent._own[:] = fields.numbers("own", size)
-    agent._released_count = fields.integer("released_count")
-    agent._local_count = fields.integer("local_count")
-    agent._refit_at = next_refit(agent.observed)
-    agent._marks = {each.integer("count"): each.numbers("sums", size) for each in fields.parts("marks")}
-    judged = list(fields.parts("judged"))
-    agent._weights = {each.text("name"): each.numbers("weights", LEVELS) for each in judged}
-    agent._powers = {each.text("name"): each.number("power", 0.0) for each in judged}
-    latest = fields.part("latest")
-    agent._latest = {}
-    for name in latest.names():
-        try:
-            agent._latest[name] = Release.from_bytes(latest.octets(name))
-        except MessageRefused as error:
-            raise StateError(f"agent.latest holds something else than releases: {error}") from None
 
 
-# --- chance -----------------------------------------------------------------------------------------------
+def waiting_decision(stored: Waiting, dimension: int, following: int) -> Decision:
+    """The decision, of a number below `following`; `dimension` is the agent's now."""
+    then, arms = stored.dimension or dimension, stored.arms
+    fits = 1 <= then <= dimension and arms >= 1 and 0 <= stored.number < following
+    if not (fits and 0 <= stored.action < arms and 0 <= stored.drawn < arms):
+        raise StateError("pending holds a decision that this agent can't have made")
+    values = _numbers(stored.values, arms + 2 * then, "pending.values")
+    made = Decision(stored.number, stored.action, values, arms, stored.name, stored.origin, stored.time)
+    made.drawn = stored.drawn
+    return made
 
 
-def describe_random(generator: np.random.Generator, ahead: int) -> dict[str, Any]:
-    """The generator's position, as if the last `ahead` numbers had not been drawn."""
-    position: Any = np.random.PCG64()
-    position.state = generator.bit_generator.state
-    position.advance(-ahead)
-    state = position.state
-    return {
-        "generator": state["bit_generator"],
-        "state": hex(state["state"]["state"]),  # 128 bits: more than a JSON number may have elsewhere
-        "increment": hex(state["state"]["inc"]),
-    }
+def _numbers(values: list[float], size: int, name: str) -> Array:
+    if len(values) != size:
+        raise StateError(f"{name} must be {size} finite numbers, got a list of {len(values)}")
+    return np.array(values, dtype=np.float64)
 
 
-def restore_random(generator: np.random.Generator, fields: Fields) -> None:
-    """Put a generator where `describe_random` found one."""
-    if fields.text("generator") != "PCG64":
-        raise StateError("agent.random.generator must be PCG64")
-    position = {"state": fields.hexadecimal("state"), "inc": fields.hexadecimal("increment")}
-    generator.bit_generator.state = {
-        "bit_generator": "PCG64",
-        "state": position,
-        "has_uint32": 0,
-        "uinteger": 0,
-    }
+def _release(text: str) -> Release:
+    try:
+        return Release.from_bytes(bytes.fromhex(text))
+    except (ValueError, MessageRefused) as error:
+        kind = str(error) if isinstance(error, MessageRefused) else "hexadecimal digits are wanted"
+        raise StateError(f"latest holds something else than releases: {kind}") from None
 
 
-# --- all of it --------------------------------------------------------------------------------------------
-
-
-def describe_progress(agent: Deciding) -> dict[str, Any]:
-    """What an agent has learnt, and where chance stands."""
-    return {
-        **describe_knowledge(agent),
-        "random": describe_random(agent._generator, len(agent._uniforms)),
-    }
-
-
-def restore_progress(agent: Deciding, fields: Fields) -> None:
-    """What `describe_progress` described, into an agent of the same settings."""
-    restore_knowledge(agent, fields)
-    restore_random(agent._generator, fields.part("random"))
-    agent._draw_ahead()
+def _position(stored: Position) -> tuple[int, int]:
+    if stored.generator != "PCG64":
+        raise StateError("random.generator must be PCG64")
+    try:
+        return int(stored.state, 16), int(stored.increment, 16)
+    except ValueError:
+        raise StateError("random must be hexadecimal numbers") from None

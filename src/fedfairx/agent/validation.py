@@ -13,9 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedfairx.core.agent_kernels import LARGEST
-from fedfairx.core.confidence import Confidence
-from fedfairx.core.merit import Merit
-from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.errors import InvalidInput, MessageRefused, OlderCopy, require
 from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
@@ -150,24 +147,17 @@ def check_next_run(privatizer: Privatizer, *, before: Guarantee, dimension: int,
     require_same_neighbours(before, after)
 
 
-def check_parts(
-    *, merit: object, prior: object, confidence: object, privatizer: object, name: object
-) -> None:
-    """What an agent is made of must be of its kind; None stands for the default."""
-    require(
-        merit is None or isinstance(merit, Merit),
-        "merit",
-        "must be a merit function of fedfairx.merit",
-        merit,
-    )
-    require(prior is None or isinstance(prior, Prior), "prior", "must be a Prior", prior)
-    fits = confidence is None or isinstance(confidence, Confidence)
-    require(fits, "confidence", "must be a Confidence", confidence)
+def check_privatizer(privatizer: Privatizer, *, dimension: int, name: str | None) -> None:
+    """A privatizer that fits an agent: its dimension, and noise that was made for its name."""
     parts = ("add", "release", "state", "guarantee", "mechanism", "dimension")
-    fits = privatizer is None or all(hasattr(privatizer, part) for part in parts)
+    fits = all(hasattr(privatizer, part) for part in parts)
     rule = "must be a privatizer, as fedfairx.privacy.private(…) makes them"
     require(fits, "privatizer", rule, type(privatizer).__name__)
-    require(name is None or isinstance(name, str), "name", "must be a string", name)
+    same = privatizer.dimension == dimension
+    require(same, "privatizer", f"must have dimension {dimension}", privatizer.dimension)
+    owner = getattr(privatizer, "owner", None)
+    fits = name is None or owner in (None, name)
+    require(fits, "name", f"must be the one that its noise was made for, {owner!r}", name)
 
 
 def check_release(name: str, release: Release, *, dimension: int, mechanism: str) -> None:

@@ -227,7 +227,7 @@ class Running:
 def tables() -> dict[str, tuple[Setting, ...]]:
     """Every setting, by its table of the TOML file."""
 
-    parts = ("prior", "confidence", "bounds", "centring")
+    parts = ("merit", "prior", "confidence", "bounds", "centring")
     region = {"noise_sd": "the scenario's", "scale": SCALE}
     box = {item.name: "as of the scenario's box" for item in fields(Centring)}
     laws = {"context_norm": _LAWS, "reward": _LAWS}

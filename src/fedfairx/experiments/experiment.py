@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedfairx.agent.algorithms import Algorithm
 from fedfairx.agent.algorithms import algorithm as find_algorithm
+from fedfairx.agent.options import Options
 from fedfairx.agent.schedules import schedule as find_schedule
 from fedfairx.errors import require
 from fedfairx.experiments.provenance import Provenance, describe, digest_of
@@ -110,9 +111,10 @@ class Run:
 @cache
 def _defaults() -> dict[str, Any]:
     """The keywords of `simulate` that may change a result, with their defaults."""
-    fixed = ("scenario", "algorithm", "seeds", "workers")
+    fixed = ("scenario", "algorithm", "merit", "seeds", "workers", "keywords")
     parameters = inspect.signature(simulate).parameters.values()
-    return {item.name: item.default for item in parameters if item.name not in fixed}
+    found = {item.name: item.default for item in (*fields(Options), *parameters) if item.name not in fixed}
+    return found | {"centring": "scenario"}
 
 
 @dataclass(frozen=True)

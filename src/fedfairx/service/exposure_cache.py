@@ -169,7 +169,7 @@ def _rows(contexts: bytes, arms: int) -> NDArray[Any]:
 def _half_range(agent: Agent) -> float:
     """σ of rewards whatever their distribution: half of their range (Hoeffding's lemma), which is 1 if
     unknown."""
-    low, high = agent.reward_range or (0.0, 1.0)
+    low, high = agent.options.reward_range or (0.0, 1.0)
     return 0.5 * (high - low)
 
 

@@ -100,9 +100,7 @@ def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
 def _warm(agent: Agent) -> None:
     """Compile what a decision needs, on an agent of no consequence, before anybody waits for it."""
     arms: dict[str, Any] = {"actions": ["a", "b"]} if agent.actions else {"dimension": agent.dimension}
-    other, third = (
-        Agent(**arms, rule=agent.rule, merit=agent.merit, partners=agent.partners_are) for _ in range(2)
-    )
+    other, third = (Agent(**arms, options=agent.options) for _ in range(2))
     contexts = None if agent.actions else np.zeros((2, agent.dimension))
     other.observe(other.decide(contexts), reward=0.0)
     other.absorb({other.name: other.release(), third.name: third.release()})

@@ -87,7 +87,7 @@ class WriteQueue:
         """In the desk's thread: the outcomes, errors of refused steps among them, or why there are none."""
         outcomes: list[Any] = []
         try:
-            with self._agent.together():
+            with self._agent.transaction():
                 for step in steps:
                     try:
                         outcomes.append(step(self._agent))

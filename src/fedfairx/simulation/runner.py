@@ -7,18 +7,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from fedfairx.agent.algorithms import Algorithm
-from fedfairx.agent.options import Calibrate, Options
-from fedfairx.agent.schedules import Schedule
-from fedfairx.core.confidence import Confidence
-from fedfairx.core.optimism.solver import Solver
-from fedfairx.core.posterior import Prior
+from fedfairx.agent.options import Keywords, Options
 from fedfairx.errors import FedFairXError, needs, require
-from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation.kernel import loop
 from fedfairx.simulation.kernel.setup import prepare
 from fedfairx.simulation.kernel.state import Counts
@@ -134,33 +128,19 @@ class Result:
 def simulate(
     scenario: Scenario,
     *,
-    algorithm: str | Algorithm = "fed-fairx-bayes",
     seeds: int | Sequence[int] = 5,
-    schedule: str | Schedule | None = None,
-    reward_range: tuple[float, float] | None = None,
-    prior: Prior | None = None,
-    minimum_share: float = 0.0,
-    confidence: Confidence | None = None,
-    solver: str | Solver | None = None,
-    epsilon: float | None = None,
-    delta: float = 1e-6,
-    mechanism: str | Calibrate = "blt",
-    bounds: Bounds | None = None,
-    centring: Centring | Literal["scenario"] | None = "scenario",
-    decide_from: str | None = None,
-    shift: float = 4.0,
-    partners: str = "alike",
     options: Options | None = None,
     workers: int = 1,
     points: int = 100,
     exposure: bool = False,
+    **keywords: Unpack[Keywords],
 ) -> Result:
     """Run an algorithm in a scenario, for several seeds, and measure its regret.
 
     A seed's result is the same to the byte whatever `workers` is and whichever seeds run beside it. Contexts,
     θ* and noise depend on the seed alone, so that two algorithms under one seed are a fair pair.
 
-    Keywords that `Federation` has too mean the same here, and agents are the same ones. What is left out and
+    Keywords are fields of `Options`, as of `Federation`, and agents are the same ones. What is left out and
     the scenario's laws tell is taken from them, as `Scenario.options` does: private algorithms clip around
     the middle of the scenario's box, to where its laws put contexts and rewards (`bounds` then gives only the
     adjacency and the Gram's share of the noise), and the confidence knows the rewards' σ. `centring=None`
@@ -174,26 +154,12 @@ def simulate(
     require(workers >= 1, "workers", "must be >= 1", workers)
     require(points >= 1, "points", "must be >= 1", points)
     require(isinstance(scenario, Scenario), "scenario", "must be a Scenario", scenario)
-    given: dict[str, Any] = {
-        "algorithm": algorithm,
-        "schedule": schedule,
-        "reward_range": reward_range,
-        "prior": prior,
-        "minimum_share": minimum_share,
-        "confidence": confidence,
-        "solver": solver,
-        "epsilon": epsilon,
-        "delta": delta,
-        "mechanism": mechanism,
-        "bounds": bounds,
-        "decide_from": decide_from,
-        "shift": shift,
-        "partners": partners,
-    }
     if options is None:
-        chosen = scenario.options(centring=centring, **given)
+        chosen = scenario.options(**keywords)
     else:
-        chosen = Options.given(options, centring=None if centring == "scenario" else centring, **given)
+        chosen = Options.given(options, **keywords)
+    text = "must be left out of options, or be the scenario's"
+    require(chosen.merit in (None, scenario.merit), "merit", text, chosen.merit)
     chosen.check_dimension(scenario.dimension)
     grid = _grid(scenario.horizon, points)
     groups = [numbers[i::workers] for i in range(min(workers, len(numbers)))]

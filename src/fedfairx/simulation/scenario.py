@@ -160,6 +160,8 @@ class Scenario:
         federation knows its world only if it is told: give it these.
         """
         asked, told = Options(**given), dict[str, Any]()
+        if asked.merit is None and not isinstance(self.merit, tuple):
+            told["merit"] = self.merit
         if asked.optimistic and asked.confidence is None:
             told["confidence"] = Confidence(noise_sd=self.noise_sd, scale=SCALE)
         if asked.private and asked.bounds is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 from fedfairx.storage.database import Database
 from fedfairx.storage.migrations import bring_up
@@ -22,14 +23,28 @@ def open_database(place: str | os.PathLike[str], *, create: bool = True) -> Data
     return SqliteDatabase(text, create=create)
 
 
+_LOGS: dict[tuple[int, str], Log] = {}  # open in this process, by process and place
+_LOCK = threading.Lock()
+
+
 def open_log(place: str | os.PathLike[str]) -> Log:
-    """The log in a database, whose tables are made or brought up to date."""
-    database = open_database(place)
-    try:
-        bring_up(database)
-        log = Log(database)
-        check_mark(log)
-    except BaseException:
-        database.close()
-        raise
-    return log
+    """The log in a database, whose tables are made or brought up to date; one log for all who open it."""
+    text = os.fspath(place)
+    key = os.getpid(), text if "://" in text else os.path.realpath(text)
+    with _LOCK:
+        log = _LOGS.get(key)
+        if log is not None:
+            with log.lock:
+                if not log.closed:
+                    log.users += 1
+                    return log
+        database = open_database(place)
+        try:
+            bring_up(database)
+            log = Log(database)
+            check_mark(log)
+        except BaseException:
+            database.close()
+            raise
+        _LOGS[key] = log
+        return log

@@ -55,6 +55,8 @@ class Log:
         self.restorers: list[Callable[[], None]] = []  # put what is in memory back to what is on disk
         self.committed: list[Callable[[], None]] = []  # called after each commit
         self.closing: list[Callable[[], None]] = []  # called before the database is closed
+        self.agents: set[int] = set()  # that are open
+        self.users = 1  # who have it open: the last to close it closes the database
         self.clock: Callable[[], int] = time.time_ns
         self.clock_went_back = 0  # how often
         self.mark_due = False  # a release is about to leave
@@ -118,6 +120,10 @@ class Log:
             self._begun = True
         self.written += 1
         return self.database.execute(statement, values)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def enter(self) -> None:
         self.lock.acquire()
@@ -225,8 +231,10 @@ class Log:
             raise
 
     def close(self) -> None:
+        """Close the database, unless somebody else has the log open too."""
         with self.lock:
-            if not self._closed:
+            self.users -= 1
+            if self.users <= 0 and not self._closed:
                 try:
                     for before in self.closing if not self._stale else ():
                         before()

@@ -29,7 +29,7 @@ def fill(place: str, decisions: int, *, seed: int = 0, favourite: float = 0.0, *
     Path(place).parent.mkdir(exist_ok=True, parents=True)
     with ffx.Agent.open(place, dimension=3, name="market", merit=MERIT, seed=seed, **options) as agent:
         for start in range(0, decisions, 1_000):
-            with agent.together():
+            with agent.transaction():
                 for _ in range(min(1_000, decisions - start)):
                     contexts = features + 0.05 * rng.random((5, 3))
                     note = DecisionNote(groups=GROUPS)

@@ -219,7 +219,7 @@ class Member:
         while groups:
             group = groups.pop(0)
             try:
-                with self.agent.together():
+                with self.agent.transaction():
                     self.agent.absorb(group)
                     self._seen.keep(group)
             except MessageRefused as error:
@@ -268,11 +268,11 @@ class Member:
 
     def _join(self, seal: Codec) -> None:
         """Who is not in the roster has no say in decisions, and the terms' run is the only one."""
-        with self.agent.together():
+        with self.agent.transaction():
             self._seen.keep(self.agent.held)
             if seal.roster is not None:
                 self._seen.admit(seal.roster)
-                self.agent.part_from(self.agent.held.keys() - seal.roster.members.keys())
+                self.agent.drop_peers(self.agent.held.keys() - seal.roster.members.keys())
                 self.agent.bound = seal.roster.federation
 
     def watch(self, *, every: float = 1.0, after: Callable[[], None] | None = None) -> Callable[[], None]:
@@ -350,8 +350,7 @@ def contradiction(agent: Agent, ours: Release | None, theirs: Release) -> str | 
 
 def _again(agent: Agent, number: int) -> Release | None:
     """A past release of its own, which costs nothing; None if it can't be given any more."""
-    with agent._lock:
-        try:
-            return agent._marked(agent.privatizer.release(number))
-        except PrivacyError:
-            return None
+    try:
+        return agent.past_release(number)
+    except PrivacyError:
+        return None

@@ -233,6 +233,6 @@ async def report(service: Service, window: Window, *, exact: bool) -> ReportPage
         periods(window),
         version("fedfairx"),
         agent.dimension,
-        agent.minimum_share,
+        agent.options.minimum_share,
         agent.model_version,
     )

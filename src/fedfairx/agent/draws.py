@@ -1,0 +1,68 @@
+"""The random numbers of an agent: uniforms drawn ahead, from a generator whose position can be stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedfairx.errors import StateError
+from fedfairx.util.arrays import Array
+
+AHEAD = 64  # decisions' worth of uniforms drawn at a time: one call costs as much as all
+STREAM = 1  # spawn key of a seed: a caller's own default_rng(seed) must not draw the same numbers
+
+
+class Draws:
+    """Uniforms, `each` of them per decision. `ahead[-1]` is the next one: a refused call takes none."""
+
+    def __init__(self, seed: int | np.random.SeedSequence | None, each: int) -> None:
+        if isinstance(seed, int | np.integer):
+            seed = np.random.SeedSequence(int(seed), spawn_key=(STREAM,))
+        self._generator = np.random.Generator(np.random.PCG64(seed))
+        self.each = each
+        self.ahead: list[float] = []
+        self._fill()
+
+    def _fill(self) -> None:
+        self.ahead = self._generator.random(AHEAD * self.each)[::-1].tolist()
+
+    def advance(self) -> None:
+        """Take the uniforms of one decision."""
+        del self.ahead[-self.each :]
+        if not self.ahead:
+            self._fill()
+
+    def resize(self, each: int) -> None:
+        """Draw another number of uniforms per decision from now on."""
+        self._generator.bit_generator.advance(-len(self.ahead))  # type: ignore[attr-defined]
+        self.each = each
+        self._fill()
+
+    def normals(self) -> Array:
+        """Standard normals (d, 1) for Thompson's draw, from the uniforms after the one for the action."""
+        from scipy.special import ndtri
+
+        return np.asarray(ndtri(np.array(self.ahead[-self.each : -1][::-1])))[:, None]
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """State and increment of the generator, as if nothing had been drawn ahead."""
+        generator: Any = np.random.PCG64()
+        generator.state = self._generator.bit_generator.state
+        generator.advance(-len(self.ahead))
+        return generator.state["state"]["state"], generator.state["state"]["inc"]
+
+    def restore(self, position: tuple[int, int], each: int) -> None:
+        """Go to a `position`."""
+        state, increment = position
+        if not (0 <= state < 2**128 and 0 <= increment < 2**128):
+            raise StateError("random must be a position of PCG64: two numbers below 2^128")
+        self._generator.bit_generator.state = {
+            "bit_generator": "PCG64",
+            "state": {"state": state, "inc": increment},
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+        self.each = each
+        self._fill()
