@@ -194,7 +194,7 @@ MUTANTS = (
     ),
     Mutant(
         "writers replace rewards",
-        "_way",
+        "_taking",
         'if replace and request.scope["role"] != "admin":',
         "if False:",
         REPLACED_HTTP,
@@ -202,7 +202,7 @@ MUTANTS = (
     Mutant(
         "a table goes on from sums with a replaced reward",
         "_Logged.sums",
-        "anew = replaced_between(journal, self._end, end)",
+        "replaced = replaced_between(journal, self._end, end)",
         "anew = False",
         REPLACED_HTTP,
     ),

@@ -198,8 +198,8 @@ def test_simulate_refuses_files_before_it_simulates(
         ("[scenario]\nagent = 2\n", "[scenario] has no 'agent'"),
         ("[other]\nx = 1\n", "must hold tables scenario, run, confidence"),
         ("agents = 2\n", "must hold tables"),
-        ("[scenario\n", "is not TOML"),
-        ('[confidence]\nscale = "wide"\n', "wrong type"),
+        ("[scenario\n", "config must be TOML"),
+        ('[confidence]\nscale = "wide"\n', "scale must be a finite number"),
     ],
 )
 def test_a_bad_file(tmp_path: Path, text, message, capsys: pytest.CaptureFixture[str]):
@@ -455,7 +455,7 @@ def test_audit_exits_1_when_the_claim_is_false(monkeypatch, capsys: pytest.Captu
 
 def test_calibrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "c.json"
-    arguments = ["calibrate", "--arms", "4", "--noise-sd", "0.1", "--horizon", "1500", "--out", str(out)]
+    arguments = ["calibrate", "--arms", "4,", "--noise-sd", "0.1", "--horizon", "1500", "--out", str(out)]
     assert main(arguments) == 0
     assert "chosen:" in capsys.readouterr().out
     assert json.loads(out.read_text())["result"]["arms"] == 4

@@ -1,4 +1,4 @@
-"""What a client asks of the service, and how it reads the answers; how they travel is `client`."""
+"""Clients of a service, for threads and for asyncio: requests, repetitions and responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import httpx
 
 
-AGAIN = (408, 429, 502, 503, 504)  # answers of a service or a proxy that may soon answer otherwise
+AGAIN = (408, 429, 502, 503, 504)  # statuses of a service or a proxy after which a repetition may succeed
 PAUSE = 0.1  # seconds before the first repetition; each is about twice the one before
 LONGEST = 5.0
 
@@ -66,7 +66,7 @@ class Call:
 
 
 class Calls:
-    """What is asked; how it travels is the two clients' affair."""
+    """The requests, which both clients send."""
 
     def __init__(self, url: str, key: str | None, timeout: float, retries: int) -> None:
         self._options: dict[str, Any] = {
@@ -89,16 +89,8 @@ class Calls:
 
     @staticmethod
     def _decide_many(requests: Sequence[Mapping[str, Any]], key: str | None) -> Call:
-        bodies = [_request(**{**EMPTY, **request}) for request in requests]
+        bodies = [_request(**request) for request in requests]
         return Call("POST", "/v1/decisions/batch", {"decisions": bodies}, key or str(uuid.uuid4()))
-
-    @staticmethod
-    def _add_action(name: str) -> Call:
-        return Call("PUT", f"/v1/actions/{_quoted(name)}")
-
-    @staticmethod
-    def _retire_action(name: str) -> Call:
-        return Call("DELETE", f"/v1/actions/{_quoted(name)}")
 
     @staticmethod
     def _observe(decision: RemoteDecision | str, reward: float, person: str | None, replace: bool) -> Call:
@@ -114,27 +106,19 @@ class Calls:
         body = [{"decision_id": _plain_id(one), "reward": float(reward)} for one, reward in pairs]
         return Call("POST", "/v1/rewards", {"rewards": body} | ({"replace": True} if replace else {}))
 
-    @staticmethod
-    def _forget(decision: RemoteDecision | str) -> Call:
-        return Call("DELETE", f"/v1/decisions/{_id(decision)}")
-
-    @staticmethod
-    def _forget_many(decisions: Sequence[RemoteDecision | str]) -> Call:
-        return Call("POST", "/v1/withdrawals", {"decision_ids": [_plain_id(one) for one in decisions]})
-
 
 class Attempts:
-    """One call, tried until it is answered or given up: to be gone through, by the pauses before each try."""
+    """The attempts of one call: iterate over the pauses before each, until it is answered or given up."""
 
     def __init__(self, call: Call, retries: int) -> None:
         headers = {} if call.key is None else {"idempotency-key": call.key}
         self.request = {"method": call.method, "url": call.path, "json": call.body, "headers": headers}
-        self.response: httpx.Response | None = None  # of the last try, where there was one
+        self.response: httpx.Response | None = None  # of the last attempt
         self._failed = ""
         self._retries = retries
 
     def __iter__(self) -> Iterator[float]:
-        """Seconds; by chance, so that callers don't come back together."""
+        """Pauses in seconds; random, so that callers don't come back together."""
         yield 0.0
         pause = PAUSE
         for _ in range(self._retries):
@@ -145,7 +129,7 @@ class Attempts:
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Around a try that sets `response`."""
+        """The context of an attempt, which sets `response`."""
         import httpx
 
         self.response = None
@@ -155,7 +139,7 @@ class Attempts:
             self._failed = type(error).__name__
 
     def answer(self) -> Any:
-        """What the last try brought, or `ServiceError`."""
+        """The answer of the last attempt, or `ServiceError`."""
         response = self.response
         if response is None:
             raise ServiceError(0, "unreached", f"The service could not be reached ({self._failed}).")
@@ -163,21 +147,18 @@ class Attempts:
             return None if response.status_code == 204 else response.json()
         try:
             problem = dict(response.json())
-        except (ValueError, TypeError):  # no JSON, or no object: of something between us and the service
+        except (ValueError, TypeError):  # not a JSON object: from something between us and the service
             problem = {}
         kind = str(problem.get("type", "")).rpartition(":")[2]
         detail = str(problem.get("detail", f"The service answered {response.status_code}."))
         raise ServiceError(response.status_code, kind, detail, str(problem.get("remedy", "")))
 
 
-EMPTY: dict[str, Any] = {"contexts": None, "actions": None, "excluded": (), "baseline": None}
-
-
 def _request(
-    contexts: Contexts | None,
-    actions: Actions | None,
-    excluded: Sequence[str | int],
-    baseline: str | int | None,
+    contexts: Contexts | None = None,
+    actions: Actions | None = None,
+    excluded: Sequence[str | int] = (),
+    baseline: str | int | None = None,
 ) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if contexts is not None and len(contexts) and all(isinstance(row, str) for row in contexts):
@@ -219,14 +200,14 @@ def _id(decision: RemoteDecision | str) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name in an address; dots too, since "." and ".." mean other places."""
+    """A name in a path; dots too, since "." and ".." mean other paths."""
     return quote(name, safe="").replace(".", "%2E")
 
 
 class Client(Calls):
-    """Asks a service at `url`, with an API `key` where it needs one.
+    """A client of the service at `url`, with an API `key` if it needs one.
 
-    timeout: seconds for one attempt. retries: how often a call is repeated that was not answered.
+    timeout: seconds for one attempt. retries: how often an unanswered call is repeated.
 
     >>> client = Client("http://127.0.0.1:8000")  # doctest: +SKIP
     >>> decision = client.decide([[0.2, 0.4], [0.5, 0.1]])  # doctest: +SKIP
@@ -257,7 +238,7 @@ class Client(Calls):
     def decide_many(
         self, requests: Sequence[Mapping[str, Any]], *, key: str | None = None
     ) -> list[RemoteDecision]:
-        """Several at once, each request a mapping with the arguments of `decide`: all are made, or none."""
+        """Make several decisions, each request a mapping with the arguments of `decide`: all, or none."""
         return [decision_of(one) for one in self._do(self._decide_many(requests, key))["decisions"]]
 
     def observe(
@@ -268,8 +249,8 @@ class Client(Calls):
         person: str | None = None,
         replace: bool = False,
     ) -> None:
-        """The reward of a decision, at once or any time later; with `replace`, which needs an admin's key,
-        also in the place of one that was booked wrongly."""
+        """Send the reward of a decision, now or any time later; with `replace`, which needs an admin's key,
+        in place of an earlier one."""
         self._do(self._observe(decision, reward, person, replace))
 
     def observe_many(
@@ -279,37 +260,37 @@ class Client(Calls):
         *,
         replace: bool = False,
     ) -> None:
-        """Several rewards: all are taken, or none."""
+        """Send several rewards: all are taken, or none."""
         self._do(self._observe_many(decisions, rewards, replace))
 
     def forget(self, decision: RemoteDecision | str) -> None:
-        """It was never shown: no reward will come."""
-        self._do(self._forget(decision))
+        """Withdraw a decision that was never shown."""
+        self._do(Call("DELETE", f"/v1/decisions/{_id(decision)}"))
 
     def forget_many(self, decisions: Sequence[RemoteDecision | str]) -> None:
-        """Several that were never shown: all are withdrawn, or none."""
-        self._do(self._forget_many(decisions))
+        """Withdraw several decisions: all, or none."""
+        self._do(Call("POST", "/v1/withdrawals", {"decision_ids": [_plain_id(one) for one in decisions]}))
 
     def actions(self) -> tuple[str, ...]:
-        """The actions without features that it chooses from."""
+        """The active actions of a service whose actions have no features."""
         return active_of(self.get("/v1/actions"))
 
     def add_actions(self, *names: str) -> None:
-        """Have it choose from these too, one after the other; with an admin's key."""
+        """Add actions, one after the other; needs an admin's key."""
         for name in names:
-            self._do(self._add_action(name))
+            self._do(Call("PUT", f"/v1/actions/{_quoted(name)}"))
 
     def retire_actions(self, *names: str) -> None:
-        """Have it choose from these no longer, one after the other; with an admin's key."""
+        """Retire actions, one after the other; needs an admin's key."""
         for name in names:
-            self._do(self._retire_action(name))
+            self._do(Call("DELETE", f"/v1/actions/{_quoted(name)}"))
 
     def get(self, path: str) -> Any:
-        """Anything that can be read, such as "/v1/model"."""
+        """Read a path, such as "/v1/model"."""
         return self._do(Call("GET", path))
 
     def close(self) -> None:
-        """Let its connections go."""
+        """Close its connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -378,11 +359,13 @@ class AsyncClient(Calls):
 
     async def forget(self, decision: RemoteDecision | str) -> None:
         """As `Client.forget`."""
-        await self._do(self._forget(decision))
+        await self._do(Call("DELETE", f"/v1/decisions/{_id(decision)}"))
 
     async def forget_many(self, decisions: Sequence[RemoteDecision | str]) -> None:
         """As `Client.forget_many`."""
-        await self._do(self._forget_many(decisions))
+        await self._do(
+            Call("POST", "/v1/withdrawals", {"decision_ids": [_plain_id(one) for one in decisions]})
+        )
 
     async def actions(self) -> tuple[str, ...]:
         """As `Client.actions`."""
@@ -391,19 +374,19 @@ class AsyncClient(Calls):
     async def add_actions(self, *names: str) -> None:
         """As `Client.add_actions`."""
         for name in names:
-            await self._do(self._add_action(name))
+            await self._do(Call("PUT", f"/v1/actions/{_quoted(name)}"))
 
     async def retire_actions(self, *names: str) -> None:
         """As `Client.retire_actions`."""
         for name in names:
-            await self._do(self._retire_action(name))
+            await self._do(Call("DELETE", f"/v1/actions/{_quoted(name)}"))
 
     async def get(self, path: str) -> Any:
         """As `Client.get`."""
         return await self._do(Call("GET", path))
 
     async def aclose(self) -> None:
-        """Let its connections go."""
+        """Close its connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""How merits and ranges are written on the command line."""
+"""How merits are written on the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fedfairx.cli.common import as_merit, as_range
+from fedfairx.cli.common import as_merit
 from fedfairx.core.merit import Affine, Exponential
 from fedfairx.errors import InvalidInput
 
@@ -32,11 +32,3 @@ def test_merits_by_name() -> None:
 def test_other_merits_are_refused(text: str, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         as_merit(text)
-
-
-def test_ranges() -> None:
-    assert as_range("1:5") == as_range("1,5") == (1.0, 5.0)
-    assert as_range("-2.5:1e3") == (-2.5, 1000.0)
-    for wrong in ("", "1", "1:", "a:b"):
-        with pytest.raises(InvalidInput, match='reward_range must be like "1:5"'):
-            as_range(wrong)

@@ -51,7 +51,7 @@ def test_two_services_learn_from_each_other(tmp_path: Path) -> None:
         assert "fedfairx_federation_reached 1" in metrics
         page = one.get("/federation").text
         assert "org2" in page
-        assert "with the others" in page
+        assert "with the peers" in page
 
 
 def test_it_says_how_far_it_believes_a_partner_and_why(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_settings_lead_to_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name, value in (("rule", "greedy"), ("epsilon", 1.0), ("merit", "exponential"), ("releases", 3)):
         with pytest.raises(InvalidInput, match=f"{name} must be left out"):
             load({"federation": str(base / "org1"), name: value}, environment={})
-    with pytest.raises(InvalidInput, match="config can't be read"):
+    with pytest.raises(InvalidInput, match="config must be a file"):
         load({"federation": str(tmp_path / "nowhere")}, environment={})
     with pytest.raises(InvalidInput, match="name must be 'org1'"), member_of(base / "org1", name="org2"):
         pass

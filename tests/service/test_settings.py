@@ -32,7 +32,7 @@ def test_the_nearest_source_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "word"),
     [
-        ("port", "70000", "from 0 to 65535"),
+        ("port", "70000", ">= 0 and <= 65535"),
         ("port", "x", "whole number"),
         ("port", True, "whole number"),
         ("port", 1.5, "whole number"),
@@ -40,7 +40,7 @@ def test_the_nearest_source_counts(tmp_path: Path) -> None:
         ("control_share", "nan", "finite"),
         ("window", "0", "> 0"),
         ("mode", "dead", "one of live, shadow"),
-        ("intercept", "maybe", "true or false"),
+        ("intercept", "maybe", "yes or no"),
         ("features", "price", "price=0:10"),
         ("features", "price=1:0", "low < high"),
         ("features", "price=0:1,price=0:2", "named differently"),
@@ -50,10 +50,10 @@ def test_the_nearest_source_counts(tmp_path: Path) -> None:
         ("max_body", "10", ">= 1024"),
         ("database", "mysql://me:secret@there", "postgresql://"),
         ("rule", "best", "one of expected-merit"),
-        ("reward_range", "5", "like 1:5"),
+        ("reward_range", "5", "2 of a finite number"),
         ("reward_range", "5:1", "low < high"),
-        ("reward_range", [1], "low < high"),
-        ("wrong", "1", "no setting"),
+        ("reward_range", [1], "2 of a finite number"),
+        ("wrong", "1", "not a setting"),
     ],
 )
 def test_bad_values_are_named(name: str, value: object, word: str) -> None:
@@ -90,8 +90,7 @@ def test_help_is_made_from_the_table(capsys: pytest.CaptureFixture[str]) -> None
         main(["serve", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
     for one in table():
-        default = f" (default: {one.shown})" if one.shown else ""
-        assert f"{one.flag} {one.metavar} {one.help}{default}" in shown
+        assert f"{one.flags[0]} {one.metavar} {one.help} (default: {one.default})" in shown
 
 
 def test_the_documentation_is_made_from_the_table() -> None:
@@ -100,3 +99,16 @@ def test_the_documentation_is_made_from_the_table() -> None:
     )
     assert found is not None
     assert found[1] == markdown(), "print fedfairx.service.settings.markdown() into docs/service.md"
+
+
+def test_an_error_tells_where_the_value_came_from(tmp_path: Path) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text("port = 70000\n")
+    rule = "port must be a whole number >= 0 and <= 65535, got port="
+    for arguments, told in (
+        ({"flags": {"port": "70000"}, "environment": {}}, f"{rule}'70000' (--port)"),
+        ({"environment": {"FEDFAIRX_PORT": "x"}}, f"{rule}'x' (FEDFAIRX_PORT)"),
+        ({"environment": {}, "config": file}, f"{rule}70000 ({file})"),
+    ):
+        with pytest.raises(InvalidInput, match=re.escape(told)):
+            load(**arguments)  # type: ignore[arg-type]

@@ -115,7 +115,8 @@ def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyP
         other = sqlite3.connect(tmp_path / "agent.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         answer = client.get("/readyz")
-        assert (answer.status_code, answer.json()["detail"][:26]) == (503, "It could not be written wi")
+        assert answer.status_code == 503
+        assert answer.json()["type"].endswith(":unavailable")
         other.close()
 
 

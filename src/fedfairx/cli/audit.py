@@ -2,62 +2,65 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfairx.cli.common import add_json, add_verb, as_schedule, print_json
-from fedfairx.cli.privacy import add_mechanism, bounds_of, releases_of
+from fedfairx.cli.common import Output, add_verb, print_json
+from fedfairx.cli.privacy import Mechanism
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit(Mechanism, Output):
+    """Flags of `fedfairx audit`.
+
+    releases: number of releases (default: as many as the schedule makes).
+    runs: runs of each of the two worlds.
+    seed: seed of the runs.
+    plot: draw the scores of the two worlds: .png, .svg or .pdf.
+    """
+
+    releases: int | None = None
+    runs: int = 8_000
+    seed: int = 0
+    plot: Path | None = None
 
 
 def add(verbs: Any) -> None:
-    parser = add_verb(
+    add_verb(
         verbs,
         "audit",
         run,
-        summary="attack the privacy mechanism as configured, and compare what is found with what is claimed",
-        details="Exits 1 when something contradicts the claim, and does so again on fresh keys. "
-        "It can refute a claim and never prove one; of right mechanisms it calls one in a million false.",
+        Audit,
+        summary="Attack the privacy mechanism as configured, and compare what is found with what is claimed. "
+        "Exits 1 when a finding contradicts the claim and does so again on fresh keys. "
+        "It can refute a claim and never prove one; it calls one in a million correct mechanisms false.",
         example="""
             fedfairx audit --mechanism blt --epsilon 2 --delta 1e-6
             fedfairx audit --epsilon 2 --centred
             fedfairx audit --releases 20 --plot audit.png""",
     )
-    add_mechanism(parser)
-    parser.add_argument(
-        "--releases", type=int, help="how many there are (default: as many as the schedule makes)"
-    )
-    parser.add_argument("--runs", type=int, default=8_000, help="runs of each world (default: 8000)")
-    parser.add_argument("--seed", type=int, default=0, help="of the runs (default: 0)")
-    parser.add_argument(
-        "--plot",
-        type=Path,
-        metavar="FILE",
-        help="draw the scores of the two worlds: .png, .svg or .pdf (default: no figure)",
-    )
-    add_json(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Audit) -> int:
     from fedfairx.privacy import Centring, calibrate
     from fedfairx.privacy.audit.audit import audit, plot
 
-    bounds = bounds_of(args)
     mechanism = calibrate(
         args.mechanism,
         epsilon=args.epsilon,
         delta=args.delta,
-        releases=args.releases if args.releases is not None else releases_of(args),
-        sensitivity=bounds.sensitivity,
+        releases=args.scheduled_releases if args.releases is None else args.releases,
+        sensitivity=args.bounds.sensitivity,
     )
     report = audit(
         mechanism,
-        bounds=bounds,
+        bounds=args.bounds,
         dimension=args.dimension,
         epsilon=args.epsilon,
         delta=args.delta,
         centring=Centring.unit_box(args.dimension) if args.centred else None,
-        public_schedule=as_schedule(args.schedule).public,
+        public_schedule=args.times.public,
         runs=args.runs,
         seed=args.seed,
     )

@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedfairx.cli.common import add_json, add_verb, print_json, print_table
+from fedfairx.cli.common import Output, add_verb, print_json, print_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrate(Output):
+    """Flags of `fedfairx calibrate`.
+
+    out: write the calibration to this file.
+    arms: values of K to try (default: 5,10,20).
+    noise_sd: values of σ to try (default: 0.05,0.1,0.2).
+    horizon: rounds of the curve to fit (default: 100000).
+    workers: threads (default: one per processor).
+    """
+
+    out: Path | None = None
+    arms: tuple[int, ...] | None = None
+    noise_sd: tuple[float, ...] | None = None
+    horizon: int | None = None
+    workers: int | None = None
 
 
 def add(verbs: Any) -> None:
-    parser = add_verb(
+    add_verb(
         verbs,
         "calibrate",
         run,
-        summary="fit K, σ and the radius' scale s on the paper's B0 curve",
-        details="The world of every experiment is the result in experiments/data/calibration.json.",
-        example="fedfairx calibrate --out calibration.json",
+        Calibrate,
+        summary="Fit K, σ and the radius' scale s on the paper's B0 curve. "
+        "The world of every experiment is the result in experiments/data/calibration.json.",
+        example="""
+            fedfairx calibrate --out calibration.json
+            fedfairx calibrate --arms 5,10 --noise-sd 0.1""",
     )
-    parser.add_argument("--out", type=Path, help="write the calibration to this file (default: none)")
-    parser.add_argument("--arms", type=int, nargs="+", help="values of K to try (default: 5 10 20)")
-    parser.add_argument(
-        "--noise-sd", type=float, nargs="+", help="values of σ to try (default: 0.05 0.1 0.2)"
-    )
-    parser.add_argument("--horizon", type=int, help="rounds of the curve to fit (default: 100000)")
-    parser.add_argument("--workers", type=int, help="threads (default: one per processor)")
-    add_json(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Calibrate) -> int:
     from fedfairx.experiments.calibrate import Settings, calibrate, write
     from fedfairx.simulation.executors import engine
 
-    given = {"arms": args.arms, "noise_sds": args.noise_sd, "horizon": args.horizon}
-    changes: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in given.items()
-        if value is not None
-    }
+    changes: dict[str, Any] = {"arms": args.arms, "noise_sds": args.noise_sd, "horizon": args.horizon}
+    changes = {name: value for name, value in changes.items() if value is not None}
     with engine("local", args.workers) as executor:
         found = calibrate(replace(Settings(), **changes), executor=executor)
     if args.json:

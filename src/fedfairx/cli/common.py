@@ -1,4 +1,4 @@
-"""What the verbs share: named things with parameters, printing, common arguments."""
+"""What the verbs share: flags from the fields of a dataclass, named things with parameters, printing."""
 
 from __future__ import annotations
 
@@ -6,18 +6,35 @@ import argparse
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
+from fedfairx.agent.schedules import Schedule, schedule
+from fedfairx.core import merit
+from fedfairx.core.merit import Merit
 from fedfairx.errors import InvalidInput
+from fedfairx.util.config import READERS, Setting, settings_of
 from fedfairx.util.formatting import text_table
 
-if TYPE_CHECKING:
-    from fedfairx.agent.schedules import Schedule
-    from fedfairx.core.merit import Merit
-
 Thing = TypeVar("Thing")
-Run = Callable[[argparse.Namespace], int]
+Flags = TypeVar("Flags")
+Fill = Callable[[argparse.ArgumentParser], None]
+
+
+class VerbParser(argparse.ArgumentParser):
+    """The parser of a verb, which makes its flags when it is first used: the other verbs cost nothing."""
+
+    fill: Fill | None = None
+
+    def filled(self) -> VerbParser:
+        """The parser with its flags."""
+        if self.fill is not None:
+            fill, self.fill = self.fill, None
+            fill(self)
+        return self
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        return super(VerbParser, self.filled()).parse_known_args(args, namespace)
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -27,24 +44,59 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
-def add_verb(
-    verbs: Any, name: str, run: Run, *, summary: str, example: str, details: str = ""
-) -> argparse.ArgumentParser:
-    """A verb with a summary and an example in its help."""
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """How a verb answers.
+
+    json: print the answer as JSON on standard output.
+    """
+
+    json: bool = False
+
+
+def add_parser(
+    verbs: Any, name: str, run: Callable[[argparse.Namespace], int], fill: Fill, *, summary: str, example: str
+) -> None:
+    """Add a verb whose flags `fill` adds. The first sentence of the summary is shown in the list of verbs."""
     shown = textwrap.indent(textwrap.dedent(example).strip(), "  ")
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    parser: VerbParser = verbs.add_parser(
         name,
-        help=summary,
-        description=textwrap.fill(f"{summary[0].upper()}{summary[1:]}. {details}".strip(), 100),
+        help=summary.partition(". ")[0].rstrip("."),
+        description=textwrap.fill(summary, 100),
         epilog=f"example:\n{shown}",
         formatter_class=_Help,
     )
     parser.set_defaults(run=run)
-    return parser
+    parser.fill = fill
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON on standard output")
+def add_verb(
+    verbs: Any, name: str, run: Callable[[Flags], int], kind: type[Flags], *, summary: str, example: str
+) -> None:
+    """Add a verb whose flags are the fields of a dataclass, an instance of which `run` is called with."""
+
+    def fill(parser: argparse.ArgumentParser) -> None:
+        for each in flags_of(kind):
+            each.add_to(parser)
+
+    def perform(args: argparse.Namespace) -> int:
+        return run(kind(**given(args, flags_of(kind))))
+
+    add_parser(verbs, name, perform, fill, summary=summary, example=example)
+
+
+def flags_of(kind: type) -> tuple[Setting, ...]:
+    return settings_of(kind, switches=True)
+
+
+def given(args: argparse.Namespace, settings: Iterable[Setting]) -> dict[str, Any]:
+    """The values of flags that were given, by the names of their settings."""
+    values = ((each, each.given(args)) for each in settings)
+    return {
+        each.name: each.read(value, each.dest if each.positional else each.flags[0])
+        for each, value in values
+        if value is not None
+    }
 
 
 def print_json(value: object) -> None:
@@ -56,9 +108,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     print(text_table(columns, rows))
 
 
-def split(text: str) -> tuple[str, dict[str, float]]:
+def split(text: object) -> tuple[str, dict[str, float]]:
     """ "paper:gap=50" → ("paper", {"gap": 50.0})."""
-    name, _, rest = text.partition(":")
+    name, _, rest = _text(text).partition(":")
     values: dict[str, float] = {}
     for part in filter(None, rest.split(",")):
         key, sign, value = part.partition("=")
@@ -71,24 +123,21 @@ def split(text: str) -> tuple[str, dict[str, float]]:
     return name.strip(), values
 
 
-def as_schedule(text: str) -> Schedule:
+def as_schedule(text: object) -> Schedule:
     """A schedule by name, with parameters: "paper:gap=50", "doubling:start=10"."""
-    from fedfairx.agent.schedules import schedule
-
     name, values = split(text)
     return _with(schedule(name), name, values)
 
 
-def as_merit(text: str) -> Merit:
+def as_merit(text: object) -> Merit:
     """A merit by name, with parameters: "doubling:0.1", "exponential:steepness=10", "affine:offset=0.1"."""
-    from fedfairx.core import merit
-
     kinds: dict[str, Merit] = {
         "exponential": merit.Exponential(),
         "affine": merit.Affine(),
         "power": merit.Power(),
         "logistic": merit.Logistic(),
     }
+    text = _text(text)
     kind, _, rest = text.partition(":")
     if kind.strip() == "doubling":
         try:
@@ -101,13 +150,13 @@ def as_merit(text: str) -> Merit:
     return _with(kinds[name], name, values)
 
 
-def as_range(text: str) -> tuple[float, float]:
-    """ "1:5" → (1.0, 5.0)."""
-    low, _, high = text.replace(",", ":").partition(":")
-    try:
-        return float(low), float(high)
-    except ValueError:
-        raise InvalidInput(f'reward_range must be like "1:5", got reward_range={text!r}') from None
+READERS.update({Merit: as_merit, Schedule: as_schedule})
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f'a name must be text such as "affine:slope=2", got {type(value).__name__}')
+    return value
 
 
 def _with(thing: Thing, name: str, values: Mapping[str, float]) -> Thing:

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
-from fedfairx.cli.common import add_json, add_verb, print_json, print_table
+from fedfairx.cli.common import Output, add_verb, print_json, print_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class List(Output):
+    """Flags of `fedfairx list`.
+
+    kind: one kind only (default: all).
+    plugin: a Python file with experiments.
+    """
+
+    kind: Literal["algorithms", "mechanisms", "schedules", "merits", "experiments"] | None = field(
+        default=None, metadata={"positional": True, "metavar": "KIND"}
+    )
+    plugin: tuple[Path, ...] = ()
 
 
 def add(verbs: Any) -> None:
-    parser = add_verb(
+    add_verb(
         verbs,
         "list",
         run,
-        summary="name the algorithms, mechanisms, schedules, merits and experiments",
+        List,
+        summary="List the algorithms, mechanisms, schedules, merits and experiments.",
         example="fedfairx list\nfedfairx list experiments --json",
     )
-    parser.add_argument(
-        "kind",
-        nargs="?",
-        choices=("algorithms", "mechanisms", "schedules", "merits", "experiments"),
-        help="one kind only (default: all)",
-    )
-    parser.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a Python file with experiments (default: none)",
-    )
-    add_json(parser)
 
 
 def everything() -> dict[str, dict[str, str]]:
@@ -60,7 +62,7 @@ def _line(item: object) -> str:
     return (item.__doc__ or "").strip().splitlines()[0]
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: List) -> int:
     from fedfairx.experiments.registry import load_plugin
 
     for plugin in args.plugin:

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from fedfairx.cli.common import VerbParser
 from fedfairx.errors import FedFairXError
 
 VERBS = (
@@ -30,14 +31,14 @@ EXIT_INTERRUPTED = 130
 
 
 def parser() -> argparse.ArgumentParser:
-    """All verbs and their arguments."""
+    """All verbs; each makes its flags when it is used."""
     top = argparse.ArgumentParser(
         prog="fedfairx",
         description="Fair, private, federated contextual bandits.",
         epilog="`fedfairx VERB --help` has an example of every verb.",
     )
     top.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=VerbParser)
     for name in VERBS:
         importlib.import_module(f"fedfairx.{name}").add(verbs)
     return top
@@ -52,9 +53,9 @@ class _Version(argparse.Action):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code: 0 done, 1 something failed, 2 refused, 130 interrupted."""
+    """Run a command and return its exit code: 0 done, 1 failed, 2 refused, 130 interrupted."""
     args = parser().parse_args(argv)
-    atexit.register(gc.freeze)  # what Numba has made takes long to look through, and all of it ends then
+    atexit.register(gc.freeze)  # collecting what Numba has made at exit takes long, for nothing
     try:
         code: int = args.run(args)
     except KeyboardInterrupt:
@@ -71,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _interrupted(f"{error}; the same command goes on from there")
         print(f"fedfairx: {error}", file=sys.stderr)
         return EXIT_REFUSED
-    except BrokenPipeError:  # the reader, such as `head`, has had enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
@@ -79,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _interrupted(text: str) -> int:
     print(f"fedfairx: stopped{': ' + text if text else ''}", file=sys.stderr, flush=True)
-    if not text:  # stopped for the second time: threads inside a compiled kernel would keep the process alive
+    if not text:  # interrupted twice: threads inside a compiled kernel would keep the process alive
         sys.stdout.flush()
         os._exit(EXIT_INTERRUPTED)
     return EXIT_INTERRUPTED

@@ -1,97 +1,117 @@
-"""What `fedfairx privacy` and `fedfairx audit` are told of a mechanism."""
+"""`fedfairx privacy`: what a privacy budget costs and promises; and the flags of a mechanism, for `audit`."""
 
 from __future__ import annotations
 
-import argparse
 import math
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from fedfairx.agent.options import DECIDE_FROM, Options
-from fedfairx.agent.schedules import SCHEDULES, Plan
-from fedfairx.cli.common import add_json, add_verb, as_schedule, print_json, print_table
+from fedfairx.agent.options import Options
+from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
+from fedfairx.cli.common import Output, add_verb, as_schedule, print_json, print_table
 from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Centring, mechanisms
 from fedfairx.privacy.bounds import Adjacency
+from fedfairx.privacy.guarantee import DecideFrom
+from fedfairx.util.config import NAMED
 
 if TYPE_CHECKING:
-    from fedfairx.privacy import Bounds, Guarantee
+    from fedfairx.privacy import Guarantee
 
 
-def add_mechanism(parser: argparse.ArgumentParser) -> None:
-    """What a mechanism and its number of releases follow from."""
-    parser.add_argument(
-        "--mechanism",
-        default="blt",
-        help=f"how noise is laid over releases; choices: {', '.join(mechanisms())} (default: blt)",
-    )
-    parser.add_argument(
-        "--epsilon", type=float, default=2.0, help="ε of all messages of an agent together (default: 2)"
-    )
-    parser.add_argument("--delta", type=float, default=1e-6, help="δ of the same (default: 1e-6)")
-    parser.add_argument("--agents", type=int, default=10, help="m, how many share (default: 10)")
-    parser.add_argument(
-        "--dimension", type=int, default=5, help="d, numbers that describe an arm (default: 5)"
-    )
-    parser.add_argument("--horizon", type=int, default=100_000, help="T, rounds (default: 100000)")
-    parser.add_argument(
-        "--schedule",
-        default="paper",
-        metavar="NAME[:KEY=VALUE,…]",
-        help=f"when agents share, such as paper:gap=50; choices: {', '.join(SCHEDULES)} (default: paper)",
-    )
-    parser.add_argument(
-        "--context-norm", type=float, default=1.0, help="L: contexts are clipped to it (default: 1)"
-    )
-    parser.add_argument("--reward", type=float, default=1.0, help="B: rewards are clipped to ±B (default: 1)")
-    parser.add_argument(
-        "--adjacency",
-        default="replace",
-        help=f"what is hidden of a record; choices: {', '.join(get_args(Adjacency))} (default: replace)",
-    )
-    parser.add_argument(
-        "--nonnegative",
-        action="store_true",
-        help="contexts and rewards are known to be >= 0 (default: they may not be)",
-    )
-    parser.add_argument(
-        "--centred",
-        action="store_true",
-        help="records are centred at the middle of a public box: contexts in [0, 1]^d/√d, rewards in [0, 1] "
-        "(default: clipped around zero)",
-    )
+@dataclass(frozen=True, kw_only=True)
+class Mechanism:
+    """A mechanism, and what its number of releases follows from.
+
+    mechanism: how noise is distributed over releases.
+    epsilon: ε of all releases of an agent together.
+    delta: δ of the same.
+    agents: m, the number of agents that share.
+    dimension: d, numbers that describe an arm.
+    horizon: T, rounds.
+    schedule: when agents share, such as paper:gap=50.
+    context_norm: L, the norm that contexts are clipped to.
+    reward: B; rewards are clipped to ±B.
+    adjacency: what is hidden of a record.
+    nonnegative: contexts and rewards are known to be >= 0.
+    centred: records are centred at the middle of a public box, contexts in [0, 1]^d/√d and rewards in [0, 1],
+        instead of clipped around zero.
+    """
+
+    mechanism: str = field(default="blt", metadata={"choices": mechanisms()})
+    epsilon: float = 2.0
+    delta: float = 1e-6
+    agents: int = 10
+    dimension: int = 5
+    horizon: int = 100_000
+    schedule: str = field(default="paper", metadata={"choices": tuple(SCHEDULES), "metavar": NAMED})
+    context_norm: float = 1.0
+    reward: float = 1.0
+    adjacency: Adjacency = "replace"
+    nonnegative: bool = False
+    centred: bool = False
+
+    @property
+    def bounds(self) -> Bounds:
+        if self.centred:
+            text = "must be left out with --centred, whose box states the bounds"
+            require(self.context_norm == 1.0, "--context-norm", text, self.context_norm)
+            require(self.reward == 1.0, "--reward", text, self.reward)
+            require(not self.nonnegative, "--nonnegative", text, self.nonnegative)
+            return Centring.unit_box(self.dimension).inner_bounds(adjacency=self.adjacency)
+        return Bounds(
+            context_norm=self.context_norm,
+            reward=self.reward,
+            adjacency=self.adjacency,
+            nonnegative=self.nonnegative,
+        )
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(self.horizon, self.agents, self.dimension)
+
+    @property
+    def times(self) -> Schedule:
+        return as_schedule(self.schedule)
+
+    @property
+    def scheduled_releases(self) -> int:
+        """How many releases the schedule makes at most; at least one, for a mechanism to be sized by."""
+        return max(1, self.times.max_releases(self.plan))
 
 
-def bounds_of(args: argparse.Namespace) -> Bounds:
-    if args.centred:
-        text = "must be left out with --centred, whose box states the bounds"
-        require(args.context_norm == 1.0, "--context-norm", text, args.context_norm)
-        require(args.reward == 1.0, "--reward", text, args.reward)
-        require(not args.nonnegative, "--nonnegative", text, args.nonnegative)
-        return Centring.unit_box(args.dimension).inner_bounds(adjacency=args.adjacency)
-    return Bounds(
-        context_norm=args.context_norm,
-        reward=args.reward,
-        adjacency=args.adjacency,
-        nonnegative=args.nonnegative,
-    )
+@dataclass(frozen=True, kw_only=True)
+class Privacy(Mechanism, Output):
+    """Flags of `fedfairx privacy`.
 
+    statement: print what is promised, as one page for whoever signs for it.
+    decide_from: what decisions may use; released is the strict mode.
+    person_records: for the statement, at most this many records of a person enter (default: no bound).
+    noise_sd: sd of the rewards' noise.
+    alpha: probability that the region misses θ*.
+    least_eigenvalue: least eigenvalue of E[x xᵀ], from which follows when the Gram matrix is mostly signal
+        (default: 1/(12 d), that of uniform x/√d).
+    """
 
-def releases_of(args: argparse.Namespace) -> int:
-    """How many releases the schedule makes at most; at least one, for a mechanism to be sized by."""
-    plan = Plan(args.horizon, args.agents, args.dimension)
-    return max(1, as_schedule(args.schedule).max_releases(plan))
+    statement: bool = False
+    decide_from: DecideFrom = "own+released"
+    person_records: int | None = None
+    noise_sd: float = 0.1
+    alpha: float = 0.1
+    least_eigenvalue: float | None = None
 
 
 PRACTICAL_SHIFT = Options.shift  # an agent's default, in sd of the aggregate
 
 
 def add(verbs: Any) -> None:
-    parser = add_verb(
+    add_verb(
         verbs,
         "privacy",
         run,
-        summary="calculate releases, μ, noise, shift and radius for a privacy budget, by mechanism, and what "
-        "joining gains",
+        Privacy,
+        summary="Calculate releases, μ, noise, shift and radius for a privacy budget, by mechanism, and what "
+        "joining gains.",
         example="""
             fedfairx privacy --agents 10 --horizon 100000 --epsilon 2 --delta 0.1
             fedfairx privacy --agents 30 --horizon 10000 --epsilon 4 --decide-from released
@@ -99,52 +119,19 @@ def add(verbs: Any) -> None:
             fedfairx privacy --epsilon 1 --person-records 5 --statement
             fedfairx privacy --epsilon 1 --json""",
     )
-    add_mechanism(parser)
-    parser.add_argument(
-        "--statement",
-        action="store_true",
-        help="print what is promised, as one page for whoever signs for it",
-    )
-    parser.add_argument(
-        "--decide-from",
-        default="own+released",
-        help=f"what decisions may use; choices: {', '.join(DECIDE_FROM)}; released is the strict mode "
-        "(default: own+released)",
-    )
-    parser.add_argument(
-        "--person-records",
-        type=int,
-        metavar="K",
-        help="for the statement: at most K records of a person enter (default: no bound, no claim)",
-    )
-    parser.add_argument("--noise-sd", type=float, default=0.1, help="sd of the rewards' noise (default: 0.1)")
-    parser.add_argument(
-        "--alpha", type=float, default=0.1, help="chance that the region misses θ* (default: 0.1)"
-    )
-    parser.add_argument(
-        "--least-eigenvalue",
-        type=float,
-        help="of E[x xᵀ], for when the Gram is mostly signal (default: uniform x/√d, 1/(12 d))",
-    )
-    add_json(parser)
 
 
-def calculate(args: argparse.Namespace) -> dict[str, Any]:
+def calculate(args: Privacy) -> dict[str, Any]:
     """The calculator's answer as plain values."""
-    from fedfairx.agent.schedules import Plan
-    from fedfairx.errors import require
     from fedfairx.federation.setup.joining_gain import expected_gain
-    from fedfairx.privacy import mechanisms, mu_for
-    from fedfairx.privacy.guarantee import LARGE_DELTA, require_decide_from
+    from fedfairx.privacy import mu_for
+    from fedfairx.privacy.guarantee import LARGE_DELTA
 
     known = mechanisms()
     require(args.mechanism in known, "mechanism", f"must be one of {', '.join(known)}", args.mechanism)
     require(0 < args.alpha < 1, "alpha", "must be in (0, 1)", args.alpha)
-    require(math.isfinite(args.noise_sd) and args.noise_sd > 0, "noise_sd", "must be > 0", args.noise_sd)
-    require_decide_from(args.decide_from)
-    plan = Plan(args.horizon, args.agents, args.dimension)
-    schedule = as_schedule(args.schedule)
-    bounds = bounds_of(args)
+    require(args.noise_sd > 0, "noise_sd", "must be > 0", args.noise_sd)
+    schedule, bounds = args.times, args.bounds
     warnings = []
     if args.delta > LARGE_DELTA:
         warnings.append(
@@ -155,40 +142,31 @@ def calculate(args: argparse.Namespace) -> dict[str, Any]:
         warnings.append(
             "this schedule's timing depends on the data: NOT private end to end, whatever the noise"
         )
-    mu = mu_for(args.epsilon, args.delta)
-    gain = expected_gain(
-        members=args.agents,
-        horizon=args.horizon,
-        epsilon=args.epsilon,
-        delta=args.delta,
-        decide_from=args.decide_from,
-        centred=args.centred,
-    )
+    asked = {"horizon": args.horizon, "epsilon": args.epsilon, "delta": args.delta, "centred": args.centred}
+    releases, mu = args.scheduled_releases, mu_for(args.epsilon, args.delta)
+    gain = expected_gain(members=args.agents, decide_from=args.decide_from, **asked)  # type: ignore[arg-type]
     if gain is not None and gain.warning is not None:
         warnings.append(gain.warning)
     return {
         "agents": args.agents,
         "dimension": args.dimension,
-        "horizon": args.horizon,
         "schedule": args.schedule,
-        "releases": releases_of(args),
+        "releases": releases,
         "mu": mu,
-        "epsilon": args.epsilon,
-        "delta": args.delta,
+        **asked,
         "adjacency": args.adjacency,
         "context_norm": args.context_norm,
         "reward": args.reward,
         "sensitivity": bounds.sensitivity,
-        "centred": args.centred,
         "mechanism": args.mechanism,
         "decide_from": args.decide_from,
         "gain": None if gain is None else gain.to_dict(),
         "warnings": warnings,
-        "mechanisms": [_one(name, args, plan, bounds, releases_of(args)) for name in known],
+        "mechanisms": [_one(name, args, bounds, releases) for name in known],
     }
 
 
-def _one(name: str, args: argparse.Namespace, plan: Any, bounds: Bounds, releases: int) -> dict[str, Any]:
+def _one(name: str, args: Privacy, bounds: Bounds, releases: int) -> dict[str, Any]:
     import numpy as np
 
     from fedfairx.agent.pooling import noise_bounds
@@ -196,6 +174,7 @@ def _one(name: str, args: argparse.Namespace, plan: Any, bounds: Bounds, release
     from fedfairx.privacy import calibrate
     from fedfairx.theory import private_radius
 
+    plan = args.plan
     mechanism = calibrate(
         name, epsilon=args.epsilon, delta=args.delta, releases=releases, sensitivity=bounds.sensitivity
     )
@@ -232,7 +211,7 @@ def _one(name: str, args: argparse.Namespace, plan: Any, bounds: Bounds, release
     }
 
 
-def _signal_round(aggregate_sd: float, args: argparse.Namespace) -> int | None:
+def _signal_round(aggregate_sd: float, args: Privacy) -> int | None:
     """The first round at which the least known direction of all data outweighs the noise's norm, 2 s √d."""
     least = args.least_eigenvalue
     if least is None:
@@ -241,20 +220,20 @@ def _signal_round(aggregate_sd: float, args: argparse.Namespace) -> int | None:
     return found if found <= args.horizon else None
 
 
-def guarantee_of(args: argparse.Namespace) -> Guarantee:
-    """What agents of this configuration claim for their messages."""
-    from fedfairx.privacy import Bounds, Centring, KeyedNoise, PersonBound, new_key, private
+def guarantee_of(args: Privacy) -> Guarantee:
+    """What agents of this configuration claim for their releases."""
+    from fedfairx.privacy import KeyedNoise, PersonBound, new_key, private
 
     privatizer = private(
         args.dimension,
         epsilon=args.epsilon,
         delta=args.delta,
-        releases=releases_of(args),
+        releases=args.scheduled_releases,
         mechanism=args.mechanism,
-        bounds=Bounds(adjacency=args.adjacency) if args.centred else bounds_of(args),
+        bounds=Bounds(adjacency=args.adjacency) if args.centred else args.bounds,
         centring=Centring.unit_box(args.dimension) if args.centred else None,
         decide_from=args.decide_from,
-        public_schedule=as_schedule(args.schedule).public,
+        public_schedule=args.times.public,
         noise=KeyedNoise(new_key(), agent="statement", run="statement"),
     )
     if args.person_records is None:
@@ -262,20 +241,16 @@ def guarantee_of(args: argparse.Namespace) -> Guarantee:
     return PersonBound(privatizer, records=args.person_records).guarantee
 
 
-def run_statement(args: argparse.Namespace) -> int:
-    from fedfairx.privacy.statement import statement
-
-    guarantee = guarantee_of(args)
-    if args.json:
-        print_json(guarantee.to_dict())
-    else:
-        print(statement(guarantee, rounds=args.horizon))
-    return 0 if guarantee.is_private else 1
-
-
-def run(args: argparse.Namespace) -> int:
+def run(args: Privacy) -> int:
     if args.statement:
-        return run_statement(args)
+        from fedfairx.privacy.statement import statement
+
+        guarantee = guarantee_of(args)
+        if args.json:
+            print_json(guarantee.to_dict())
+        else:
+            print(statement(guarantee, rounds=args.horizon))
+        return 0 if guarantee.is_private else 1
     answer = calculate(args)
     if args.json:
         print_json(answer)

@@ -1,28 +1,37 @@
-"""`fedfairx warm`: compile beforehand, so that nobody waits for it later."""
+"""`fedfairx warm`: compile in advance, so that the first decision does not wait for it."""
 
 from __future__ import annotations
 
-import argparse
 import time
+from dataclasses import dataclass
 from typing import Any
 
-from fedfairx.cli.common import add_json, add_verb, print_json
+from fedfairx.cli.common import Output, add_verb, print_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warm(Output):
+    """Flags of `fedfairx warm`.
+
+    all: compile the paper's rule and Thompson's too.
+    """
+
+    all: bool = False
 
 
 def add(verbs: Any) -> None:
-    parser = add_verb(
+    add_verb(
         verbs,
         "warm",
         run,
-        summary="compile beforehand, for instance while a container is built",
-        details="Machine code is kept for this version and this machine; a second run takes a second or two.",
+        Warm,
+        summary="Compile in advance, for instance while a container is built. "
+        "Machine code is kept for this version and this machine; a second run takes a second or two.",
         example="fedfairx warm\nfedfairx warm --all --json",
     )
-    parser.add_argument("--all", action="store_true", help="the paper's rule and Thompson's too")
-    add_json(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Warm) -> int:
     import fedfairx as ffx
 
     tiny = ffx.Scenario(agents=2, arms=2, dimension=2, horizon=4)

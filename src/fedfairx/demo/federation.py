@@ -1,8 +1,7 @@
-"""What there is to see of a demonstration of a federation: a table, a line, a figure."""
+"""`fedfairx federate demo`: services of a federation on this machine, simulated traffic, and its display."""
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 import tempfile
@@ -10,10 +9,11 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from fedfairx.cli.common import add_json, add_verb, print_json
+from fedfairx.cli.common import Output, add_verb, print_json
 from fedfairx.errors import MissingLibrary
 from fedfairx.util.formatting import text_table
 
@@ -27,12 +27,18 @@ HEADINGS = ("agent", "decisions", "rewards", "releases", "lag", "privacy", "regr
 
 
 def table(orders: Sequence[Orders], looks: Sequence[dict[str, Any]]) -> str:
-    """How each organisation stands; `looks` are what its service says."""
-    return text_table(HEADINGS, [_row(each, look) for each, look in zip(orders, looks, strict=True)])
+    """The state of each organisation; a look is what its service tells, empty while it can't be reached."""
+    rows = []
+    for each, look in zip(orders, looks, strict=True):
+        told = (look["sync"]["released"], _lag(look), _privacy(look)) if look else ("?", "?", "?")
+        regrets = (f"{each.together:.1f}", f"{each.alone:.1f}")
+        ratio = f"{each.together / each.alone:.2f}" if each.alone else ""
+        rows.append((each.name, each.decisions, each.rewarded, *told, *regrets, ratio))
+    return text_table(HEADINGS, rows)
 
 
 def line(orders: Sequence[Orders], looks: Sequence[dict[str, Any]]) -> str:
-    """How all stand together, for where a table can't be drawn over itself."""
+    """The state of all together, where a table can't be drawn over itself."""
     together, alone = (sum(getattr(each, which) for each in orders) for which in ("together", "alone"))
     parts = [
         f"{sum(each.decisions for each in orders)} decisions",
@@ -43,16 +49,6 @@ def line(orders: Sequence[Orders], looks: Sequence[dict[str, Any]]) -> str:
         f"fairness regret {together / len(orders):.1f} together, {alone / len(orders):.1f} alone",
     ]
     return ", ".join(parts)
-
-
-def _row(orders: Orders, look: dict[str, Any]) -> tuple[object, ...]:
-    regrets = (f"{orders.together:.1f}", f"{orders.alone:.1f}")
-    ratio = f"{orders.together / orders.alone:.2f}" if orders.alone else ""
-    if not look:
-        return (orders.name, orders.decisions, orders.rewarded, "?", "?", "?", *regrets, ratio)
-    released = look["sync"]["released"]
-    counts = (orders.name, orders.decisions, orders.rewarded, released)
-    return (*counts, _lag(look), _privacy(look), *regrets, ratio)
 
 
 def _lag(look: dict[str, Any]) -> int:
@@ -76,20 +72,16 @@ def draw(curve: list[tuple[int, float, float]], epsilon: float | None, file: str
 
         figure = Figure(figsize=(5.4, 3.3), layout="constrained")
         axes = figure.subplots()
-        ends = []
-        for values, label, colour in (
-            (together, "together", COLOURS[name]),
-            (alone, "alone", COLOURS["fairx-bayes"]),
-        ):
+        curves = ((together, "together", COLOURS[name]), (alone, "alone", COLOURS["fairx-bayes"]))
+        for values, _, colour in curves:
             axes.plot(rounds, values, color=colour)
-            ends.append((values[-1], label, colour))
         axes.set_title("fairness regret, mean of the organisations")
         axes.set_xlabel("orders of each")
         thousands(axes.xaxis)
         thousands(axes.yaxis)
         axes.margins(x=0)
         few_rounds(axes)
-        end_labels(axes, ends)
+        end_labels(axes, [(values[-1], label, colour) for values, label, colour in curves])
         figure.savefig(file)
 
 
@@ -102,49 +94,50 @@ TICK = 0.5  # seconds between two looks
 PLAIN = 5.0  # seconds between two lines, where output goes into a file or a pipe
 
 
+@dataclass(frozen=True, kw_only=True)
+class Flags(Output):
+    """Flags of `fedfairx federate demo`.
+
+    agents: number of organisations.
+    transport: nats needs nats-server, flower needs Flower's commands.
+    flower: folder with flower-superlink and the other commands (default: on the path).
+    rounds: orders of each; then it ends by itself, as fast as it can (default: it goes on until Ctrl-C).
+    epsilon: share privately with this ε (default: sums are exact, NOT private).
+    rate: orders of each per second.
+    seed: seed of orders and luck.
+    figure: figure of regret over rounds, at the end (default: federation-demo.png, and none with --json).
+    data: a new folder to keep everything in (default: it is deleted).
+    """
+
+    agents: int = 3
+    transport: Literal["sqlite", "nats", "flower"] = "sqlite"
+    flower: str | None = field(default=None, metadata={"metavar": "BIN"})
+    rounds: int | None = None
+    epsilon: float | None = None
+    rate: float = 20.0
+    seed: int = 0
+    figure: str | None = field(default=None, metadata={"metavar": "FILE"})
+    data: str | None = field(default=None, metadata={"metavar": "DIR"})
+
+
 def add_demo(parts: Any) -> None:
-    parser = add_verb(
+    add_verb(
         parts,
         "demo",
         run,
-        summary="run a federation of services on this machine, with simulated traffic, and watch it learn",
-        details="Organisations order from the same six suppliers. Each has a service of its own, with pages "
-        "to look at, and a twin that sees the same orders and learns alone. Without --rounds it goes on "
-        "until Ctrl-C.",
+        Flags,
+        summary="Run a federation of services on this machine, with simulated traffic, and watch it learn. "
+        "Organisations order from the same six suppliers. Each has a service of its own, with pages, and a "
+        "twin that sees the same orders and learns alone. Without --rounds it goes on until Ctrl-C.",
         example="""
             fedfairx federate demo
             fedfairx federate demo --agents 5 --rounds 20000 --json
             fedfairx federate demo --transport nats --epsilon 8
             fedfairx federate demo --transport flower --flower flower/bin --rate 1""",
     )
-    parser.add_argument("--agents", type=int, default=3, help="organisations (default: 3)")
-    parser.add_argument(
-        "--transport",
-        default="sqlite",
-        choices=("sqlite", "nats", "flower"),
-        help="nats needs nats-server, flower Flower's commands",
-    )
-    parser.add_argument(
-        "--flower", metavar="BIN", help="folder with flower-superlink and the others (default: on the path)"
-    )
-    parser.add_argument(
-        "--rounds", type=int, help="orders of each; then it ends by itself, as fast as it can"
-    )
-    parser.add_argument(
-        "--epsilon", type=float, help="share privately, for so much; without it sums are exact, NOT private"
-    )
-    parser.add_argument("--rate", type=float, default=20.0, help="orders of each per second (default: 20)")
-    parser.add_argument("--seed", type=int, default=0, help="of orders and luck (default: 0)")
-    parser.add_argument(
-        "--figure",
-        metavar="FILE",
-        help=f"of regret over rounds, at the end (default: {FIGURE}, and none with --json)",
-    )
-    parser.add_argument("--data", metavar="DIR", help="a new folder to keep everything in")
-    add_json(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Flags) -> int:
     from fedfairx.errors import needs, require
 
     require(args.agents >= 2, "--agents", "must be >= 2", args.agents)
@@ -159,13 +152,16 @@ def run(args: argparse.Namespace) -> int:
     names = [f"org{number}" for number in range(1, args.agents + 1)]
     with tempfile.TemporaryDirectory(prefix="fedfairx-federation-") as temporary:
         folder = Path(args.data or Path(temporary) / "federation")
-        given = {
-            "transport": args.transport,
-            "decide_from": None if args.epsilon is None else "own+released",
-            "seed": args.seed,
-            "flower": args.flower,
-        }
-        with _told_to_end_as_by_ctrl_c(), Fleet(folder, names, _terms(args), **given) as fleet:
+        fleet = Fleet(
+            folder,
+            names,
+            _terms(args),
+            transport=args.transport,
+            decide_from=None if args.epsilon is None else "own+released",
+            seed=args.seed,
+            flower=args.flower,
+        )
+        with _terminated_as_by_ctrl_c(), fleet:
             orders = [
                 Orders(name, fleet.urls[name], seed=args.seed, place=place, key=fleet.keys.get(name))
                 for place, name in enumerate(fleet.names)
@@ -180,8 +176,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _told_to_end_as_by_ctrl_c() -> Iterator[None]:
-    """SIGTERM ends it in order too: services are processes of their own, and would stay."""
+def _terminated_as_by_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM stop it in order too: the services are processes of their own, and would stay."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -189,7 +185,7 @@ def _told_to_end_as_by_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _terms(args: argparse.Namespace) -> Terms:
+def _terms(args: Flags) -> Terms:
     from fedfairx.demo.market import DIMENSION
     from fedfairx.federation.roster.terms import Terms
 
@@ -203,9 +199,9 @@ def _terms(args: argparse.Namespace) -> Terms:
 
 
 class Demo:
-    """Traffic to all services at once, and what there is to see of it."""
+    """Traffic to all services at once, and its display."""
 
-    def __init__(self, args: argparse.Namespace, orders: list[Orders]) -> None:
+    def __init__(self, args: Flags, orders: list[Orders]) -> None:
         self._args = args
         self._orders = orders
         self._looks: list[dict[str, Any]] = [{} for _ in orders]
@@ -250,10 +246,9 @@ class Demo:
             done += count
 
     def _look(self, pool: ThreadPoolExecutor) -> list[dict[str, Any]]:
-        """How all stand; where time is compressed, once everybody has what the others have released.
+        """The state of all services; with --rounds, once each holds its peers' latest releases.
 
-        Orders that would take weeks are placed in a minute here, so that the milliseconds of a transport
-        would count for days.
+        Orders of weeks are placed in a minute then, so that milliseconds of a transport would count for days.
         """
         patience = 0.0 if self._args.rounds is None else PATIENCE.get(self._args.transport, 5.0)
         ends = time.monotonic() + patience
@@ -277,7 +272,7 @@ class Demo:
         return float(sum(getattr(each, which) for each in self._orders) / len(self._orders))
 
     def _show(self) -> None:
-        """Drawn over itself on a terminal; elsewhere a line now and then."""
+        """Draw the table over itself on a terminal; elsewhere print a line now and then."""
         if self._args.json:
             return
         if not sys.stderr.isatty():
@@ -296,7 +291,7 @@ class Demo:
             print(text, file=sys.stderr, flush=True)
 
     def report(self, lost: int) -> int:
-        """The end of it; 1 if something is missing that was acknowledged."""
+        """Print the result; return 1 if something acknowledged is missing."""
         together, alone = self._mean("together"), self._mean("alone")
         result = {
             "decisions": sum(each.decisions for each in self._orders),
@@ -331,7 +326,7 @@ class Demo:
 
 
 def _level(looks: list[dict[str, Any]]) -> bool:
-    """Whether everybody holds everybody's latest release."""
+    """Whether every member holds its peers' latest releases."""
     if not all(looks):
         return False
     made = {look["sync"]["name"]: look["sync"]["released"] for look in looks}

@@ -25,14 +25,14 @@ from fedfairx.storage.api_keys import open_keys
 
 PATIENCE = 180.0  # seconds until a service listens, on a machine that may have to compile first
 LOG = "service.log"
-ENGINE_KEY = "engine.key"  # of a service's doors for envelopes
+ENGINE_KEY = "engine.key"  # to a service's endpoints for envelopes
 GAP = 1.0  # seconds between two of Flower's rounds
 
 
 class Fleet:
-    """`names` in a federation with these terms, in `folder`; running inside `with`.
+    """Services of `names` in a federation with these terms, in `folder`; they run inside `with`.
 
-    seed: of what their agents draw; without it each draws its own.
+    seed: seed of their agents' draws; without it each draws its own.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Fleet:
         self.keys: dict[str, str] = {}  # to the services, where these need one
 
     def database(self, name: str) -> Path:
-        """Where a service keeps its agent."""
+        """The database of a service's agent."""
         return self.folder / name / "data" / "agent.sqlite"
 
     def __enter__(self) -> Self:
@@ -125,7 +125,7 @@ class Fleet:
         self._terms.open_agent(name, database, decide_from=self._decide_from, seed=seed).close()
 
     def _make_keys(self, name: str) -> None:
-        """One for the SuperNode, which opens nothing but envelopes, and one for whoever asks here."""
+        """Make a key for the SuperNode, for envelopes alone, and one for the demonstration."""
         with open_keys(self.database(name)) as keys:
             write_private(self.folder / name / ENGINE_KEY, keys.add("SuperNode", "federation").encode())
             self.keys[name] = keys.add("demonstration", "admin")

@@ -1,7 +1,6 @@
-"""A small world for demonstrations: suppliers bid for orders, and later it shows how good a choice was.
+"""A small world for demonstrations: suppliers bid for orders, and rewards tell later how good a choice was.
 
-Everything is drawn from a seed, so that two who decide differently are asked the same questions, and get the
-same luck.
+Everything is drawn from a seed, so that agents which decide differently get the same orders and luck.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ class Market:
         return np.clip(drawn, LOW, HIGH)
 
     def luck(self, orders: int) -> Array:
-        """How lucky each order is, whichever offer is chosen: between 0 and 1, the less the better."""
+        """The luck of each order, whichever offer is chosen: between 0 and 1, the less the better."""
         return self._rng.random(orders)
 
 
 def worth(offers: Array) -> Array:
-    """How probably an order goes well, which nobody knows: good, cheap and soon is better."""
+    """The probability that an order goes well, which no agent knows: good, cheap and soon is better."""
     return np.asarray(CHANCE + (offers - TYPICAL) @ ADDS)
 
 
@@ -71,21 +70,21 @@ def rewards(offers: Array, actions: Sequence[int] | Array, luck: Array) -> list[
 
 
 def unfairness(offers: Array, policies: Array) -> float:
-    """Fairness regret: by how much shares were others than the suppliers' merit entitles them to, summed."""
+    """Fairness regret: the sum of differences between shares and what merit entitles suppliers to."""
     entitled = np.exp(STEEPNESS * worth(offers))
     entitled /= entitled.sum(axis=1, keepdims=True)
     return float(np.abs(np.asarray(policies) - entitled).sum())
 
 
 def contexts(offers: Array) -> Array:
-    """As a service with `FEATURES` and an intercept hands them to its agent."""
+    """Contexts as a service with `FEATURES` and an intercept gives them to its agent."""
     scaled = (offers - LOW) / (HIGH - LOW)
     with_constant = np.concatenate([scaled, np.ones((*offers.shape[:-1], 1))], axis=-1)
     return np.asarray(with_constant / np.sqrt(DIMENSION))
 
 
 def request(offers: Array) -> dict[str, Any]:
-    """One order's body of a request: suppliers by name, with their group."""
+    """The body of a request for one order: suppliers by name, with their group."""
     return {
         "actions": [
             {"id": name, "group": group, "features": dict(zip(NAMES, offer, strict=True))}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import random
 import tempfile
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.cli.common import add_verb
@@ -20,22 +20,35 @@ if TYPE_CHECKING:
 ANSWERED = 0.9  # of decisions get a reward at all
 
 
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """Flags of `fedfairx demo`.
+
+    port: port to listen on.
+    rate: decisions per second.
+    seconds: stop after this many seconds (default: never).
+    data: keep the database in this folder (default: it is deleted).
+    """
+
+    port: int = 8000
+    rate: float = 30.0
+    seconds: float | None = None
+    data: str | None = field(default=None, metadata={"metavar": "DIR"})
+
+
 def add(verbs: Any) -> None:
-    parser = add_verb(
+    add_verb(
         verbs,
         "demo",
         run,
-        summary="start a service with simulated traffic, and watch it learn to be fair",
-        details="Six suppliers bid for orders. Everything happens on this machine and is gone afterwards.",
+        Demo,
+        summary="Start a service with simulated traffic, and watch it learn to be fair. "
+        "Six suppliers bid for orders. Everything happens on this machine and is deleted afterwards.",
         example="fedfairx demo\nfedfairx demo --port 8080 --rate 100",
     )
-    parser.add_argument("--port", type=int, default=8000, help="port to listen on (default: 8000)")
-    parser.add_argument("--rate", type=float, default=30.0, help="decisions per second (default: 30)")
-    parser.add_argument("--seconds", type=float, help="stop by itself after so long (default: never)")
-    parser.add_argument("--data", metavar="DIR", help="keep what happens in this folder (default: nothing)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Demo) -> int:
     from fedfairx.errors import needs, require
     from fedfairx.service.settings import load
 
@@ -62,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Traffic:
-    """Orders come, a supplier is chosen, and some time later it shows how well it did."""
+    """Orders for which a supplier is chosen, and whose reward comes some time later."""
 
     def __init__(self, client: Client, rate: float, seconds: float | None, server: Server) -> None:
         from fedfairx.demo.market import Market
@@ -79,7 +92,7 @@ class Traffic:
         from fedfairx.client import ServiceError
 
         while not self._server.should_exit:
-            with suppress(ServiceError):  # it may be about to end
+            with suppress(ServiceError):  # the service may be stopping
                 self._order()
                 while self._waiting and self._waiting[0][0] < time.monotonic():
                     _, identity, reward = heapq.heappop(self._waiting)

@@ -1,4 +1,4 @@
-"""One organisation's orders: asked of its service, and of a twin that learns alone from the same ones."""
+"""One organisation's orders, decided by its service and by a twin that learns alone from the same ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedfairx.demo.market import DIMENSION, Market, contexts, request, rewards, 
 
 
 class Orders:
-    """What was asked and answered, and how unfair both have been, summed over orders."""
+    """The orders of an organisation, and the fairness regret of service and twin, summed over orders."""
 
     def __init__(self, name: str, url: str, *, seed: int, place: int, key: str | None = None) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class Orders:
         return sum(reward is not None for reward in self.kept.values())
 
     def place(self, count: int) -> None:
-        """So many orders at once; while the service is away they are not placed, and rewards are owed."""
+        """Place orders at once; while the service can't be reached none are placed, and rewards are owed."""
         offers, luck = self._market.offers(count), self._market.luck(count)
         try:
             made = self.client.decide_many([request(each) for each in offers])
@@ -51,7 +51,7 @@ class Orders:
         self._twin.observe_many(twins, rewards(offers, np.array([one.action for one in twins]), luck))
 
     def settle(self) -> None:
-        """Tell the service what came of its decisions."""
+        """Send the service the rewards of its decisions."""
         if self._owed:
             try:
                 self.client.observe_many(list(self._owed), list(self._owed.values()))
@@ -61,14 +61,14 @@ class Orders:
             self._owed = {}
 
     def look(self) -> dict[str, Any]:
-        """How its service stands: `/v1/sync` and `/v1/privacy`; empty while it can't be reached."""
+        """The state of its service, `/v1/sync` and `/v1/privacy`; empty while it can't be reached."""
         try:
             return {"sync": self.client.get("/v1/sync"), "privacy": self.client.get("/v1/privacy")}
         except ServiceError:
             return {}
 
     def lost(self, database: Path) -> int:
-        """Of what the stopped service had acknowledged: how much is not in its database."""
+        """The number of acknowledged decisions and rewards that are not in the stopped service's database."""
         with Agent.open(database) as agent:
             found = {row.id: row.reward for row in agent.journal.decisions()}
         return sum(

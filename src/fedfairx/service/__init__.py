@@ -1,5 +1,5 @@
 """One agent as a service: decisions and rewards over HTTP, on disk before they are acknowledged.
 
-`settings` says what can be set, `schemas` what goes over the wire, `desk` who may touch the agent and when,
-`steps` what is done there, `routes/` which address means which step, and `app` puts them together.
+`settings` are what can be set, `schemas` what goes over the wire, `write_queue` is the one place that changes
+the agent, `decisions` has the steps it runs, `routes/` maps paths to them, and `app` puts all together.
 """

@@ -1,4 +1,4 @@
-"""The ASGI application: addresses from the operations, pages beside them, and a life from start to stop."""
+"""The ASGI application: endpoints from the operations, pages beside them, and start and stop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Iterable
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.applications import Starlette
@@ -18,55 +17,30 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fedfairx.service.auth import refuse_cross_site
 from fedfairx.service.endpoint import Operation
+from fedfairx.service.fast_path import FastRouter, reply
 from fedfairx.service.openapi import document
 from fedfairx.service.pages import pages
 from fedfairx.service.problems import ProblemError, answer, problem_of
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.service import Service
 
-if TYPE_CHECKING:
-    from fedfairx.service.service import Service
-
-
-class FastRouter:
-    """Finds plain addresses in a table: a decision need not pay for Starlette's search and wrapping."""
-
-    def __init__(self, app: Starlette, plain: dict[str, EndpointApp]) -> None:
-        self._app = app
-        self._plain = plain
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = None
-        if scope["type"] == "http" and not scope.get("root_path"):
-            found = self._plain.get(scope["path"])
-        await (found or self._app)(scope, receive, send)
-
 
 def make_app(service: Service) -> ASGIApp:
-    """The application of a service: what can be asked of it, and its pages."""
+    """The application of a service: its endpoints and its pages."""
     service.document = msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
-    gates = gates_of(service, OPERATIONS)
+    by_path: dict[str, list[Operation]] = {}
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, []).append(operation)
+    endpoints = {path: EndpointApp(service, found) for path, found in by_path.items()}
+    names = ("{action_id}", "{action_id:path}")  # an action's name may have slashes in it
     app = Starlette(
-        routes=[*(Route(_starlette(path), gate) for path, gate in gates.items()), *pages(service)],
+        routes=[*(Route(path.replace(*names), each) for path, each in endpoints.items()), *pages(service)],
         exception_handlers={Exception: _problem, 404: _problem, 405: _problem},
         lifespan=_life,
     )
     app.router.redirect_slashes = False  # it would answer with whatever host it was asked by
     app.state.service = service
-    return FastRouter(app, {path: gate for path, gate in gates.items() if "{" not in path})
-
-
-def _starlette(path: str) -> str:
-    """An action's name may have slashes in it."""
-    return path.replace("{action_id}", "{action_id:path}")
-
-
-def gates_of(service: Service, operations: Iterable[Operation]) -> dict[str, EndpointApp]:
-    """One gate for each address, in the order of the operations."""
-    by_path: dict[str, list[Operation]] = {}
-    for operation in operations:
-        by_path.setdefault(operation.path, []).append(operation)
-    return {path: EndpointApp(service, found) for path, found in by_path.items()}
+    return FastRouter(app, {path: each for path, each in endpoints.items() if "{" not in path})
 
 
 async def _problem(_request: Request, error: Exception) -> Response:
@@ -92,12 +66,12 @@ async def _life(app: Starlette) -> AsyncIterator[None]:
         await service.close()
 
 
-#: On every answer, so that no browser guesses what it is, and nobody on the way keeps it.
+#: On every response, so that no browser guesses its type, and no cache keeps it.
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
 class EndpointApp:
-    """The ASGI application of one address."""
+    """The ASGI application of one path."""
 
     def __init__(self, service: Service, operations: Iterable[Operation]) -> None:
         self._service = service
@@ -117,15 +91,15 @@ class EndpointApp:
                 refuse_cross_site(request)
             if operation.role is not None:
                 await self._service.auth.check(request, operation.role)
-            response = await operation.handler(self._service, request)
+            response = reply(await operation.handler(self._service, request), operation.status)
         except ClientDisconnect:
             return
-        except Exception as error:  # whatever it is, it must not reach the server's log with its text
+        except Exception as error:  # its text must not reach the server's log
             response = answer(problem_of(error))
         name = "unknown" if operation is None else operation.name
         self._service.metrics.request(name, response.status_code, time.perf_counter() - began)
         try:
             response.raw_headers.extend(HEADERS)
             await response(scope, receive, send)
-        except Exception as error:  # half way through a long answer: it is logged, and the connection cut
+        except Exception as error:  # in the middle of a long response: log it, and cut the connection
             problem_of(error)

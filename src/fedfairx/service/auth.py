@@ -1,8 +1,7 @@
-"""Who may do what: API keys with roles; without any key this machine alone.
+"""Authentication: API keys with roles, and sessions for pages; while there is no key, this machine alone.
 
-Keys are kept as hashes and compared in constant time (`storage/api_keys.py`). Those that were let in are
-remembered for a moment, by another hash. Once a key was made, keys are always required, also when the last
-one is revoked.
+Keys are stored as hashes and compared in constant time (`storage/api_keys.py`). Accepted ones are cached
+for a moment, by another hash. Once a key was made, keys are required, also when the last one is revoked.
 """
 
 from __future__ import annotations
@@ -12,28 +11,31 @@ import base64
 import binascii
 import hashlib
 import ipaddress
+import secrets
+import time
+from collections.abc import Collection
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedfairx.errors import StorageError
-from fedfairx.service.headers import header_of
+from fedfairx.service.fast_path import header_of
 from fedfairx.service.problems import ProblemError
-from fedfairx.service.sessions import Sessions
 from fedfairx.storage.api_keys import ApiKey, ApiKeys
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 
-#: What each role may.
+#: What each role may do.
 ROLES = {
     "reader": ("reader",),
     "writer": ("reader", "writer"),
-    "federation": ("federation",),  # of an engine beside the service: envelopes, and nothing else
+    "federation": ("federation",),  # for an engine beside the service: envelopes, and nothing else
     "admin": ("reader", "writer", "federation", "admin"),
 }
-REMEMBERED = 2.0  # seconds for which a revoked key may still be let in
+SECONDS = 12 * 3_600  # that a session lasts
+REMEMBERED = 2.0  # seconds for which a revoked key may still be accepted
 
 
 def is_loopback(host: str) -> bool:
@@ -53,17 +55,56 @@ def refuse_cross_site(request: Request) -> None:
 
 
 def sees_exact(request: Request) -> bool:
-    """Whether whoever was let in may see what tells each reward (`service/published.py`): admins."""
+    """Whether the caller may see numbers that reveal each reward (`service/published.py`): admins alone."""
     return bool(request.scope["role"] == "admin")
 
 
+class Sessions:
+    """Sessions of people who look at pages: a random token in the browser, and here its hash with the key.
+
+    They open pages alone, and are in memory: a restart ends them.
+    """
+
+    def __init__(self) -> None:
+        self.clock = time.monotonic
+        self._held: dict[bytes, tuple[ApiKey, float]] = {}  # hash of the token → whose, and until when
+
+    def begin(self, key: ApiKey) -> str:
+        """A token for the holder of a key."""
+        token = secrets.token_urlsafe(32)
+        self._held[_hash(token)] = key, self.clock() + SECONDS
+        return token
+
+    def role_of(self, token: str) -> str | None:
+        """The role of a token's key; None if the token is invalid."""
+        key, until = self._held.get(_hash(token), (None, 0.0))
+        return None if key is None or self.clock() >= until else key.role
+
+    def end(self, token: str) -> None:
+        """End a session."""
+        self._held.pop(_hash(token), None)
+
+    def keep(self, in_force: Collection[str]) -> None:
+        """End those that are over, and those of keys that are not among these ids any more."""
+        now = self.clock()
+        self._held = {
+            token: (key, until)
+            for token, (key, until) in self._held.items()
+            if key.id in in_force and now < until
+        }
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
 class Authenticator:
-    """Lets a request in, or refuses it."""
+    """Accepts a request, or refuses it."""
 
     def __init__(self, keys: ApiKeys, *, loopback: bool) -> None:
         self._keys = keys
         self._loopback = loopback
-        self._let_in: dict[bytes, ApiKey] = {}  # by a hash of the whole key
+        self._accepted: dict[bytes, ApiKey] = {}  # by a hash of the whole key
         self.any_key = bool(keys.all())
         self.sessions = Sessions()
 
@@ -72,60 +113,55 @@ class Authenticator:
         return self.any_key or not self._loopback
 
     async def check(self, request: Request, role: str) -> None:
-        """Refuse who may not; `scope["role"]` says what role the others have."""
+        """Refuse a request without this role; `scope["role"]` is set to the role of the key."""
         if not self.keys_needed:
             if not _is_loopback_with_port(header_of(request, b"host") or "localhost"):
-                # a page of another site, in a browser on this machine, by a name that leads here
+                # another site's page in a browser on this machine, by a name that resolves to it
                 raise ProblemError("host", "The Host must be localhost while there is no key.")
             request.scope["role"] = "admin"
             return
         key = await self.key_of(_credentials(request))
         if key is None:
             scheme = "Bearer" if request.url.path.startswith("/v1/") else 'Basic realm="fedfairx"'
-            raise ProblemError(
-                "unauthenticated", "There is no valid key in it.", {"www-authenticate": scheme}
-            )
+            raise ProblemError("unauthenticated", "There is no valid key.", {"www-authenticate": scheme})
         if role not in ROLES[key.role]:
-            raise ProblemError("forbidden", f"It needs the role {role}, and this key is of a {key.role}.")
+            raise ProblemError("forbidden", f"The role {role} is needed; the key has the role {key.role}.")
         request.scope["role"] = key.role
 
     async def key_of(self, text: str) -> ApiKey | None:
-        """The key that this is; None where it opens nothing."""
+        """The key with this text; None if there is none."""
         if not text:
             return None
         digest = hashlib.sha256(text.encode()).digest()
-        key = self._let_in.get(digest)
+        key = self._accepted.get(digest)
         if key is None:
             key = await asyncio.to_thread(self._keys.find, text)
             if key is None or key.role not in ROLES:
                 return None
-            self._let_in[digest] = key
+            self._accepted[digest] = key
         return key
 
     async def watch(self) -> None:
-        """Look for keys, again and again, until cancelled."""
+        """Look for changed keys again and again, until cancelled."""
         while True:
             await asyncio.sleep(REMEMBERED)
-            with suppress(StorageError):  # requests say so; nobody gets in who was not in
+            with suppress(StorageError):  # requests tell; nobody new is accepted
                 await self.look()
 
     async def look(self) -> None:
-        """Look which keys there are, forget who was let in, and end the sessions of revoked keys."""
+        """Read which keys there are, drop accepted ones, and end the sessions of revoked keys."""
         found = await asyncio.to_thread(self._keys.all)
         self.any_key = self.any_key or bool(found)
-        self._let_in.clear()
+        self._accepted.clear()
         self.sessions.keep({key.id for key in found if key.revoked is None})
 
 
 def _credentials(request: Request) -> str:
-    """The key: as a bearer's, or for pages in a browser as Basic's password."""
+    """The key: a bearer token, or for pages in a browser the password of Basic."""
     scheme, _, value = (header_of(request, b"authorization") or "").partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
-    if scheme.lower() == "basic" and request.method in (
-        "GET",
-        "HEAD",
-    ):  # a browser sends it unasked: no writing
+    if scheme.lower() == "basic" and request.method in ("GET", "HEAD"):  # browsers send it unasked: no writes
         try:
             return base64.b64decode(value, validate=True).decode("latin-1").partition(":")[2]
         except (binascii.Error, ValueError):

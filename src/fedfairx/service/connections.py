@@ -1,4 +1,4 @@
-"""What a client may take of the server before anybody knows who it is: bytes, seconds and connections.
+"""Limits on what a client takes before it is authenticated: bytes, seconds and connections.
 
 uvicorn limits none of these with httptools. Time is looked at once a second for all connections together, so
 that it costs a request nothing. When there are too many connections, those end that wait for their client:
@@ -66,14 +66,14 @@ class Connection(HttpToolsProtocol):
     # --- seconds -------------------------------------------------------------------------------------
 
     def waits_for(self) -> str | None:
-        """What the client has still to send; None while it waits for us."""
+        """What the client has yet to send; None while it waits for the response."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return HEADER
         return BODY if cycle.more_body else None
 
     def look(self, now: float) -> None:
-        """Once a second: end it if its client has taken too long."""
+        """Close the connection if its client has taken too long; called once a second."""
         waits = self.waits_for()
         if (waits, self.cycle) != self._seen:
             self._seen, self._since = (waits, self.cycle), now
@@ -89,7 +89,7 @@ class Connection(HttpToolsProtocol):
             self._make_room()
 
     def _make_room(self) -> None:
-        """End a tenth of the connections, so that the next that come need not look for some; or else this."""
+        """Close a tenth of the connections, so that the next ones find room; if none can be, this one."""
         others = [each for each in self.connections if isinstance(each, Connection) and each is not self]
         waiting = [each for each in others if each.waits_for() is not None or each.flow.write_paused]
         waiting.sort(key=lambda each: (each.cycle is not None, each._made))
@@ -102,7 +102,7 @@ class Connection(HttpToolsProtocol):
     # --- ending --------------------------------------------------------------------------------------
 
     def _refuse(self, refused: ProblemError | None) -> None:
-        """Say why, if that can still be read, and close; a request under way gets no other answer."""
+        """Send the reason, if it can still be read, and close; a request in flight gets no other response."""
         transport, cycle = self.transport, self.cycle
         if transport.is_closing() or transport.get_write_buffer_size():
             transport.abort()

@@ -1,4 +1,4 @@
-"""Counts of a long log, brought up to date by what came since they were last asked for."""
+"""Counts of a long log, updated by what came since the last call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedfairx.storage.records import STATUSES
 
 
 class DecisionCounters:
-    """How many decisions there are of each status, and in each stretch of time. Threads may share it."""
+    """Numbers of decisions by status and by interval of time. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -21,7 +21,7 @@ class DecisionCounters:
         self._rewarded: list[int] = []
 
     def by_status(self, journal: Queries) -> dict[str, int]:
-        """How many there are of each status."""
+        """The number of decisions of each status."""
         with self._lock:
             made, ended, self._until = counted(journal, self._until)
             self._decisions += made
@@ -34,7 +34,7 @@ class DecisionCounters:
     def by_time(
         self, journal: Queries, *, since: float, width: float, count: int
     ) -> tuple[list[int], list[int]]:
-        """Decisions and rewards in each of `count` stretches until now; what is over is not counted again."""
+        """Decisions and rewards in each of `count` intervals until now; past ones are not counted again."""
         with self._lock:
             if self._stretches != (since, width):
                 self._stretches, self._made, self._rewarded = (since, width), [], []

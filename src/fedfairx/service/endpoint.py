@@ -1,111 +1,115 @@
-"""One address and method: who may use it, what it takes and gives. Routes and OpenAPI come from it."""
+"""Endpoints: who may use them, what they take and return. Routes and the OpenAPI document come from these."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from msgspec import Meta, Struct
+from starlette.requests import Request
 
-from fedfairx.service.headers import header_of
+from fedfairx.service.fast_path import JSON, body_of, decode
 from fedfairx.service.problems import ProblemError
+from fedfairx.service.service import Service
+from fedfairx.service.settings import LONGEST
+from fedfairx.util.config import explained
 
-if TYPE_CHECKING:
-    from fedfairx.service.service import Service
-
-
-Handler = Callable[["Service", Request], Awaitable[Response]]
+Handler = Callable[[Service, Request], Awaitable[object]]
 Decoded = TypeVar("Decoded")
-JSON = "application/json"
-CLOSE = {"connection": "close"}  # what is left of the body would be taken for the next request
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A value in the address, the query or a header; `schema` is JSON Schema."""
+    """A value in the path, the query or a header; `schema` is JSON Schema."""
 
     name: str
     place: str  # path, query, header
     description: str
     schema: dict[str, Any]
-    required: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+NAME = {"type": "string", "minLength": 1, "maxLength": LONGEST}
+PATH_PARAMETERS = {
+    "decision_id": Parameter("decision_id", "path", "The id in the answer to the decision.", NAME),
+    "action_id": Parameter("action_id", "path", "Its name, percent-encoded: a slash is %2F.", NAME),
+}
+
+
+@dataclass(frozen=True)
 class Operation:
-    """One thing that can be asked for."""
+    """One method of one path."""
 
     method: str
     path: str
     name: str
     summary: str
     handler: Handler
-    role: str | None  # the least role that may; None: everybody, without a key
+    role: str | None = None  # the least role that may; None: everybody, without a key
     takes: type | None = None
     gives: type | None = None
     status: int = 200
     media_types: tuple[str, ...] = (JSON,)
     problems: tuple[str, ...] = ()
-    parameters: tuple[Parameter, ...] = ()
+    query: type[Struct] | None = None
+    headers: tuple[Parameter, ...] = ()
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """All parameters: those of the path, of the query's struct, and headers."""
+        in_path = (PATH_PARAMETERS[name] for name in re.findall(r"{(\w+)}", self.path))
+        return (*in_path, *(() if self.query is None else _parameters(self.query)), *self.headers)
 
 
-def decoder(kind: type[Decoded]) -> Callable[[bytes], Decoded]:
-    """Reads a body; made once for each kind, since it compiles what it will check."""
-    read = msgspec.json.Decoder(kind).decode
+def endpoint(method: str, path: str, **more: Any) -> Callable[[Handler], Operation]:
+    """Make an operation of the decorated handler, whose name and docstring are the operation's."""
 
-    def decode(body: bytes) -> Decoded:
-        try:
-            return read(body)
-        except RecursionError:
-            raise ProblemError("malformed", "The body is nested too deeply.") from None
-        except UnicodeDecodeError:
-            raise ProblemError("malformed", "The body is not UTF-8.") from None
+    def made(handler: Handler) -> Operation:
+        return Operation(method, path, handler.__name__, (handler.__doc__ or "").rstrip("."), handler, **more)
 
-    return decode
+    return made
 
 
-async def body_of(request: Request, limit: int) -> bytes:
-    """The whole body; what is longer than `limit` is not read to its end."""
-    kind = header_of(request, b"content-type") or ""
-    if kind != JSON and kind.partition(";")[0].strip().lower() != JSON:  # so no other site's form gets in
-        raise ProblemError("media-type", "The Content-Type must be application/json.")
-    parts, size, more = [], 0, True
-    while more:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        part = message.get("body", b"")
-        size += len(part)
-        if size > limit:
-            raise ProblemError("too-large", f"The body must be at most {limit} bytes (max_body).", CLOSE)
-        parts.append(part)
-        more = message.get("more_body", False)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+def _parameters(query: type[Struct]) -> tuple[Parameter, ...]:
+    """The fields of a query, with their limits and descriptions."""
+    (_,), components = msgspec.json.schema_components([query])
+    found, said = [], explained(query)
+    for name, schema in components[query.__name__]["properties"].items():
+        plain = {
+            "type": "string",
+            **schema.get("anyOf", [schema])[0],
+        }  # a query has no null
+        plain.pop("default", None)
+        found.append(Parameter(name, "query", f"{said[name]}.", plain))
+    return tuple(found)
+
+
+async def body_as(kind: type[Decoded], service: Service, request: Request) -> Decoded:
+    """The body, read as this type."""
+    return decode(await body_of(request, service.settings.max_body), kind)
 
 
 def query_of(request: Request, kind: type[Decoded]) -> Decoded:
     """The query, as a Struct: numbers are read from their text, unknown and repeated names are refused."""
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():
-        if name in given or value.lower() == "null":  # which would be read as nothing
+        if name in given or value.lower() == "null":  # which would be read as None
             raise ProblemError("invalid", "A name occurs twice in the query, or has no value.")
         given[name] = value
     return msgspec.convert(given, kind, strict=False)
 
 
-class Json(Response):
-    """JSON that is written already; its headers are made in a fifth of the time that Starlette's take."""
-
-    def __init__(self, body: bytes, status: int) -> None:
-        self.status_code = status
-        self.body = body
-        self.background = None
-        self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+Time = Annotated[float, Meta(ge=0, le=4_102_444_800)]  # until the year 2100
 
 
-def reply(value: object, status: int = 200) -> Response:
-    """A value as JSON; nothing where there is none."""
-    return Response(status_code=204) if value is None else Json(msgspec.json.encode(value), status)
+class Window(Struct, forbid_unknown_fields=True):
+    """A window of time.
+
+    since: Made at this time or later, in seconds since 1970.
+    until: Made before this time.
+    """
+
+    since: Time | None = None
+    until: Time | None = None

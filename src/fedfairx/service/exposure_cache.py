@@ -38,7 +38,7 @@ COST = 10.0  # times as long as it took to make
 
 @dataclass(frozen=True)
 class ExposureSnapshot:
-    """A table, and what it was made of. Times are seconds since 1970."""
+    """A table, and what it was computed from. Times are seconds since 1970."""
 
     table: Exposure
     first: float | None  # time of the first decision in it
@@ -51,7 +51,7 @@ class ExposureSnapshot:
 
 
 class ExposureCache:
-    """Tables of exposure, each made once for all who look."""
+    """Tables of exposure, each computed once for all readers."""
 
     def __init__(self, agent: Agent, settings: Settings) -> None:
         self._agent, self._settings = agent, settings
@@ -109,7 +109,7 @@ class ExposureCache:
         )
 
     def _sums(self) -> tuple[Array, Array]:
-        """Over all of the agent's own rewards and nobody else's: a partner's parameter may differ."""
+        """Sums over the agent's own rewards alone: a peer's parameter may differ."""
         agent = self._agent
         kept = None if agent.private else agent.own_sums()  # a private one clips what it learns
         return self._logged.sums(agent.journal, agent) if kept is None else unpack(kept)
@@ -126,7 +126,7 @@ class ExposureCache:
 
 
 class _Seen:
-    """Rows of the log as decisions, and what is noticed on the way."""
+    """Rows of the log as decisions, counting withdrawn and baseline ones."""
 
     first: float | None = None
     last: float | None = None
@@ -182,9 +182,9 @@ class _Logged:
 
     def sums(self, journal: Journal, agent: Agent) -> tuple[Array, Array]:
         dimension, end = agent.dimension, end_of(journal)
-        anew = replaced_between(journal, self._end, end)
-        first = 0 if anew else self._end
-        sums = Sums(dimension) if anew else self._sums.copy(dimension)
+        replaced = replaced_between(journal, self._end, end)
+        first = 0 if replaced else self._end
+        sums = Sums(dimension) if replaced else self._sums.copy(dimension)
         for _, contexts, rewards in records(journal, dimension, first=first, end=end):
             sums.add(contexts, rewards)
         for contexts, rewards in learnt(journal, first=first, end=end):

@@ -1,4 +1,4 @@
-"""From settings to a service: the agent is opened where it lives, made if it is new, and warmed."""
+"""A service from settings: open or create its agent, check it against the settings, and compile."""
 
 from __future__ import annotations
 
@@ -22,18 +22,12 @@ from fedfairx.service.settings import Settings, place_of
 from fedfairx.storage.api_keys import ApiKeys
 from fedfairx.storage.feature_schema import keep_meaning, read_meaning
 
-KEPT = (
-    "rule",
-    "reward_range",
-    "minimum_share",
-    "name",
-    "window",
-    "default_reward",
-)  # with the agent
+#: Settings that are stored with the agent.
+KEPT = ("rule", "reward_range", "minimum_share", "name", "window", "default_reward")
 
 
 def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
-    """The service, ready to be asked. What is not given is as the database has it, or the default."""
+    """The service, ready for requests. Settings that are not given are as stored, or the default."""
     if not settings.database:
         Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
     place = MemberFolder.read(settings.federation) if settings.federation else None
@@ -44,8 +38,8 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
         for given in filter(None, (settings.dimension, len(settings.features))):
             require(given == expected, "dimension", f"must be {expected}, as in the database", given)
         features = FeatureTable(settings.features, dimension=expected, intercept=settings.intercept)
-        doors = Authenticator(ApiKeys(agent.journal.log), loopback=is_loopback(settings.host))
-        if doors.keys_needed and not doors.any_key:
+        auth = Authenticator(ApiKeys(agent.journal.log), loopback=is_loopback(settings.host))
+        if auth.keys_needed and not auth.any_key:
             raise InvalidInput(
                 f"host must be loopback while there is no key, got host={settings.host!r}; "
                 "`fedfairx keys create --role writer` makes one"
@@ -53,14 +47,14 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
         remember(agent, settings)
         _warm(agent)
         membership = None if place is None else Membership(place, agent)
-        return Service(settings, agent, doors, features, membership)
+        return Service(settings, agent, auth, features, membership)
     except BaseException:
         agent.close()
         raise
 
 
 def _open(settings: Settings, merit: Merit | None, place: MemberFolder | None) -> Agent:
-    """By its own settings, or, in a federation, by what the members agreed on."""
+    """Open the agent by its own settings or, in a federation, by what the members agreed on."""
     if place is None:
         return Agent.open(place_of(settings), **_kept(settings, merit))
     named = settings.name or place.name
@@ -76,7 +70,7 @@ def _open(settings: Settings, merit: Merit | None, place: MemberFolder | None) -
 
 
 def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
-    """What the agent is opened with: what was said, so that what was not is as it was."""
+    """The options that were given; the others stay as stored."""
     given: dict[str, Any] = {name: getattr(settings, name) for name in KEPT if name in settings.given}
     dimension = len(settings.features) or settings.dimension
     if dimension:
@@ -91,14 +85,14 @@ def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
             delta=settings.delta,
             releases=settings.releases,
             bounds=None if settings.reward_range is None else Bounds.for_range(settings.reward_range),
-            decide_from=settings.decide_from,  # type: ignore[arg-type]
+            decide_from=settings.decide_from,
             person_records=settings.person_records,
         )
     return given
 
 
 def _warm(agent: Agent) -> None:
-    """Compile what a decision needs, on an agent of no consequence, before anybody waits for it."""
+    """Compile what a decision needs, on a throw-away agent, before the first request."""
     arms: dict[str, Any] = {"actions": ["a", "b"]} if agent.actions else {"dimension": agent.dimension}
     other, third = (Agent(**arms, options=agent.options) for _ in range(2))
     contexts = None if agent.actions else np.zeros((2, agent.dimension))
@@ -107,7 +101,7 @@ def _warm(agent: Agent) -> None:
 
 
 def remembered(settings: Settings) -> Settings:
-    """The settings with what is kept; one that says otherwise is refused."""
+    """The settings with stored features; settings that contradict them are refused."""
     stored = read_meaning(place_of(settings))
     if stored is None:
         return settings
@@ -117,20 +111,20 @@ def remembered(settings: Settings) -> Settings:
         given = getattr(settings, name)
         if name in settings.given and given != value:
             raise InvalidInput(
-                f"{name} must be what the agent has learnt from so far, {name}={_shown(value)}, got "
-                f"{name}={_shown(given)}; leave it out, or begin another agent in another place"
+                f"{name} must be what the agent has learnt from, {name}={_shown(value)}, got "
+                f"{name}={_shown(given)}; leave it out, or create another agent elsewhere"
             )
     return replace(settings, **kept)
 
 
 def remember(agent: Agent, settings: Settings) -> None:
-    """Keep what this start says, if it is the first."""
+    """Store the features at the first start."""
     features = [[feature.name, feature.low, feature.high] for feature in settings.features]
     keep_meaning(agent.journal, {"features": features, "intercept": settings.intercept})
 
 
 def _shown(value: bool | Sequence[Feature]) -> str:
-    """As one would write it on the command line."""
+    """A value as it is written on the command line."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(f"{each.name}={each.low!r}:{each.high!r}" for each in value) or "(none)"

@@ -1,4 +1,4 @@
-"""Named features with their ranges: what callers send becomes contexts that the agent wants.
+"""Named features with their ranges, and the conversion of requests into the agent's contexts.
 
 A value outside its range is moved to its end, and counted. Each feature is then scaled to [0, 1] and all by
 1/√d, so that contexts lie in the unit ball. Without names contexts are taken as they come.
@@ -20,7 +20,7 @@ from fedfairx.util.arrays import Array
 
 @dataclass(frozen=True)
 class Feature:
-    """One number that describes an action, and between which two numbers it lies."""
+    """One number that describes an action, with its range."""
 
     name: str
     low: float
@@ -34,7 +34,7 @@ class Feature:
 
 
 class FeatureTable:
-    """From what callers send to the agent's contexts."""
+    """Converts features of requests into contexts of the agent."""
 
     def __init__(self, features: Sequence[Feature], *, dimension: int, intercept: bool = False) -> None:
         if features:

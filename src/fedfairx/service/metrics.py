@@ -1,9 +1,13 @@
-"""Counts and latencies in the Prometheus text format."""
+"""Metrics in the Prometheus text format: counts of the service, and the state of its agent and federation."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+
+from fedfairx.agent.agent import Agent
+from fedfairx.service import schemas
+from fedfairx.service.federation import Membership
 
 EDGES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # seconds
 Sample = tuple[str, str, str, float]  # name, kind, help, value
@@ -78,3 +82,52 @@ def text(samples: Iterable[Sample]) -> Iterable[str]:
 
 def _head(name: str, kind: str, help: str) -> tuple[str, str]:
     return f"# HELP {name} {help}", f"# TYPE {name} {kind}"
+
+
+def agent_lines(agent: Agent, told: schemas.Privacy, *, ready: bool) -> list[str]:
+    """The state of the agent; `told` is what the caller may see of its privacy."""
+    return [
+        *text(
+            [
+                ("fedfairx_pending", "gauge", "Decisions whose reward has not come.", agent.pending),
+                ("fedfairx_observed", "gauge", "Rewards that the model has learnt from.", agent.observed),
+                ("fedfairx_records_clipped", "gauge", "Records that the privacy bounds moved.", told.clipped),
+                ("fedfairx_releases", "gauge", "Releases made.", agent.released),
+                ("fedfairx_budget_releases", "gauge", "Releases that the budget allows.", told.releases or 0),
+                ("fedfairx_budget_spent", "gauge", "Releases spent of the budget.", told.spent),
+                ("fedfairx_ready", "gauge", "Whether the storage takes a write, as /readyz.", int(ready)),
+            ]
+        )
+    ]
+
+
+def federation_lines(membership: Membership, *, exact: bool) -> list[str]:
+    """The state of the exchange with peers."""
+    member, peers = membership.member, membership.peers
+    reached, waiting = int(member.away is None), int(member.waiting)
+    halted, over = int(member.halted is not None), int(membership.over is not None)
+    lines = [
+        *text(
+            [
+                ("fedfairx_federation_reached", "gauge", "Whether the transport was, last.", reached),
+                ("fedfairx_federation_waiting", "gauge", "Whether a release is still to be sent.", waiting),
+                ("fedfairx_federation_halted", "gauge", "Whether sending is halted.", halted),
+                ("fedfairx_federation_over", "gauge", "Whether all is released.", over),
+            ]
+        )
+    ]
+    for name, help, of in (
+        ("release", "Number of the latest release held.", [peer.number for peer in peers.values()]),
+        ("records", "Records in the latest release held.", [peer.count for peer in peers.values()]),
+        ("lag", "Releases that it is behind this agent.", [peer.lag for peer in peers.values()]),
+    ):
+        values = [({"peer": peer}, value) for peer, value in zip(peers, of, strict=True)]
+        lines += labelled(f"fedfairx_peer_{name}", "gauge", help, values)
+    if exact:  # our rewards have told
+        weights = [({"peer": name}, each.weight) for name, each in membership.agent.partners.items()]
+        lines += labelled("fedfairx_peer_weight", "gauge", "Share of its records that counts.", weights)
+    refused = [
+        ({"peer": each, "reason": why}, times) for (each, why), times in sorted(membership.refusals.items())
+    ]
+    lines += labelled("fedfairx_refused_total", "counter", "Refused messages.", refused)
+    return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 from fedfairx.service import schemas
 from fedfairx.service.endpoint import Operation, Parameter
 from fedfairx.service.problems import KINDS, MEDIA_TYPE
+from fedfairx.util.config import explained
 
 ALWAYS = ("method",)
 WITH_BODY = ("malformed", "too-large", "media-type", "invalid")
@@ -27,6 +29,8 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     ordered = sorted(kinds | {schemas.Problem}, key=lambda kind: kind.__name__)
     found, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
     references = dict(zip(ordered, found, strict=True))
+    for name, component in components.items():
+        _describe(component, explained(getattr(schemas, name)))
     paths: dict[str, Any] = {}
     for operation in listed:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, references)
@@ -46,6 +50,13 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     }
 
 
+def _describe(component: dict[str, Any], said: dict[str, str]) -> None:
+    """Take what the docstring says of each field from the component's description into the field's."""
+    component["description"] = re.split(r"\n+(?=[a-z_, ]+: )", component["description"])[0]
+    for name in said.keys() & component["properties"].keys():
+        component["properties"][name]["description"] = f"{said[name]}."
+
+
 def _operation(operation: Operation, references: dict[type, dict[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "operationId": operation.name,
@@ -60,7 +71,7 @@ def _operation(operation: Operation, references: dict[type, dict[str, Any]]) -> 
             "content": {"application/json": {"schema": references[operation.takes]}},
         }
     if operation.role is not None:
-        made["security"] = [{"key": []}, {}]  # without any key on the same machine
+        made["security"] = [{"key": []}, {}]  # no key is needed on the same machine while there is none
         made["description"] = f"For the role {operation.role}."
     return made
 
@@ -70,7 +81,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
         "name": parameter.name,
         "in": parameter.place,
         "description": parameter.description,
-        "required": parameter.required or parameter.place == "path",
+        "required": parameter.place == "path",
         "schema": parameter.schema,
     }
 

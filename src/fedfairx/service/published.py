@@ -1,4 +1,4 @@
-"""What those who are no admins may know of rewards: what whole batches of them say, in three digits.
+"""What readers without the role admin may know of rewards: statistics of whole batches, in three digits.
 
 A number that moves with each reward tells each reward to whoever knows the contexts: an agent of their own,
 given the same decisions, shows which reward moves it just so. Rounding alone does not help: shares in tenths
@@ -36,7 +36,7 @@ class Sums:
         self.moment: Array = np.zeros(dimension)
 
     def copy(self, dimension: int) -> Sums:
-        """The same sums; of a larger dimension, once there are more actions."""
+        """A copy of the sums, in a larger dimension once there are more actions."""
         copy, old = Sums(dimension), self.moment.size
         copy.gram[:old, :old], copy.moment[:old] = self.gram, self.moment
         return copy
@@ -51,7 +51,7 @@ class Published:
     """Sums over whole batches of rewards, read from the log from number `first` on.
 
     A batch is read once: where one of its rewards is replaced later, the sums stay, since they would move
-    with that reward alone. The next start reads all of them anew.
+    with that reward alone. The next start reads all of them again.
     """
 
     def __init__(self, journal: Queries, *, first: int) -> None:
@@ -61,7 +61,7 @@ class Published:
         self._next = first
 
     def bring_up(self, dimension: int) -> None:
-        """Take the batches that are whole by now."""
+        """Add the batches that are complete by now."""
         batch = batch_of(dimension)
         sums = self.sums = self.sums.copy(dimension)
         parts = records(self._journal, dimension, first=self._next, end=end_of(self._journal), page=batch)
@@ -72,7 +72,7 @@ class Published:
 
 
 def coarse(table: Exposure) -> Exposure:
-    """The table with entitlements in three digits, intervals made wider, and nothing of the policies."""
+    """The table with entitlements in three digits, wider intervals, and no policies."""
     return replace(
         table,
         actions=tuple(map(_coarse, table.actions)),
@@ -88,5 +88,5 @@ def _coarse(row: Row) -> Row:
 
 
 def _power_of_ten(p_value: float) -> float:
-    """1, 0.1 or 0.01, the least that is no less; 0.01 is where the verdict changes."""
+    """The least of 0.01, 0.1 and 1 that is not below; 0.01 is where the verdict changes."""
     return next(power for power in (0.01, 0.1, 1.0) if p_value <= power)

@@ -1,4 +1,4 @@
-"""What goes over the wire, as msgspec reads and writes it; the OpenAPI document is made from these."""
+"""What goes over the wire, as msgspec reads and writes it. Docstrings describe it in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -7,32 +7,29 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Person = Annotated[
-    str, Meta(min_length=1, max_length=200, pattern=r"^[^\u0000]*$")
-]  # as PostgreSQL can keep it
+#: Without NUL, which PostgreSQL can't store.
+Person = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\u0000]*$")]
 Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
-MemberFolder = Annotated[int, Meta(ge=0, le=2**31)]
+Position = Annotated[int, Meta(ge=0, le=2**31)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Body(Struct, forbid_unknown_fields=True):
-    """What is sent to us: unknown fields are refused, since a mistyped one would be silently ignored."""
+    """A request's body: unknown fields are refused, since a mistyped one would be silently ignored."""
 
 
 class Action(Body):
-    """One of the actions to choose from."""
+    """One of the actions to choose from.
 
-    id: Annotated[
-        str, Meta(min_length=1, max_length=200, description="Its name; different from the others'.")
-    ]
-    features: Annotated[
-        dict[str, Number] | list[Number] | None,
-        Meta(
-            description="Its numbers: by name where the service has named features, else in order; to be "
-            "left out where actions have none."
-        ),
-    ] = None
-    group: Annotated[Name | None, Meta(description="What exposure is also counted by.")] = None
+    id: Its name; different from the others'.
+    features: Its numbers: by name where the service has named features, else in order; to be left out where
+        actions have none.
+    group: Its group, for which exposure is counted too.
+    """
+
+    id: Name
+    features: dict[str, Number] | list[Number] | None = None
+    group: Name | None = None
 
 
 Actions = Annotated[list[Action | Name], Meta(min_length=1)]
@@ -43,40 +40,40 @@ class DecisionRequest(Body):
     """Which action? Give `actions`, or `contexts` where they have no names.
 
     Where actions have no features give the names of some, or nothing: then it is among all that are active.
+
+    actions: The actions; those that have neither features nor group by id alone.
+    contexts: K rows of d numbers, one for each action.
+    excluded: Actions that can't be taken now: ids, or rows of `contexts`.
+    baseline: The action that you would take: an id, or a row of `contexts`.
     """
 
-    actions: Annotated[
-        Actions | None,
-        Meta(description="The actions; those that have neither features nor group by id alone."),
-    ] = None
-    contexts: Annotated[Rows | None, Meta(description="K rows of d numbers, one for each action.")] = None
-    excluded: Annotated[
-        list[Name | MemberFolder],
-        Meta(description="Actions that can't be taken now: ids, or rows of `contexts`."),
-    ] = []
-    baseline: Annotated[
-        Name | MemberFolder | None,
-        Meta(description="The action that you would take: an id, or a row of `contexts`."),
-    ] = None
+    actions: Actions | None = None
+    contexts: Rows | None = None
+    excluded: list[Name | Position] = []
+    baseline: Name | Position | None = None
 
 
 class DecisionMade(Struct):
-    """The action to take, and the policy that it was drawn from."""
+    """The action to take, and the policy that it was drawn from.
 
-    decision_id: Annotated[str, Meta(description="The reward refers to it.")]
-    action: Annotated[
-        int, Meta(ge=0, description="The action's place in the request; if that names none, in `action_ids`.")
-    ]
-    action_id: Annotated[str | None, Meta(description="Its id; null where `contexts` were given.")]
-    probability: Annotated[Share, Meta(description="With which this action was taken.")]
-    policy: Annotated[
-        list[Share], Meta(description="Each action's share by the fair policy; excluded ones have 0.")
-    ]
-    model_version: Annotated[int, Meta(ge=0, description="Grows whenever the model learns.")]
-    mode: Annotated[str, Meta(description="live, shadow or control: what chose the action.")]
-    action_ids: Annotated[
-        list[str] | UnsetType, Meta(description="Whose shares those are, where actions have no features.")
-    ] = UNSET
+    decision_id: Its id, for the reward.
+    action: The action's position in the request; if that names none, in `action_ids`.
+    action_id: Its id; null where `contexts` were given.
+    probability: Probability with which this action was taken.
+    policy: Each action's share by the fair policy; excluded ones have 0.
+    model_version: Grows whenever the model learns.
+    mode: live, shadow or control: what chose the action.
+    action_ids: The actions of `policy`, where actions have no features.
+    """
+
+    decision_id: str
+    action: Annotated[int, Meta(ge=0)]
+    action_id: str | None
+    probability: Share
+    policy: list[Share]
+    model_version: Annotated[int, Meta(ge=0)]
+    mode: str
+    action_ids: list[str] | UnsetType = UNSET
 
 
 class DecisionBatch(Body):
@@ -91,19 +88,17 @@ class DecisionsMade(Struct):
     decisions: list[DecisionMade]
 
 
-Replace = Annotated[
-    bool, Meta(description="In the place of a reward that was booked wrongly: for admins alone.")
-]
-
-
 class Reward(Body):
-    """What the action brought."""
+    """What the action brought.
 
-    reward: Annotated[Number, Meta(description="The greater, the better.")]
-    person: Annotated[
-        Person | None, Meta(description="Whose record it is, where a person's records are bounded.")
-    ] = None
-    replace: Replace = False
+    reward: The greater, the better.
+    person: Whose record it is, where a person's records are bounded.
+    replace: Replace an earlier reward that was wrong; for admins alone.
+    """
+
+    reward: Number
+    person: Person | None = None
+    replace: bool = False
 
 
 class RewardOf(Body):
@@ -115,10 +110,13 @@ class RewardOf(Body):
 
 
 class RewardBatch(Body):
-    """Several rewards: all are taken, or none."""
+    """Several rewards: all are taken, or none.
+
+    replace: Replace an earlier reward that was wrong; for admins alone.
+    """
 
     rewards: Annotated[list[RewardOf], Meta(min_length=1)]
-    replace: Replace = False
+    replace: bool = False
 
 
 class WithdrawalBatch(Body):
@@ -128,34 +126,47 @@ class WithdrawalBatch(Body):
 
 
 class DecisionSeen(Struct):
-    """A decision without its contexts and its reward; `/v1/export` has them, for admins."""
+    """A decision without its contexts and its reward; `/v1/export` has them, for admins.
+
+    seq: Its position in the log.
+    time: Seconds since 1970.
+    probability: Probability with which the action was taken; for admins, else null.
+    policy: Each action's share; for admins, else null.
+    status: pending, rewarded, withdrawn or expired.
+    """
 
     decision_id: str
-    seq: Annotated[int, Meta(description="Its place in the log.")]
-    time: Annotated[float, Meta(description="Seconds since 1970.")]
+    seq: int
+    time: float
     action: int
     action_id: str | None
     group: str | None
-    probability: Annotated[Share | None, Meta(description="With which it was taken; null but for admins.")]
-    policy: Annotated[list[Share] | None, Meta(description="Each action's share; null but for admins.")]
+    probability: Share | None
+    policy: list[Share] | None
     action_ids: list[str] | None
     mode: str
-    status: Annotated[str, Meta(description="pending, rewarded, withdrawn or expired.")]
+    status: str
     model_version: int
 
 
 class DecisionPage(Struct):
-    """Decisions in the order in which they were made."""
+    """Decisions in the order in which they were made.
+
+    next: `after` of the next page; null on the last one.
+    """
 
     decisions: list[DecisionSeen]
-    next: Annotated[int | None, Meta(description="`after` of the next page; null on the last one.")]
+    next: int | None
 
 
 class ActionSeen(Struct):
-    """An action without features."""
+    """An action without features.
+
+    status: active, or retired: no longer chosen from.
+    """
 
     id: str
-    status: Annotated[str, Meta(description="active, or retired: no longer chosen from.")]
+    status: str
 
 
 class ActionList(Struct):
@@ -165,25 +176,22 @@ class ActionList(Struct):
 
 
 class Model(Struct):
-    """What the service has learnt, and how it is set up."""
+    """What the service has learnt, and how it is set up.
+
+    features: Named features, in order; empty where there are none.
+    actions: Actions without features, retired ones too; empty where they have features.
+    estimate: θ: a reward's expected change with each feature or, where actions have none, each one's expected
+        reward; null but for admins.
+    """
 
     name: str
     rule: str
     merit: str
     dimension: int
-    features: Annotated[list[str], Meta(description="Named features, in order; empty where there are none.")]
-    actions: Annotated[
-        list[str],
-        Meta(description="Actions without features, retired ones too; empty where they have features."),
-    ]
+    features: list[str]
+    actions: list[str]
     intercept: bool
-    estimate: Annotated[
-        list[float] | None,
-        Meta(
-            description="θ: a reward's expected change with each feature or, where actions have none, each "
-            "one's expected reward; null but for admins."
-        ),
-    ]
+    estimate: list[float] | None
     observed: int
     pending: int
     model_version: int
@@ -192,73 +200,167 @@ class Model(Struct):
 
 
 class Privacy(Struct):
-    """What is promised about the agent's messages, and what is spent of it."""
+    """What is promised about the agent's messages, and what is spent of it.
+
+    epsilon: null where nothing is promised.
+    releases: That the budget allows; null where there is none.
+    clipped: Records that the bounds moved; in whole batches but for admins.
+    """
 
     private: bool
     statement: str
     mechanism: str
-    epsilon: Annotated[float | None, Meta(description="null where nothing is promised.")]
+    epsilon: float | None
     delta: float | None
-    releases: Annotated[int | None, Meta(description="That the budget allows; null where there is none.")]
+    releases: int | None
     spent: int
-    clipped: Annotated[
-        int, Meta(description="Records that the bounds moved; in whole batches but for admins.")
-    ]
+    clipped: int
 
 
 class PeerSeen(Struct):
-    """What is held of another member."""
+    """What is held of another member.
 
-    release: Annotated[int, Meta(ge=0, description="The number of its latest release; 0: none came yet.")]
-    records: Annotated[int, Meta(ge=0, description="That are in it.")]
-    came: Annotated[float | None, Meta(description="When, in seconds since 1970; null if before this start.")]
-    lag: Annotated[int, Meta(ge=0, description="Releases that it is behind this service.")]
-    refused: Annotated[int, Meta(ge=0, description="Of its messages, since this start.")]
-    weight: Annotated[
-        float | None,
-        Meta(description="Share of its records that counts, 0 to 1: for admins; null before any came."),
-    ] = None
-    reason: Annotated[str | None, Meta(description="Why it counts so much: for admins.")] = None
+    release: The number of its latest release; 0: none came yet.
+    records: That are in it.
+    came: When, in seconds since 1970; null if before this start.
+    lag: Releases that it is behind this service.
+    refused: Of its messages, since this start.
+    weight: Share of its records that counts, 0 to 1: for admins; null before any came.
+    reason: Why it counts so much: for admins.
+    """
+
+    release: Annotated[int, Meta(ge=0)]
+    records: Annotated[int, Meta(ge=0)]
+    came: float | None
+    lag: Annotated[int, Meta(ge=0)]
+    refused: Annotated[int, Meta(ge=0)]
+    weight: float | None = None
+    reason: str | None = None
 
 
 class Sync(Struct):
-    """What was sent to others, and what is held of theirs."""
+    """What was sent to others, and what is held of theirs.
+
+    federation: Its id; null where the agent learns alone.
+    roster: The version that is held.
+    released: The number of its latest release; 0 before the first.
+    releases: That the federation's terms allow.
+    next_round: The count of rewards at which it releases next.
+    waiting: Whether its latest release is still to be sent.
+    trouble: Why nothing is sent or taken now.
+    over: Why nothing will be released any more.
+    refusals: Refused messages since this start, by sender and reason; ?: of no member.
+    peers: The others, by name.
+    """
 
     name: str
-    federation: Annotated[str | None, Meta(description="Its id; null where the agent learns alone.")]
-    roster: Annotated[int | None, Meta(description="The version that is held.")]
-    released: Annotated[int, Meta(ge=0, description="The number of its latest release; 0 before the first.")]
-    releases: Annotated[int | None, Meta(description="That the federation's terms allow.")]
-    next_round: Annotated[int | None, Meta(description="The count of rewards at which it releases next.")]
-    waiting: Annotated[bool, Meta(description="Whether its latest release is still to be sent.")]
-    trouble: Annotated[str | None, Meta(description="Why nothing is sent or taken now.")]
-    over: Annotated[str | None, Meta(description="Why nothing will be released any more.")]
-    refusals: Annotated[
-        dict[str, dict[str, int]],
-        Meta(description="Refused messages since this start, by sender and reason; ?: of no member."),
-    ]
-    peers: Annotated[dict[str, PeerSeen], Meta(description="The others, by name.")]
+    federation: str | None
+    roster: int | None
+    released: Annotated[int, Meta(ge=0)]
+    releases: int | None
+    next_round: int | None
+    waiting: bool
+    trouble: str | None
+    over: str | None
+    refusals: dict[str, dict[str, int]]
+    peers: dict[str, PeerSeen]
 
 
 class ReleaseSealed(Struct):
-    """The agent's own latest release, signed, for an engine that carries it to the others."""
+    """The agent's own latest release, signed, for an engine that carries it to the others.
+
+    envelope: In base64.
+    """
 
     name: str
     number: Annotated[int, Meta(ge=1)]
-    envelope: Annotated[bytes, Meta(description="In base64.")]
+    envelope: bytes
 
 
 class PeersBrought(Body):
-    """Others' latest envelopes; the agent's own among them says that the others have it."""
+    """Others' latest envelopes; the agent's own among them says that the others have it.
 
-    envelopes: Annotated[dict[Name, bytes], Meta(description="By name, in base64.")]
+    envelopes: By name, in base64.
+    """
+
+    envelopes: dict[Name, bytes]
 
 
 class PeersTaken(Struct):
-    """What became of them."""
+    """What became of them.
 
-    taken: Annotated[list[str], Meta(description="Who had something new.")]
-    refused: Annotated[dict[str, str], Meta(description="Who was refused now, and why; ?: of no member.")]
+    taken: Who had something new.
+    refused: Who was refused now, and why; ?: of no member.
+    """
+
+    taken: list[str]
+    refused: dict[str, str]
+
+
+Difference = Annotated[float, Meta(ge=-1, le=1)]
+
+
+class Interval(Struct):
+    """A share, and between which ones it surely is; `value` is null where nothing is known yet."""
+
+    value: Difference | None
+    low: Difference
+    high: Difference
+
+
+class Exposed(Struct):
+    """An action or a group, over the decisions in which it was there.
+
+    decisions: In which it was there.
+    shown_times: In which it was shown.
+    policy: The mean of the probabilities that it was given; null but for admins.
+    entitled: Its share in proportion to true merit.
+    shortfall: Entitled less shown.
+    verdict: within, above, below or too little data.
+    """
+
+    name: str
+    decisions: Annotated[int, Meta(ge=0)]
+    shown_times: Annotated[int, Meta(ge=0)]
+    shown: Interval
+    policy: Difference | None
+    entitled: Interval
+    shortfall: Interval
+    verdict: str
+
+
+class Drawn(Struct):
+    """Whether actions were drawn as the policy said.
+
+    p_value: How probable it is, at most, that an honest log ever looks like this.
+    """
+
+    verdict: str
+    p_value: Annotated[float, Meta(ge=0, le=1)]
+    decisions: int
+
+
+class ExposureTable(Struct):
+    """Shown against entitled. All intervals hold at all times at once, with probability 1 - error.
+
+    withdrawn: Drawn and never shown; not counted.
+    baseline: That took the caller's own action; counted as shown.
+    first: When the first of them was made, in seconds since 1970.
+    bounded: Whether earlier ones of the window were left out, being too many.
+    """
+
+    actions: list[Exposed]
+    groups: list[Exposed]
+    draws: Drawn
+    decisions: int
+    withdrawn: Annotated[int, Meta(ge=0)]
+    baseline: Annotated[int, Meta(ge=0)]
+    first: float | None
+    last: float | None
+    bounded: bool
+    error: float
+    tolerance: float
+    claims: list[str]
 
 
 class Health(Struct):

@@ -1,4 +1,4 @@
-"""Runs the application: uvicorn, its log, and a word about where it listens."""
+"""Runs the application in uvicorn, and sets up logging."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from starlette.types import ASGIApp
 from fedfairx.service.connections import Connection
 from fedfairx.service.settings import Settings
 
-TICKS = 10  # of a tenth of a second, between two looks at slow clients
-COLLECT = (50_000, 20, 50)  # decisions that wait for their reward are many, and in no cycles
+TICKS = 10  # tenths of a second between two checks for slow clients
+COLLECT = (50_000, 20, 50)  # pending decisions are many, and in no cycles
 LOG = logging.getLogger("fedfairx.service")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which says where it listens once it does, and ends connections of slow clients."""
+    """uvicorn's server, which logs where it listens, and closes connections of slow clients."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, begun: Callable[[Server], None] | None = None
@@ -34,14 +34,14 @@ class Server(uvicorn.Server):
         self._handshake_seconds = settings.header_seconds
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        if self.config.is_ssl:  # uvicorn would leave a client a minute for its part of the handshake
+        if self.config.is_ssl:  # uvicorn would give a client a minute for the handshake
             loop = asyncio.get_running_loop()
             listen = partial(loop.create_server, ssl_handshake_timeout=self._handshake_seconds)
             loop.create_server = listen  # type: ignore[method-assign]
         await super().startup(sockets=sockets)
         if self.started:
             gc.collect()
-            gc.freeze()  # what was loaded stays; looking through it again and again would only delay answers
+            gc.freeze()  # what was loaded stays: collecting it would only delay responses
             gc.set_threshold(*COLLECT)
             LOG.info("fedfairx serves on %s", ", ".join(self.addresses()))
             if self._begun is not None:
@@ -56,11 +56,11 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def stop(self) -> None:
-        """From any thread: end in order, as a signal would."""
+        """Stop in order, as a signal would; from any thread."""
         self.should_exit = True
 
     def addresses(self) -> list[str]:
-        """Where it listens."""
+        """The addresses that it listens on."""
         scheme = "https" if self.config.is_ssl else "http"
         found = []
         for server in self.servers:
@@ -71,7 +71,7 @@ class Server(uvicorn.Server):
 
 
 def serve(app: ASGIApp, settings: Settings, *, begun: Callable[[Server], None] | None = None) -> None:
-    """Serve until told to stop: then what is under way is finished, and the agent is closed.
+    """Serve until told to stop: then finish requests in flight, and close the agent.
 
     `begun` is called once it listens.
     """
@@ -85,7 +85,7 @@ def serve(app: ASGIApp, settings: Settings, *, begun: Callable[[Server], None] |
 
 
 def config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
-    """uvicorn's configuration; bodies are in no log, and addresses with ids in none by default either."""
+    """uvicorn's configuration; bodies are never logged, and paths, which have ids, only in debug."""
     options: dict[str, Any] = {}
     if settings.tls_certificate:
         options |= {"ssl_certfile": settings.tls_certificate, "ssl_keyfile": settings.tls_key}

@@ -1,4 +1,4 @@
-"""What can be asked of the service, whatever the address: it puts steps on the desk and reads the journal."""
+"""The service behind the endpoints: it puts steps into the write queue and reads the journal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fedfairx.storage.records import StoredDecision
 
 Found = TypeVar("Found")
 TICK = 1.0  # seconds between looks for decisions whose window is past
-PROBED = 1.0  # seconds for which a write that went well is not tried again
+PROBED = 1.0  # seconds for which a successful write is not repeated
 PATIENCE = 5.0  # seconds after which a storage that does not answer counts as unavailable
 
 
@@ -39,26 +39,26 @@ class Wish(msgspec.Struct, frozen=True):
     digest: str
 
     def key_of(self, place: int) -> str:
-        """Each decision of a batch has its own; a key that callers choose has no space."""
+        """The key of one decision of a batch; keys of callers have no space in them."""
         return self.key if place == 0 else f"{self.key} {place}"
 
 
 class Service:
-    """One agent, and all that stands around it."""
+    """One agent with its write queue, keys, features, caches and membership."""
 
-    document = b""  # OpenAPI; `app` makes it
+    document = b""  # OpenAPI, made by `make_app`
 
     def __init__(
         self,
         settings: Settings,
         agent: Agent,
-        doors: Authenticator,
+        auth: Authenticator,
         features: FeatureTable,
         membership: Membership | None = None,
     ) -> None:
         self.settings = settings
         self.agent = agent
-        self.auth = doors
+        self.auth = auth
         self.metrics = Metrics()
         self.features = features
         self.membership = membership
@@ -66,8 +66,8 @@ class Service:
         self.write_queue = WriteQueue(agent, self.metrics, limit=settings.max_waiting, last=last)
         self.exposures = ExposureCache(agent, settings)
         self.counters = DecisionCounters()
-        self.featureless = bool(agent.actions)  # whether its actions are named once, and have no features
-        self._probed = -math.inf  # when it last went well
+        self.featureless = bool(agent.actions)  # whether actions are named once and have no features
+        self._probed = -math.inf  # when a write last succeeded
         self.taking = AssignmentMode(settings.mode, settings.control_share)
 
     @property
@@ -75,7 +75,7 @@ class Service:
         return self.agent.journal
 
     async def read(self, question: Callable[[Journal], Found]) -> Found:
-        """Ask the journal, which sees what is committed, without holding up others."""
+        """Ask the journal, which sees what is committed, in a thread."""
         return await asyncio.to_thread(question, self.journal)
 
     def check_batch(self, count: int) -> None:
@@ -88,7 +88,7 @@ class Service:
     async def decide(
         self, requests: Sequence[schemas.DecisionRequest], wish: Wish | None
     ) -> list[schemas.DecisionMade]:
-        """A decision for each request, all of them or none; under a key that was used, those of then."""
+        """Make a decision for each request, all or none; a key that was used returns its decisions again."""
         taking = self.taking
         asked = [self._understand(one) for one in requests]
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
@@ -101,11 +101,10 @@ class Service:
         except InvalidInput:
             if wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None:
                 raise
-            return await self.read(lambda journal: _again(journal, asked, wish))  # retired since then
-        meters = self.metrics
+            return await self.read(lambda journal: _again(journal, asked, wish))  # with a retired action
         for one, answer in zip(asked, made, strict=True):
-            meters.clipped += one.clipped if isinstance(one, DecisionInput) else 0
-            meters.decisions[answer.mode] += 1
+            self.metrics.clipped += one.clipped if isinstance(one, DecisionInput) else 0
+            self.metrics.decisions[answer.mode] += 1
         return made
 
     def _understand(self, request: schemas.DecisionRequest) -> DecisionInput | AmongAll:
@@ -117,11 +116,11 @@ class Service:
     # --- actions without features --------------------------------------------------------------------
 
     async def add_action(self, name: str) -> None:
-        """Choose from it too, from now on."""
+        """Choose from this action too, from now on."""
         await self._change_actions(decisions.AddAction(name, self.settings.max_actions))
 
     async def retire_action(self, name: str) -> None:
-        """Choose from it no longer."""
+        """Choose from this action no longer."""
         if not await self._change_actions(decisions.RetireAction(name)):
             raise ProblemError("unknown-action", "This service has no action of that name.")
 
@@ -136,7 +135,7 @@ class Service:
     # --- what came of it -----------------------------------------------------------------------------
 
     async def reward(self, rewards: Sequence[schemas.RewardOf]) -> None:
-        """Take all rewards or none. One that was taken before, and is the same, counts as taken."""
+        """Take all rewards or none. The same reward, sent again, counts as taken."""
         given = {one.decision_id: one for one in rewards}
 
         def step(left: Sequence[str]) -> Step[None]:
@@ -150,12 +149,12 @@ class Service:
         self.metrics.rewards += await self._end(identities, "rewarded", step, check)
 
     async def replace(self, rewards: Sequence[schemas.RewardOf]) -> None:
-        """Take all rewards or none, also in the place of others."""
+        """Take all rewards or none, replacing earlier ones."""
         _refuse_twice([one.decision_id for one in rewards])
         self.metrics.rewards += await self.write_queue.do(decisions.Replace(rewards))
 
     async def withdraw(self, identities: Sequence[str]) -> None:
-        """Forget all of these decisions or none. One that was withdrawn before counts as withdrawn."""
+        """Withdraw all of these decisions or none. One that was withdrawn before counts as withdrawn."""
         self.metrics.withdrawn += await self._end(identities, "withdrawn", decisions.Withdraw)
 
     async def _end(
@@ -165,7 +164,7 @@ class Service:
         step: Callable[[Sequence[str]], Step[None]],
         check: Callable[[StoredDecision], None] = lambda _: None,
     ) -> int:
-        """End decisions, all or none, and say how many: those that had ended so before are left out.
+        """End decisions, all or none, and return how many: those that had ended so before are left out.
 
         `step` ends some of them; `check` refuses one that has not ended before as it should now.
         """
@@ -184,7 +183,7 @@ class Service:
         return len(left)
 
     async def _ended(self, identities: Sequence[str], wanted: str) -> list[StoredDecision]:
-        """Those of a refused step that are as they should be already; the others explain the refusal."""
+        """Those of a refused step that have ended as wanted already; any other one is the refusal's cause."""
         found = await self.read(lambda journal: [journal.decision(identity) for identity in identities])
         done = []
         for stored in found:
@@ -201,8 +200,7 @@ class Service:
     # --- running -------------------------------------------------------------------------------------
 
     async def probe(self) -> None:
-        """Refuse unless the storage takes a write; one that it took counts for `PROBED`, so that asking often
-        does not mean writing often."""
+        """Refuse unless the storage takes a write; a success counts for `PROBED` seconds."""
         if self.write_queue.failed < self._probed > time.monotonic() - PROBED:
             return
         try:
@@ -210,12 +208,12 @@ class Service:
                 await self.write_queue.do(decisions.probe)
         except TimeoutError:
             raise ProblemError(
-                "unavailable", f"It could not be written within {PATIENCE:g} seconds."
+                "unavailable", f"Nothing could be written within {PATIENCE:g} seconds."
             ) from None
         self._probed = time.monotonic()
 
     async def ready(self) -> bool:
-        """What `/readyz` says."""
+        """Whether `probe` succeeds."""
         try:
             await self.probe()
         except (ProblemError, StorageError):
@@ -223,12 +221,12 @@ class Service:
         return True
 
     async def expire(self) -> None:
-        """Again and again, until cancelled: give up decisions whose window is past."""
+        """Expire decisions whose window is past, again and again until cancelled."""
         while True:
             await asyncio.sleep(TICK)
             try:
                 await self.write_queue.do(lambda agent: agent.expire(time.time()))
-            except Exception:  # unavailable for now; the requests say so
+            except Exception:  # unavailable for now; requests tell
                 continue
 
     async def close(self) -> None:

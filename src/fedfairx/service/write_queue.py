@@ -1,6 +1,6 @@
-"""The desk: the one place where the agent is touched, and where it is made durable.
+"""The write queue: the one place that changes the agent, and makes its changes durable.
 
-Requests put their steps on the desk. One thread takes all that wait, does them one after the other in one
+Requests put their steps into the queue. One thread takes all that wait, does them one after the other in one
 transaction and commits it; only then are they acknowledged. While it writes, the next ones gather, so that
 one flush of the disk serves all of them (group commit), and the event loop never waits for a disk.
 
@@ -31,20 +31,20 @@ PAUSE = 0.5  # seconds for which others are refused after the storage failed
 
 
 class WriteQueue:
-    """Does steps on the agent, in groups, durably."""
+    """Runs steps on the agent, in groups, durably."""
 
-    def __init__(self, agent: Agent, meters: Metrics, *, limit: int, last: Step[None] | None = None) -> None:
+    def __init__(self, agent: Agent, metrics: Metrics, *, limit: int, last: Step[None] | None = None) -> None:
         self._agent = agent
         self._last = last  # what is done at the end of each group, in its transaction
-        self._metrics = meters
+        self._metrics = metrics
         self._limit = limit
         self._waiting: list[tuple[Step[Any], asyncio.Future[Any]]] = []
         self._at_work = False
         self._closed = False
-        self.failed = -math.inf  # when the storage last did, by the monotonic clock
+        self.failed = -math.inf  # when the storage last failed, by the monotonic clock
         self._idle = asyncio.Event()
         self._idle.set()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="desk")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="write-queue")
 
     @property
     def available(self) -> bool:
@@ -69,7 +69,7 @@ class WriteQueue:
         return await future
 
     async def close(self) -> None:
-        """Finish what waits, and take nothing more."""
+        """Finish waiting steps, and accept no more."""
         self._closed = True
         await self._idle.wait()
         self._thread.shutdown()
@@ -84,7 +84,7 @@ class WriteQueue:
         work.add_done_callback(lambda done: self._acknowledge(loop, group, done.result()))
 
     def _do(self, steps: list[Step[Any]]) -> list[Any] | Exception:
-        """In the desk's thread: the outcomes, errors of refused steps among them, or why there are none."""
+        """Run a group in the queue's thread: outcomes and errors of its steps, or one error for all."""
         outcomes: list[Any] = []
         try:
             with self._agent.transaction():
@@ -97,7 +97,7 @@ class WriteQueue:
                         outcomes.append(error)
                 if self._last is not None:
                     self._last(self._agent)
-        except Exception as error:  # whatever it was, those who wait must hear of it
+        except Exception as error:  # those who wait must get it, whatever it is
             return error
         return outcomes
 

@@ -10,7 +10,7 @@ import pytest
 from market import looking
 from starlette.testclient import TestClient
 
-from fedfairx.service import sessions
+from fedfairx.service import auth
 from fedfairx.service.pages import PAGES
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.storage.api_keys import ApiKeys
@@ -65,7 +65,7 @@ def test_the_cookie_is_for_this_site_and_no_script(client: Any, scheme: str) -> 
     there = TestClient(client.app, base_url=f"{scheme}://127.0.0.1")
     answer = there.post("/sign-in", data={"key": key}, follow_redirects=False)
     parts = [part.strip().lower() for part in answer.headers["set-cookie"].split(";")]
-    assert {"httponly", "samesite=strict", "path=/", f"max-age={sessions.SECONDS}"} <= set(parts)
+    assert {"httponly", "samesite=strict", "path=/", f"max-age={auth.SECONDS}"} <= set(parts)
     assert ("secure" in parts) is (scheme == "https")
     secret = key.partition(".")[2].lower()
     assert key.lower() not in parts[0]
@@ -107,9 +107,9 @@ def test_a_session_is_over_after_its_time(client: Any) -> None:
     token = sign_in(client, new_key(client, "reader"))
     held = client.app_service.auth.sessions
     began = held.clock()
-    held.clock = lambda: began + sessions.SECONDS - 60
+    held.clock = lambda: began + auth.SECONDS - 60
     assert opens(client, token)
-    held.clock = lambda: began + sessions.SECONDS + 60
+    held.clock = lambda: began + auth.SECONDS + 60
     assert not opens(client, token)
     held.keep([])
     assert not held._held  # and nothing of it is kept

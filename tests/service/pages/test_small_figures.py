@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedfairx.fairness import Row, Share
 from fedfairx.service.pages import charts, formatting
-from fedfairx.service.pages.view_models import Option
+from fedfairx.service.pages.charts import Option
 
 shares = st.lists(st.floats(0, 1), min_size=3, max_size=3).map(sorted).map(lambda s: Share(s[1], s[0], s[2]))
 rows = st.builds(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from html import unescape
 from typing import Any
 
 import fedfairx as ffx
+from fedfairx.privacy import Guarantee
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.jinja import page
-from fedfairx.service.pages.view_models import ExposurePage, FederationPage, Frame, Partner, PrivacyPage
+from fedfairx.service.pages.page_data import ExposurePage, FederationPage, Frame, PrivacyPage
+from fedfairx.service.schemas import PeerSeen, Privacy, Sync
 
 FRAME = Frame("clinic-3", "shadow", 1.8e9, signed_in=True)
 
@@ -17,43 +20,44 @@ def html(name: str, view: Any) -> str:
 
 
 def test_a_private_agent() -> None:
-    view = PrivacyPage(
-        private=True,
-        simulated=False,
-        statement="All messages together are (2, 1e-06)-DP.",
-        caveats=("A caveat.",),
-        epsilon=2.0,
-        delta=1e-6,
-        mu=0.44,
+    guarantee = Guarantee(
         mechanism="blt",
-        spent=12,
+        epsilon=2.0,
+        delta=0.2,
+        mu=0.44,
+        adjacency="replace",
+        context_norm=1.0,
+        reward=1.0,
         releases=1_000,
-        clipped=3,
-        records=400,
+        spent=12,
+        decide_from="own+released",
     )
-    text = html("privacy", view)
-    assert "All messages together are (2, 1e-06)-DP." in text
-    assert "A caveat." in text
+    told = Privacy(True, "All releases together are (2, 1e-06)-DP.", "blt", 2.0, 1e-6, 1_000, 12, 3)
+    text = html("privacy", PrivacyPage(told, guarantee, records=400))
+    assert told.statement in text
+    assert guarantee.warnings[0] in unescape(text)
     assert "<strong>988</strong> left of 1\u202f000" in text
     assert "Sign out" in text
     assert "shadow" in text
 
 
-def test_partners_are_listed() -> None:
-    text = html(
-        "federation", FederationPage("clinic-3", 4, partners=[Partner("clinic-1", 7, 90, None, 0, [])])
-    )
-    assert "clinic-1" in text
+def federation(**peers: PeerSeen) -> str:
+    sync = Sync("clinic-3", None, None, 4, None, None, False, None, None, {}, peers)
+    return html("federation", FederationPage(sync, observed=90))
+
+
+def test_peers_are_listed() -> None:
+    text = federation(other=PeerSeen(7, 90, None, 0, 0))
+    assert "other" in text
     assert "alone" not in text
 
 
-def test_how_far_a_partner_is_believed_and_why() -> None:
+def test_how_far_a_peer_is_believed_and_why() -> None:
     why = "contradicts our rewards: 40 times likelier if it differs"
-    partners = [Partner("clinic-1", 7, 90, None, 0, [], 0.0, why), Partner("clinic-2", 0, 0, None, 7, [])]
-    text = html("federation", FederationPage("clinic-3", 4, partners=partners))
+    text = federation(one=PeerSeen(7, 90, None, 0, 0, 0.0, why), two=PeerSeen(0, 0, None, 7, 0))
     assert 'data-label="Believed">0' in text
     assert "Contradicts our rewards: 40 times likelier if it differs." in text
-    assert 'data-label="Why">–' in text  # of whom nothing came yet
+    assert 'data-label="Why">–' in text  # nothing came from it yet
 
 
 def test_a_table_that_leaves_decisions_out_says_so() -> None:

@@ -1,7 +1,7 @@
-"""The pages: what a service did, for people. Rendered here, read-only, with nothing from any other host.
+"""The pages for people. They are rendered here, read-only, and load nothing from other hosts.
 
-`view_models` says what each page shows, `page_data` takes it from the service, `jinja` renders it from
-`templates/`, and `access` checks who may see it.
+`page_data` takes what each page shows from the service, `jinja` renders it from `templates/`, and `access`
+checks who may see it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from fedfairx.service.auth import sees_exact
 from fedfairx.service.pages import access, page_data
 from fedfairx.service.pages.jinja import page, static
 from fedfairx.service.pages.periods import periods, window_of
-from fedfairx.service.pages.view_models import ExposurePage
 from fedfairx.service.problems import KINDS, ProblemError, problem_of
 from fedfairx.service.service import Service
 
@@ -35,7 +34,7 @@ async def _exposure(service: Service, request: Request) -> object:
     window = window_of(request.query_params.get("period", ""))
     exact = sees_exact(request)
     looked = await service.exposures.look(since=window.since, until=window.until, exact=exact)
-    return ExposurePage(looked, periods(window))
+    return page_data.ExposurePage(looked, periods(window))
 
 
 async def _decisions(service: Service, request: Request) -> object:
@@ -113,14 +112,14 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
             exact = sees_exact(request)
             frame = page_data.frame(service, signed_in=access.signed_in(request), exact=exact)
             return page(name, view=view, frame=frame, root=_root(request))
-        except Exception as error:  # whatever it is, its text must not reach a page
+        except Exception as error:  # its text must not reach a page
             return _failed(service, request, error)
 
     return endpoint
 
 
 def _failed(service: Service, request: Request, error: Exception) -> Response:
-    """A page that says what a problem says; who lacks a key is asked for one."""
+    """The page of a problem; without a key, the page that asks for one."""
     problem = problem_of(error)
     root = _root(request)
     if problem.status == 401:

@@ -1,7 +1,7 @@
-"""Who may look at pages: whoever has signed in with a key that may read.
+"""Access to pages: for whoever has signed in with a key that may read.
 
-A cookie holds the token of a session (`service/sessions.py`), never the key. Only pages take it, no script
-can read it, and it is sent to this site alone (SameSite).
+A cookie holds the token of a session (`auth.Sessions`), never the key. Only pages take it, no script can read
+it, and it is sent to this site alone (SameSite).
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from fedfairx.service.auth import ROLES, refuse_cross_site
+from fedfairx.service.auth import ROLES, SECONDS, refuse_cross_site
 from fedfairx.service.pages.jinja import HEADERS, page
 from fedfairx.service.problems import ProblemError
-from fedfairx.service.sessions import SECONDS
 
 if TYPE_CHECKING:
     from fedfairx.service.service import Service
@@ -25,7 +24,7 @@ LONGEST = 1_000  # bytes of a form
 
 
 def cookie(request: Request) -> str:
-    """Its name, by port: a browser sends a host's cookies to all of its ports."""
+    """The cookie's name, by port: a browser sends a host's cookies to all of its ports."""
     _, port = request.scope.get("server") or ("", 0)
     return f"fedfairx-{port}"
 
@@ -35,12 +34,12 @@ def signed_in(request: Request) -> bool:
 
 
 async def check(service: Service, request: Request) -> None:
-    """`ProblemError` unless the request may see pages."""
-    doors, token = service.auth, request.cookies.get(cookie(request))
-    if token is None or "authorization" in request.headers or not doors.keys_needed:
-        await doors.check(request, "reader")
+    """Refuse a request that may not see pages."""
+    auth, token = service.auth, request.cookies.get(cookie(request))
+    if token is None or "authorization" in request.headers or not auth.keys_needed:
+        await auth.check(request, "reader")
         return
-    role = doors.sessions.role_of(token)
+    role = auth.sessions.role_of(token)
     if role is None:
         raise ProblemError("unauthenticated", "The session is over.")
     request.scope["role"] = role
@@ -52,22 +51,22 @@ def offer(service: Service, *, root: str, status: int = 401, wrong: bool = False
 
 
 async def take(service: Service, request: Request) -> Response:
-    """A session for whoever gives a key that may read."""
+    """Start a session for a key that may read."""
     refuse_cross_site(request)
     body = (
         await request.body() if int(request.headers.get("content-length") or LONGEST + 1) <= LONGEST else b""
     )
     key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
-    doors, response = service.auth, _to(request, "/")
-    if not doors.keys_needed:
-        await doors.check(request, "reader")
+    auth, response = service.auth, _to(request, "/")
+    if not auth.keys_needed:
+        await auth.check(request, "reader")
         return response
-    found = await doors.key_of(key)
+    found = await auth.key_of(key)
     if found is None or "reader" not in ROLES[found.role]:
         return offer(service, root=request.scope.get("root_path", ""), wrong=True)
     response.set_cookie(
         cookie(request),
-        doors.sessions.begin(found),
+        auth.sessions.begin(found),
         max_age=SECONDS,
         path=request.scope.get("root_path") or "/",
         secure=request.url.scheme == "https",

@@ -1,24 +1,24 @@
-"""Small figures as inline SVG: places are percentages, so that they fit any width without being distorted.
+"""Small figures as inline SVG: positions are percentages, so that figures fit any width undistorted.
 
-Colours come from the style sheet by class, in light and in dark; what a colour says, a shape or a word
-says too.
+Colours come from the style sheet by class, in light and in dark; a shape or a word repeats what a colour
+tells.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from fedfairx.fairness import Row
-from fedfairx.service.pages.view_models import Option
 
 _TICKS = (0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
 
 
 def scale_of(rows: Sequence[Row]) -> float:
-    """The share at the right end of a table's figures: a round one that nearly all intervals fit into."""
+    """The share at the right end of a table's figures: a round number above nearly all intervals."""
     if not rows:
         return 1.0
     furthest = max(max(row.shown.high, min(row.entitled.high, 2.5 * row.shown.high + 0.02)) for row in rows)
@@ -27,7 +27,7 @@ def scale_of(rows: Sequence[Row]) -> float:
 
 
 def ticks(scale: float) -> list[float]:
-    """Round shares from 0 to the scale, a few."""
+    """A few round shares from 0 to the scale."""
     step = _step(scale)
     return [step * k for k in range(round(scale / step) + 1)]
 
@@ -47,7 +47,7 @@ def axis(scale: float) -> Markup:
 
 
 def intervals(row: Row, scale: float) -> Markup:
-    """Entitled as a band with its middle, shown as a dot with its interval, on one line."""
+    """The entitlement as a band with its middle, and the share shown as a dot with its interval."""
     shown, entitled = row.shown, row.entitled
     grid = "".join(
         f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="36"/>'
@@ -73,6 +73,15 @@ def intervals(row: Row, scale: float) -> Markup:
         f'aria-label="shown {share}, entitled {least} to {most}">'
         f"{grid}{band}{middle}{whisker}{dot}{ends}</svg>"
     )
+
+
+@dataclass(frozen=True)
+class Option:
+    """An action that a decision could have taken."""
+
+    name: str
+    share: float | None
+    taken: bool
 
 
 def policy(options: Sequence[Option]) -> Markup:

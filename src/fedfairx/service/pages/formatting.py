@@ -1,4 +1,4 @@
-"""Numbers and times as pages say them."""
+"""Numbers and times as pages show them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def moment(seconds: float | None) -> str:
 
 
 def precise(seconds: float) -> str:
-    """With seconds, as lists of decisions need it."""
+    """A time with seconds, for lists of decisions."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def iso(seconds: float) -> str:
-    """As machines read it."""
+    """A time in ISO 8601."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
 
 
@@ -44,7 +44,7 @@ def sentence(text: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """About how long."""
+    """An approximate duration."""
     for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= length:
             many = round(seconds / length)

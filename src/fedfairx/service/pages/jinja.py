@@ -1,4 +1,4 @@
-"""Templates to responses: everything is escaped, and a browser is told to load and run nothing but ours."""
+"""Responses from templates: all values are escaped, and browsers may load and run only our files."""
 
 from __future__ import annotations
 

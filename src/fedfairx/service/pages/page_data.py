@@ -1,33 +1,21 @@
-"""From the service to what pages show. All of it reads; nothing here changes anything."""
+"""What each page shows, and how it is read from the service."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from fedfairx.fairness.exposure_table import ABOVE, BELOW
-from fedfairx.service import serializers
+from fedfairx.privacy import Guarantee
+from fedfairx.service import schemas, serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
-from fedfairx.service.federation import UNKNOWN
+from fedfairx.service.pages.charts import Option
 from fedfairx.service.pages.formatting import count, duration, sentence
-from fedfairx.service.pages.periods import Window, periods, stretches
-from fedfairx.service.pages.view_models import (
-    Attention,
-    DecisionLine,
-    DecisionsPage,
-    FederationPage,
-    Frame,
-    Option,
-    Overview,
-    Partner,
-    PrivacyPage,
-    ReportPage,
-    Series,
-)
+from fedfairx.service.pages.periods import Period, Window, periods, stretches
 from fedfairx.service.published import batch_of
 from fedfairx.storage.queries import first_time, latest
 from fedfairx.storage.records import StoredDecision
@@ -39,6 +27,103 @@ if TYPE_CHECKING:
 LINES = 50  # decisions on a page
 LITTLE_LEFT = 0.1  # of a privacy budget
 MANY_CLIPPED = 0.01  # of the records
+
+
+Alarm = str  # "bad", "warn" or "good"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all pages have."""
+
+    agent: str
+    mode: str
+    now: float
+    signed_in: bool = False
+    batch: int | None = None  # rewards after which pages are updated; None for admins, who see every one
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A notice that something should be looked at, with the page that tells more."""
+
+    level: Alarm
+    title: str
+    detail: str
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Counts in intervals of time, for a chart; `times` are their beginnings, in seconds since 1970."""
+
+    times: Sequence[int]
+    decisions: Sequence[int]
+    rewards: Sequence[int]
+    stretch: str  # "hour", "10 minutes"
+
+
+@dataclass(frozen=True)
+class Overview:
+    attention: Sequence[Attention]
+    decisions: int
+    rewarded: int
+    pending: int
+    ended: int  # withdrawn or expired
+    oldest_pending: float | None  # when it was made
+    observed: int
+    rule: str
+    merit: str
+    series: Series | None
+    actions: Sequence[str] = ()  # without features, that it chooses from
+    retired: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ExposurePage:
+    looked: ExposureSnapshot
+    periods: Sequence[Period]
+
+
+@dataclass(frozen=True)
+class DecisionLine:
+    """A decision as the API shows it, with the name of its action and all actions it chose from."""
+
+    seen: schemas.DecisionSeen
+    action: str
+    options: Sequence[Option]
+
+
+@dataclass(frozen=True)
+class DecisionsPage:
+    lines: Sequence[DecisionLine]
+    older: int | None  # `before` of the next page
+    newest: bool  # whether this is the first page
+
+
+@dataclass(frozen=True)
+class PrivacyPage:
+    privacy: schemas.Privacy
+    guarantee: Guarantee
+    records: int
+
+
+@dataclass(frozen=True)
+class FederationPage:
+    sync: schemas.Sync
+    observed: int
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    looked: ExposureSnapshot
+    overview: Overview
+    privacy: PrivacyPage
+    periods: Sequence[Period]
+    version: str
+    dimension: int
+    minimum_share: float
+    model_version: int
 
 
 def frame(service: Service, *, signed_in: bool, exact: bool) -> Frame:
@@ -112,7 +197,7 @@ def _attention(
 
 
 def _privacy_attention(service: Service, exact: bool) -> list[Attention]:
-    found, now = [], privacy(service, exact=exact)
+    found, now, records = [], serializers.privacy(service.agent, exact=exact), service.agent.observed
     if now.private and now.releases:
         left = now.releases - now.spent
         if left <= LITTLE_LEFT * now.releases:
@@ -120,8 +205,8 @@ def _privacy_attention(service: Service, exact: bool) -> list[Attention]:
             found.append(
                 Attention("bad" if left == 0 else "warn", "The privacy budget ends", detail, "privacy")
             )
-    if now.private and now.records and now.clipped > MANY_CLIPPED * now.records:
-        detail = f"{count(now.clipped)} of {count(now.records)} records were moved by the privacy bounds."
+    if now.private and records and now.clipped > MANY_CLIPPED * records:
+        detail = f"{count(now.clipped)} of {count(records)} records were moved by the privacy bounds."
         found.append(Attention("warn", "Many records are clipped", detail, "privacy"))
     return found
 
@@ -129,7 +214,7 @@ def _privacy_attention(service: Service, exact: bool) -> list[Attention]:
 async def decisions(service: Service, before: int | None, *, exact: bool) -> DecisionsPage:
     found = await service.read(lambda journal: latest(journal, limit=LINES + 1, before=before))
     lines = [_line(stored, exact) for stored in found[:LINES]]
-    return DecisionsPage(lines, lines[-1].seq if len(found) > LINES else None, before is None)
+    return DecisionsPage(lines, lines[-1].seen.seq if len(found) > LINES else None, before is None)
 
 
 def _line(stored: StoredDecision, exact: bool) -> DecisionLine:
@@ -140,68 +225,16 @@ def _line(stored: StoredDecision, exact: bool) -> DecisionLine:
         Option(name, share, place == stored.action)
         for place, (name, share) in enumerate(zip(names, shares, strict=True))
     ]
-    return DecisionLine(
-        stored.id,
-        stored.seq,
-        stored.time,
-        names[stored.action],
-        shown.group,
-        shown.probability,
-        options,
-        stored.mode,
-        stored.status,
-    )
+    return DecisionLine(shown, names[stored.action], options)
 
 
 def privacy(service: Service, *, exact: bool) -> PrivacyPage:
     agent = service.agent
-    guarantee = agent.privatizer.guarantee
-    told = math.isfinite(guarantee.mu)
-    return PrivacyPage(
-        private=guarantee.is_private,
-        simulated=guarantee.simulated,
-        statement=str(guarantee),
-        caveats=guarantee.warnings,
-        epsilon=guarantee.epsilon if told else None,
-        delta=guarantee.delta if told else None,
-        mu=guarantee.mu if told else None,
-        mechanism=guarantee.mechanism,
-        spent=guarantee.spent,
-        releases=guarantee.releases if told else None,
-        clipped=serializers.clipped(agent, exact=exact),
-        records=agent.observed,
-    )
+    return PrivacyPage(serializers.privacy(agent, exact=exact), agent.privatizer.guarantee, agent.observed)
 
 
 def federation(service: Service, *, exact: bool) -> FederationPage:
-    now = serializers.sync(service, exact=exact)
-    refused = {name: sorted(reasons.items()) for name, reasons in now.refusals.items()}
-    return FederationPage(
-        name=now.name,
-        released=now.released,
-        federation=now.federation,
-        roster=now.roster,
-        releases=now.releases,
-        next_round=now.next_round,
-        observed=service.agent.observed,
-        waiting=now.waiting,
-        trouble=now.trouble,
-        over=now.over,
-        partners=[
-            Partner(
-                name,
-                peer.release,
-                peer.records,
-                peer.came,
-                peer.lag,
-                refused.get(name, ()),
-                peer.weight,
-                peer.reason,
-            )
-            for name, peer in now.peers.items()
-        ],
-        strangers=refused.get(UNKNOWN, ()),
-    )
+    return FederationPage(serializers.sync(service, exact=exact), service.agent.observed)
 
 
 def _federation_attention(service: Service) -> list[Attention]:

@@ -1,7 +1,7 @@
-"""Which stretch of time a page looks at.
+"""Periods of time that a page can show.
 
-Windows start at fixed times, since intervals hold for a start that was fixed beforehand: the first of a
-month or of a year, and not "the last 30 days", which starts anew with every look.
+Windows start at fixed times, since intervals hold for a start that was fixed in advance: the first of a
+month or of a year, and not "the last 30 days", which starts at another time with every look.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from fedfairx.service.pages.view_models import Period
 from fedfairx.service.problems import ProblemError
 
 _LENGTHS = (
@@ -36,6 +35,15 @@ class Window:
     until: float | None = None
 
 
+@dataclass(frozen=True)
+class Period:
+    """A window that a page can be asked for."""
+
+    name: str
+    query: str
+    chosen: bool
+
+
 def windows(now: datetime.datetime) -> list[Window]:
     """All decisions, and this and the last month, quarter and year, in UTC."""
     month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -59,7 +67,7 @@ def window_of(query: str) -> Window:
 
 
 def periods(chosen: Window) -> list[Period]:
-    """What can be chosen."""
+    """The periods to choose from."""
     now = datetime.datetime.now(datetime.UTC)
     return [Period(each.name, each.query, each.query == chosen.query) for each in windows(now)]
 

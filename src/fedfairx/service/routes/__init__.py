@@ -1,31 +1,16 @@
-"""Which address means what. Routes only translate; each file has its `OPERATIONS`, and all are here."""
+"""Which path means what. Routes only translate between HTTP and the service."""
 
 from __future__ import annotations
 
 from fedfairx.service.endpoint import Operation
-from fedfairx.service.routes import (
-    actions,
-    decision_list,
-    decisions,
-    export,
-    exposure,
-    federation,
-    health,
-    model,
-    rewards,
-)
+from fedfairx.service.routes import decisions, exposure, federation, health, model
 
 __all__ = ["OPERATIONS"]
 
-#: The busiest ones first: they are looked for in this order.
-OPERATIONS: tuple[Operation, ...] = (
-    *decisions.OPERATIONS,
-    *rewards.OPERATIONS,
-    *decision_list.OPERATIONS,
-    *model.OPERATIONS,
-    *actions.OPERATIONS,
-    *exposure.OPERATIONS,
-    *export.OPERATIONS,
-    *federation.OPERATIONS,
-    *health.OPERATIONS,
+#: All operations; the busiest are first, since Starlette looks for a path in this order.
+OPERATIONS: tuple[Operation, ...] = tuple(
+    each
+    for module in (decisions, model, exposure, federation, health)
+    for each in vars(module).values()
+    if isinstance(each, Operation)
 )

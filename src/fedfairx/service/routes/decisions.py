@@ -1,20 +1,30 @@
-"""Which action? `POST /v1/decisions`, one or several."""
+"""Decisions: making them, their rewards and withdrawals, reading and exporting them."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import os
 import re
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
 
+from msgspec import Meta
+from starlette.background import BackgroundTask
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, StreamingResponse
 
 from fedfairx.service import schemas
-from fedfairx.service.endpoint import Operation, Parameter, body_of, decoder, reply
-from fedfairx.service.headers import header_of
+from fedfairx.service.auth import sees_exact
+from fedfairx.service.endpoint import Parameter, Window, body_as, endpoint, query_of
+from fedfairx.service.export import FORMATS, LINES, write_parquet
+from fedfairx.service.fast_path import body_of, decode, header_of
 from fedfairx.service.problems import ProblemError
+from fedfairx.service.serializers import seen
 from fedfairx.service.service import Service, Wish
 
-ONE, MANY = decoder(schemas.DecisionRequest), decoder(schemas.DecisionBatch)
 KEY = r"[!-~]{1,200}"
 IDEMPOTENCY = Parameter(
     "Idempotency-Key",
@@ -23,23 +33,70 @@ IDEMPOTENCY = Parameter(
     {"type": "string", "pattern": f"^{KEY}$"},
 )
 MATCHES = re.compile(KEY).fullmatch
+ENDED = ("unknown-decision", "conflict")  # why a decision may not be ended
 
 
-async def decide(service: Service, request: Request) -> Response:
+class DecisionQuery(Window):
+    """Which decisions.
+
+    status: What became of them.
+    action: The position of the action.
+    after: `next` of the page before.
+    limit: Decisions on a page.
+    """
+
+    status: Literal["pending", "rewarded", "withdrawn", "expired"] | None = None
+    action: Annotated[int, Meta(ge=0, le=2**31)] | None = None
+    after: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class ExportQuery(Window):
+    """Which decisions, and how they are written.
+
+    format: How they are written.
+    """
+
+    format: Literal["jsonl", "csv", "parquet"] = "jsonl"
+
+
+@endpoint(
+    "POST",
+    "/v1/decisions",
+    role="writer",
+    takes=schemas.DecisionRequest,
+    gives=schemas.DecisionMade,
+    status=201,
+    problems=("key-reused",),
+    headers=(IDEMPOTENCY,),
+)
+async def decide(service: Service, request: Request) -> object:
+    """Which action?"""
     body = await body_of(request, service.settings.max_body)
-    made = await service.decide([ONE(body)], _wish(request, body))
-    return reply(made[0], 201)
+    made = await service.decide([decode(body, schemas.DecisionRequest)], _wish(request, body))
+    return made[0]
 
 
-async def decide_many(service: Service, request: Request) -> Response:
+@endpoint(
+    "POST",
+    "/v1/decisions/batch",
+    role="writer",
+    takes=schemas.DecisionBatch,
+    gives=schemas.DecisionsMade,
+    status=201,
+    problems=("key-reused",),
+    headers=(IDEMPOTENCY,),
+)
+async def decide_many(service: Service, request: Request) -> object:
+    """Several decisions at once: all are made, or none."""
     body = await body_of(request, service.settings.max_body)
-    asked = MANY(body).decisions
+    asked = decode(body, schemas.DecisionBatch).decisions
     service.check_batch(len(asked))
-    return reply(schemas.DecisionsMade(await service.decide(asked, _wish(request, body))), 201)
+    return schemas.DecisionsMade(await service.decide(asked, _wish(request, body)))
 
 
 def _wish(request: Request, body: bytes) -> Wish | None:
-    """The key of a request and what it was for, where it has one."""
+    """The idempotency key of a request, with the digest of its body, where it has one."""
     key = header_of(request, b"idempotency-key")
     if key is None:
         return None
@@ -48,31 +105,103 @@ def _wish(request: Request, body: bytes) -> Wish | None:
     return Wish(key, hashlib.sha256(body).hexdigest())
 
 
-OPERATIONS = (
-    Operation(
-        method="POST",
-        path="/v1/decisions",
-        name="decide",
-        summary="Which action?",
-        handler=decide,
-        role="writer",
-        takes=schemas.DecisionRequest,
-        gives=schemas.DecisionMade,
-        status=201,
-        problems=("key-reused",),
-        parameters=(IDEMPOTENCY,),
-    ),
-    Operation(
-        method="POST",
-        path="/v1/decisions/batch",
-        name="decide_many",
-        summary="Several decisions at once: all are made, or none",
-        handler=decide_many,
-        role="writer",
-        takes=schemas.DecisionBatch,
-        gives=schemas.DecisionsMade,
-        status=201,
-        problems=("key-reused",),
-        parameters=(IDEMPOTENCY,),
-    ),
+@endpoint(
+    "PUT",
+    "/v1/decisions/{decision_id}/reward",
+    role="writer",
+    takes=schemas.Reward,
+    status=204,
+    problems=ENDED,
 )
+async def reward(service: Service, request: Request) -> None:
+    """The reward of a decision; the same one may be sent again."""
+    given = await body_as(schemas.Reward, service, request)
+    identity = request.path_params["decision_id"]
+    await _taking(service, request, given.replace)([schemas.RewardOf(identity, given.reward, given.person)])
+
+
+@endpoint("POST", "/v1/rewards", role="writer", takes=schemas.RewardBatch, status=204, problems=ENDED)
+async def reward_many(service: Service, request: Request) -> None:
+    """Several rewards: all are taken, or none."""
+    given = await body_as(schemas.RewardBatch, service, request)
+    service.check_batch(len(given.rewards))
+    await _taking(service, request, given.replace)(given.rewards)
+
+
+def _taking(
+    service: Service, request: Request, replace: bool
+) -> Callable[[Sequence[schemas.RewardOf]], Awaitable[None]]:
+    """How rewards are taken: writers add, and admins alone may replace."""
+    if replace and request.scope["role"] != "admin":
+        raise ProblemError("forbidden", "Only an admin's key may replace a reward.")
+    return service.replace if replace else service.reward
+
+
+@endpoint("DELETE", "/v1/decisions/{decision_id}", role="writer", status=204, problems=ENDED)
+async def withdraw(service: Service, request: Request) -> None:
+    """It was never shown: no reward will come."""
+    await service.withdraw([request.path_params["decision_id"]])
+
+
+@endpoint("POST", "/v1/withdrawals", role="writer", takes=schemas.WithdrawalBatch, status=204, problems=ENDED)
+async def withdraw_many(service: Service, request: Request) -> None:
+    """Several that were never shown: all are withdrawn, or none."""
+    identities = (await body_as(schemas.WithdrawalBatch, service, request)).decision_ids
+    service.check_batch(len(identities))
+    await service.withdraw(identities)
+
+
+@endpoint("GET", "/v1/decisions", role="reader", gives=schemas.DecisionPage, query=DecisionQuery)
+async def decisions(service: Service, request: Request) -> object:
+    """Decisions in the order in which they were made, page by page."""
+    query = query_of(request, DecisionQuery)
+    found = await service.read(
+        lambda journal: list(
+            journal.decisions(
+                since=query.since,
+                until=query.until,
+                status=query.status,
+                action=query.action,
+                after_seq=-1 if query.after is None else query.after,
+                limit=query.limit + 1,  # one more tells whether there is another page
+            )
+        )
+    )
+    page, exact = found[: query.limit], sees_exact(request)
+    following = page[-1].seq if len(found) > len(page) else None
+    return schemas.DecisionPage([seen(stored, exact=exact) for stored in page], following)
+
+
+@endpoint(
+    "GET",
+    "/v1/decisions/{decision_id}",
+    role="reader",
+    gives=schemas.DecisionSeen,
+    problems=("unknown-decision",),
+)
+async def decision(service: Service, request: Request) -> object:
+    """One decision, and what became of it."""
+    identity = request.path_params["decision_id"]
+    stored = await service.read(lambda journal: journal.decision(identity))
+    if stored is None:
+        raise ProblemError("unknown-decision", "This service made no such decision.")
+    return seen(stored, exact=sees_exact(request))
+
+
+@endpoint("GET", "/v1/export", role="admin", media_types=tuple(FORMATS.values()), query=ExportQuery)
+async def export(service: Service, request: Request) -> object:
+    """Decisions with contexts, propensities and rewards."""
+    query = query_of(request, ExportQuery)
+    rows = service.journal.decisions(since=query.since, until=query.until)
+    headers = {"content-disposition": f'attachment; filename="decisions.{query.format}"'}
+    kind = FORMATS[query.format]
+    if query.format != "parquet":
+        return StreamingResponse(LINES[query.format](rows), media_type=kind, headers=headers)
+    descriptor, path = tempfile.mkstemp(suffix=".parquet")  # readable by its owner alone
+    os.close(descriptor)
+    try:
+        await asyncio.to_thread(write_parquet, rows, Path(path))
+    except BaseException:
+        os.unlink(path)
+        raise
+    return FileResponse(path, media_type=kind, headers=headers, background=BackgroundTask(os.unlink, path))

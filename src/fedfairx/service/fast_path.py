@@ -1,0 +1,93 @@
+"""The fast path of a request: what Starlette does for every request, done with less for the busiest ones.
+
+`FastRouter` finds plain paths in a table, `header_of` reads one header without decoding the others, `body_of`
+reads a body without a copy, `decode` compiles the checks of each type once, and `Json` makes its headers in a
+fifth of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fedfairx.service.problems import ProblemError
+
+Decoded = TypeVar("Decoded")
+JSON = "application/json"
+DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}  # by what they read: a decoder compiles its checks
+CLOSE = {"connection": "close"}  # what is left of the body would be taken for the next request
+
+
+class FastRouter:
+    """Calls the endpoint of a plain path at once, and Starlette's application for all others."""
+
+    def __init__(self, app: ASGIApp, plain: Mapping[str, ASGIApp]) -> None:
+        self._app = app
+        self._plain = plain
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = None
+        if scope["type"] == "http" and not scope.get("root_path"):
+            found = self._plain.get(scope["path"])
+        await (found or self._app)(scope, receive, send)
+
+
+def header_of(request: Request, name: bytes) -> str | None:
+    """A header by its name in lower case."""
+    for key, value in request.scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return None
+
+
+async def body_of(request: Request, limit: int) -> bytes:
+    """The whole body; a body longer than `limit` is not read to its end."""
+    kind = header_of(request, b"content-type") or ""
+    if kind != JSON and kind.partition(";")[0].strip().lower() != JSON:  # so no other site's form gets in
+        raise ProblemError("media-type", "The Content-Type must be application/json.")
+    parts, size, more = [], 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise ProblemError("too-large", f"The body must be at most {limit} bytes (max_body).", CLOSE)
+        parts.append(part)
+        more = message.get("more_body", False)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def decode(body: bytes, kind: type[Decoded]) -> Decoded:
+    """A body as a value of this type."""
+    decoder = DECODERS.get(kind) or DECODERS.setdefault(kind, msgspec.json.Decoder(kind))
+    try:
+        value: Decoded = decoder.decode(body)
+    except RecursionError:
+        raise ProblemError("malformed", "The body is nested too deeply.") from None
+    except UnicodeDecodeError:
+        raise ProblemError("malformed", "The body is not UTF-8.") from None
+    return value
+
+
+class Json(Response):
+    """A response of JSON that is encoded already."""
+
+    def __init__(self, body: bytes, status: int) -> None:
+        self.status_code = status
+        self.body = body
+        self.background = None
+        self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+
+
+def reply(value: object, status: int) -> Response:
+    """A value as JSON; None as an empty response; a response as it is."""
+    if value is None:
+        return Response(status_code=204)
+    return value if isinstance(value, Response) else Json(msgspec.json.encode(value), status)
