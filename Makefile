@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 FLOWER := .venv-flower
 OUT ?= results
-CODE := src tests benchmarks examples
+CODE := src tests benchmarks examples $(wildcard docs/*.py docs/img/*.py)
 
-.PHONY: setup flower test test-all lint mutants reproduce quick bench clean
+.PHONY: setup flower test test-all lint docs mutants reproduce quick bench clean
 
 setup: $(VENV)/.ready
 
@@ -29,11 +29,15 @@ lint: setup
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 
-test: lint
+# All warnings are errors, those about references that lead nowhere too.
+docs: setup
+	$(BIN)/python -m sphinx -q -E -n -W --keep-going -d $(VENV)/doctrees docs site
+
+test: lint docs
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Also those that are marked `slow`: minutes more.
-test-all: lint
+test-all: lint docs
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow or not slow"
 
 mutants: setup
@@ -49,4 +53,4 @@ bench: setup
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER) .mypy_cache .ruff_cache .pytest_cache .hypothesis site

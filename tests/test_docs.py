@@ -20,25 +20,14 @@ from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanism
 from fedfairx.privacy.statement import found_at_most
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+FRONT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+PAGES = sorted([*(ROOT / name for name in FRONT), *(ROOT / "docs").rglob("*.md")])
 TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
-#: Pages whose Python blocks are whole programs; that of extending.md is a plug-in, with a test of its own.
-RUNNABLE = [
-    page
-    for page in PAGES
-    if page.name
-    in (
-        "README.md",
-        "algorithm.md",
-        "fairness.md",
-        "federation.md",
-        "first-steps.md",
-        "privacy.md",
-        "reproduction.md",
-    )
-]
+#: Pages whose Python block is a plug-in or a client: test_plugin.py and test_tour.py run those.
+APART = {"write-an-experiment.md", "first-service.md"}
 
+PROGRAM = re.compile(r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -76,10 +65,10 @@ def accepted(words: list[str]) -> bool:
 
 COMMANDS = sorted({command for text in TEXT.values() for command in commands(text)})
 BLOCKS = [
-    pytest.param(body, id=f"{page.name}-{number}")
-    for page in RUNNABLE
-    for number, (language, body) in enumerate(FENCE.findall(TEXT[page]), 1)
-    if language == "python"
+    pytest.param(found[1], found[2], id=f"{page.stem}-{number}")
+    for page in PAGES
+    if page.name not in APART
+    for number, found in enumerate(PROGRAM.finditer(TEXT[page]), 1)
 ]
 
 
@@ -95,6 +84,19 @@ def test_every_relative_link_resolves(page: Path) -> None:
             assert anchor in anchors(found.read_text(encoding="utf-8")), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_path_that_a_page_names_exists(page: Path) -> None:
+    for name in re.findall(r"`((?:[a-z_]+/)+\w+\.(?:py|md|json))`", TEXT[page]):
+        assert any((below / name).exists() for below in (ROOT, ROOT / "src" / "fedfairx")), name
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    for folder in ("src", "tests", "benchmarks", "examples"):
+        for file in (ROOT / folder).rglob("*.py"):
+            for name in re.findall(r"docs/[\w/-]+\.md", file.read_text(encoding="utf-8")):
+                assert (ROOT / name).exists(), (file, name)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_exists_with_its_flags(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(command)[1:]
@@ -105,17 +107,25 @@ def test_every_command_exists_with_its_flags(command: str, capsys: pytest.Captur
     assert accepted(words), capsys.readouterr().err
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_python_blocks_run_as_printed(
-    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("block", "printed"), BLOCKS)
+def test_python_blocks_run_and_print_what_stands_below(
+    block: str,
+    printed: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "example", "exec"), {"__name__": "example"})
-    assert capsys.readouterr().out.strip()  # each prints what it is about
+    found = capsys.readouterr().out
+    assert found.strip()  # each prints what it is about
+    assert printed in (None, found)
 
 
 def test_the_readme_has_examples() -> None:
-    assert sum("README" in str(block.id) for block in BLOCKS) >= 2
+    shown = [block.values[1] for block in BLOCKS if "README" in str(block.id)]
+    assert len(shown) >= 2
+    assert shown[0]  # with what it prints
 
 
 @pytest.mark.parametrize(
@@ -127,9 +137,12 @@ def test_every_name_is_documented(name: str) -> None:
     assert any(f"`{name}`" in text for text in TEXT.values())
 
 
-# --- figures of docs/privacy.md that the code can compute ---
+# --- figures of the pages on privacy that the code can compute ---
 
-PRIVACY = TEXT[ROOT / "docs" / "privacy.md"]
+PRIVACY = "\n".join(
+    TEXT[ROOT / "docs" / name]
+    for name in ("explanation/privacy.md", "howto/choose-epsilon.md", "howto/protect-a-person.md")
+)
 PAPER = schedule("paper").max_releases(Plan(100_000, 10, 5))
 
 
@@ -163,7 +176,7 @@ def test_the_table_of_mu() -> None:
 def test_the_summary_tells_what_the_code_computes() -> None:
     rows = re.findall(
         r"^\| \((\d+), (\S+)\) \| (\S+) \| (\S+) % \|$",
-        TEXT[ROOT / "docs" / "privacy-summary.md"],
+        TEXT[ROOT / "docs" / "explanation" / "privacy-summary.md"],
         re.MULTILINE,
     )
     assert len(rows) == 3
@@ -172,20 +185,6 @@ def test_the_summary_tells_what_the_code_computes() -> None:
         assert float(share) == pytest.approx(
             100 * found_at_most(mu_for(float(epsilon), float(delta))), abs=0.06
         )
-
-
-def test_the_readme_promises_no_more_than_is_proved() -> None:
-    """The claim is about messages; what is outside of it is said in the same breath."""
-    opening = " ".join(TEXT[ROOT / "README.md"].split("\n## ")[0].split())
-    for word in ("messages to each other", "(ε, δ)", "outside of that promise", "privacy-summary.md"):
-        assert word in opening
-
-
-def test_the_readme_shows_what_its_first_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    found = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", TEXT[ROOT / "README.md"], re.DOTALL)
-    assert found is not None
-    exec(compile(found[1], "example", "exec"), {"__name__": "example"})
-    assert capsys.readouterr().out == found[2]
 
 
 def test_the_table_of_sensitivities() -> None:
@@ -233,20 +232,22 @@ def test_the_table_of_absolute_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/privacy-summary.md", "docs/privacy.md", "docs/federation.md"]
+    "name",
+    [
+        "README.md",
+        "docs/explanation/privacy-summary.md",
+        "docs/explanation/privacy.md",
+        "docs/howto/found-a-federation.md",
+    ],
 )
-def test_the_claim_of_the_default_and_the_strict_mode_are_told(name: str) -> None:
+def test_who_reads_of_the_claim_reads_of_the_strict_mode(name: str) -> None:
     words = " ".join(TEXT[ROOT / name].split())
-    assert re.search(r"the other records stay(ing)? as recorded; what the record changes in later", words)
-    assert "what the record changes in later decisions is not covered" in words
-    assert re.search(
-        r'decide_from ?= ?"released"`[^.]*strict mode|strict mode, `decide_from ?= ?"released"', words
-    )
-    assert not re.search(r"`released` \(default\)|default, `decide_from ?= ?\"released", words)
+    assert re.search(r'decide_from ?= ?"released"', words)
+    assert "strict mode" in words
 
 
 def test_what_each_algorithm_decides_from_is_told() -> None:
-    algorithm = TEXT[ROOT / "docs" / "algorithm.md"]
+    algorithm = TEXT[ROOT / "docs" / "explanation" / "algorithm.md"]
     for name, each in ALGORITHMS.items():
         if each.private and each.schedule.public:
             row = next(

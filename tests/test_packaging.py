@@ -33,6 +33,18 @@ def test_numba_is_bounded_by_the_minor_version_that_was_tested() -> None:
     assert int(metadata.version("numba").split(".")[1]) < int(bound[1])
 
 
+def test_no_link_of_the_long_description_is_relative() -> None:
+    """On a package index a relative link is dead."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for each in PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(links) > 8
+    assert all(link.startswith("https://") for link in links)
+    assert "![" in text
+    assert re.search(r"\]\(https://raw\.[^)]+\.svg\)", text)
+
+
 def test_the_source_distribution_has_what_the_tests_and_the_readme_need() -> None:
     parts = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]
     assert all((ROOT / part).exists() for part in parts)

@@ -131,7 +131,7 @@ def test_features_by_the_dozen_give_what_a_few_give() -> None:
         assert out == pytest.approx(wanted, rel=1e-10)
 
 
-# --- the inequalities of docs/expected-merit.md ------------------------------------------------------------
+# --- the inequalities of docs/explanation/expected-merit.md ------------------------------------------------
 
 
 def played(agent: ffx.Agent, oracle: object, seed: int, rounds: int):

@@ -1,4 +1,4 @@
-"""NOTATION.md names files and functions that exist, and every line of Algorithm 1."""
+"""docs/reference/notation.md names files and functions that exist, and every line of Algorithm 1."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pytest
 import fedfairx
 
 PACKAGE = Path(fedfairx.__file__).parent
-TEXT = (PACKAGE / "core" / "NOTATION.md").read_text()
-FUNCTIONS = sorted(set(re.findall(r"`((?:lanes|core|theory|privacy|federation|simulation)\.[\w.]+)`", TEXT)))
+TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "notation.md").read_text(encoding="utf-8")
+FUNCTIONS = sorted(
+    set(re.findall(r"`((?:lanes|core|theory|privacy|agent|federation|simulation)\.[\w.]+)`", TEXT))
+)
 
 
 def rows(heading: str) -> list[list[str]]:

@@ -14,7 +14,7 @@ from fedfairx.core.expected_merit import log_expected_merit, log_normal_below
 from fedfairx.core.merit import Affine, Custom, Logistic, Merit, Power
 from instances import each_merit
 
-SMOOTH, KINKED = 1e-9, 1e-6  # the errors of ln E f that docs/expected-merit.md states
+SMOOTH, KINKED = 1e-9, 1e-6  # the errors of ln E f that docs/explanation/expected-merit.md states
 
 
 def found(merit: Merit, mean: float, sd: float) -> float:

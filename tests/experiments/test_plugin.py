@@ -16,7 +16,7 @@ from fedfairx.experiments.reproduce import reproduce
 from fedfairx.privacy import calibrate
 from fedfairx.simulation import Scenario, simulate
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "extending.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "write-an-experiment.md"
 
 
 @pytest.fixture(autouse=True)

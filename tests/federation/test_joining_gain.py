@@ -152,7 +152,7 @@ def test_the_gain_in_words(value: float, words: str, warned: bool) -> None:
 
 
 def test_the_documentation_has_the_table() -> None:
-    told = (BENCHMARK.parents[1] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    told = (BENCHMARK.parents[1] / "docs" / "paper" / "cost-of-privacy.md").read_text(encoding="utf-8")
     rows = [f"{x:,}".replace(",", " ") for x in HORIZONS]
     for (t, horizon), (e, epsilon) in product(enumerate(rows), enumerate(EPSILONS)):
         entries = " | ".join(f"{x:.2f}" for x in RATIOS["own+released"][t][e])

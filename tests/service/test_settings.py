@@ -1,4 +1,4 @@
-"""One table of settings: where values come from, what is refused, and that help and docs tell the same."""
+"""One table of settings: where values come from, what is refused, and that help tells the same."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import pytest
 from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput
 from fedfairx.service.feature_table import Feature
-from fedfairx.service.settings import Settings, load, markdown, table
-
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "service.md"
+from fedfairx.service.settings import Settings, load, table
 
 
 def test_the_nearest_source_counts(tmp_path: Path) -> None:
@@ -91,14 +89,6 @@ def test_help_is_made_from_the_table(capsys: pytest.CaptureFixture[str]) -> None
     shown = " ".join(capsys.readouterr().out.split())
     for one in table():
         assert f"{one.flags[0]} {one.metavar} {one.help} (default: {one.default})" in shown
-
-
-def test_the_documentation_is_made_from_the_table() -> None:
-    found = re.search(
-        r"<!-- settings -->\n(.*?)\n<!-- /settings -->", DOCS.read_text(encoding="utf-8"), re.DOTALL
-    )
-    assert found is not None
-    assert found[1] == markdown(), "print fedfairx.service.settings.markdown() into docs/service.md"
 
 
 def test_an_error_tells_where_the_value_came_from(tmp_path: Path) -> None:

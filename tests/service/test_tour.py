@@ -1,4 +1,4 @@
-"""docs/service.md keeps its word: the tour runs as printed, the demo fills, the backup restores."""
+"""The tour of docs/tutorial/first-service.md runs as printed, the demo fills, the backup restores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service_helpers import Running, asking, decide
 from fedfairx.errors import OlderCopy
 from servers import missing
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "service.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "first-service.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCKS = FENCE.findall(DOCS.read_text(encoding="utf-8"))
 
@@ -99,7 +99,7 @@ def test_the_demo_fills(tmp_path: Path) -> None:
 
 
 def test_a_backup_while_it_runs_and_a_restore(tmp_path: Path) -> None:
-    """As docs/service.md tells it."""
+    """As docs/howto/run-a-service.md tells it."""
     file, backup = tmp_path / "agent.sqlite", tmp_path / "backup.sqlite"
     with asking(str(tmp_path / "agent.db")) as client:
         old = decide(client)["decision_id"]

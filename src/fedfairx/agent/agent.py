@@ -434,9 +434,9 @@ class Agent:
         """Take the reward of a decision: at once or later, in any order, each once.
 
         A reward outside of the agent's `reward_range` is refused; without a range, one that is absurdly large
-        (docs/durable.md). A private agent takes any number, since a refusal would show in the public count,
-        and clips it. `person` says whose record it is, for a privatizer that bounds a person's records
-        (`PersonBound`).
+        (docs/howto/keep-an-agent.md). A private agent takes any number, since a refusal would show in the
+        public count, and clips it. `person` says whose record it is, for a privatizer that bounds a person's
+        records (`PersonBound`).
 
         With `replace` a durable agent takes it in the place of one that was booked wrongly, and is then as if
         that had never come; what is in a release stays (`ReplacementRefused`).
@@ -896,7 +896,7 @@ class Agent:
         confirm: Confirm | None = None,
         **keywords: Unpack[Keywords],
     ) -> Self:
-        """An agent that lives in a file (SQLite) or a `postgresql://` database; see docs/durable.md.
+        """An agent in a file (SQLite) or a `postgresql://` database; see docs/howto/keep-an-agent.md.
 
         The first opening makes it, and needs `dimension` or `actions`; later ones need nothing but the place,
         and refuse a setting that differs from what is kept. Every call is on disk before it returns, or has

@@ -2,7 +2,7 @@
 
 A warning and no log entry: it is seen without setting anything up, it can be silenced or made an error by its
 class, and it says where in the owner's code the agent is used. It names counts, which are the owner's to know
-(docs/privacy.md), and no context or reward.
+(docs/explanation/privacy.md), and no context or reward.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ Calibrate = Callable[..., Gaussian]  # (*, epsilon, delta, releases, sensitivity
 
 DECIDE_FROM = ("own+released", "released", "released+local")
 #: Of the radius, where an algorithm of the paper is told no other: fitted to the paper's own curve
-#: (docs/reproduction.md), so that what is deployed is what its figures show. The theorem's is 1.
+#: (docs/paper/reproduction.md), so that what is deployed is what its figures show. The theorem's is 1.
 SCALE = 0.5
 _OWN = {"unset": "the algorithm's own"}  # what None means, for the command line
 _KINDS = {"prior": Prior, "confidence": Confidence, "bounds": Bounds, "centring": Centring}

@@ -127,7 +127,7 @@ def add(verbs: Any) -> None:
         lambda _: 2,  # never called: each part has its own
         _add_parts,
         summary="Make, change and check the files of a federation of organisations; or try one. "
-        "docs/federation.md goes through it step by step.",
+        "docs/howto/found-a-federation.md goes through it step by step.",
         example="""
             fedfairx federate init --agents org1,org2,org3 --out federation
             fedfairx federate check federation
@@ -193,7 +193,7 @@ def init(args: Init) -> int:
     )
     hubs = {
         "nats": "the hub, in that folder: nats-server -c nats-server.conf",
-        "flower": "the SuperLink; docs/federation.md has the commands",
+        "flower": "the SuperLink; docs/howto/flower.md has the commands",
     }
     hub = f"  {args.out}/hub: for whoever runs {hubs.get(args.transport)}\n"
     folders = ", ".join(f"{args.out}/{name}" for name in roster.members)

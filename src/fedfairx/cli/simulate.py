@@ -69,7 +69,7 @@ class Files(Output):
 
 def tables() -> dict[str, tuple[Setting, ...]]:
     """Every setting, by its table of the TOML file."""
-    parts = ("prior", "confidence", "bounds", "centring")
+    parts = ("merit", "prior", "confidence", "bounds", "centring")
     short = ("regulariser", "failure", "parameter_norm", "scale")
     region = {"noise_sd": "the scenario's", "scale": SCALE}
     box = {item.name: "as of the scenario's box" for item in fields(Centring)}

@@ -1,21 +1,11 @@
-"""Partners who may differ: how far another's statistics are believed, learnt from one's own rewards.
+"""Partners who may differ: how far another's statistics are believed, learnt from the agent's own rewards.
 
-Another's packed statistics (Gram H, moment h) enter with a power α from 0 to 1, as if each record of theirs
-counted α times (a power prior: Ibrahim and Chen 2000). α = 1 is one θ for all, as the paper assumes; α = 0
-says that the other knows nothing of one's own θ. With V = λI + αH, own Gram G and moment b, and both moments
-less their Gram times the prior's mean, one's own rewards are then as likely as
+Another's packed statistics (Gram H, moment h) enter with a power α from 0 to 1 (a power prior). With V = λI +
+αH, own Gram G and moment b, own rewards have, up to what does not depend on α, the log likelihood
 
-    ln p(α) = ½ ln|V| - ½ ln|V + G| + [(αh + b)ᵀ(V + G)⁻¹(αh + b) - αhᵀV⁻¹αh]/2σ²
+    ln p(α) = ½ ln|V| - ½ ln|V + G| + [(αh + b)ᵀ(V + G)⁻¹(αh + b) - αhᵀV⁻¹αh]/2σ².
 
-up to what does not depend on α. The power that is used is the mean of α; there is no threshold.
-
-1. **Each by itself**, since one that is off moves a sum of m by an mth of what it is off. Before any reward
-   α = 0 has weight one half and the other `POWERS` share the rest; own rewards make `weights` of it.
-2. **Together**: the sum of all, each by its power relative to the largest, is judged in the same way, since
-   partners who are all off alike do not become surer by being many. What was found of each is what is
-   expected of the sum: the mean of their weights, each by its relative power.
-
-One's own statistics are exact and stay where they are, so it costs no privacy.
+docs/explanation/partners.md has the two steps, each partner by itself and all together.
 """
 
 from __future__ import annotations

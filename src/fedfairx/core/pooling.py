@@ -106,7 +106,7 @@ def worth(
     the one that makes the sum of the two, over all directions, least. room (2, d, d).
 
     One weight for all directions, and not one for each: what is known much better in one direction turns
-    the optimism into the others, where it costs fairness (docs/privacy.md has the figures).
+    the optimism into the others, where it costs fairness (docs/paper/cost-of-privacy.md has the figures).
     """
     gram = room[0]
     gram_of(own, gram)

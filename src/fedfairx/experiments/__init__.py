@@ -1,4 +1,4 @@
-"""The paper's experiments and ours, and what one's own is made of (docs/extending.md)."""
+"""The paper's experiments and ours, and the parts of an experiment (docs/howto/write-an-experiment.md)."""
 
 from fedfairx.experiments.experiment import (
     FULL,

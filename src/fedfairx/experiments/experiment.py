@@ -112,9 +112,9 @@ class Run:
 def _defaults() -> dict[str, Any]:
     """The keywords of `simulate` that may change a result, with their defaults."""
     fixed = ("scenario", "algorithm", "merit", "seeds", "workers", "keywords")
-    parameters = inspect.signature(simulate).parameters.values()
-    found = {item.name: item.default for item in (*fields(Options), *parameters) if item.name not in fixed}
-    return found | {"centring": "scenario"}
+    found = {item.name: item.default for item in fields(Options)}
+    found |= {item.name: item.default for item in inspect.signature(simulate).parameters.values()}
+    return {name: value for name, value in found.items() if name not in fixed} | {"centring": "scenario"}
 
 
 @dataclass(frozen=True)

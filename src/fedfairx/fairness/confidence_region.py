@@ -1,16 +1,7 @@
-"""Where θ* can be, at all times at once, from exact sums of records; no bound on ‖θ*‖ is assumed.
+"""Confidence ellipsoid for θ* that holds at all times, from exact sums of records, with no bound on ‖θ*‖.
 
-Rewards are y = x·θ* + noise whose distribution, given all that came before, is σ-sub-Gaussian: rewards
-between a and b are so with σ = (b - a)/2, whatever their distribution (Hoeffding's lemma). The likelihood
-ratio of θ to θ*, mixed over θ ~ N(0, sd²I), is then a supermartingale; it ever reaches 1/α with
-probability at most α (Ville). With λ = σ²/sd², G = Σxxᵀ, b = Σxy, eigenvalues g_k of G and r_k the
-coordinates of b in its eigenvectors, that it has not is
-
-    (θ - θ̂)ᵀ G (θ - θ̂) ≤ σ² (2 ln(1/α) + Σ_k ln(1 + g_k/λ)) + Σ_k λ r_k² / (g_k (λ + g_k)),   θ̂ = G⁻¹b.
-
-It is the ellipsoid of Abbasi-Yadkori et al. 2011 with the mixture centred where the prior is, instead of
-at θ*: so sd is a choice and nothing that θ* must obey. A direction that no record looked into is
-unbounded, as it should be.
+docs/explanation/exposure-proofs.md has the inequality and the proof: G = Σxxᵀ with eigenvalues g_k, b = Σxy,
+λ = σ²/sd².
 """
 
 from __future__ import annotations

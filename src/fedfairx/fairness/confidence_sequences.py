@@ -1,20 +1,6 @@
-"""Intervals for a share that hold at all times: one may look after every round and stop whenever one likes.
+"""Confidence sequences for a share: intervals that hold at all times, however often one looks.
 
-An action that round t shows with probability p_t, given all that came before, has been shown S_n times in
-n rounds. For any fixed λ
-
-    M_n(λ) = exp(λ S_n - Σ_t ln(1 + p_t (e^λ - 1)))
-
-is a martingale with mean 1. The logarithm is concave in p, so by Jensen's inequality Σ_t ln(1 + p_t (e^λ -
-1)) is at most n ln(1 + p̄ (e^λ - 1)) with p̄ the mean of the p_t, and
-
-    ∫ exp(λ S_n - n ln(1 + p̄ (e^λ - 1))) dF(λ) ≤ ∫ M_n(λ) dF(λ)
-
-for any F that was chosen beforehand. The right side is a martingale too, and by Ville's inequality it ever
-reaches 1/α with probability at most α. So all p with the left side below 1/α are a confidence sequence for
-p̄: for n = 1, 2, 3, … at once, for chances that change from round to round in reply to anything, and exact
-for rare actions. The left side is convex in p: the set is an interval. (Robbins 1970; Howard et al. 2021;
-the mixture is a sum over points, so nothing is integrated and nothing is approximate.)
+They come from a mixture of martingales and Ville's inequality (proof: docs/explanation/exposure-proofs.md).
 """
 
 from __future__ import annotations

@@ -1,28 +1,7 @@
-"""What share merit entitles to, for every θ that the region holds.
+"""Bounds on the share that merit entitles a set of actions to, over every θ of a confidence region.
 
-In round t a set S of actions (one action, or a group) is entitled to q_t(θ) = Σ_S f(x·θ) / Σ f(x·θ), and
-over n rounds to the mean E(θ) of these. θ* is not known, so the entitlement is an interval that holds E(θ)
-for all θ of the region, and hence E(θ*) whenever the region holds θ*: for all actions, groups and windows
-at once. Two bounds are taken, each of them proved, and the interval is where both agree.
-
-Round by round. Over the region every x·θ lies in x·θ̂ ± w(x). Merit of S at its least and all other merit
-at its most bound q_t from below, and the other way round from above. (For the exponential merit a part
-common to all actions does not count, and x is taken from x̄ = Σ q̂x; a `Custom` merit moves by its
-Lipschitz constant times w.)
-
-Linear (exponential merit f = e^{cμ} alone). One θ is the same in all rounds, which the first bound
-forgets. With h = θ - θ̂, Taylor gives E(θ) = E(θ̂) + ∇E·h + ½h·H(at some point between)·h. The gradient of
-q_t is c Σ_S q̂_a (x_a - x̄), and ∇E·h is at most radius · ‖Wᵀ∇E‖. Along h the log merits move by δ_a = c
-x_a·h, and
-
-    q″ = q (1 - q) ((1 - 2q) D² + v_S - v_rest),
-
-D being the difference of the mean δ of S and of the rest, v their variances. If all δ lie within a range
-of length ρ, D² ≤ ρ² and v ≤ ρ²/4, so |q″| ≤ ρ² max q (1 - q)(¼ + |1 - 2q|) = 9ρ²/64, and |q″| ≤ 5ρ²q/4. ρ
-is at most 2c times the largest w(x_a - x̄) of the round.
-
-Actions without features have unit vectors for x, and W is diagonal. Then x̄ holds their shares, and w² of
-e_a - x̄ is W_a²(1 - q̂_a)² + Σ_{j≠a} W_j² q̂_j²: K numbers a round instead of K·d.
+Two bounds are computed, round by round and linear, and the interval is where both agree; the proofs and the
+symbols are in docs/explanation/exposure-proofs.md.
 """
 
 from __future__ import annotations

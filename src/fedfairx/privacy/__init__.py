@@ -1,4 +1,4 @@
-"""Privacy: clip, account, add noise, record, audit. `docs/privacy.md` says what is promised."""
+"""Privacy: clip, account, add noise, record, audit. `docs/explanation/privacy.md` says what is promised."""
 
 from fedfairx.privacy.accounting import delta_for, epsilon_for, mu_for
 from fedfairx.privacy.bounds import Bounds, Unbounded

@@ -51,12 +51,12 @@ class Settings:
     merit: what a reward is worth, as doubling:0.1; if not given, 7 % of the reward range doubles the share.
     minimum_share: share that every action gets in any case.
     name: this agent's name among the members of a federation; random if not given.
-    epsilon: makes its releases private; docs/privacy.md.
+    epsilon: makes its releases private; docs/howto/choose-epsilon.md.
     delta: δ, beside epsilon.
     releases: number of releases that epsilon and delta are for.
     decide_from: what a private agent decides from; released is the strict mode, which keeps decisions
         private too.
-    federation: the folder of a member of a federation; docs/federation.md.
+    federation: the folder of a member of a federation; docs/howto/found-a-federation.md.
     partners: for a member of a federation, whether its peers' parameters may differ from its own.
     person_records: records of one person that enter, where a person is to be private.
     window: seconds after which a reward is no longer waited for.
@@ -132,14 +132,6 @@ class Settings:
 def table() -> tuple[Setting, ...]:
     """All settings, in order."""
     return settings_of(Settings)
-
-
-def markdown() -> str:
-    """The table as the documentation shows it."""
-    rows = ["| setting | default | |", "| --- | --- | --- |"]
-    for one in table():
-        rows.append(f"| `{one.name}` | {'' if one.default == 'none' else f'`{one.default}`'} | {one.help} |")
-    return "\n".join(rows)
 
 
 def load(

@@ -27,7 +27,7 @@ LONGEST_DELAY = 12  # in mean delays: of a geometric law, all but 6 in a million
 
 @dataclass(frozen=True)
 class Scenario:
-    """One simulated world. The defaults are the paper's section 5, as docs/reproduction.md reads it.
+    """One simulated world. The defaults are the paper's section 5, as docs/paper/reproduction.md reads it.
 
     agents: how many there are, which all learn the same θ* (but for `distance`).
     arms: how many they choose from, in a round where all are there.

@@ -1,4 +1,4 @@
-"""Where a durable agent keeps everything: one database, one log, one writer. See `docs/durable.md`."""
+"""The database of a durable agent: one log, one writer. See `docs/explanation/durability.md`."""
 
 from fedfairx.storage.api_keys import ApiKey, ApiKeys
 from fedfairx.storage.database import Database

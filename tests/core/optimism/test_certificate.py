@@ -1,4 +1,4 @@
-"""The certificate never lies, and proves what its statement in docs/algorithm.md says: no less, no more."""
+"""The certificate proves what its statement in docs/explanation/algorithm.md says: no less, no more."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_only_what_has_arrived_and_only_the_exponential_is_proved() -> None:
 
 
 def chords(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The upper bounds on χ and φ that docs/algorithm.md states."""
+    """The upper bounds on χ and φ that docs/explanation/algorithm.md states."""
     half = np.exp(x / 2)
     return (1 + half) ** 2 / 4, (5 + 6 * half + half**2) / 24
 
@@ -182,7 +182,7 @@ def coarse_sides(instance: Instance, work: Scratch, c: float, r: float) -> dict[
 
 
 def sides(instance: Instance, work: Scratch, c: float, r: float) -> dict[str, float]:
-    """The left side of the statement in docs/algorithm.md, term by term, in NumPy; `at` has filled `work`."""
+    """The left side of the statement in docs/explanation/algorithm.md, in NumPy; `at` has filled `work`."""
     policy, beta = work.arms.array[problem.POLICY], instance.radius**2
     gap = np.abs(work.arms.array[problem.MEANS] - work.lane[problem.OBJECTIVE])
     z = np.linalg.solve(np.linalg.cholesky(instance.gram), instance.contexts.T).T

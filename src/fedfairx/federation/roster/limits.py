@@ -1,27 +1,6 @@
-"""Whether a release can be what it says: sums of so many bounded records, and noise of a known law.
+"""Bounds that every honest release keeps: sums of a known number of bounded records, and known noise.
 
-Release k of n records (x, y) with ‖x‖ ≤ L and |y| ≤ B is U = G + N and u = g + h, where G = Σxxᵀ and g =
-Σxy. Of the sums it is certain that
-
-    0 ⪯ G,   tr G ≤ nL²,   ‖g‖ ≤ nLB,   gᵀ(G + cI)⁻¹g ≤ Σy² ≤ nB²   for every c > 0,
-
-the last since g = Xᵀy, G = XᵀX and X(XᵀX + cI)⁻¹Xᵀ ⪯ I. N is Gaussian with sd s off its diagonal and √2·s
-on it, h with sd s/√r, s being the mechanism's sd of release k. With probability 1 - p, at all τ releases at
-once (`aggregate.noise_bounds` at p/3 for each of the three; the expected largest eigenvalue of N/s is at
-most 2√d, and it is a √2-Lipschitz function of independent normals),
-
-    ‖N‖ ≤ Υ = s(2√d + 2√ln(6τ/p)),   ‖h‖ ≤ H = (s/√r)(√d + √(2 ln(3τ/p))),   tr N ≤ s√(2d)·√(2 ln(3τ/p)).
-
-Then an honest release has
-
-    λmin(U) ≥ -Υ,   λmax(U) ≤ nL² + Υ,   tr U ≤ nL² + tr N,   ‖u‖ ≤ nLB + H,
-    √(uᵀ(U + 2ΥI)⁻¹u) ≤ √n·B + H/√Υ,
-
-the last because U + 2ΥI is at least G + ΥI and at least ΥI. It keeps a member from a large moment beside a
-small Gram, which would be an absurd estimate. With centring, records lie within r of x₀ and b of y₀, so L =
-‖x₀‖ + r, B = |y₀| + b; the noise of the centred sums in d + 1 dimensions reaches the release as N + x₀sᵀ +
-sx₀ᵀ and h + x₀t + y₀s, s and t being a column of its N and an entry of its h over κ: Υ grows by 1 +
-2‖x₀‖/κ, H by 1 + ‖x₀‖/κ, and |y₀|Υ/κ is added to H.
+docs/explanation/federation.md ("What a release can be") has the inequalities, their proof, and Υ and H.
 """
 
 from __future__ import annotations

@@ -62,7 +62,8 @@ class Gain:
         near = f" The nearest that was simulated is {', '.join(self.nearest)}." if self.nearest else ""
         return (
             f"Expected gain over deciding alone: {self.difference} at {self.members} members, {budget}, "
-            f"{_counted(self.horizon)} decisions each (simulated: {world}; docs/privacy.md).{near}"
+            f"{_counted(self.horizon)} decisions each (simulated: {world}; "
+            f"docs/paper/cost-of-privacy.md).{near}"
         )
 
     @property
@@ -74,7 +75,7 @@ class Gain:
         if self.decide_from == "released":
             remedies.append('decide_from="own+released"')
         if self.epsilon is not None and not self.centred:
-            remedies.append("a public point to centre records at (docs/privacy.md)")
+            remedies.append("a public point to centre records at (docs/explanation/privacy.md)")
         listed = ", ".join([*remedies, "more members"])
         return (
             "the expected gain over deciding alone is less than a tenth: "
