@@ -21,7 +21,6 @@ from fedfairx.privacy import (
     ContinuedPrivatizer,
     KeyedNoise,
     NonPrivateSums,
-    PersonBound,
     SimulatedNoise,
     StreamPrivatizer,
     calibrate,
@@ -141,7 +140,6 @@ def test_a_new_run_goes_on_with_what_was_learnt_and_adds_its_cost() -> None:
     ("other", "message"),
     [
         (lambda: NonPrivateSums(D), "must be private and decide from 'released\\+local'"),
-        (lambda: PersonBound(NonPrivateSums(D), records=1), "must be private and decide"),
         (lambda: local("b"), "must have noise that was made for 'a'"),
         (lambda: local("a", dimension=2), "must have dimension 3"),
         (lambda: local("a", noise=SimulatedNoise(0)), "must be private, as before"),
@@ -233,15 +231,15 @@ def test_records_after_an_interrupted_release_stay_until_they_are_released(decid
 
 
 def test_a_new_run_still_asks_whose_a_record_is() -> None:
-    agent = ffx.Agent(D, privatizer=PersonBound(keyed("a"), records=2), seed=0)
+    agent = ffx.Agent(D, privatizer=keyed("a", person_records=2), seed=0)
     agent.observe(agent.decide(np.eye(D)), reward=0.5, person="ann")
-    agent.begin_run(PersonBound(keyed("a"), records=2))
+    agent.begin_run(keyed("a", person_records=2))
     assert agent.released == 1  # a last release of the old run: the new one counts persons anew
     for _ in range(3):
         agent.observe(agent.decide(np.eye(D)), reward=0.5, person="ann")
     with pytest.raises(InvalidInput, match="person must be given"):
         agent.observe(agent.decide(np.eye(D)), reward=0.5)
-    assert agent.privatizer.inner.dropped == 1  # type: ignore[attr-defined]
+    assert agent.privatizer.stream.dropped == 1  # type: ignore[attr-defined]
     assert agent.release().count == 4
     assert agent.privatizer.guarantee.person_records == 2
 

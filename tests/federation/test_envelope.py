@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedfairx.agent.validation import accept
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import MessageRefused, StateError
 from fedfairx.federation.exchange.envelope import Envelope, SignedCodec
@@ -28,7 +29,15 @@ def true_release(here: World, name: str = "org1", **changes: Any) -> Release:
 
 def reason(seal: SignedCodec, name: str, message: bytes, held: Release | None = None) -> str:
     with pytest.raises(MessageRefused) as refused:
-        seal.open(name, message, held)
+        release, agreed = seal.open(name, message), seal.roster.terms
+        accept(
+            {} if held is None else {name: held},
+            {name: release},
+            own=seal.name,
+            dimension=agreed.dimension,
+            mechanism=agreed.stated.digest(),
+            limits=seal.limits.check,
+        )
     assert not any(
         character.isdigit() and "." in word for word in str(refused.value).split() for character in word
     )

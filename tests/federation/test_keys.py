@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from fedfairx.errors import InvalidInput, StateError
 from fedfairx.federation.roster.roster import Roster, convene, federation_id
 from fedfairx.federation.roster.signing_keys import SMALL_ORDER, new_signing_key, signed_by
-from fedfairx.federation.roster.terms import canonical
+from fedfairx.util.canonical_json import canonical
 from member_helpers import terms, world
 
 P = 2**255 - 19

@@ -9,7 +9,7 @@ from federation_helpers import D, contexts, private_agent, taught
 import fedfairx as ffx
 from fedfairx.core.rules import RULES
 from fedfairx.errors import ClippingWarning, InvalidInput
-from fedfairx.privacy import PersonBound, SimulatedNoise, private
+from fedfairx.privacy import SimulatedNoise, private
 
 # --- learn -------------------------------------------------------------------------------------------
 
@@ -57,8 +57,8 @@ def test_the_owner_is_told_of_clipping() -> None:
 
 
 def test_persons_are_bounded() -> None:
-    inner = private(D, epsilon=1.0, delta=1e-6, releases=3, noise=SimulatedNoise(0))
-    agent = ffx.Agent(D, privatizer=PersonBound(inner, records=2), seed=0)
+    made = private(D, epsilon=1.0, delta=1e-6, releases=3, noise=SimulatedNoise(0), person_records=2)
+    agent = ffx.Agent(D, privatizer=made, seed=0)
     agent.learn(*log(5), persons=["Ada", "Ada", "Ada", "Bob", "Bob"])
     assert agent.observed == 5
     with pytest.raises(InvalidInput, match="person must be given"):

@@ -15,7 +15,6 @@ from fedfairx.federation.exchange.envelope import PlainCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport import Conflict, MemoryTransport
 from fedfairx.privacy import Release
-from fedfairx.privacy.privatizers.consecutive import stream_of
 from member_helpers import NAMES, D, released, work, world
 from nats_server import wait_until
 
@@ -69,7 +68,7 @@ def test_the_ledger_learns_what_was_sent() -> None:
     member = here.member("org1")
     work(member.agent)
     release = member.agent.release()
-    stream = stream_of(member.agent.privatizer)
+    stream = member.agent.privatizer.stream
     assert stream is not None
     assert stream.ledger.unsent() == (1,)
     member.send(release)

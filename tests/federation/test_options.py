@@ -36,9 +36,9 @@ def test_what_is_simulated_is_what_is_deployed(name: str) -> None:
     setting = prepare(WORLD, options, (0,), np.array([60]))
     mechanism = agent.privatizer.mechanism
     assert (
-        options.inner_bounds.sensitivity < 0.8 * WORLD.bounds.sensitivity
+        options.budget(1).summed_bounds.sensitivity < 0.8 * WORLD.bounds.sensitivity
     )  # clipped around the middle of the scenario's box
-    assert mechanism.digest() == options.calibrated(setting.sharing.most).digest()
+    assert mechanism.digest() == options.budget(setting.sharing.most).calibrate().digest()
     noisy = 3 if agent.decide_from == "released" else 2  # its own are exact beside the others'
     assert setting.privacy.sum_sd[0] == pytest.approx(np.sqrt(noisy) * mechanism.sd(1))
     assert setting.least_share == agent.options.minimum_share == 0.02

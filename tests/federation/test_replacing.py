@@ -20,7 +20,6 @@ from fedfairx.errors import (
     UnknownDecision,
 )
 from fedfairx.privacy import Bounds, Centring
-from fedfairx.privacy.privatizers.consecutive import stream_of
 from fedfairx.storage import DecisionNote
 from states import told
 
@@ -47,7 +46,7 @@ def live(agent: ffx.Agent, rewards: dict[int, float], rounds: int = 60, seed: in
 
 def leaf(agent: ffx.Agent) -> Any:
     """The open leaf of a private agent."""
-    inner = stream_of(agent.privatizer)
+    inner = agent.privatizer.stream
     assert inner is not None
     return inner._position
 

@@ -15,10 +15,9 @@ from scipy.special import ndtr
 
 from fedfairx.privacy.accounting import mu_for
 from fedfairx.privacy.bounds import Bounds
-from fedfairx.privacy.centring import CentredPrivatizer, Centring
+from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, NoiseStream, calibrate
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
-from fedfairx.privacy.privatizers.factory import assemble
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 
 
@@ -166,7 +165,7 @@ class LastAgain(StreamPrivatizer):
         return release
 
 
-class OwnCentre(CentredPrivatizer):
+class OwnCentre(StreamPrivatizer):
     """Centres at the mean of what it has seen, in place of a public point."""
 
     def add(self, context, reward, record=None, **other):
@@ -174,12 +173,7 @@ class OwnCentre(CentredPrivatizer):
         if np.isfinite(context).all() and abs(np.asarray(context)).max() < 1e3:
             seen.append(context)
             self.centring = replace(self.centring, context=tuple(np.mean(seen, axis=0).tolist()))
-            self.inner.public_point = self.centring
         super().add(context, reward, record, **other)
-
-
-def own_centre(dimension: int, *, centring: Centring, **other: Any) -> OwnCentre:
-    return OwnCentre(assemble(dimension, centring=centring, **other).inner, centring=centring)
 
 
 class MeanTakenOff(StreamPrivatizer):
@@ -317,7 +311,7 @@ MISTAKES: dict[str, Breaking] = {
         ),
         "bounds": BOX.inner_bounds(),
         "centring": BOX,
-        "privatizer": own_centre,
+        "privatizer": OwnCentre,
     },
     "noise reused at lag 2": lambda m: {"mechanism": m, "noise": LagTwo},
     "release number mod 16": lambda m: {"mechanism": m, "noise": Modulo16},

@@ -16,7 +16,6 @@ from fedfairx.core.statistics import pack, packed_size
 from fedfairx.errors import InvalidInput, LedgerMismatch
 from fedfairx.privacy import (
     Bounds,
-    CentredPrivatizer,
     Centring,
     KeyedNoise,
     MemoryLedger,
@@ -26,14 +25,13 @@ from fedfairx.privacy import (
     calibrate,
     private,
 )
-from fedfairx.privacy.audit.subject import AuditedConfig, OverheardCentring, Record
-from fedfairx.privacy.privatizers.factory import assemble
+from fedfairx.privacy.audit.subject import AuditedConfig, Record, RecordingCentring
 
 seeds = st.integers(0, 2**32 - 1)
 
 
-def centred(dimension: int, epsilon: float = 1e4) -> CentredPrivatizer:
-    privatizer = private(
+def centred(dimension: int, epsilon: float = 1e4) -> StreamPrivatizer:
+    return private(
         dimension,
         epsilon=epsilon,
         delta=1e-6,
@@ -41,8 +39,6 @@ def centred(dimension: int, epsilon: float = 1e4) -> CentredPrivatizer:
         noise=SimulatedNoise(0),
         centring=Centring.unit_box(dimension),
     )
-    assert isinstance(privatizer, CentredPrivatizer)
-    return privatizer
 
 
 def records(seed: int, dimension: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -118,11 +114,16 @@ def largest_change(subject: AuditedConfig, blank: list[Record]) -> float:
 
 def test_blanking_a_record_changes_no_more_than_is_claimed() -> None:
     """Through the real privatizer. A record of zeros is not blank: it is one far from the public point."""
-    box = OverheardCentring.of(Centring.unit_box(2))
+    box = RecordingCentring.of(Centring.unit_box(2))
     bounds = box.inner_bounds(adjacency="add-remove")
     mechanism = calibrate("tree", epsilon=2.0, delta=0.1, releases=1, sensitivity=bounds.sensitivity)
     subject = AuditedConfig(
-        mechanism=mechanism, bounds=bounds, dimension=2, centring=box, make=assemble, source=SimulatedNoise
+        mechanism=mechanism,
+        bounds=bounds,
+        dimension=2,
+        centring=box,
+        make=StreamPrivatizer,
+        source=SimulatedNoise,
     )
     assert bounds.sensitivity == pytest.approx(0.3563, abs=1e-4)
     nothing = largest_change(subject, [])
@@ -168,12 +169,12 @@ def test_state_goes_on_with_the_same_bits() -> None:
     for privatizer in (first, second):
         privatizer.add(contexts[0], rewards[0])
         privatizer.release()
-    again = CentredPrivatizer.from_state(
+    again = StreamPrivatizer.from_state(
         second.state(),
         centring=second.centring,
-        dimension=3,
-        mechanism=second.inner.mechanism,
-        bounds=second.inner.bounds,
+        dimension=2,
+        mechanism=second.mechanism,
+        bounds=second.bounds,
         noise=SimulatedNoise(0),
     )
     for privatizer in (first, again):
@@ -212,7 +213,11 @@ def test_the_mechanism_s_digest_names_the_centring() -> None:
     assert len(digests) == 4
     assert {each.release().mechanism for each in made} == digests
     assert private(2, centring=Centring.unit_box(2), **options).mechanism.digest() in digests
-    plain = Bounds(context_norm=box.inner_bounds().context_norm, reward=box.reward_radius)
+    bounds = box.inner_bounds()
+    untold = calibrate("blt", epsilon=1.0, delta=1e-6, releases=2, sensitivity=bounds.sensitivity)
+    parts = {"mechanism": untold, "bounds": bounds, "centring": box, "noise": SimulatedNoise(0)}
+    assert StreamPrivatizer(2, **parts).mechanism.digest() in digests
+    plain = Bounds(context_norm=bounds.context_norm, reward=box.reward_radius)
     assert private(2, bounds=plain, **options).mechanism.digest() not in digests
 
 
@@ -220,14 +225,6 @@ def test_whole_numbers_are_the_same_point() -> None:
     whole = Centring(context=(1, 0), context_radius=1, reward=0, reward_radius=1, constant=1)
     exact = Centring(context=(1.0, 0.0), context_radius=1.0, reward=0.0, reward_radius=1.0, constant=1.0)
     assert json.dumps(whole.to_dict()) == json.dumps(exact.to_dict())
-
-
-def test_an_inner_privatizer_that_was_not_told_the_point_is_refused() -> None:
-    box = Centring.unit_box(2)
-    inner = centred(2).inner
-    untold = StreamPrivatizer(3, mechanism=inner.mechanism, bounds=inner.bounds, noise=SimulatedNoise(0))
-    with pytest.raises(InvalidInput, match="inner must be made with public_point"):
-        CentredPrivatizer(untold, centring=box)
 
 
 def test_a_durable_ledger_keeps_the_bytes_that_are_sent_and_the_count_of_clipped(tmp_path: Path) -> None:
@@ -240,6 +237,5 @@ def test_a_durable_ledger_keeps_the_bytes_that_are_sent_and_the_count_of_clipped
         assert ledger.message(1) == release.to_bytes()
     with SqliteLedger(tmp_path / "l") as ledger:
         again = private(2, ledger=ledger, **options)
-        assert isinstance(again, CentredPrivatizer)
         assert again.release(1) == release
         assert again.clipped == 1

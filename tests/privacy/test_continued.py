@@ -16,7 +16,6 @@ from fedfairx.privacy import (
     Centring,
     ContinuedPrivatizer,
     MemoryPersons,
-    PersonBound,
     Release,
     SimulatedNoise,
     SqliteLedger,
@@ -120,10 +119,10 @@ def test_a_new_run_has_the_same_neighbours(other: dict[str, Any], message: str) 
 def test_a_person_is_spoken_of_where_both_runs_bound_its_records(
     first: int | None, second: int | None, both: int | None
 ) -> None:
-    runs: list[Any] = [_private(0), _private(1, bounds=Bounds(reward=0.5))]
-    for i, records in enumerate((first, second)):
-        if records is not None:
-            runs[i] = PersonBound(runs[i], records=records)
+    runs: list[Any] = [
+        _private(0, person_records=first),
+        _private(1, bounds=Bounds(reward=0.5), person_records=second),
+    ]
     runs[0].release()
     guarantee = ContinuedPrivatizer(runs[1], before=runs[0]).guarantee
     assert guarantee.person_records == both
@@ -152,7 +151,7 @@ def test_it_counts_what_was_clipped_and_what_waits() -> None:
     both = ContinuedPrivatizer(_private(1), before=before)
     both.add(X, 9.0)
     both.add(X, 0.5)
-    assert (both.clipped, both.waiting, both.spent, both.count_before) == (2, 2, 1, 1)
+    assert (both.clipped, both.waiting, both.spent) == (2, 2, 1)
 
 
 def test_it_goes_on_from_its_state() -> None:
@@ -241,14 +240,14 @@ def test_a_release_that_was_begun_is_in_the_messages() -> None:
     before.ledger.record = record  # type: ignore[method-assign]
     before.add(X, 1.0)
     both = ContinuedPrivatizer(_silent(), before=before)
-    assert (both.spent, both.count_before, both.guarantee.spent) == (2, 1, 2)
+    assert (both.spent, both.release(2).count, both.guarantee.spent) == (2, 1, 2)
 
 
 def test_records_stay_where_the_new_run_clips_otherwise_or_persons_are_counted() -> None:
     for after in (
         _silent(bounds=Bounds(reward=0.5)),
         _silent(centring=Centring.unit_box(2)),
-        PersonBound(_silent(), records=1),
+        _silent(person_records=1),
     ):
         before = _silent()
         before.add(X, 1.0)
@@ -261,27 +260,17 @@ def test_records_stay_where_the_new_run_clips_otherwise_or_persons_are_counted()
 # --- persons -----------------------------------------------------------------------------------------------
 
 
-def test_a_bound_around_both_runs_blanks_at_the_public_point() -> None:
+def test_a_bound_of_the_new_run_can_count_the_records_of_the_run_before() -> None:
     box = Centring.unit_box(2)
-    before = _silent(centring=box)
+    persons = MemoryPersons()
+    before = _silent(centring=box, person_records=1, persons=persons)
+    before.add(np.array([0.1, 0.6]), 0.9, person=7)
     before.release()
-    bound = PersonBound(ContinuedPrivatizer(_silent(centring=box), before=before), records=1)
-    for _ in range(3):
-        bound.add(np.array([0.1, 0.6]), 0.9, person=7)
+    after = _silent(centring=box, person_records=1, persons=persons)
+    both = ContinuedPrivatizer(after, before=before)
+    for _ in range(2):
+        both.add(np.array([0.1, 0.6]), 0.9, person=7)
     point, _ = box.blank
     expected = np.outer([0.1, 0.6], [0.1, 0.6]) + 2 * np.outer(point, point)
-    assert bound.release().packed[:3] == pytest.approx(expected[np.triu_indices(2)], abs=1e-3)
-
-
-def test_a_bound_around_both_runs_asks_for_durable_counts_of_all_records(tmp_path: Path) -> None:
-    before = _silent()
-    before.add(X, 1.0)
-    before.release()
-    with SqliteLedger(tmp_path / "ledger", create=True) as ledger:
-        both = ContinuedPrivatizer(_silent(ledger=ledger), before=before)
-        with pytest.raises(InvalidInput, match="persons must be given with a durable ledger"):
-            PersonBound(both, records=1)
-    both = ContinuedPrivatizer(_silent(), before=before)
-    with pytest.raises(LedgerMismatch, match="records whose persons were not counted"):
-        PersonBound(both, records=1)
-    PersonBound(both, records=1, persons=MemoryPersons({"ann": 1}))
+    assert both.release().packed[:3] == pytest.approx(expected[np.triu_indices(2)], abs=1e-3)
+    assert after.dropped == 2

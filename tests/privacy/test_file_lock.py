@@ -98,7 +98,7 @@ def test_a_forked_child_may_neither_use_nor_end_it(tmp_path: Path) -> None:
             ledger.unsent,
         ):
             assert _in_child(work) == 7
-        for ending in (ledger.close, lambda: (delattr(ledger, "_connection"), gc.collect())):
+        for ending in (ledger.close, lambda: (delattr(ledger._file, "connection"), gc.collect())):
             assert _in_child(ending) == 0
             assert (tmp_path / "l-wal").exists()  # a connection that is closed would take it away
         ledger.record(1, b"m")

@@ -82,8 +82,10 @@ def test_epsilon_is_that_of_the_noise_really_added() -> None:
 
 
 def test_what_is_not_private_says_so_with_every_reason() -> None:
-    trigger = _claim(reasons=("when it releases depends on data", "and more"))
-    assert str(trigger) == "NOT PRIVATE: when it releases depends on data; and more."
+    trigger = _claim(public_schedule=False)
+    assert str(trigger) == "NOT PRIVATE: when it releases depends on data."
+    both = _claim(public_schedule=False, bounds=Unbounded())
+    assert str(both) == "NOT PRIVATE: records are not bounded; when it releases depends on data."
     assert trigger.mu == trigger.epsilon == math.inf
     assert not trigger.is_private
     free = _claim(bounds=Unbounded())
@@ -103,13 +105,13 @@ def test_to_dict_is_json() -> None:
     as_dict = json.loads(json.dumps(_claim().to_dict(), allow_nan=False))
     assert as_dict["epsilon"] == 2.0
     assert as_dict["is_private"] is True
-    void = json.loads(json.dumps(_claim(reasons=("so",)).to_dict(), allow_nan=False))
+    void = json.loads(json.dumps(_claim(public_schedule=False).to_dict(), allow_nan=False))
     assert void["mu"] is None
-    assert void["reasons"] == ["so"]
+    assert void["reasons"] == ["when it releases depends on data"]
 
 
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(
-        InvalidInput, match="decide_from must be one of released, released\\+local, own\\+released"
+        InvalidInput, match="decide_from must be one of own\\+released, released, released\\+local"
     ):
         require_decide_from("local")

@@ -268,7 +268,7 @@ def test_a_ledger_is_not_copied(ledger: Ledger, copied: Callable[[Ledger], objec
 
 def test_commits_are_synchronous(tmp_path: Path) -> None:
     with _bound(tmp_path / "l") as ledger:
-        assert ledger._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+        assert ledger._file.connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
 
 def test_another_file_is_not_a_ledger(tmp_path: Path) -> None:

@@ -249,14 +249,7 @@ def test_calibrate_refuses(change: dict[str, object], text: str) -> None:
 def test_non_private_is_a_word() -> None:
     none = NonPrivate()
     assert none.mu == math.inf
-    assert none.base_sd == 0.0
     assert none.sd([1, 2, 3]).tolist() == [0.0, 0.0, 0.0]
-    stream = none.stream(SimulatedNoise(0), entry_scale=np.ones(3))
-    assert [stream.next().tolist() for _ in range(3)] == [[0.0] * 3] * 3
-    assert stream.number == 3
-    assert NonPrivate(releases=4).sample(np.random.default_rng(0), 2).tolist() == [[0.0, 0.0]] * 4
-    with pytest.raises(InvalidInput, match="releases"):
-        none.sample(np.random.default_rng(0), 2)
 
 
 @pytest.mark.parametrize("name", ALL)

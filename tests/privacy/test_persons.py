@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import stat
 from pathlib import Path
 
@@ -22,8 +21,6 @@ from fedfairx.privacy import (
     Bounds,
     Centring,
     MemoryPersons,
-    NonPrivateSums,
-    PersonBound,
     SimulatedNoise,
     SqliteLedger,
     SqlitePersons,
@@ -38,12 +35,12 @@ BUDGET = {"epsilon": 2.0, "delta": 1e-6, "releases": 4}
 X = np.array([0.6, 0.8])
 
 
-def bound(records: int = 2, **other) -> PersonBound:
-    given = {"noise": ZeroNoise()} | BUDGET | other
-    return PersonBound(private(2, **given), records=records)
+def bound(records: int | None = 2, **other) -> StreamPrivatizer:
+    given = {"noise": ZeroNoise(), "person_records": records} | BUDGET | other
+    return private(2, **given)
 
 
-def entered(privatizer: PersonBound) -> float:
+def entered(privatizer: StreamPrivatizer) -> float:
     """How many records of context `X` are in the sums: the trace of the Gram matrix without noise."""
     packed = privatizer.release().packed
     return float(packed[0] + packed[2])
@@ -63,7 +60,7 @@ def test_of_one_person_no_more_than_k_records_enter_and_all_count() -> None:
 
 def test_a_record_beyond_the_limit_stays_blank_when_it_is_amended(tmp_path: Path) -> None:
     for persons in (MemoryPersons(), SqlitePersons(tmp_path / "persons.db")):
-        privatizer = PersonBound(private(2, noise=ZeroNoise(), **BUDGET), records=2, persons=persons)
+        privatizer = bound(records=2, persons=persons)
         for record in range(3):
             privatizer.add(X, 0.5, record, person="ann")
         privatizer.add(X, 0.5, 3, person="bob")
@@ -113,9 +110,8 @@ def test_the_guarantee_speaks_of_a_person() -> None:
     assert guarantee.person_epsilon == pytest.approx(epsilon_for(1e-6, mu))
     assert "For a person, of whom at most 5 records enter" in str(guarantee)
     assert guarantee.to_dict()["person"]["records"] == 5
-    assert "person" not in str(bound().inner.guarantee)
-    assert bound().inner.guarantee.to_dict()["person"] is None
-    assert str(PersonBound(NonPrivateSums(2), records=1).guarantee).startswith("NOT PRIVATE")
+    assert "person" not in str(bound(records=None).guarantee)
+    assert bound(records=None).guarantee.to_dict()["person"] is None
 
 
 def test_a_record_without_a_person_is_refused() -> None:
@@ -143,25 +139,23 @@ def test_state_goes_on_counting() -> None:
     for _ in range(3):
         first.add(X, 0.5, person="ann")
     state = first.state()
-    inner = StreamPrivatizer.from_state(
-        state["inner"], dimension=2, mechanism=first.mechanism, bounds=Bounds(), noise=ZeroNoise()
-    )
-    again = PersonBound.from_state(state, inner=inner)
+    configuration = {"mechanism": first.mechanism, "bounds": Bounds(), "noise": ZeroNoise()}
+    again = StreamPrivatizer.from_state(state, dimension=2, **configuration)
     again.add(X, 0.5, person="ann")
-    assert (again.dropped, again.records) == (2, 2)
+    assert (again.dropped, again.person_records) == (2, 2)
     assert entered(again) == pytest.approx(2.0, abs=1e-4)
-    with pytest.raises(StateError, match="schema must be 1"):
-        PersonBound.from_state({"schema": 9}, inner=inner)
+    with pytest.raises(LedgerMismatch, match="a run keeps its limit"):
+        StreamPrivatizer.from_state(state, dimension=2, person_records=3, **configuration)
 
 
-def open_files(folder: Path, records: int = 2) -> tuple[PersonBound, SqliteLedger, SqlitePersons]:
+def open_files(folder: Path, records: int = 2) -> tuple[StreamPrivatizer, SqliteLedger, SqlitePersons]:
     ledger, persons = (
         SqliteLedger(folder / "ledger", create=not (folder / "ledger").exists()),
         SqlitePersons(folder / "persons"),
     )
-    inner = private(2, noise=SimulatedNoise(0), ledger=ledger, **BUDGET)
+    given = {"noise": SimulatedNoise(0), "person_records": records} | BUDGET
     try:
-        return PersonBound(inner, records=records, persons=persons), ledger, persons
+        return private(2, ledger=ledger, persons=persons, **given), ledger, persons
     except LedgerMismatch:
         ledger.close()
         persons.close()
@@ -179,7 +173,7 @@ def test_files_go_on_counting(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "persons").stat().st_mode) == 0o600
     with pytest.raises(LedgerMismatch, match="counted for records=2, got records=1"):
         open_files(tmp_path, records=1)
-    with pytest.raises(StateError, match="stay there"):
+    with pytest.raises(StateError, match="open it again"):
         privatizer.state()
 
 
@@ -209,22 +203,21 @@ def test_the_file_of_persons_is_its_owners_and_of_one_process(tmp_path: Path) ->
     again.close()
     path.write_text("no database, but long enough to be taken for one" * 9)
     for _ in range(2):  # the lock is given back
-        with pytest.raises(sqlite3.DatabaseError):
+        with pytest.raises(LedgerMismatch, match="is not a file of persons"):
             SqlitePersons(path)
 
 
 def test_a_durable_ledger_needs_durable_counts(tmp_path: Path) -> None:
-    with SqliteLedger(tmp_path / "ledger", create=True) as ledger:
-        inner = private(2, noise=SimulatedNoise(0), ledger=ledger, **BUDGET)
-        with pytest.raises(InvalidInput, match="persons must be given with a durable ledger"):
-            PersonBound(inner, records=2)
+    given = pytest.raises(InvalidInput, match="persons must be given with a durable ledger")
+    with SqliteLedger(tmp_path / "ledger", create=True) as ledger, given:
+        bound(records=2, ledger=ledger)
 
 
 def test_a_limit_below_one_or_another_one_is_refused() -> None:
     with pytest.raises(InvalidInput, match="records must be >= 1"):
         bound(records=0)
     with pytest.raises(LedgerMismatch, match="a run keeps its limit"):
-        PersonBound(NonPrivateSums(2), records=1, persons=MemoryPersons(records=2))
+        bound(records=1, persons=MemoryPersons(records=2))
 
 
 def test_an_agent_says_whose_record_it_is() -> None:

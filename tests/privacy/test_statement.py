@@ -49,7 +49,7 @@ def test_it_tells_what_this_configuration_adds_and_lacks() -> None:
 
 
 def test_what_is_not_private_is_not_to_be_signed() -> None:
-    page = statement(_guarantee(reasons=("when it releases depends on data",)))
+    page = statement(_guarantee(public_schedule=False))
     assert page == "NOT PRIVATE: when it releases depends on data. There is nothing to sign."
 
 

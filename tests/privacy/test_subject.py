@@ -7,8 +7,8 @@ import pytest
 
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Bounds, Centring, KeyedNoise, calibrate
-from fedfairx.privacy.audit.subject import AuditedConfig, OverheardCentring, RecordingNoise, ZeroNoise
-from fedfairx.privacy.privatizers.factory import assemble
+from fedfairx.privacy.audit.subject import AuditedConfig, RecordingCentring, RecordingNoise, ZeroNoise
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 
 BOX = Centring.unit_box(3)
 SETTINGS = [
@@ -23,8 +23,8 @@ def _subject(bounds: Bounds, centring: Centring | None) -> AuditedConfig:
         mechanism=calibrate("blt", epsilon=2.0, delta=0.1, releases=8, sensitivity=bounds.sensitivity),
         bounds=bounds,
         dimension=3,
-        centring=None if centring is None else OverheardCentring.of(centring),
-        make=assemble,
+        centring=None if centring is None else RecordingCentring.of(centring),
+        make=StreamPrivatizer,
         source=KeyedNoise,
     )
 
@@ -58,7 +58,7 @@ def test_the_noise_that_is_overheard_is_in_the_release(bounds: Bounds, centring:
 def test_a_message_that_the_centring_did_not_make_is_noticed() -> None:
     subject = _subject(BOX.inner_bounds(), BOX)
     agent = subject.agent(ZeroNoise())
-    agent.inner.public_point = BOX  # not the overheard one
+    agent.centring = BOX  # not the overheard one
     packed, unexplained = subject.release(agent)
     assert np.isnan(packed).all()
     assert unexplained == np.inf
@@ -67,5 +67,5 @@ def test_a_message_that_the_centring_did_not_make_is_noticed() -> None:
 def test_parts_that_do_not_fit_are_refused() -> None:
     bounds = Bounds(context_norm=0.1)
     mechanism = calibrate("tree", epsilon=1.0, delta=0.1, releases=1, sensitivity=1.0)
-    with pytest.raises(InvalidInput, match="inner must have bounds with context_norm"):
-        assemble(3, mechanism=mechanism, bounds=bounds, centring=BOX, noise=ZeroNoise())
+    with pytest.raises(InvalidInput, match="bounds must have the centring's context_norm"):
+        StreamPrivatizer(3, mechanism=mechanism, bounds=bounds, centring=BOX, noise=ZeroNoise())

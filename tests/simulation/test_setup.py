@@ -26,7 +26,7 @@ def test_the_noise_is_that_of_the_sum_over_agents(decide_from: str, summed: int)
     options = options_for("priv-fairx-linucb", schedule=SCHEDULE, decide_from=decide_from)
     setting = setting_for(scenario, options, SEEDS)
     sharing, privacy = setting.sharing, setting.privacy
-    sd = np.asarray(options.calibrated(sharing.most).sd(np.arange(1, sharing.most + 1)))
+    sd = np.asarray(options.budget(sharing.most).calibrate().sd(np.arange(1, sharing.most + 1)))
     diagonal = np.zeros(packed_size(D), dtype=bool)
     diagonal[diagonal_entries(D)] = True
     # 1 200 numbers of each release at least: the sd of their standard deviation is 2 %, six times that 12 %.

@@ -60,7 +60,7 @@ def weights_beside_agents(
     sharing, privacy = setting.sharing, setting.privacy
     minds = [mind(setting, block).learner for block in range(setting.minds.shape[0])]
     assert setting.tally.syncs.tolist() == [2, 2]
-    mechanism = options.calibrated(sharing.most)
+    mechanism = options.budget(sharing.most).calibrate()
     pool = OptimismPool(mechanism, True, confidence, 4.0)
     weights: list[float] = []
     for seed in range(2):
@@ -126,7 +126,7 @@ def test_private_agents_whose_partners_differ_hold_what_live_ones_would(distance
     run(*before, 0, 29)
     run(*setting, 0, 30)
     sharing, privacy = setting.sharing, setting.privacy
-    mechanism = options.calibrated(sharing.most)
+    mechanism = options.budget(sharing.most).calibrate()
     pool, believed = PosteriorPool(mechanism, True), []
     for lane in range(2 * AGENTS):
         block, l = lane // WIDTH, lane % WIDTH

@@ -31,6 +31,7 @@ from fedfairx.agent.persistence import AgentStore, find_store, make_store
 from fedfairx.agent.settings import AgentSettings, plain_value, read_value
 from fedfairx.agent.state import MOST, AgentState, Parts, Waiting, waiting_decision
 from fedfairx.agent.validation import (
+    Check,
     as_contexts,
     as_names,
     as_persons,
@@ -54,7 +55,6 @@ from fedfairx.errors import (
 )
 from fedfairx.privacy import Budget, NonPrivateSums, Privatizer, Release
 from fedfairx.privacy.ledger.rollback import Confirm, message_digest
-from fedfairx.privacy.privatizers.consecutive import takes_persons
 from fedfairx.storage import replacement
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.journal import Journal
@@ -136,8 +136,7 @@ class Agent:
         if privatizer is None:
             privatizer = NonPrivateSums(dimension)
         check_privatizer(privatizer, dimension=dimension, name=name)
-        owner: str | None = getattr(privatizer, "owner", None)
-        self.name: str = name or owner or f"agent-{secrets.token_hex(4)}"
+        self.name: str = name or privatizer.owner or f"agent-{secrets.token_hex(4)}"
         self.options = asked.for_agent(arms_of_their_own=arms is not None)
         one = arms is None or self.options.prior is None or not isinstance(self.options.prior.mean, tuple)
         require(one, "prior", "must have one mean for all actions, since more can be added", "a tuple")
@@ -436,7 +435,7 @@ class Agent:
         A reward outside of the agent's `reward_range` is refused; without a range, one that is absurdly large
         (docs/howto/keep-an-agent.md). A private agent takes any number, since a refusal would show in the
         public count, and clips it. `person` says whose record it is, for a privatizer that bounds a person's
-        records (`PersonBound`).
+        records (`Budget.person_records`).
 
         With `replace` a durable agent takes it in the place of one that was booked wrongly, and is then as if
         that had never come; what is in a release stays (`ReplacementRefused`).
@@ -474,10 +473,8 @@ class Agent:
 
     def _enter(self, made: Decision, value: float, person: str | int | None) -> None:
         """Give the record to the privatizer, unless its sums are exact, which learning adds to."""
-        if person is not None:
-            takes_persons(self.privatizer).add(made.chosen(), value, made.id, person)
-        elif self.private:
-            self._exchange.privatizer.add(made.chosen(), value, made.id)
+        if self.private or person is not None:  # which exact sums refuse
+            self._exchange.privatizer.add(made.chosen(), value, made.id, person)
 
     def _reward(self, reward: float) -> float:
         """A reward that may be taken, as a float: any, where it will be clipped."""
@@ -549,8 +546,6 @@ class Agent:
             rows = self._model.actions.coordinates(contexts)
         values = as_rewards(rewards, len(rows), self._reward)
         whose = as_persons(persons, len(rows))
-        if persons is not None:
-            takes_persons(self.privatizer)
         with self._lock:
             if self._looks:
                 self._look(rows)
@@ -710,8 +705,9 @@ class Agent:
         if found.person is not None:
             more = {"person": found.person, "turn": replacement.turn_of(journal, found.outcome, found.person)}
         assert found.outcome.reward is not None
-        privatizer: Any = self.privatizer
-        privatizer.amend(found.made.context, found.outcome.reward, value, identity, **more)
+        stream = self.privatizer.stream
+        assert stream is not None
+        stream.amend(found.made.context, found.outcome.reward, value, identity, **more)
 
     # --- sharing -------------------------------------------------------------------------------------
 
@@ -743,6 +739,17 @@ class Agent:
         with self._lock:
             return self._exchange.made(number)
 
+    def accepted(
+        self,
+        releases: Mapping[str, Release],
+        *,
+        limits: Check | None = None,
+        seen: Mapping[str, tuple[int, str]] | None = None,
+    ) -> dict[str, Release]:
+        """Those of these releases that are new to this agent, by sender, as `validation.accept` decides."""
+        with self._lock:
+            return self._exchange.accepted(releases, limits=limits, seen=seen)
+
     def absorb(self, releases: Mapping[str, Release]) -> None:
         """Take the latest releases of other agents (by name); what is older than what is held is ignored.
 
@@ -769,8 +776,8 @@ class Agent:
         A durable agent takes a `Budget` and makes the privatizer in its own database.
 
         Records since the last release go into the first of the new run, if it clips as the old one did. If
-        not, or where a person's records are bounded (`PersonBound`), the old run makes a last release of
-        them; if it has none left, they get into no message, and a warning says how many.
+        not, or where a person's records are bounded, the old run makes a last release of them; if it has none
+        left, they get into no message, and a warning says how many.
 
         Not for a member of a federation with a roster: members who begin new runs at different moments would
         have different mechanisms, and refuse each other.

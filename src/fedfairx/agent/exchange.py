@@ -12,7 +12,7 @@ from fedfairx.agent.input_warnings import ClippingWatch
 from fedfairx.agent.model import Model
 from fedfairx.agent.partners import ALIKE_TOLD, NOT_ABLE, Partners, partners_alike, partners_judged
 from fedfairx.agent.pooling import Known, PosteriorPool, pool_for
-from fedfairx.agent.validation import check_next_run, latest_of
+from fedfairx.agent.validation import Check, accept, check_next_run
 from fedfairx.core.partners import DIFFER
 from fedfairx.privacy import ContinuedPrivatizer, NonPrivateSums, Privatizer, Release, carry_over
 from fedfairx.util.arrays import Array
@@ -72,7 +72,7 @@ class Exchange:
 
     def _held(self) -> int:
         """Local records that an interrupted release holds already."""
-        return self.model.local_count - int(getattr(self.privatizer, "waiting", 0))
+        return self.model.local_count - self.privatizer.waiting
 
     def digest(self) -> str:
         """What a peer's release must have: the mechanism and, of actions without features, their names.
@@ -91,7 +91,7 @@ class Exchange:
         """
         old, dimension = self.privatizer, self.model.dimension
         check_next_run(privatizer, before=old.guarantee, dimension=dimension, name=self.name)
-        left = int(getattr(old, "waiting", 0))
+        left = old.waiting
         if carry_over(old, privatizer) or not left:
             return True
         if old.guarantee.remaining > 0:
@@ -106,16 +106,31 @@ class Exchange:
     def begin_run(self, privatizer: Privatizer) -> None:
         """Release through this one, after what the old one has sent."""
         old = self.privatizer
-        sent = old.guarantee.spent > 0
+        sent = old.spent > 0
         self.set_privatizer(ContinuedPrivatizer(privatizer, before=old) if sent else privatizer)
 
     # --- taking in -----------------------------------------------------------------------------------
 
     def absorb(self, releases: Mapping[str, Release]) -> None:
         """Take the latest releases of peers; all or none."""
-        dimension = self.model.dimension
-        self._share(
-            latest_of(self.latest, releases, own=self.name, dimension=dimension, mechanism=self.digest())
+        self._share(self.latest | self.accepted(releases))
+
+    def accepted(
+        self,
+        releases: Mapping[str, Release],
+        *,
+        limits: Check | None = None,
+        seen: Mapping[str, tuple[int, str]] | None = None,
+    ) -> dict[str, Release]:
+        """Those of these releases that are new, by sender, as `validation.accept` decides."""
+        return accept(
+            self.latest,
+            releases,
+            own=self.name,
+            dimension=self.model.dimension,
+            mechanism=self.digest(),
+            limits=limits,
+            seen=seen,
         )
 
     def drop(self, names: Collection[str]) -> None:

@@ -25,7 +25,7 @@ class ClippingWatch:
 
     def __init__(self, privatizer: Privatizer) -> None:
         self._privatizer = privatizer
-        self._before = self._clipped()
+        self._before = privatizer.clipped
         self._records = 0
         self._said = False
 
@@ -34,7 +34,7 @@ class ClippingWatch:
         if self._said:
             return
         self._records += records
-        clipped = self._clipped() - self._before
+        clipped = self._privatizer.clipped - self._before
         if self._records < ENOUGH or clipped <= TOLERATED * self._records:
             return
         self._said = True
@@ -46,9 +46,6 @@ class ClippingWatch:
             ClippingWarning,
             stacklevel=levels_to_caller(),
         )
-
-    def _clipped(self) -> int:
-        return int(getattr(self._privatizer, "clipped", 0))  # a privatizer of one's own need not count
 
 
 LOOKS = 8  # calls that are looked at

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
-from typing import Any, Literal, TypedDict, Unpack
+from functools import cached_property
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 from fedfairx.agent.algorithms import ALGORITHMS, Algorithm
 from fedfairx.agent.algorithms import algorithm as find_algorithm
@@ -24,13 +24,12 @@ from fedfairx.core.partners import ALIKE, DIFFER, PARTNERS
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
 from fedfairx.errors import require
-from fedfairx.privacy import Bounds, Centring, Gaussian, NonPrivateSums, Privatizer, calibrate, mechanisms
+from fedfairx.privacy import Bounds, Budget, Centring, NonPrivateSums, Privatizer, mechanisms
+from fedfairx.privacy.budget import Calibrate, require_claim
+from fedfairx.privacy.guarantee import DECIDE_FROM, DecideFrom
+from fedfairx.privacy.ledger.ledger import Ledger
 from fedfairx.privacy.mechanisms.noise import NoiseSource
-from fedfairx.privacy.privatizers.factory import assemble
 
-Calibrate = Callable[..., Gaussian]  # (*, epsilon, delta, releases, sensitivity)
-
-DECIDE_FROM = ("own+released", "released", "released+local")
 #: Of the radius, where an algorithm of the paper is told no other: fitted to the paper's own curve
 #: (docs/paper/reproduction.md), so that what is deployed is what its figures show. The theorem's is 1.
 SCALE = 0.5
@@ -154,13 +153,11 @@ class Options:
     def _check_privacy(self) -> None:
         composed = self.composed
         require(self.epsilon is not None, "epsilon", f"must be given for {composed.name}", self.epsilon)
-        known = composed.decide_from in DECIDE_FROM
-        require(known, "decide_from", f"must be one of {', '.join(DECIDE_FROM)}", composed.decide_from)
+        require_claim(self.epsilon or 0.0, self.delta, self.mechanism, composed.decide_from)
         if not composed.schedule.public:  # it reads local data anyway: deciding from them costs nothing more
             local = composed.decide_from == "released+local"
             text = f'must be "released+local" for {composed.name.upper()}, whose schedule looks at the data'
             require(local, "decide_from", text, composed.decide_from)
-        self.calibrated(1)  # its own checks of epsilon, delta and the mechanism's name
 
     @classmethod
     def given(cls, options: Options | None, **keywords: Unpack[Keywords]) -> Options:
@@ -208,24 +205,18 @@ class Options:
         """What records are clipped to; where they are centred, it gives adjacency and Gram's share alone."""
         return self.bounds or Bounds.for_range(self.reward_range if self.centring is None else None)
 
-    @property
-    def inner_bounds(self) -> Bounds:
-        """The bounds that noise is calibrated to: of records as they are once they are centred."""
-        bounds = self.record_bounds
-        if self.centring is None:
-            return bounds
-        return self.centring.inner_bounds(adjacency=bounds.adjacency, gram_share=bounds.gram_share)
-
-    def calibrated(self, releases: int) -> Gaussian:
-        """The mechanism for so many releases: by name, or by a function that takes what `calibrate` takes."""
-        make = partial(calibrate, self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
-        made = make(
-            epsilon=float(self.epsilon or 0),
+    def budget(self, releases: int) -> Budget:
+        """The privacy budget of each agent of a private algorithm, for so many releases."""
+        return Budget(
+            epsilon=float(self.epsilon or 0.0),
             delta=self.delta,
-            releases=releases,
-            sensitivity=self.inner_bounds.sensitivity,
+            releases=max(releases, 1),
+            mechanism=self.mechanism,
+            bounds=self.record_bounds,
+            centring=self.centring,
+            decide_from=cast("DecideFrom", self.composed.decide_from),
+            public_schedule=self.composed.schedule.public,
         )
-        return replace(made, public_point=self.centring)
 
     def check_dimension(self, dimension: int) -> None:
         """Refuse a public point of another dimension."""
@@ -233,28 +224,18 @@ class Options:
             same = self.centring.dimension == dimension
             require(same, "centring", f"must have dimension {dimension}", self.centring.dimension)
 
-    def privatizer(self, dimension: int, *, releases: int, noise: NoiseSource, **other: Any) -> Privatizer:
-        """What stands between an agent's records and its messages; `other` is as of `StreamPrivatizer`."""
-        self.check_dimension(dimension)
-        return assemble(
-            dimension,
-            mechanism=self.calibrated(releases),
-            bounds=self.inner_bounds,
-            centring=self.centring,
-            noise=noise,
-            decide_from=self.composed.decide_from,
-            public_schedule=self.composed.schedule.public,
-            **other,
-        )
+    def privatizer(
+        self, dimension: int, *, releases: int, noise: NoiseSource, ledger: Ledger | None = None
+    ) -> Privatizer:
+        """What stands between an agent's records and its messages."""
+        return self.budget(releases).privatizer(dimension, noise=noise, ledger=ledger)
 
     def privatizers(self, plan: Plan, noise: Callable[[int], NoiseSource]) -> list[Privatizer]:
         """One for each agent of a plan, by number; `noise` gives an agent's own."""
         if not self.private:
             return [NonPrivateSums(plan.dimension) for _ in range(plan.agents)]
-        releases = max(self.composed.schedule.max_releases(plan), 1)
-        return [
-            self.privatizer(plan.dimension, releases=releases, noise=noise(i)) for i in range(plan.agents)
-        ]
+        budget = self.budget(self.composed.schedule.max_releases(plan))
+        return [budget.privatizer(plan.dimension, noise=noise(i)) for i in range(plan.agents)]
 
     def for_agent(self, *, arms_of_their_own: bool) -> Options:
         """The same with the defaults of rule, merit, prior and region filled in, as an agent has them."""

@@ -250,7 +250,7 @@ class AgentStore:
         """The privatizer of the last of `runs` runs, after those before it."""
         made = self._run(1)
         for run in range(2, runs + 1):
-            sent = made.guarantee.spent > 0
+            sent = made.spent > 0
             made = ContinuedPrivatizer(self._run(run), before=made) if sent else self._run(run)
         return made
 

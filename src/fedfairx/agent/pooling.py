@@ -22,7 +22,7 @@ from fedfairx.core.statistics import dimension_of, packed_size
 from fedfairx.errors import require
 from fedfairx.lanes.rows import Rows, floats
 from fedfairx.privacy import Release
-from fedfairx.privacy.mechanisms.gaussian import PublicMechanism
+from fedfairx.privacy.mechanisms.gaussian import Mechanism
 from fedfairx.util.arrays import Array
 
 
@@ -54,14 +54,14 @@ class Pool(Protocol):
         ...
 
 
-def sds(mechanism: PublicMechanism, releases: Sequence[Release]) -> list[float]:
+def sds(mechanism: Mechanism, releases: Sequence[Release]) -> list[float]:
     """sd of an off-diagonal entry of each of these releases."""
     # Agents in lock step all have the same number, and stating an sd is not free.
     stated = {number: float(mechanism.sd(number)) for number in {r.number for r in releases}}
     return [stated[release.number] for release in releases]
 
 
-def sum_sd(mechanism: PublicMechanism, releases: Sequence[Release]) -> float:
+def sum_sd(mechanism: Mechanism, releases: Sequence[Release]) -> float:
     """Noise sd of the sum of these releases."""
     return math.sqrt(sum(sd**2 for sd in sds(mechanism, releases)))
 
@@ -74,7 +74,7 @@ def _total(releases: Sequence[Release], size: int) -> tuple[Array, float]:
 class PosteriorPool:
     """For the rules of the posterior: noisy sums are weighed, direction by direction, by what they say."""
 
-    mechanism: PublicMechanism
+    mechanism: Mechanism
     private: bool
 
     def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
@@ -104,7 +104,7 @@ class PosteriorPool:
 class OptimismPool:
     """For optimism. `shift` is in sds of the sum's noise."""
 
-    mechanism: PublicMechanism
+    mechanism: Mechanism
     private: bool
     confidence: Confidence
     shift: float
@@ -141,7 +141,7 @@ class OptimismPool:
         )
 
 
-def pool_for(mechanism: PublicMechanism, *, private: bool, region: Confidence | None, shift: float) -> Pool:
+def pool_for(mechanism: Mechanism, *, private: bool, region: Confidence | None, shift: float) -> Pool:
     """The pool of an agent: of optimism where it has a confidence region, else of a posterior."""
     if region is None:
         return PosteriorPool(mechanism, private)

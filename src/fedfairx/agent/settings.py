@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import FedFairXError, InvalidInput, StateError
 from fedfairx.privacy import NonPrivateSums, Privatizer
+from fedfairx.util.canonical_json import digest_of
 from fedfairx.util.files import write_atomically
 
 FORMAT = "fedfairx-agent"
@@ -225,7 +225,7 @@ def write(body: dict[str, Any], path: str | os.PathLike[str]) -> None:
     Only its owner may read it (mode 0600). The digest tells a damaged file from a sound one.
     """
     try:
-        text = json.dumps({"format": FORMAT, "schema": SCHEMA, "digest": _digest(body), "agent": body})
+        text = json.dumps({"format": FORMAT, "schema": SCHEMA, "digest": digest_of(body), "agent": body})
     except ValueError:
         raise StateError("this agent's state can't be saved: it holds NaN or infinity") from None
     write_atomically(path, text + "\n")
@@ -249,14 +249,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise StateError(f"the file has schema {schema}, and this fedfairx reads schema {SCHEMA}: {which}")
     body = document.get("agent")
     try:
-        sound = isinstance(body, dict) and document.get("digest") == _digest(body)
+        sound = isinstance(body, dict) and document.get("digest") == digest_of(body)
     except (ValueError, RecursionError):  # NaN and infinity are not JSON
         sound = False
     if not sound:
         raise StateError("the file is damaged or was changed by hand: its digest does not fit its content")
     return dict(document["agent"])
-
-
-def _digest(body: object) -> str:
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()

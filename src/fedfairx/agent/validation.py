@@ -136,7 +136,7 @@ def check_next_run(privatizer: Privatizer, *, before: Guarantee, dimension: int,
     """A privatizer that an agent may go on with, after one that claimed `before`."""
     same = privatizer.dimension == dimension
     require(same, "privatizer", f"must have dimension {dimension}", privatizer.dimension)
-    owner = getattr(privatizer, "owner", None)
+    owner = privatizer.owner
     require(owner in (None, name), "privatizer", f"must have noise that was made for {name!r}", owner)
     after = privatizer.guarantee
     exact = isinstance(privatizer, NonPrivateSums) or (math.isinf(after.mu) and math.isfinite(before.mu))
@@ -149,19 +149,89 @@ def check_next_run(privatizer: Privatizer, *, before: Guarantee, dimension: int,
 
 def check_privatizer(privatizer: Privatizer, *, dimension: int, name: str | None) -> None:
     """A privatizer that fits an agent: its dimension, and noise that was made for its name."""
-    parts = ("add", "release", "state", "guarantee", "mechanism", "dimension")
-    fits = all(hasattr(privatizer, part) for part in parts)
+    fits = isinstance(privatizer, Privatizer)
     rule = "must be a privatizer, as fedfairx.privacy.private(…) makes them"
     require(fits, "privatizer", rule, type(privatizer).__name__)
     same = privatizer.dimension == dimension
     require(same, "privatizer", f"must have dimension {dimension}", privatizer.dimension)
-    owner = getattr(privatizer, "owner", None)
+    owner = privatizer.owner
     fits = name is None or owner in (None, name)
     require(fits, "name", f"must be the one that its noise was made for, {owner!r}", name)
 
 
-def check_release(name: str, release: Release, *, dimension: int, mechanism: str) -> None:
-    """A release that fits this agent: type, size, finite, counts, and the same mechanism."""
+#: Raises `MessageRefused` for a release of a sender that can't be; the last is what is held of that sender.
+Check = Callable[[str, Release, Release | None], None]
+
+
+def accept(
+    held: Mapping[str, Release],
+    arrived: Mapping[str, Release],
+    *,
+    own: str,
+    dimension: int,
+    mechanism: str,
+    limits: Check | None = None,
+    seen: Mapping[str, tuple[int, str]] | None = None,
+) -> dict[str, Release]:
+    """The releases among `arrived` that are newer than what is held of their senders, by sender.
+
+    A release that is older than the one held is left out: the one held has replaced it. `MessageRefused` if
+    one of them can't be taken:
+
+    - it has another type, size or mechanism than this agent's, or numbers that can't be (`limits`);
+    - it has the agent's `own` name and is not its latest: it comes from another agent of that name, and would
+      replace its own data;
+    - nothing of the sender is held any more, and a later release of it was `seen` before (number, digest);
+    - it has other content than was held or seen under its number.
+    """
+    new = {}
+    for name, release in arrived.items():
+        _check_content(name, release, dimension=dimension, mechanism=mechanism)
+        before = held.get(name)
+        if limits is not None:
+            limits(name, release, before)
+        number = 0 if before is None else before.number
+        if name == own:
+            _check_own(name, release, before)
+        if release.number < number:
+            continue
+        latest, digest = (number, "" if before is None else before.digest)
+        if seen is not None and name in seen:
+            latest, digest = seen[name]
+        if release.number < latest:
+            raise MessageRefused(
+                f"release {release.number} of {name!r} is older than release {latest}, which was taken "
+                "before it left: the sender or the transport was put back to an earlier time",
+                reason="older",
+            )
+        if release.number == latest and release.digest != digest:
+            raise MessageRefused(
+                f"release {release.number} of {name!r} was seen before with other content",
+                reason="repeated number",
+            )
+        if release.number > number:
+            new[name] = release
+    return new
+
+
+def _check_own(name: str, release: Release, latest: Release | None) -> None:
+    number = 0 if latest is None else latest.number
+    if release.number > number:
+        raise OlderCopy(
+            f"release of {name!r}, which is this agent's own name, has number {release.number}, and its own "
+            f"last is {number}: this agent is older than what was sent (a backup that was put back), or "
+            "another has its name"
+        )
+    if release != latest:
+        raise MessageRefused(
+            f"release of {name!r}, which is this agent's own name, must be its own latest; "
+            "give every agent a name of its own",
+            reason="own name",
+        )
+
+
+def _check_content(name: str, release: Release, *, dimension: int, mechanism: str) -> None:
+    """Refuse a release of another type, size or mechanism, or with numbers that can't be."""
     if not isinstance(name, str):
         raise MessageRefused(f"the sender of a release must be named by a string, got {type(name).__name__}")
     if not isinstance(release, Release):
@@ -190,40 +260,6 @@ def check_release(name: str, release: Release, *, dimension: int, mechanism: str
             f"release of {name!r} was made by another mechanism than this agent's, or for other actions",
             reason="mechanism",
         )
-
-
-def latest_of(
-    held: Mapping[str, Release], come: Mapping[str, Release], *, own: str, dimension: int, mechanism: str
-) -> dict[str, Release]:
-    """The newer of what is held and what has come, by sender, once all of it is found fit.
-
-    Under an agent's own name anything but its latest release comes from another agent of that name, and would
-    take the place of its own data.
-    """
-    latest = dict(held)
-    for name, release in come.items():
-        check_release(name, release, dimension=dimension, mechanism=mechanism)
-        before = latest.get(name)
-        if name == own and release.number > (0 if before is None else before.number):
-            raise OlderCopy(
-                f"release of {name!r}, which is this agent's own name, has number {release.number}, and its "
-                f"own last is {0 if before is None else before.number}: this agent is older than what was "
-                "sent (a backup that was put back), or another has its name"
-            )
-        if name == own and release != before:
-            raise MessageRefused(
-                f"release of {name!r}, which is this agent's own name, must be its own latest; "
-                "give every agent a name of its own",
-                reason="own name",
-            )
-        if before is None or release.number > before.number:
-            latest[name] = release
-        elif release.number == before.number and release != before:
-            raise MessageRefused(
-                f"release {release.number} of {name!r} was seen before with other content",
-                reason="repeated number",
-            )
-    return latest
 
 
 def check_definite(packed: Array, regulariser: float) -> None:

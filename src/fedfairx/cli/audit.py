@@ -43,24 +43,17 @@ def add(verbs: Any) -> None:
 
 
 def run(args: Audit) -> int:
-    from fedfairx.privacy import Centring, calibrate
     from fedfairx.privacy.audit.audit import audit, plot
 
-    mechanism = calibrate(
-        args.mechanism,
-        epsilon=args.epsilon,
-        delta=args.delta,
-        releases=args.scheduled_releases if args.releases is None else args.releases,
-        sensitivity=args.bounds.sensitivity,
-    )
+    budget = args.budget(**({} if args.releases is None else {"releases": args.releases}))
     report = audit(
-        mechanism,
-        bounds=args.bounds,
+        budget.calibrate(),
+        bounds=budget.summed_bounds,
         dimension=args.dimension,
         epsilon=args.epsilon,
         delta=args.delta,
-        centring=Centring.unit_box(args.dimension) if args.centred else None,
-        public_schedule=args.times.public,
+        centring=budget.centring,
+        public_schedule=budget.public_schedule,
         runs=args.runs,
         seed=args.seed,
     )

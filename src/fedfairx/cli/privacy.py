@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fedfairx.agent.options import Options
-from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
+from fedfairx.agent.schedules import SCHEDULES, Plan
 from fedfairx.cli.common import Output, add_verb, as_schedule, print_json, print_table
 from fedfairx.errors import require
-from fedfairx.privacy import Bounds, Centring, mechanisms
+from fedfairx.privacy import Bounds, Budget, Centring, mechanisms
 from fedfairx.privacy.bounds import Adjacency
 from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.util.config import NAMED
-
-if TYPE_CHECKING:
-    from fedfairx.privacy import Guarantee
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,33 +48,29 @@ class Mechanism:
     nonnegative: bool = False
     centred: bool = False
 
-    @property
-    def bounds(self) -> Bounds:
+    def budget(self, **changes: Any) -> Budget:
+        """The budget of such agents; as many releases as the schedule makes at most, and at least one."""
         if self.centred:
             text = "must be left out with --centred, whose box states the bounds"
             require(self.context_norm == 1.0, "--context-norm", text, self.context_norm)
             require(self.reward == 1.0, "--reward", text, self.reward)
             require(not self.nonnegative, "--nonnegative", text, self.nonnegative)
-            return Centring.unit_box(self.dimension).inner_bounds(adjacency=self.adjacency)
-        return Bounds(
-            context_norm=self.context_norm,
-            reward=self.reward,
-            adjacency=self.adjacency,
-            nonnegative=self.nonnegative,
-        )
-
-    @property
-    def plan(self) -> Plan:
-        return Plan(self.horizon, self.agents, self.dimension)
-
-    @property
-    def times(self) -> Schedule:
-        return as_schedule(self.schedule)
-
-    @property
-    def scheduled_releases(self) -> int:
-        """How many releases the schedule makes at most; at least one, for a mechanism to be sized by."""
-        return max(1, self.times.max_releases(self.plan))
+        schedule, plan = as_schedule(self.schedule), Plan(self.horizon, self.agents, self.dimension)
+        given: dict[str, Any] = {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "releases": max(1, schedule.max_releases(plan)),
+            "mechanism": self.mechanism,
+            "bounds": Bounds(
+                context_norm=self.context_norm,
+                reward=self.reward,
+                adjacency=self.adjacency,
+                nonnegative=self.nonnegative,
+            ),
+            "centring": Centring.unit_box(self.dimension) if self.centred else None,
+            "public_schedule": schedule.public,
+        }
+        return Budget(**(given | changes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,23 +120,20 @@ def calculate(args: Privacy) -> dict[str, Any]:
     from fedfairx.privacy import mu_for
     from fedfairx.privacy.guarantee import LARGE_DELTA
 
-    known = mechanisms()
-    require(args.mechanism in known, "mechanism", f"must be one of {', '.join(known)}", args.mechanism)
     require(0 < args.alpha < 1, "alpha", "must be in (0, 1)", args.alpha)
     require(args.noise_sd > 0, "noise_sd", "must be > 0", args.noise_sd)
-    schedule, bounds = args.times, args.bounds
+    budget = args.budget(decide_from=args.decide_from)
     warnings = []
     if args.delta > LARGE_DELTA:
         warnings.append(
             f"delta={args.delta:g} permits publishing a fraction {args.delta:g} of the records outright; "
             "1e-6 is usual"
         )
-    if not schedule.public:
+    if not budget.public_schedule:
         warnings.append(
             "this schedule's timing depends on the data: NOT private end to end, whatever the noise"
         )
     asked = {"horizon": args.horizon, "epsilon": args.epsilon, "delta": args.delta, "centred": args.centred}
-    releases, mu = args.scheduled_releases, mu_for(args.epsilon, args.delta)
     gain = expected_gain(members=args.agents, decide_from=args.decide_from, **asked)  # type: ignore[arg-type]
     if gain is not None and gain.warning is not None:
         warnings.append(gain.warning)
@@ -151,39 +141,35 @@ def calculate(args: Privacy) -> dict[str, Any]:
         "agents": args.agents,
         "dimension": args.dimension,
         "schedule": args.schedule,
-        "releases": releases,
-        "mu": mu,
+        "releases": budget.releases,
+        "mu": mu_for(args.epsilon, args.delta),
         **asked,
         "adjacency": args.adjacency,
         "context_norm": args.context_norm,
         "reward": args.reward,
-        "sensitivity": bounds.sensitivity,
+        "sensitivity": budget.summed_bounds.sensitivity,
         "mechanism": args.mechanism,
         "decide_from": args.decide_from,
         "gain": None if gain is None else gain.to_dict(),
         "warnings": warnings,
-        "mechanisms": [_one(name, args, bounds, releases) for name in known],
+        "mechanisms": [_one(name, replace(budget, mechanism=name), args) for name in mechanisms()],
     }
 
 
-def _one(name: str, args: Privacy, bounds: Bounds, releases: int) -> dict[str, Any]:
+def _one(name: str, budget: Budget, args: Privacy) -> dict[str, Any]:
     import numpy as np
 
     from fedfairx.agent.pooling import noise_bounds
     from fedfairx.core.confidence import Confidence
-    from fedfairx.privacy import calibrate
     from fedfairx.theory import private_radius
 
-    plan = args.plan
-    mechanism = calibrate(
-        name, epsilon=args.epsilon, delta=args.delta, releases=releases, sensitivity=bounds.sensitivity
-    )
+    mechanism, releases = budget.calibrate(), budget.releases
     sd = np.asarray(mechanism.sd(np.arange(1, releases + 1)))
-    loudest = float(sd.max()) * math.sqrt(plan.agents)
-    noise = noise_bounds(noise_sd=loudest, dimension=plan.dimension, releases=releases, failure=args.alpha)
+    loudest = float(sd.max()) * math.sqrt(args.agents)
+    noise = noise_bounds(noise_sd=loudest, dimension=args.dimension, releases=releases, failure=args.alpha)
     radius = private_radius(
-        plan.agents * plan.horizon * bounds.context_norm**2,
-        dimension=plan.dimension,
+        args.agents * args.horizon * budget.summed_bounds.context_norm**2,
+        dimension=args.dimension,
         noise_sd=args.noise_sd,
         alpha=args.alpha,
         norm_bound=1.0,
@@ -205,7 +191,7 @@ def _one(name: str, args: Privacy, bounds: Bounds, releases: int) -> dict[str, A
         "radius": radius,
         "practical": {
             "shift": PRACTICAL_SHIFT * loudest,
-            "radius": practical.radius(plan.agents * plan.horizon, plan.dimension),
+            "radius": practical.radius(args.agents * args.horizon, args.dimension),
         },
         "signal_round": _signal_round(loudest, args),
     }
@@ -220,32 +206,12 @@ def _signal_round(aggregate_sd: float, args: Privacy) -> int | None:
     return found if found <= args.horizon else None
 
 
-def guarantee_of(args: Privacy) -> Guarantee:
-    """What agents of this configuration claim for their releases."""
-    from fedfairx.privacy import KeyedNoise, PersonBound, new_key, private
-
-    privatizer = private(
-        args.dimension,
-        epsilon=args.epsilon,
-        delta=args.delta,
-        releases=args.scheduled_releases,
-        mechanism=args.mechanism,
-        bounds=Bounds(adjacency=args.adjacency) if args.centred else args.bounds,
-        centring=Centring.unit_box(args.dimension) if args.centred else None,
-        decide_from=args.decide_from,
-        public_schedule=args.times.public,
-        noise=KeyedNoise(new_key(), agent="statement", run="statement"),
-    )
-    if args.person_records is None:
-        return privatizer.guarantee
-    return PersonBound(privatizer, records=args.person_records).guarantee
-
-
 def run(args: Privacy) -> int:
     if args.statement:
         from fedfairx.privacy.statement import statement
 
-        guarantee = guarantee_of(args)
+        budget = args.budget(decide_from=args.decide_from, person_records=args.person_records)
+        guarantee = budget.guarantee()
         if args.json:
             print_json(guarantee.to_dict())
         else:

@@ -17,11 +17,11 @@ import numpy as np
 
 from fedfairx.demo.market import FEATURES
 from fedfairx.errors import FedFairXError, InvalidInput
-from fedfairx.federation.roster.signing_keys import write_private
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.create import found
 from fedfairx.federation.transport.flower.launcher import Flower, find_commands
 from fedfairx.storage.api_keys import open_keys
+from fedfairx.util.files import write_private
 
 PATIENCE = 180.0  # seconds until a service listens, on a machine that may have to compile first
 LOG = "service.log"

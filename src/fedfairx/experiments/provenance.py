@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fedfairx.errors import InvalidInput
+from fedfairx.util.canonical_json import canonical
 
 SCHEMA = 2  # of a results file
 #: The folders that decide what a run computes, with all below them,
@@ -81,8 +82,7 @@ def _sources_in(folder: Traversable, path: str) -> Iterator[tuple[str, Traversab
 
 def digest_of(value: object, *, length: int = 16) -> str:
     """A short hash of `describe(value)`."""
-    text = json.dumps(describe(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
+    return hashlib.sha256(canonical(describe(value))).hexdigest()[:length]
 
 
 def describe(value: Any) -> Any:

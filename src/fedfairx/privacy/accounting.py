@@ -7,7 +7,7 @@ exactly when
 
 (Balle & Wang 2018, Thm 8; Dong, Roth & Su 2022, Cor. 2.13).
 
-Nothing here knows the adjacency: it enters through the sensitivity (`bounding.py`), so the same three
+Nothing here knows the adjacency: it enters through the sensitivity (`bounds.py`), so the same three
 functions serve replacement and add/remove.
 
 How it is computed. With u = ε/μ − μ/2 and the Mills ratio R(z) = (1−Φ(z))/φ(z), and since
@@ -79,8 +79,7 @@ def mu_for(epsilon: float, delta: float) -> float:
     - `delta_for(epsilon, mu_for(epsilon, delta))` is `delta`, to 1e-9 relative.
     - Grows with ε and with δ.
     """
-    require(epsilon > 0 and math.isfinite(epsilon), "epsilon", "must be > 0 and finite", epsilon)
-    _require_delta(delta)
+    require_epsilon_delta(epsilon, delta)
 
     def excess(log_mu: float) -> float:
         return _excess(epsilon, math.exp(log_mu), delta)
@@ -93,6 +92,12 @@ def mu_for(epsilon: float, delta: float) -> float:
     while excess(high) < 0:
         high += 1.0
     return math.exp(_root(excess, low, high))
+
+
+def require_epsilon_delta(epsilon: float, delta: float) -> None:
+    """Refuse an ε that is not positive and finite, and a δ outside (0, 1)."""
+    require(epsilon > 0 and math.isfinite(epsilon), "epsilon", "must be > 0 and finite", epsilon)
+    _require_delta(delta)
 
 
 def _require_delta(delta: float) -> None:

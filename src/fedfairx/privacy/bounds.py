@@ -1,4 +1,4 @@
-"""Clips a record and derives, from the clip alone, how much one record can change the statistics.
+"""Bounds of a record: clipping, and the sensitivity that follows from it alone.
 
 The statistics of one record are the entries of [x; y][x; y]ᵀ without its y² corner. Noise of a release
 has sd σ off the diagonal of the Gram part, √2·σ on its diagonal (GOE: a rotation of the contexts leaves
@@ -41,7 +41,7 @@ _ROUNDING = 1e-12
 
 
 class Bounding(Protocol):
-    """What a privatizer needs of whatever bounds its records."""
+    """What a privatizer asks of the bounds of its records."""
 
     @property
     def sensitivity(self) -> float: ...
@@ -58,7 +58,7 @@ class Bounding(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Limits on one record, and the neighbouring relation that the guarantee speaks of.
+    """Limits on one record, and the neighbouring relation of the guarantee.
 
     context_norm: L, the norm that contexts are clipped to.
     reward: B, the size that rewards are clipped to.
@@ -181,7 +181,7 @@ class Bounds:
 class Unbounded:
     """No clipping: NOT PRIVATE, for simulations that ask what clipping costs.
 
-    `nominal` gives the noise its shape and size, as if records kept those limits; nothing makes them.
+    nominal: limits that the noise is shaped and sized for; nothing enforces them.
 
     Guarantees:
     - None about privacy: the true sensitivity is infinite, and a privatizer that uses this reports μ = ∞.
@@ -225,11 +225,3 @@ def _into_ball(x: Array, radius: float) -> Array:
     outside = norm > (radius / unit) * (1.0 + _ROUNDING)
     scaled = direction * (radius / np.where(outside, norm, 1.0))
     return np.where(outside, scaled, x)
-
-
-class PublicPoint(Protocol):
-    """What records were centred at before they came, and how a release of them is told (`Centring`)."""
-
-    def leave(self, packed: Array, count: float) -> Array: ...
-
-    def to_dict(self) -> dict[str, Any]: ...

@@ -1,37 +1,51 @@
-"""What a private run may cost and how it is made private: a value, from which a privatizer is made."""
+"""The privacy budget of a run: one value from which its mechanism, guarantee and privatizer follow."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from fedfairx.errors import StateError, require
+from fedfairx.privacy.accounting import require_epsilon_delta
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import Centring
-from fedfairx.privacy.guarantee import DecideFrom
+from fedfairx.privacy.guarantee import DecideFrom, Guarantee, claim, require_decide_from
 from fedfairx.privacy.ledger.ledger import Ledger
+from fedfairx.privacy.ledger.persons import Persons
+from fedfairx.privacy.ledger.rollback import Confirm
+from fedfairx.privacy.mechanisms.gaussian import Gaussian, calibrate, require_mechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
-from fedfairx.privacy.privatizers.factory import private
-from fedfairx.privacy.privatizers.per_person import PersonBound, Persons
-from fedfairx.privacy.privatizers.protocol import Privatizer
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
+
+#: A mechanism of the user's own, called with what `calibrate` takes: epsilon, delta, releases, sensitivity.
+Calibrate = Callable[..., Gaussian]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """(epsilon, delta) for all of `releases` messages; the other parts are as for `privacy.private`.
+    """(epsilon, delta) for all of `releases` messages, and how they are made private.
 
-    `person_records` lets so many records of a person enter (`PersonBound`).
+    mechanism: how noise is laid over releases: a name of `mechanisms()`, or a function that is called as
+        `calibrate` is.
+    bounds: what records are clipped to; by default norm 1 and reward 1.
+    centring: public point that records are clipped around instead; of `bounds` only the adjacency and the
+        gram_share count then.
+    decide_from: what decisions may use; "released" is the strict mode, whose claim covers decisions too.
+    person_records: number of records of one person that may enter; None for no bound.
+    public_schedule: False if the data decide when a release is made; nothing is guaranteed then.
 
     Guarantees:
     - `from_dict(to_dict())` is the same budget.
+    - The noise is calibrated to the sensitivity of the very bounds that clip.
     - The privatizer that it makes claims this epsilon and delta, for this many releases.
     """
 
     epsilon: float
     releases: int
     delta: float = 1e-6
-    mechanism: str = "blt"
+    mechanism: str | Calibrate = "blt"
     bounds: Bounds | None = None
     centring: Centring | None = None
     decide_from: DecideFrom = "own+released"
@@ -39,31 +53,68 @@ class Budget:
     public_schedule: bool = True
 
     def __post_init__(self) -> None:
+        require_claim(self.epsilon, self.delta, self.mechanism, self.decide_from)
         require(self.releases >= 1, "releases", "must be >= 1", self.releases)
+        most = self.person_records
+        require(most is None or most >= 1, "person_records", "must be >= 1", most)
 
-    def privatizer(
-        self, dimension: int, *, noise: NoiseSource, ledger: Ledger, persons: Persons | None = None
-    ) -> Privatizer:
-        """A privatizer of this budget; `persons` counts them where it bounds a person's records."""
-        made: Privatizer = private(
-            dimension,
+    @property
+    def summed_bounds(self) -> Bounds:
+        """Bounds of what is summed, which noise is calibrated to: records, or centred records."""
+        bounds = Bounds() if self.bounds is None else self.bounds
+        if self.centring is None:
+            return bounds
+        return self.centring.inner_bounds(adjacency=bounds.adjacency, gram_share=bounds.gram_share)
+
+    def calibrate(self) -> Gaussian:
+        """The mechanism with the noise that this budget needs."""
+        make = partial(calibrate, self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
+        made = make(
             epsilon=self.epsilon,
             delta=self.delta,
             releases=self.releases,
-            noise=noise,
-            mechanism=self.mechanism,
-            bounds=self.bounds,
+            sensitivity=self.summed_bounds.sensitivity,
+        )
+        return replace(made, public_point=self.centring)
+
+    def guarantee(self) -> Guarantee:
+        """What agents under this budget claim for their messages, before the first one."""
+        return claim(
+            self.calibrate(),
+            bounds=self.summed_bounds,
+            decide_from=self.decide_from,
+            public_schedule=self.public_schedule,
+            person_records=self.person_records,
+        )
+
+    def privatizer(
+        self,
+        dimension: int,
+        *,
+        noise: NoiseSource,
+        ledger: Ledger | None = None,
+        persons: Persons | None = None,
+        confirm: Confirm | None = None,
+    ) -> StreamPrivatizer:
+        """A privatizer of this budget; `persons` counts records of persons where they are bounded."""
+        return StreamPrivatizer(
+            dimension,
+            mechanism=self.calibrate(),
+            bounds=self.summed_bounds,
             centring=self.centring,
+            noise=noise,
             decide_from=self.decide_from,
             ledger=ledger,
             public_schedule=self.public_schedule,
+            person_records=self.person_records,
+            persons=persons,
+            confirm=confirm,
         )
-        if self.person_records is None:
-            return made
-        return PersonBound(made, records=self.person_records, persons=persons)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
+        named = isinstance(self.mechanism, str)
+        require(named, "mechanism", "must be a name, to be stored", self.mechanism)
         return {
             "epsilon": float(self.epsilon),
             "releases": int(self.releases),
@@ -88,3 +139,51 @@ class Budget:
             )
         except (KeyError, TypeError) as error:
             raise StateError("this is not a budget") from error
+
+
+def require_claim(epsilon: float, delta: float, mechanism: str | Calibrate, decide_from: str) -> None:
+    """Refuse what no budget can have, whatever its releases and bounds."""
+    require_epsilon_delta(epsilon, delta)
+    if isinstance(mechanism, str):
+        require_mechanism(mechanism)
+    require_decide_from(decide_from)
+
+
+def private(
+    dimension: int,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    releases: int,
+    noise: NoiseSource,
+    mechanism: str | Calibrate = "blt",
+    bounds: Bounds | None = None,
+    centring: Centring | None = None,
+    decide_from: DecideFrom = "own+released",
+    ledger: Ledger | None = None,
+    public_schedule: bool = True,
+    person_records: int | None = None,
+    persons: Persons | None = None,
+    confirm: Confirm | None = None,
+) -> StreamPrivatizer:
+    """A privatizer whose whole transcript of `releases` messages is (epsilon, delta)-DP.
+
+    The other parts are as of `Budget` and `StreamPrivatizer`. By default the claim is for one record of the
+    log replaced, the others as recorded; `decide_from="released"` is the strict mode, which also covers what
+    the record changes in later decisions.
+
+    Guarantees:
+    - The noise is calibrated to the sensitivity of the very bounds that clip.
+    """
+    budget = Budget(
+        epsilon=epsilon,
+        delta=delta,
+        releases=releases,
+        mechanism=mechanism,
+        bounds=bounds,
+        centring=centring,
+        decide_from=decide_from,
+        person_records=person_records,
+        public_schedule=public_schedule,
+    )
+    return budget.privatizer(dimension, noise=noise, ledger=ledger, persons=persons, confirm=confirm)

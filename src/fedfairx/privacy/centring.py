@@ -13,18 +13,13 @@ number of records n and the public point, so sending them is post-processing:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedfairx.errors import require
 from fedfairx.privacy.bounds import Adjacency, Bounds
-from fedfairx.privacy.guarantee import Guarantee
-from fedfairx.privacy.mechanisms.gaussian import Gaussian
-from fedfairx.privacy.privatizers.stream import StreamPrivatizer
-from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 
 
@@ -115,105 +110,3 @@ class Centring:
             "reward_radius": float(self.reward_radius),
             "constant": float(self.constant),
         }
-
-
-class CentredPrivatizer:
-    """A `StreamPrivatizer` of centred records that releases the statistics of the records themselves.
-
-    Guarantees:
-    - Its messages are a function of the inner privatizer's messages, the public point and the number of
-      records: the inner guarantee holds for them.
-    - `enter` has clipped every record before the inner privatizer sees it.
-    - The ledger remembers the public point: going on with another one is refused. It holds the bytes that
-      are sent.
-    """
-
-    def __init__(self, inner: StreamPrivatizer, *, centring: Centring) -> None:
-        same = inner.dimension == centring.dimension + 1
-        require(same, "inner", f"must have dimension {centring.dimension + 1}", inner.dimension)
-        needed = centring.inner_bounds().context_norm
-        norm = getattr(inner.bounds, "context_norm", math.inf)
-        require(
-            norm >= needed * (1 - 1e-12), "inner", f"must have bounds with context_norm {needed:.6g}", norm
-        )
-        told = inner.public_point == centring
-        require(told, "inner", "must be made with public_point=centring", "another public point")
-        self.inner = inner
-        self.centring = centring
-
-    @property
-    def dimension(self) -> int:
-        return self.centring.dimension
-
-    @property
-    def mechanism(self) -> Gaussian:
-        return self.inner.mechanism
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The inner one; its bounds speak of distances from the public point."""
-        return replace(
-            self.inner.guarantee,
-            context_norm=self.centring.context_radius,
-            reward=self.centring.reward_radius,
-            centred=True,
-        )
-
-    @property
-    def owner(self) -> str | None:
-        """The agent that its noise is for."""
-        return self.inner.owner
-
-    @property
-    def spent(self) -> int:
-        """Releases made."""
-        return self.inner.spent
-
-    @property
-    def clipped(self) -> int:
-        """Records that had to be clipped: for the owner only."""
-        return self.inner.clipped
-
-    @property
-    def waiting(self) -> int:
-        """Records in the open leaf."""
-        return self.inner.waiting
-
-    @property
-    def blank(self) -> tuple[Array, float]:
-        """The record that says nothing."""
-        return self.centring.blank
-
-    def add(self, context: Array, reward: float, record: str | int | None = None) -> None:
-        """Take one record, clipped around the public point, into the open leaf."""
-        x, y, moved = self.centring.enter(context, reward)
-        self.inner.add(x, y, record, moved=moved)
-
-    def amend(
-        self,
-        context: Array,
-        old: float,
-        new: float,
-        record: str | int,
-        *,
-        person: str | None = None,  # noqa: ARG002
-        turn: tuple[int, int] = (1, 1),  # noqa: ARG002
-    ) -> None:
-        """Put the reward `new` into the place of `old`, in a record of the open leaf."""
-        x, before, was = self.centring.enter(context, old)
-        _, after, now = self.centring.enter(context, new)
-        self.inner.amend(x, before, after, record, moved=(was, now))
-
-    def release(self, number: int | None = None) -> Release:
-        """The inner release, which is told and recorded in terms of the records themselves."""
-        return self.inner.release(number)
-
-    def state(self) -> dict[str, Any]:
-        """All it needs to go on; as secret as the data."""
-        return {"schema": 2, "inner": self.inner.state()}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any], *, centring: Centring, **inner: Any) -> CentredPrivatizer:
-        """The privatizer that `state` described; `inner` is as for `StreamPrivatizer.from_state`."""
-        made = StreamPrivatizer.from_state(state["inner"], public_point=centring, **inner)
-        return cls(made, centring=centring)

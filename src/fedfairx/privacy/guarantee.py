@@ -1,22 +1,24 @@
-"""What is promised, in numbers and in a sentence that someone can sign for."""
+"""The guarantee of an agent's messages, in numbers and in a sentence that someone can sign for."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fedfairx.errors import require
 from fedfairx.privacy.accounting import epsilon_for
 from fedfairx.privacy.bounds import Bounding
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
 
-DecideFrom = Literal["released", "released+local", "own+released"]
+DecideFrom = Literal["own+released", "released", "released+local"]
+#: What a private agent's decisions may use; the first is the default.
+DECIDE_FROM: tuple[str, ...] = get_args(DecideFrom)
 
 LARGE_DELTA = 1e-3
 
 _STRICT = 'decide_from="released" is the strict mode, which covers decisions too'
-#: The default's scope in one sentence, for whoever sets up or joins a federation.
+#: Scope of the default in one sentence, for those who set up or join a federation.
 NARROWER = (
     "the claim is for one record of the log replaced, the other records staying as recorded; what the record "
     f"changes in later decisions is not covered ({_STRICT})."
@@ -77,7 +79,7 @@ class Guarantee:
 
     @property
     def each_run(self) -> str:
-        """What `person_records` is to be followed by, where there were several runs."""
+        """Words to put after `person_records` if there were several runs."""
         return "" if self.runs == 1 else f" in each of {self.runs} runs"
 
     @property
@@ -92,12 +94,12 @@ class Guarantee:
 
     @property
     def scope(self) -> str:
-        """What the numbers cover and what they don't."""
+        """What the numbers cover and what they do not."""
         return _SCOPE[self.decide_from]
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What whoever signs should be told."""
+        """Warnings for whoever signs."""
         if math.isfinite(self.mu) and self.delta > LARGE_DELTA:
             return (
                 f"delta={self.delta:g} would permit publishing a fraction {self.delta:g} of the records "
@@ -170,7 +172,8 @@ class Guarantee:
 
 def require_decide_from(decide_from: str) -> None:
     """Refuse an unknown rule."""
-    require(decide_from in _SCOPE, "decide_from", f"must be one of {', '.join(_SCOPE)}", decide_from)
+    known = ", ".join(DECIDE_FROM)
+    require(decide_from in DECIDE_FROM, "decide_from", f"must be one of {known}", decide_from)
 
 
 def claim(
@@ -180,30 +183,40 @@ def claim(
     spent: int = 0,
     decide_from: DecideFrom = "own+released",
     simulated: bool = False,
-    reasons: tuple[str, ...] = (),
+    public_schedule: bool = True,
+    person_records: int | None = None,
 ) -> Guarantee:
-    """The guarantee of a mechanism over bounded records; any of `reasons` voids it.
+    """The guarantee of a mechanism over records that `bounds` clip.
+
+    With a public point of the mechanism it speaks of distances from that point. Records that are not bounded
+    and a schedule that depends on the data void it.
 
     Guarantees:
     - ε is that of the noise really added: less than was asked for where a mechanism adds more than needed.
     """
+    reasons: tuple[str, ...] = () if bounds.is_private else ("records are not bounded",)
+    if not public_schedule:
+        reasons = (*reasons, "when it releases depends on data")
+    real, asked, point = epsilon_for(mechanism.delta, mechanism.mu), mechanism.epsilon, mechanism.public_point
     limits = bounds.to_dict()
-    void = bool(reasons) or not bounds.is_private
-    real = epsilon_for(mechanism.delta, mechanism.mu)
-    asked = mechanism.epsilon
+    norm, reward = limits.get("context_norm", math.inf), limits.get("reward", math.inf)
+    if point is not None:
+        norm, reward = point.context_radius, point.reward_radius
     return Guarantee(
         mechanism=mechanism.name,
-        epsilon=math.inf if void else asked if math.isclose(real, asked, rel_tol=1e-9) else real,
+        epsilon=math.inf if reasons else asked if math.isclose(real, asked, rel_tol=1e-9) else real,
         delta=mechanism.delta,
-        mu=math.inf if void else mechanism.mu,
+        mu=math.inf if reasons else mechanism.mu,
         adjacency=str(limits.get("adjacency", "none")),
-        context_norm=float(limits.get("context_norm", math.inf)),
-        reward=float(limits.get("reward", math.inf)),
+        context_norm=float(norm),
+        reward=float(reward),
         releases=mechanism.releases,
         spent=spent,
         decide_from=decide_from,
         simulated=simulated,
-        reasons=reasons if bounds.is_private or reasons else ("records are not bounded",),
+        reasons=reasons,
+        centred=point is not None,
+        person_records=person_records,
     )
 
 

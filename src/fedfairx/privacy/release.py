@@ -45,7 +45,7 @@ class Release:
 
     @cached_property
     def largest(self) -> float:
-        """The size of its largest number, NaN where one is none; looked for once, whoever asks."""
+        """Size of its largest number; NaN if one of them is NaN."""
         return float(np.abs(self.packed).max(initial=0.0))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""One page for whoever signs: what is promised, to whom, for how long, and what it asks of them."""
+"""The privacy statement: one page for whoever signs for a configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fedfairx.privacy.guarantee import Guarantee
 
 _WIDTH = 100
-_ALARM = 0.05  # the false alarms of the adversary that the claim is put in words with
+_ALARM = 0.05  # false alarm rate of the adversary that the claim is explained with
 
 _AGAINST = (
     "Against whoever reads every message, knows the code and all settings, holds all data of all other "
@@ -103,5 +103,6 @@ def _how_long(guarantee: Guarantee, rounds: int | None) -> list[str]:
     return [
         f"For {guarantee.releases} messages of each agent{over}; the next one is refused.",
         "What was sent can be studied without end, and the claim does not weaken with time.",
-        "A second run over the same records adds to the first, as μ = √(μ₁² + μ₂²). New records start anew.",
+        "A second run over the same records adds to the first, as μ = √(μ₁² + μ₂²). New records have a cost "
+        "of their own.",
     ]

@@ -65,7 +65,7 @@ def model(service: Service, *, exact: bool) -> schemas.Model:
 
 def clipped(agent: Agent, *, exact: bool) -> int:
     """Records that the privacy bounds moved; one more would tell that the last reward lay outside of them."""
-    count = int(getattr(agent.privatizer, "clipped", 0))
+    count = agent.privatizer.clipped
     return count if exact else count - count % batch_of(agent.dimension)
 
 

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from fedfairx.errors import ResultsError
+from fedfairx.util.files import write_atomically
 
 STALE_SECONDS = 86_400  # after which a partial file of another machine has no writer any more
 
@@ -21,17 +22,9 @@ def write_whole(path: Path, content: bytes | str) -> None:
     """Make or replace a file; when that fails, what was there before is still there."""
     partial = path.with_name(f".{path.name}.{_machine()}.{os.getpid()}.partial")
     try:
-        with partial.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise ResultsError(f"{path} could not be written ({error.strerror or error})") from None
-        raise
+        write_atomically(path, content, partial=partial)
+    except OSError as error:
+        raise ResultsError(f"{path} could not be written ({error.strerror or error})") from None
 
 
 def remove_stale(folder: Path) -> None:

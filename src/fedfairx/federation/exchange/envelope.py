@@ -17,18 +17,13 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from fedfairx.agent.validation import check_release
-from fedfairx.core.statistics import packed_size
 from fedfairx.errors import MessageRefused
+from fedfairx.federation.roster.limits import Limits
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SIGNATURE_BYTES, SigningKey, signed_by
 from fedfairx.privacy import Release
-
-if TYPE_CHECKING:
-    from fedfairx.federation.roster.roster import Roster
-
 
 _MAGIC = b"FFXE\x01"
 _HEADER = struct.Struct("<5s16s32sIB")
@@ -69,9 +64,8 @@ class SignedCodec:
     `Member.follow`.
 
     Guarantees:
-    - What `open` gives was signed by the roster's key of that name, byte by byte, in this federation and
-      under these terms; it has the right dimension and mechanism, is finite, and lies within what its
-      records and its noise can be.
+    - What `open` returns was signed by the roster's key of that name, byte by byte, in this federation and
+      under these terms. Whether it can be taken is for `Agent.accepted` to say, with these `limits`.
     - Everything else is a `MessageRefused` with its reason, and changes nothing.
     """
 
@@ -81,7 +75,7 @@ class SignedCodec:
         self.name = name
         self._key = key
         terms = roster.terms  # computed once: it is used for each message
-        self._agreed, self._mechanism, self._limits = terms.digest, terms.stated.digest(), terms.limits
+        self._agreed, self.limits = terms.digest, terms.limits
 
     def follow(self, roster: Roster, key: SigningKey | None = None) -> SignedCodec:
         """The same member's by a later version of the roster, with its new key if it has one.
@@ -104,8 +98,8 @@ class SignedCodec:
         body = header + name + release.to_bytes()
         return body + self._key.sign(_LABEL + body)
 
-    def open(self, name: str, message: bytes, held: Release | None = None) -> Release:
-        """The release of `name` in a message; `held` is what this member has of it."""
+    def open(self, name: str, message: bytes) -> Release:
+        """The release of `name` in a message."""
         envelope = Envelope.parse(message)
         roster, terms = self.roster, self.roster.terms
         if envelope.federation != roster.federation:
@@ -119,15 +113,12 @@ class SignedCodec:
             raise MessageRefused(f"message of {name!r}, who is not in the roster", reason="unknown")
         if not signed_by(public, _LABEL + envelope.body, envelope.signature):
             raise MessageRefused(f"message of {name!r} is not signed by its key", reason="signature")
-        release = envelope.release
-        if envelope.dimension != terms.dimension or release.packed.size != packed_size(terms.dimension):
+        if envelope.dimension != terms.dimension:
             raise MessageRefused(
                 f"message of {name!r} must have dimension {terms.dimension}, got {envelope.dimension}",
                 reason="dimension",
             )
-        check_release(name, release, dimension=terms.dimension, mechanism=self._mechanism)
-        self._limits.check(name, release, held)
-        return release
+        return envelope.release
 
 
 class Codec(Protocol):
@@ -138,9 +129,14 @@ class Codec(Protocol):
         """Who is in and under which terms; None among agents of one process."""
         ...
 
+    @property
+    def limits(self) -> Limits | None:
+        """What a release of a member can hold; None among agents of one process."""
+        ...
+
     def close(self, release: Release) -> bytes: ...
 
-    def open(self, name: str, message: bytes, held: Release | None = None) -> Release:
+    def open(self, name: str, message: bytes) -> Release:
         """The release in a message of `name`, or `MessageRefused`."""
         ...
 
@@ -149,6 +145,7 @@ class PlainCodec:
     """Plain bytes, for agents of one process, which need no protection from each other."""
 
     roster: None = None
+    limits: None = None
 
     def __init__(self) -> None:
         self._opened: dict[str, tuple[bytes, Release]] = {}  # all agents share one copy of a release
@@ -156,7 +153,7 @@ class PlainCodec:
     def close(self, release: Release) -> bytes:
         return release.to_bytes()
 
-    def open(self, name: str, message: bytes, held: Release | None = None) -> Release:  # noqa: ARG002 (a seal's)
+    def open(self, name: str, message: bytes) -> Release:
         before = self._opened.get(name)
         if before is None or before[0] is not message:
             before = self._opened[name] = message, Release.from_bytes(message)

@@ -21,7 +21,6 @@ from fedfairx.federation.exchange.envelope import Codec
 from fedfairx.federation.exchange.seen import Seen
 from fedfairx.federation.transport.protocol import Conflict, Transport
 from fedfairx.privacy import Release
-from fedfairx.privacy.privatizers.consecutive import stream_of
 
 _ATTEMPTS = 3  # at a name that somebody else writes to at the same moment
 
@@ -53,8 +52,7 @@ class Member:
         self._bell = Wakeup()
         self._looked_at: dict[str, bytes] = {}  # the last message of each
         self._came: dict[str, float] = {}
-        spent = getattr(agent.privatizer, "spent", None)  # computing the guarantee is expensive
-        made = int(agent.privatizer.guarantee.spent if spent is None else spent)
+        made = agent.privatizer.spent
         if made > agent.released:  # a ledger knows what an agent that was made anew does not
             agent.release(made)
         self._seen = Seen(agent, seal.roster)
@@ -140,10 +138,9 @@ class Member:
 
     def _acknowledge(self) -> None:
         """Into the ledger, if there is one: the latest has arrived, and with it all before."""
-        stream = stream_of(self.agent.privatizer)
+        stream = self.agent.privatizer.stream
         if stream is not None:
-            for number in stream.ledger.unsent():
-                stream.ledger.mark_sent(number)
+            stream.acknowledge()
 
     # --- taking --------------------------------------------------------------------------------------
 
@@ -183,17 +180,16 @@ class Member:
 
     def _take(self, messages: Mapping[str, bytes], *, strict: bool) -> list[str]:
         own, held = self.agent.name, self.agent.held
+        limits = None if self._seal.limits is None else self._seal.limits.check
         come: dict[str, Release] = {}
         for name in sorted(messages):
             message = messages[name]
             if name == own or self._looked_at.get(name) == message:
                 continue
             try:
-                release = self._seal.open(name, message, held.get(name))
-                if name in held and release.number < held[name].number:
-                    self.ignored += 1
-                elif self._seen.is_new(name, release) or name not in held:
-                    come[name] = release
+                release = self._seal.open(name, message)
+                come |= self.agent.accepted({name: release}, limits=limits, seen=self._seen.releases)
+                self.ignored += name in held and release.number < held[name].number
             except MessageRefused as error:
                 if strict:
                     raise

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fedfairx.agent.agent import Agent
-from fedfairx.errors import MessageRefused, StateError
+from fedfairx.errors import StateError
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.privacy import Release
 from fedfairx.storage.seen import Numbered, SeenTables
@@ -26,7 +26,7 @@ class Seen:
     def __init__(self, agent: Agent, roster: Roster | None) -> None:
         self._agent = agent
         self._roster: Numbered | None = None
-        self._releases: dict[str, Numbered] = {}
+        self.releases: dict[str, Numbered] = {}  # by sender
         self._tables: SeenTables | None = None
         if roster is not None and agent.durable:
             self._tables = SeenTables(agent.journal, roster.federation)
@@ -36,7 +36,7 @@ class Seen:
     def _read(self) -> None:
         """As it is on disk."""
         if self._tables is not None:
-            self._roster, self._releases = self._tables.roster(), self._tables.releases()
+            self._roster, self.releases = self._tables.roster(), self._tables.releases()
 
     # --- rosters -------------------------------------------------------------------------------------
 
@@ -60,28 +60,10 @@ class Seen:
 
     # --- releases ------------------------------------------------------------------------------------
 
-    def is_new(self, name: str, release: Release) -> bool:
-        """Whether a release is later than all that were seen of its sender, or False for the latest of them.
-
-        An older one is refused, and so is another under the number of the latest.
-        """
-        number, digest = self._releases.get(name, (0, ""))
-        if release.number < number:
-            raise MessageRefused(
-                f"release {release.number} of {name!r} is older than release {number}, which was taken "
-                "before it left: the sender or the transport was put back to an earlier time",
-                reason="older",
-            )
-        if release.number == number and release.digest != digest:
-            raise MessageRefused(
-                f"release {number} of {name!r} was seen before with other content", reason="repeated number"
-            )
-        return release.number > number
-
     def keep(self, releases: Mapping[str, Release]) -> None:
         """These were taken; what is later than all before of its sender is remembered."""
         for name, release in releases.items():
-            if release.number > self._releases.get(name, (0, ""))[0]:
-                self._releases[name] = release.number, release.digest
+            if release.number > self.releases.get(name, (0, ""))[0]:
+                self.releases[name] = release.number, release.digest
                 if self._tables is not None:
-                    self._tables.keep_release(name, self._releases[name])
+                    self._tables.keep_release(name, self.releases[name])

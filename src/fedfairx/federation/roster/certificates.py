@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedfairx.errors import StateError
-from fedfairx.federation.roster.signing_keys import require_private, write_private
+from fedfairx.util.files import require_private, write_private
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fedfairx.core.statistics import unpack
 from fedfairx.errors import MessageRefused
 from fedfairx.privacy import Bounds, Centring, Release
 from fedfairx.privacy.mechanisms.factorization import Integers
-from fedfairx.privacy.mechanisms.gaussian import NonPrivate, PublicMechanism
+from fedfairx.privacy.mechanisms.gaussian import Mechanism, NonPrivate
 from fedfairx.util.arrays import Array
 
 #: p: the chance that any of all releases of an honest member is refused.
@@ -29,7 +29,7 @@ _ROUNDING = 1e-6  # of sums of floats, and of the grid that releases lie on, rel
 class Limits:
     """What release k of a member can hold; `records[k - 1]` of them at most. Exact sums have no noise."""
 
-    mechanism: PublicMechanism
+    mechanism: Mechanism
     dimension: int
     bounds: Bounds
     centring: Centring | None

@@ -25,8 +25,9 @@ from typing import Any
 from fedfairx.agent.fields import Fields
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.federation.roster.signing_keys import SMALL_ORDER, SigningKey, signed_by
-from fedfairx.federation.roster.terms import Terms, canonical
+from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.transport.protocol import require_name
+from fedfairx.util.canonical_json import canonical
 from fedfairx.util.files import write_atomically
 
 FORMAT = "fedfairx-roster"

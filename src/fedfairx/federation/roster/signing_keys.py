@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedfairx.errors import StateError
+from fedfairx.util.files import require_private, write_private
 
 SIGNATURE_BYTES = 64
 _PRIME = 2**255 - 19
@@ -84,21 +85,3 @@ def signed_by(public: str, message: bytes, signature: bytes) -> bool:
 @lru_cache(1024)  # a member's is used for every message of it, and to read one takes half as long again
 def _public_key(public: str) -> Ed25519PublicKey:
     return Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
-
-
-def write_private(path: str | os.PathLike[str], content: bytes) -> None:
-    """A new file that its owner alone may read, from its first moment on."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def require_private(path: str | os.PathLike[str]) -> None:
-    """Refuse a secret that others may read."""
-    mode = os.stat(path).st_mode & 0o777
-    if mode & 0o077:
-        raise StateError(
-            f"{path} is a secret and must be readable by its owner alone (0600), got mode {mode:04o}"
-        )

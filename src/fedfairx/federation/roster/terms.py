@@ -8,8 +8,6 @@ if dimension, mechanism and schedule are the same, and what one may send is boun
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,13 +37,13 @@ from fedfairx.privacy import (
     NonPrivate,
     NonPrivateSums,
     Privatizer,
-    calibrate,
-    private,
 )
+from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.privacy.ledger.ledger import Ledger
 from fedfairx.privacy.ledger.rollback import Confirm
-from fedfairx.privacy.mechanisms.gaussian import PublicMechanism
+from fedfairx.privacy.mechanisms.gaussian import Mechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
+from fedfairx.util.canonical_json import digest_of
 
 #: Length that contexts may have where sums are exact and no bounds are given: far beyond the unit ball that
 #: agents expect.
@@ -132,24 +130,24 @@ class Terms:
         return max(self.times.max_releases(self.plan), 1)
 
     @cached_property
-    def stated(self) -> PublicMechanism:
+    def stated(self) -> Mechanism:
         """The mechanism of every member's releases."""
         if self.epsilon is None:
             return NonPrivate()
-        made = calibrate(
-            self.mechanism,
-            epsilon=self.epsilon,
+        return self.budget().calibrate()
+
+    def budget(self, decide_from: str | None = None) -> Budget:
+        """The privacy budget of a member, if the algorithm is private."""
+        return Budget(
+            epsilon=self.epsilon or 0.0,
             delta=self.delta,
             releases=self.releases,
-            sensitivity=self._bounds.sensitivity,
+            mechanism=self.mechanism,
+            bounds=self.bounds,
+            centring=self.centring,
+            decide_from=cast("DecideFrom", decide_from or self._algorithm.decide_from),
+            public_schedule=self.times.public,
         )
-        return dataclasses.replace(made, public_point=self.centring)
-
-    @property
-    def _bounds(self) -> Bounds:
-        if self.centring is None:
-            return self.bounds
-        return self.centring.inner_bounds(adjacency=self.bounds.adjacency, gram_share=self.bounds.gram_share)
 
     @cached_property
     def limits(self) -> Limits:
@@ -181,26 +179,9 @@ class Terms:
             return NonPrivateSums(self.dimension, self.bounds)
         if noise is None:
             raise InvalidInput(f"noise must be given for {self.algorithm}: fedfairx.privacy.KeyedNoise(…)")
-        return private(
-            self.dimension,
-            noise=noise,
-            ledger=ledger,
-            confirm=confirm,
-            **self._privacy(decide_from),
+        return self.budget(decide_from).privatizer(
+            self.dimension, noise=noise, ledger=ledger, confirm=confirm
         )
-
-    def _privacy(self, decide_from: str | None) -> dict[str, Any]:
-        """What a privatizer and a budget have in common."""
-        return {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "releases": self.releases,
-            "mechanism": self.mechanism,
-            "bounds": self.bounds,
-            "centring": self.centring,
-            "decide_from": decide_from or self._algorithm.decide_from,
-            "public_schedule": self.times.public,
-        }
 
     def agent(
         self,
@@ -229,7 +210,7 @@ class Terms:
         return Agent.open(
             place,
             dimension=self.dimension,
-            budget=None if self.epsilon is None else Budget(**self._privacy(decide_from)),
+            budget=None if self.epsilon is None else self.budget(decide_from),
             bounds=self.bounds if self.epsilon is None else None,
             name=name,
             **self._settings(partners),
@@ -254,7 +235,7 @@ class Terms:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all of it: members compare it with every message."""
-        return hashlib.sha256(canonical(self.to_dict())).hexdigest()
+        return digest_of(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, from which `from_dict` makes the same terms."""
@@ -373,8 +354,3 @@ def prior_from(fields: Fields, dimension: int) -> Prior:
 
 def confidence_from(fields: Fields) -> Confidence:
     return Confidence(**{each.name: fields.number(each.name) for each in dataclasses.fields(Confidence)})
-
-
-def canonical(value: object) -> bytes:
-    """The same bytes for the same plain values."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

@@ -15,9 +15,10 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from fedfairx.errors import FedFairXError, StateError
 from fedfairx.federation.roster.certificates import Identity, identity_of, why_unfit
 from fedfairx.federation.roster.roster import Roster
-from fedfairx.federation.roster.signing_keys import SigningKey, require_private
+from fedfairx.federation.roster.signing_keys import SigningKey
 from fedfairx.federation.setup.create import hub_configuration
 from fedfairx.federation.setup.member_folder import SETTINGS
+from fedfairx.util.files import require_private
 
 Made = TypeVar("Made")
 

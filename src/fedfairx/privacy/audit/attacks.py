@@ -1,11 +1,11 @@
 """The black-box audit: tell two neighbouring worlds apart by what is released, and count how often it works.
 
 Two worlds differ in one record of one leaf; all else is empty. The two records are those of the canaries
-(`exact.py`) that are furthest apart once the real privatizer has clipped them; what they do to each release
-is read off that privatizer, run without noise. What hides it is the mechanism's own stream over the agents'
-own keyed noise, run once with thousands of columns, each of them one run. A linear discriminant learnt on
-half of the runs is tested on the other half, and Clopper–Pearson turns its errors into a lower bound on μ
-and on ε that holds for any attack, however it was chosen.
+(`exact_checks.py`) that are furthest apart once the real privatizer has clipped them; what they do to each
+release is read off that privatizer, run without noise. What hides it is the mechanism's own stream over the
+agents' own keyed noise, run once with thousands of columns, each of them one run. A linear discriminant
+learnt on half of the runs is tested on the other half, and Clopper–Pearson turns its errors into a lower
+bound on μ and on ε that holds for any attack, however it was chosen.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def attack(
 
 
 def horizon_for(mechanism: Gaussian, *, columns: int) -> int:
-    """Releases that an audit of so many columns runs: all of them where it can."""
+    """Number of releases that an audit of `columns` columns runs: all of them if it can."""
     compact = mechanism.factor.memory(1).vectors() is not None
     longest = int(_BUDGET / columns) if compact else _HISTORY_HORIZON
     return min(mechanism.releases, max(64, longest))
@@ -92,7 +92,7 @@ def _effect(
 
 
 def _watched(leaf: int, horizon: int) -> Integers:
-    """Release numbers to look at: near the leaf, further off, at the ends of the tree's nodes, and evenly."""
+    """Release numbers to observe: near the leaf, further off, at the ends of the tree's nodes, and evenly."""
     numbers = {leaf - 1, leaf, horizon, *np.linspace(leaf, horizon, _EVENLY).astype(int).tolist()}
     for level in range(horizon.bit_length()):
         size = 1 << level

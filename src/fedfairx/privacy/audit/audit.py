@@ -1,9 +1,9 @@
 """The audit: does the mechanism, as configured and as coded, keep the promise that was asked for?
 
-Three parts: what can be checked exactly (`exact.py`), the noise taken apart from inside (`white_box.py`),
-and attacks from outside (`black_box.py`). The last two ask statistics, which fail by chance; so a look that
-fails is followed by a second one on fresh keys, and only what fails twice is called false. The audit can
-show that a claim is false; that it fails to do so proves nothing, which is why the claim has a proof.
+Three parts: exact checks (`exact_checks.py`), white-box tests of the noise (`noise_tests.py`) and black-box
+attacks (`attacks.py`). The last two are statistical and fail by chance, so a look that fails is followed by a
+second one on fresh keys, and only what fails twice is called false. The audit can show that a claim is false;
+that it finds nothing proves nothing, which is why the claim has a proof.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fedfairx.errors import InvalidInput, require
 from fedfairx.privacy.accounting import epsilon_for, mu_for
 from fedfairx.privacy.audit import exact_checks
 from fedfairx.privacy.audit.attacks import Attack, attack
-from fedfairx.privacy.audit.noise_tests import TESTS, heard, noise_path, noise_tests
-from fedfairx.privacy.audit.subject import AuditedConfig, Check, OverheardCentring, Record
+from fedfairx.privacy.audit.noise_tests import TESTS, noise_path, noise_tests, recorded_noise
+from fedfairx.privacy.audit.subject import AuditedConfig, Check, Record, RecordingCentring
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
 from fedfairx.privacy.mechanisms.noise import KeyedNoise, NoiseSource
-from fedfairx.privacy.privatizers.factory import assemble
-from fedfairx.privacy.privatizers.stream import Privatizer
+from fedfairx.privacy.privatizers.protocol import Privatizer
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.util.plotting import COLOURS, styled
 
 # Chance that any statistic of one look at a right mechanism fails; half for the attacks, half for the tests.
@@ -151,14 +151,14 @@ def audit(
     public_schedule: bool = True,
     runs: int = 8_000,
     seed: int = 0,
-    privatizer: Callable[..., Privatizer] = assemble,
+    privatizer: Callable[..., Privatizer] = StreamPrivatizer,
     noise: Callable[..., NoiseSource] = KeyedNoise,
 ) -> AuditReport:
     """Audit a mechanism over records of `dimension`; `runs` is the number of runs of each world.
 
     `epsilon` and `delta` are what was asked for; without them, what the mechanism says was. `bounds` are
     those of what is summed: with `centring`, its `inner_bounds`. `privatizer` and `noise` make what is
-    audited; they are called as `factory.assemble` and `KeyedNoise` are.
+    audited; they are called as `StreamPrivatizer` and `KeyedNoise` are.
 
     Guarantees:
     - A right mechanism is called false in 1 audit of a million, all tests and bounds together; exact checks
@@ -176,7 +176,7 @@ def audit(
         mechanism=mechanism,
         bounds=bounds,
         dimension=dimension,
-        centring=None if centring is None else OverheardCentring.of(centring),
+        centring=None if centring is None else RecordingCentring.of(centring),
         make=privatizer,
         source=noise,
     )
@@ -221,9 +221,9 @@ def _look(
     seed: int,
     look: int,
 ) -> tuple[tuple[Attack, ...], tuple[Check, ...]]:
-    """All that depends on keys, once."""
+    """Run everything that depends on keys, once."""
     share = _LOOK_ERROR_RATE / 2
-    noise = heard(subject, seed=seed, look=look)
+    noise = recorded_noise(subject, seed=seed, look=look)
     tests = noise_tests(noise, subject.inner_dimension, share / TESTS)
     attacks = attack(subject, pair=pair, delta=delta, runs=runs, seed=seed, look=look, error_rate=share)
     return attacks, (*noise_path(noise), *tests)

@@ -3,8 +3,8 @@
 B⁻¹·(release − truth) must be independent normals of the stated size on every entry. Real privatizers with
 real keyed noise are run on random records, half of them too large; the truth is summed up here, on its own.
 
-What comes out is held against what the keyed noise gave, which is exact: the very draw of each release, no
-draw asked for twice, and none given twice, to any two releases, agents, runs or keys. Then the draws
+The result is compared with what the keyed noise returned, which is exact: the very draw of each release, no
+draw asked for twice, and none returned twice, to any two releases, agents, runs or keys. Then the draws
 themselves are tested: each test fails by chance with the probability `error_rate`.
 """
 
@@ -29,7 +29,7 @@ _FEWEST = 400  # products that a correlation is taken from, for its law to be ne
 
 @dataclass(frozen=True)
 class Noise:
-    """What several agents' releases carried, and what was drawn for them."""
+    """Noise in the releases of several agents, and what was drawn for them."""
 
     base: Array  # (agents, releases, q): B⁻¹(release − truth), in units of the stated sd
     sources: tuple[RecordingNoise, ...]
@@ -37,7 +37,7 @@ class Noise:
     unexplained: float  # by how much a message is not a public function of the noisy sums
 
 
-def heard(subject: AuditedConfig, *, seed: int, look: int) -> Noise:
+def recorded_noise(subject: AuditedConfig, *, seed: int, look: int) -> Noise:
     """Run several agents of one key over random records."""
     mechanism, size = subject.mechanism, subject.size
     compact = mechanism.factor.memory(1).vectors() is not None
@@ -67,7 +67,7 @@ def heard(subject: AuditedConfig, *, seed: int, look: int) -> Noise:
 
 
 def _related(subject: AuditedConfig, key: str) -> Array:
-    """Draws that a source must tell apart by its key, its agent, its run or the release alone."""
+    """Draws that must differ by key, agent, run or release alone."""
     key = f"{key}, related"
     sources = [
         subject.drawn(key, agent="0"),
@@ -151,7 +151,7 @@ def _least(kind: str, variances: Array, samples: int, error_rate: float) -> Chec
 
 
 def _least_sd(samples: int, error_rate: float) -> float:
-    """An estimated sd over the true one, from so many normals, is below this with that probability."""
+    """Quantile of an estimated sd over the true one, from that many normals."""
     from scipy.special import gammaincinv
 
     return float(np.sqrt(2.0 * gammaincinv(0.5 * samples, error_rate) / samples))

@@ -1,9 +1,9 @@
-"""What an audit looks at: the very privatizers that agents use, made again and again from other noise.
+"""The configuration under audit: the privatizers that agents use, made with instrumented noise.
 
-Two noise sources take the place of the agents' own. `ZeroNoise` gives zeros, so that a release shows what
-the records alone did to it. `RecordingNoise` passes the agents' own noise on and remembers it, so that what a
-release carries can be held against what was drawn for it. `OverheardCentring` remembers the noisy sums that
-a centred message is made from, since they do not follow from the message.
+`ZeroNoise` returns zeros, so that a release shows what the records alone did to it. `RecordingNoise` passes
+the agents' noise on and records it, so that the noise in a release can be compared with what was drawn for
+it. `RecordingCentring` records the noisy sums that a centred message is made from, since they do not follow
+from the message.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from fedfairx.util.arrays import Array
 
 Record = tuple[Array, float]
 
-_ENDLESS = 1e15  # stands for what is no number, so that comparing with it fails and does not stop
+_ENDLESS = 1e15  # stands for NaN, so that a comparison fails instead of raising
 
 
 @dataclass(frozen=True)
 class Check:
-    """One question asked of the mechanism: what was found, what is allowed, and whether it holds."""
+    """One check of the mechanism: what was found, what is allowed, and whether it holds."""
 
     name: str
     found: float
@@ -41,7 +41,7 @@ class Check:
 
 
 class ZeroNoise:
-    """No noise at all, for looking at what the data do. NOT PRIVATE.
+    """No noise, to see what the data do. NOT PRIVATE.
 
     Guarantees:
     - None about privacy: every draw is zero.
@@ -56,7 +56,7 @@ class ZeroNoise:
 
 
 class RecordingNoise:
-    """The noise of `source`, with what was asked of it and what it gave, in order. NOT PRIVATE.
+    """The noise of `source`, with a record of the arguments and the draws, in order. NOT PRIVATE.
 
     Guarantees:
     - None about privacy: it keeps the noise that it passes on.
@@ -79,44 +79,44 @@ class RecordingNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverheardCentring(Centring):
-    """A centring that remembers the sums whose centring it undid. NOT PRIVATE.
+class RecordingCentring(Centring):
+    """A centring that records the sums whose centring it undoes. NOT PRIVATE.
 
     Guarantees:
     - As `Centring`, but for what it keeps.
     """
 
-    heard: list[Array] = field(default_factory=list, compare=False)
+    recorded: list[Array] = field(default_factory=list, compare=False)
 
     @classmethod
-    def of(cls, centring: Centring) -> OverheardCentring:
-        """`centring`, overheard."""
+    def of(cls, centring: Centring) -> RecordingCentring:
+        """The same centring, recording."""
         return cls(**{name: getattr(centring, name) for name in Centring.__dataclass_fields__})
 
     def leave(self, packed: Array, count: float) -> Array:
-        self.heard.append(packed.copy())
+        self.recorded.append(packed.copy())
         return super().leave(packed, count)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedConfig:
-    """A configuration under audit. `make` and `source` are called as `assemble` and `KeyedNoise` are."""
+    """A configuration under audit. `make` is called as `StreamPrivatizer` is, `source` as `KeyedNoise`."""
 
     mechanism: Gaussian
     bounds: Bounds  # of what enters the sums: a centring's inner bounds where there is one
     dimension: int  # of a record's context
-    centring: OverheardCentring | None
+    centring: RecordingCentring | None
     make: Callable[..., Privatizer]
     source: Callable[..., NoiseSource]
 
     @property
     def inner_dimension(self) -> int:
-        """That of what is summed: a centred record has one more coordinate, the constant."""
+        """Dimension of what is summed: a centred record has one more coordinate, the constant."""
         return self.dimension + (self.centring is not None)
 
     @property
     def size(self) -> int:
-        """Packed entries of what is summed."""
+        """Number of packed entries of what is summed."""
         return packed_size(self.inner_dimension)
 
     @property
@@ -131,7 +131,7 @@ class AuditedConfig:
 
     @property
     def radii(self) -> tuple[float, float]:
-        """How far from the middle context and reward may lie."""
+        """Largest distance of context and reward from the middle."""
         if self.centring is None:
             return self.bounds.context_norm, self.bounds.reward
         return self.centring.context_radius, self.centring.reward_radius
@@ -143,31 +143,36 @@ class AuditedConfig:
 
     def agent(self, noise: NoiseSource) -> Privatizer:
         """A new privatizer of this configuration."""
-        around = {} if self.centring is None else {"centring": self.centring}
         # The ledger's salts follow from the noise, so that an audit can be repeated.
         salts = np.random.default_rng(list(noise.fingerprint.encode()))
         ledger = MemoryLedger(random=salts.bytes)
-        parts = {"mechanism": self.mechanism, "bounds": self.bounds, "noise": noise, "ledger": ledger}
-        return self.make(self.dimension, **parts, **around)
+        return self.make(
+            self.dimension,
+            mechanism=self.mechanism,
+            bounds=self.bounds,
+            centring=self.centring,
+            noise=noise,
+            ledger=ledger,
+        )
 
     def drawn(self, key: str, *, agent: str, run: str = "audit") -> Draw:
-        """`keyed`, by release number and count alone."""
+        """`keyed` as a function of release number and count alone."""
         source = self.keyed(key, agent=agent, run=run)
         return lambda number, count: source(number, count, b"audit")
 
     def keyed(self, key: str, *, agent: str, run: str = "audit") -> NoiseSource:
-        """Noise as agents have it, from a key that follows from the text `key`."""
+        """Agents' noise, from a key derived from the text `key`."""
         return self.source(hashlib.sha256(f"fedfairx audit {key}".encode()).digest(), agent=agent, run=run)
 
     def release(self, agent: Privatizer) -> tuple[Array, float]:
         """The next release: the noisy sums, and by how much the message is not a public function of them."""
         if self.centring is None:
             return agent.release().packed, 0.0
-        self.centring.heard.clear()
+        self.centring.recorded.clear()
         sent = agent.release()
-        if not self.centring.heard:
+        if not self.centring.recorded:
             return np.full(self.size, math.nan), math.inf
-        packed = self.centring.heard[-1]
+        packed = self.centring.recorded[-1]
         return packed, float(np.abs(sent.packed - Centring.leave(self.centring, packed, sent.count)).max())
 
     def sums(self, leaves: Iterable[Sequence[Record]]) -> Array:

@@ -1,7 +1,7 @@
 """The append-only record of what has been released, and of which record went into which leaf.
 
 Order of a release: freeze the leaf, record the message, send it. Each step is one durable transaction, so
-a crash between any two leaves the agent either before or after it, and going on from there repeats
+a crash between any two leaves the agent either before or after it, and continuing from there repeats
 nothing:
 
 - frozen but not recorded: the noise is keyed by the frozen leaf, so the same message is made again;
@@ -12,9 +12,9 @@ Each frozen leaf has a place in the world: 32 bytes, chained,
     place_0 = H(0, salt_0, parameters),   place_k = H(place_{k-1}, salt_k, digest of leaf k),
 
 and the base noise of release k is drawn for (k, place_k). The salts are fresh bytes of the operating system,
-so the noise of a leaf frozen anew is independent of all that was drawn before, whatever was deleted or put
-back and whatever the data are. The digest is for a machine that was cloned with its random numbers: there the
-salts are the same, and other data still get other noise.
+so the noise of a leaf that is frozen again is independent of all earlier noise, whatever was deleted or
+restored and whatever the data are. The digest is for a machine that was cloned with its random numbers: there
+the salts are the same, and other data still get other noise.
 
 The ledger holds exact sums (the open leaf and the total) and record ids. It belongs to the owner of the
 data and must be kept, protected and deleted like the data.
@@ -23,7 +23,6 @@ data and must be kept, protected and deleted like the data.
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from typing import Any, Protocol
 
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
 from fedfairx.util.arrays import Array
+from fedfairx.util.canonical_json import canonical
 from fedfairx.util.no_copy import NoCopy
 
 SALT_BYTES = 32
@@ -38,7 +38,7 @@ SALT_BYTES = 32
 
 @dataclass(frozen=True, eq=False)
 class Position:
-    """Where a privatizer stands: `frozen` leaves behind it, their exact `total`, and the open `leaf`.
+    """Position of a privatizer: number of `frozen` leaves, their exact `total`, and the open `leaf`.
 
     Guarantees:
     - Printing one shows no sums.
@@ -63,7 +63,7 @@ class Ledger(Protocol):
     """
 
     def bind(self, parameters: Mapping[str, Any]) -> None:
-        """Tie the ledger to a mechanism, bounds, agent and run; `LedgerMismatch` if it is tied to others."""
+        """Bind the ledger to a mechanism, bounds, agent and run; `LedgerMismatch` if bound to others."""
         ...
 
     def position(self) -> Position | None:
@@ -71,7 +71,7 @@ class Ledger(Protocol):
         ...
 
     def add(self, record: str | None, position: Position) -> None:
-        """Keep the position after one more record; `AlreadyObserved` if that record is in a leaf already."""
+        """Store the position after one more record; `AlreadyObserved` if that record is in a leaf already."""
         ...
 
     def freeze(self, number: int, digest: str, position: Position) -> None:
@@ -79,11 +79,11 @@ class Ledger(Protocol):
         ...
 
     def place(self, number: int) -> bytes:
-        """What the noise of release `number` is drawn for; its leaf must be frozen."""
+        """The place that the noise of release `number` is drawn for; its leaf must be frozen."""
         ...
 
     def record(self, number: int, message: bytes) -> None:
-        """Keep the message of release `number`; `LedgerMismatch` if another is kept already."""
+        """Store the message of release `number`; `LedgerMismatch` if another is stored already."""
         ...
 
     def message(self, number: int) -> bytes | None:
@@ -103,14 +103,14 @@ class Ledger(Protocol):
         ...
 
     def leaf_of(self, record: str | int) -> int | None:
-        """The leaf that a record went into, for the owner; None when it never came."""
+        """The leaf that a record entered, for the owner; None if it has entered none."""
         ...
 
 
 class MemoryLedger(NoCopy):
     """A ledger that lives as long as the process: for simulation, tests and saved agents.
 
-    `random(n)` gives n bytes for the places; anything but the default is for audits and tests.
+    random: returns n bytes for the places; other functions than the default are for audits and tests.
 
     Guarantees:
     - As `Ledger`, but nothing survives the process unless `state` is saved.
@@ -130,7 +130,7 @@ class MemoryLedger(NoCopy):
         self._last: tuple[str | None, Position | None] = (None, None)
 
     def restore(self, position: Position) -> None:
-        """Begin at a saved position."""
+        """Set a saved position."""
         self._last = None, position
 
     def _file(self) -> dict[str, int]:
@@ -142,7 +142,7 @@ class MemoryLedger(NoCopy):
 
     def bind(self, parameters: Mapping[str, Any]) -> None:
         if self._parameters is None:
-            self._places = [next_place(bytes(32), self._random(SALT_BYTES), canonical(parameters))]
+            self._places = [next_place(bytes(32), self._random(SALT_BYTES), canonical(dict(parameters)))]
             self._parameters = dict(parameters)
         refuse_other_parameters(self._parameters, parameters)
 
@@ -197,7 +197,7 @@ class MemoryLedger(NoCopy):
         return self._file().get(str(record))
 
     def state(self) -> dict[str, Any]:
-        """Plain values: parameters, records, places and the last message. Earlier ones aren't kept."""
+        """Parameters, records, places and the last message as plain values; earlier messages are left out."""
         last = self._messages.get(self._spent)
         return {
             "parameters": self._parameters,
@@ -210,7 +210,7 @@ class MemoryLedger(NoCopy):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> MemoryLedger:
-        """The ledger that `state` described."""
+        """Restore a ledger from its `state`."""
         ledger = cls()
         ledger._parameters = None if state["parameters"] is None else dict(state["parameters"])
         ledger._records = {str(record): int(leaf) for record, leaf in state["records"].items()}
@@ -228,13 +228,8 @@ def next_place(before: bytes, salt: bytes, content: bytes) -> bytes:
     return hashlib.sha256(before + salt + content).digest()
 
 
-def canonical(parameters: Mapping[str, Any]) -> bytes:
-    """The parameters as bytes, equal for equal ones."""
-    return json.dumps(dict(parameters), sort_keys=True).encode()
-
-
 def refuse_other_parameters(stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """`LedgerMismatch` that names what differs, unless the two agree."""
+    """Raise `LedgerMismatch`, naming what differs, unless the two agree."""
     differing = sorted(name for name in {*stored, *given} if stored.get(name) != given.get(name))
     if differing:
         raise LedgerMismatch(
@@ -249,7 +244,7 @@ def two_contents(number: int) -> str:
 
 
 def unbound() -> str:
-    """Error text for a leaf frozen before the ledger knows whose."""
+    """Error text for a leaf that is frozen before the ledger is bound."""
     return "a ledger must be bound to its parameters before a leaf is frozen"
 
 
@@ -259,7 +254,7 @@ def not_next(following: int, number: int) -> str:
 
 
 def not_frozen(number: int) -> str:
-    """Error text for the place of a leaf that has none."""
+    """Error text for the place of a leaf that is not frozen."""
     return f"leaf {number} is not frozen, so there is no noise for release {number}"
 
 

@@ -1,9 +1,9 @@
-"""Whether the ledger that an agent opens is the latest: its peers know.
+"""Detect a ledger that was restored from an old copy, by what the peers hold.
 
-A ledger or a saved agent put back from an old copy looks, to itself, like one after a crash. Its peers hold
-its latest message, so a member of a federation asks them once, on opening, before anything is sent.
+A ledger or a saved agent restored from an old copy looks, to itself, like one after a crash. Its peers hold
+its latest message, so a member of a federation asks them once, when it opens, before anything is sent.
 
-After `Agent.begin_run` peers hold the messages of a `ContinuedPrivatizer`, so it is this that asks them
+After `Agent.begin_run` peers hold the messages of a `ContinuedPrivatizer`, so it is the one that asks them
 (`confirm=`), in its own numbers, and not the privatizer inside.
 """
 
@@ -30,7 +30,7 @@ def refuse_old_copy(held: Iterable[Release]) -> Confirm:
 
     Guarantees:
     - A later number than the ledger's last, or the same with other content, is refused.
-    - A peer that is behind doesn't matter: it will get what it missed.
+    - A peer that is behind is ignored: it will get what it missed.
     """
     known = [(release.number, message_digest(release.to_bytes())) for release in held]
 
@@ -43,8 +43,8 @@ def refuse_old_copy(held: Iterable[Release]) -> Confirm:
             )
         if any(other == number and content != digest for other, content in known):
             raise LedgerMismatch(
-                f"peers hold release {number} with other content: this ledger is a copy that went its own "
-                "way; start a new run with a new ledger and a budget of its own"
+                f"peers hold release {number} with other content: this ledger is a copy that diverged; "
+                "start a new run with a new ledger and a budget of its own"
             )
 
     return confirm

@@ -1,17 +1,15 @@
-"""A ledger whose rows lie in the tables of a database: its rules, whatever the database.
+"""The rules of a ledger, and of counts of persons, as SQL over a small database.
 
-Where the rows lie, how they are read and what a transaction is say those who are made of it: a file of its
-own (`sqlite_ledger`), or the database of the agent (`storage.ledger`).
+The database is a file of its own (`sqlite.py`) or the database of the agent (`storage.privacy_ledger`).
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,7 +18,6 @@ from fedfairx.privacy.ledger.ledger import (
     SALT_BYTES,
     Position,
     already_in_leaf,
-    canonical,
     next_place,
     not_frozen,
     not_next,
@@ -29,13 +26,15 @@ from fedfairx.privacy.ledger.ledger import (
     unbound,
 )
 from fedfairx.util.arrays import Array
+from fedfairx.util.canonical_json import canonical
 from fedfairx.util.no_copy import NoCopy
 
 Row = tuple[Any, ...]
+_POSITION = ("frozen", "total", "total_count", "leaf", "leaf_count", "clipped")
 
 
 class Tables(NamedTuple):
-    """Their names."""
+    """Names of a ledger's tables."""
 
     parameters: str
     records: str
@@ -44,53 +43,76 @@ class Tables(NamedTuple):
 
 
 class Access(NamedTuple):
-    """How statements are done, in a transaction or for a question by itself."""
+    """Functions that execute a statement and return its rows."""
 
     read: Callable[[str, Row], list[Row]]
-    write: Callable[[str, Row], object]
+    write: Callable[[str, Row], list[Row]]
 
 
-class TableLedger(NoCopy, ABC):
-    """As `Ledger`. Its rows are those of `key` in tables that may hold other ledgers', too.
+class LedgerDatabase(Protocol):
+    """What a ledger asks of its database."""
+
+    def reading(self) -> AbstractContextManager[Access]:
+        """Access for queries."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[Access]:
+        """Access for one durable change, made as a whole or not at all."""
+        ...
+
+    def write_last(self, table: str, key: Row, statement: str, values: Row) -> None:
+        """Inside a transaction: write the one row of `key`; it may wait for the end of the transaction."""
+        ...
+
+    def waiting(self, table: str, key: Row) -> Row | None:
+        """Values that `write_last` holds back for that row until the open transaction ends."""
+        ...
+
+
+class SqlLedger(NoCopy):
+    """As `Ledger`. Its rows are those of `key` in tables that may hold other ledgers too.
 
     Guarantees:
-    - As `Ledger`; each method is one transaction, whole or not at all.
+    - As `Ledger`; each method is one transaction, made as a whole or not at all.
     """
 
-    def __init__(self, tables: Tables, **key: int) -> None:
+    def __init__(self, database: LedgerDatabase, tables: Tables, **key: int) -> None:
+        self._database = database
         self._tables = tables
         self._key = key
-
-    @abstractmethod
-    def _reading(self) -> AbstractContextManager[Access]:
-        """For questions."""
-
-    @abstractmethod
-    def _transaction(self) -> AbstractContextManager[Access]:
-        """One durable change."""
-
-    @abstractmethod
-    def _save(self, position: Position) -> None:
-        """Inside a transaction: in the place of the one before."""
+        place = key or {"id": 1}
+        self._place = tuple(place.values())
+        self._save_position = (
+            f"INSERT INTO {tables.position} ({', '.join((*place, *_POSITION))}) "
+            f"VALUES ({', '.join('?' * (len(place) + len(_POSITION)))}) ON CONFLICT ({', '.join(place)}) "
+            f"DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _POSITION)}"
+        )
 
     def bind(self, parameters: Mapping[str, Any]) -> None:
         rows = self._ask("body", self._tables.parameters)
         if not rows:
-            body = canonical(parameters)
+            body = canonical(dict(parameters))
             place = next_place(bytes(32), secrets.token_bytes(SALT_BYTES), body)
-            with self._transaction() as access:
+            with self._database.transaction() as access:
                 self._insert(access, self._tables.parameters, body=body.decode(), place=place)
             return
         # Through JSON and back, so that a tuple in one and a list in the other are the same.
-        refuse_other_parameters(json.loads(rows[0][0]), json.loads(json.dumps(dict(parameters))))
+        refuse_other_parameters(json.loads(rows[0][0]), json.loads(canonical(dict(parameters))))
 
     def position(self) -> Position | None:
-        columns = "frozen, total, total_count, leaf, leaf_count, clipped"
-        rows = self._ask(columns, self._tables.position)
+        waiting = self._database.waiting(self._tables.position, self._place)
+        if waiting is not None:
+            return position_of(waiting[len(self._place) :])
+        rows = self._ask(", ".join(_POSITION), self._tables.position)
         return position_of(rows[0]) if rows else None
 
+    def _save(self, position: Position) -> None:
+        """Inside a transaction: replace the position."""
+        row = (*self._place, *row_of(position))
+        self._database.write_last(self._tables.position, self._place, self._save_position, row)
+
     def add(self, record: str | None, position: Position) -> None:
-        with self._transaction() as access:
+        with self._database.transaction() as access:
             if record is not None:
                 rows = self._find(access, "leaf", self._tables.records, "record = ?", record)
                 if rows:
@@ -99,7 +121,7 @@ class TableLedger(NoCopy, ABC):
             self._save(position)
 
     def freeze(self, number: int, digest: str, position: Position) -> None:
-        with self._transaction() as access:
+        with self._database.transaction() as access:
             newest = "1 = 1 ORDER BY number DESC LIMIT 1"
             last = self._find(access, "number, place", self._tables.releases, newest)
             last = last or self._find(access, "0, place", self._tables.parameters)
@@ -119,7 +141,7 @@ class TableLedger(NoCopy, ABC):
         return bytes(rows[0][0])
 
     def record(self, number: int, message: bytes) -> None:
-        with self._transaction() as access:
+        with self._database.transaction() as access:
             rows = self._find(access, "message", self._tables.releases, "number = ?", number)
             if not rows:
                 raise LedgerMismatch(f"leaf {number} is not frozen, so release {number} can't be recorded")
@@ -134,7 +156,7 @@ class TableLedger(NoCopy, ABC):
         return bytes(rows[0][0]) if rows else None
 
     def mark_sent(self, number: int) -> None:
-        with self._transaction() as access:
+        with self._database.transaction() as access:
             recorded = "number = ? AND message IS NOT NULL"
             if self._find(access, "1", self._tables.releases, recorded, number):
                 self._change(access, "sent", 1, number)
@@ -154,7 +176,7 @@ class TableLedger(NoCopy, ABC):
     # --- statements ----------------------------------------------------------------------------------
 
     def _ask(self, columns: str, table: str, where: str = "1 = 1", *values: Any) -> list[Row]:
-        with self._reading() as access:
+        with self._database.reading() as access:
             return self._find(access, columns, table, where, *values)
 
     def _find(
@@ -169,7 +191,7 @@ class TableLedger(NoCopy, ABC):
         access.write(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
 
     def _change(self, access: Access, column: str, value: Any, number: int) -> None:
-        """Of a release."""
+        """Set a column of a release."""
         statement = f"UPDATE {self._tables.releases} SET {column} = ? WHERE {self._here}number = ?"
         access.write(statement, (value, *self._key.values(), number))
 
@@ -178,8 +200,40 @@ class TableLedger(NoCopy, ABC):
         return "".join(f"{column} = ? AND " for column in self._key)
 
 
+class SqlPersons:
+    """As `Persons` but for `bind`. Its rows are those of `key` in a table that may hold others' too."""
+
+    def __init__(self, database: LedgerDatabase, table: str, **key: int) -> None:
+        self._database = database
+        self._table = table
+        self._key = tuple(key.values())
+        self._here = "".join(f"{column} = ? AND " for column in key)
+        columns, marks = ", ".join((*key, "person")), "?, " * len(key)
+        self._add = (
+            f"INSERT INTO {table} ({columns}, records) VALUES ({marks}?, ?) ON CONFLICT ({columns}) "
+            f"DO UPDATE SET records = {table}.records + excluded.records"
+        )
+
+    def count(self, person: str, change: int) -> int:
+        with self._database.transaction() as access:
+            access.write(self._add, (*self._key, person, change))
+            return self._sum(access, "person = ?", person)
+
+    def of(self, person: str) -> int:
+        with self._database.reading() as access:
+            return self._sum(access, "person = ?", person)
+
+    def total(self) -> int:
+        with self._database.reading() as access:
+            return self._sum(access, "1 = 1")
+
+    def _sum(self, access: Access, where: str, *values: str) -> int:
+        question = f"SELECT SUM(records) FROM {self._table} WHERE {self._here}{where}"
+        return int(access.read(question, (*self._key, *values))[0][0] or 0)
+
+
 def row_of(position: Position) -> Row:
-    """A position as it is kept."""
+    """A position as a row."""
     return (
         position.frozen,
         position.total.astype("<f8").tobytes(),
@@ -191,7 +245,7 @@ def row_of(position: Position) -> Row:
 
 
 def position_of(row: Row) -> Position:
-    """What `row_of` kept."""
+    """The position of a row."""
     frozen, total, total_count, leaf, leaf_count, clipped = row
     return Position(frozen, _array(total), total_count, _array(leaf), leaf_count, clipped)
 

@@ -25,7 +25,7 @@ Integers = NDArray[np.int64]
 
 
 class Memory(Protocol):
-    """What a stream must remember to go on: z_1 … z_t in, row t of Bz out."""
+    """Memory of a noise stream: z_1 … z_t in, row t of Bz out."""
 
     def absorb(self, base: Array) -> None:
         """Take in z_t."""
@@ -36,11 +36,11 @@ class Memory(Protocol):
         ...
 
     def vectors(self) -> list[Array] | None:
-        """The memory as few vectors, or None when it is the whole history and had better be drawn again."""
+        """The memory as a few vectors; None if it is the whole history, which is better drawn again."""
         ...
 
     def load(self, number: int, vectors: Sequence[Array]) -> None:
-        """Become what `vectors` described after `number` releases."""
+        """Load what `vectors` returned after `number` releases."""
         ...
 
 
@@ -88,7 +88,7 @@ class Tree:
     release t, so it owns z_t: (Bz)_t = z_t + (Bz)_{t − lowbit(t)}.
 
     Guarantees:
-    - A leaf lies in at most 1 + ⌊log₂ τ⌋ nodes that are ever used, and leaf 1 lies in exactly so many.
+    - A leaf lies in at most 1 + ⌊log₂ τ⌋ nodes that are ever used, and leaf 1 lies in exactly that many.
     - Memory is one vector per set bit of the release number.
     """
 

@@ -1,8 +1,8 @@
 """Noisy prefix sums: one protocol, and the mechanisms by name.
 
-A mechanism is a factorisation (`factors.py`, `toeplitz.py`, `blt.py`) and a noise sd. `calibrate` chooses
-the sd from (ε, δ) and the sensitivity that `bounding.py` derives; the number of releases τ is fixed
-beforehand, from the schedule.
+A mechanism is a factorisation (`factorization.py`, `sqrt_toeplitz.py`, `blt.py`) and a noise sd. `calibrate`
+chooses the sd from (ε, δ) and the sensitivity that `bounds.py` derives; the number of releases τ follows from
+the schedule and is fixed before the first record.
 """
 
 from __future__ import annotations
@@ -14,35 +14,32 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedfairx.errors import BudgetExhausted, StateError, require
 from fedfairx.privacy.accounting import mu_for
+from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.mechanisms.blt import blt_for
 from fedfairx.privacy.mechanisms.factorization import Factor, Integers, Tree
 from fedfairx.privacy.mechanisms.sqrt_toeplitz import SqrtToeplitz
 from fedfairx.util.arrays import Array
-
-if TYPE_CHECKING:
-    from fedfairx.privacy.bounds import PublicPoint
-
 
 # draw(k, count) gives `count` independent standard normals for release k, the same ones each time it is
 # asked.
 Draw = Callable[[int, int], Array]
 
 
-class PublicMechanism(Protocol):
-    """What is told of the noise in a message; all of it is known before the first record is seen."""
+class Mechanism(Protocol):
+    """Public description of the noise in a message; all of it is known before the first record is seen."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def releases(self) -> int:
-        """τ: the releases that the noise is sized for."""
+        """τ, the number of releases that the noise is sized for."""
         ...
 
     @property
@@ -55,31 +52,7 @@ class PublicMechanism(Protocol):
         ...
 
     def digest(self) -> str:
-        """Hash of all that defines the mechanism; agents that mean to learn together compare it."""
-        ...
-
-
-class Mechanism(PublicMechanism, Protocol):
-    """Adds noise to prefix sums of leaves."""
-
-    @property
-    def base_sd(self) -> float:
-        """σ: sd of the base noise z of an off-diagonal entry."""
-        ...
-
-    @property
-    def sensitivity(self) -> float:
-        """Δ: what one record can change, in units of the off-diagonal noise sd."""
-        ...
-
-    def stream(
-        self, draw: Draw, *, entry_scale: Array, state: Mapping[str, Any] | None = None
-    ) -> NoiseStream:
-        """The noise of release after release, from keyed or simulated base noise."""
-        ...
-
-    def sample(self, generator: np.random.Generator, width: int) -> Array:
-        """A whole (τ, width) stream of off-diagonal noise, for simulation."""
+        """Hash of everything that defines the mechanism; agents that learn together compare it."""
         ...
 
 
@@ -94,12 +67,12 @@ class NoiseStream:
     """
 
     def __init__(
-        self, factor: Factor | None, draw: Draw, *, scale: Array, state: Mapping[str, Any] | None = None
+        self, factor: Factor, draw: Draw, *, scale: Array, state: Mapping[str, Any] | None = None
     ) -> None:
         self._factor = factor
         self._draw = draw
         self._scale = scale
-        self._memory = factor.memory(scale.size) if factor is not None else None
+        self._memory = factor.memory(scale.size)
         self.number = 0
         if state is not None:
             self._restore(state)
@@ -107,15 +80,10 @@ class NoiseStream:
     def next(self) -> Array:
         """(q,) noise of the next release's prefix sum."""
         self.advance(1)
-        if self._memory is None:
-            return np.zeros_like(self._scale)
         return self._memory.output() * self._scale
 
     def advance(self, count: int) -> None:
-        """Pass over `count` releases, as if `next` had been called that often."""
-        if self._factor is None or self._memory is None:
-            self.number += count
-            return
+        """Skip `count` releases, as if `next` had been called that often."""
         if self.number + count > self._factor.releases:
             raise BudgetExhausted(
                 f"release {self.number + count} was asked of a mechanism sized for {self._factor.releases}; "
@@ -127,13 +95,13 @@ class NoiseStream:
             self.number += 1
 
     def state(self) -> dict[str, Any]:
-        """The stream's place as plain values."""
-        vectors = self._memory.vectors() if self._memory is not None else []
+        """The stream's position as plain values."""
+        vectors = self._memory.vectors()
         return {"number": self.number, "memory": None if vectors is None else [v.tolist() for v in vectors]}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         number, vectors = int(state["number"]), state["memory"]
-        if self._memory is None or vectors is None:
+        if vectors is None:
             self.advance(number)
             return
         arrays = [np.array(vector, dtype=np.float64) for vector in vectors]
@@ -163,7 +131,7 @@ class Gaussian:
     epsilon: float
     delta: float
     base_sd: float
-    public_point: PublicPoint | None = None
+    public_point: Centring | None = None
 
     @property
     def releases(self) -> int:
@@ -215,45 +183,22 @@ class Gaussian:
 
 @dataclass(frozen=True, kw_only=True)
 class NonPrivate:
-    """No noise: NOT PRIVATE, and it says so.
+    """No noise: NOT PRIVATE.
 
     Guarantees:
     - None about privacy: μ = ∞.
-    - Noise of sd 0 at every release; any number of releases unless `releases` says otherwise.
+    - Noise of sd 0 at every release, of which there may be any number.
     """
 
+    name: str = "non-private"
     releases: int = sys.maxsize
-
-    @property
-    def name(self) -> str:
-        return "non-private"
-
-    @property
-    def mu(self) -> float:
-        return math.inf
-
-    @property
-    def base_sd(self) -> float:
-        return 0.0
-
-    @property
-    def sensitivity(self) -> float:
-        return math.inf
+    mu: float = math.inf
 
     def sd(self, number: int | Sequence[int] | Integers) -> Array:
         return np.zeros(np.asarray(number).shape)
 
     def digest(self) -> str:
         return hashlib.sha256(b"fedfairx non-private").hexdigest()
-
-    def stream(
-        self, draw: Draw, *, entry_scale: Array, state: Mapping[str, Any] | None = None
-    ) -> NoiseStream:
-        return NoiseStream(None, draw, scale=0.0 * entry_scale, state=state)
-
-    def sample(self, generator: np.random.Generator, width: int) -> Array:  # noqa: ARG002 (the protocol's)
-        require(self.releases < sys.maxsize, "releases", "must be given to sample a stream", self.releases)
-        return np.zeros((self.releases, width))
 
 
 _FACTORS: dict[str, Callable[[int], Factor]] = {
@@ -269,6 +214,11 @@ def mechanisms() -> tuple[str, ...]:
     return tuple(_FACTORS)
 
 
+def require_mechanism(name: str) -> None:
+    """Refuse an unknown name."""
+    require(name in _FACTORS, "mechanism", f"must be one of {', '.join(_FACTORS)}", name)
+
+
 def calibrate(name: str, *, epsilon: float, delta: float, releases: int, sensitivity: float) -> Gaussian:
     """The mechanism `name`, with just the noise that (ε, δ) over all `releases` needs.
 
@@ -280,7 +230,7 @@ def calibrate(name: str, *, epsilon: float, delta: float, releases: int, sensiti
     - `mu` of the result is what it really costs: for `paper-tree` about ε/(4 ln(2/δ)), 8 times less than
       (2, 0.1) allows.
     """
-    require(name in _FACTORS, "mechanism", f"must be one of {', '.join(_FACTORS)}", name)
+    require_mechanism(name)
     require(releases >= 1, "releases", "must be >= 1", releases)
     require(0 < sensitivity < math.inf, "sensitivity", "must be > 0 and finite", sensitivity)
     mu = mu_for(epsilon, delta)

@@ -40,12 +40,12 @@ class NoiseSource(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Names the source without giving it away; a run goes on with the source that it began with."""
+        """Identifies the source without revealing it; a run continues with the source that it began with."""
         ...
 
     @property
     def owner(self) -> str | None:
-        """The name of the one agent that it is for; None for anyone."""
+        """Name of the one agent that it was made for; None if any agent may use it."""
         ...
 
     def __call__(self, number: int, count: int, place: bytes, /) -> Array: ...

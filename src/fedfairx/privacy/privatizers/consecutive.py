@@ -1,7 +1,7 @@
-"""A new run that goes on where a spent one ended, and what both cost together.
+"""Consecutive runs: a new run that continues where a spent one ended, and what both cost together.
 
 The new run's privatizer takes new records only. Its releases are added to the last message of the run before,
-so that messages stay cumulative and their numbers go on; that message is public, so adding it is
+so that messages stay cumulative and their numbers continue; that message is public, so adding it is
 post-processing. The noise of the two runs is independent, so the squares of their μ add. A record lies in
 one of the runs, and by itself costs no more than that run's μ; the sum is what holds for a person with a
 record in each.
@@ -13,17 +13,17 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from fedfairx.errors import InvalidInput, StateError, require
+from fedfairx.errors import StateError, require
 from fedfairx.privacy.accounting import epsilon_for
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.ledger.rollback import Confirm, message_digest
 from fedfairx.privacy.mechanisms.factorization import Integers
-from fedfairx.privacy.mechanisms.gaussian import PublicMechanism
-from fedfairx.privacy.privatizers.protocol import Amending, PersonTaking, Privatizer
+from fedfairx.privacy.mechanisms.gaussian import Mechanism
+from fedfairx.privacy.privatizers.protocol import Privatizer
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
@@ -38,9 +38,9 @@ class Continued:
     - `sd` is that of the sum of the last message of `before` and the new run's.
     """
 
-    before: PublicMechanism
+    before: Mechanism
     made: int
-    after: PublicMechanism
+    after: Mechanism
 
     @property
     def name(self) -> str:
@@ -73,16 +73,16 @@ class ContinuedPrivatizer:
 
     Guarantees:
     - Its messages are a function of the inner privatizer's and of the last message of `before`.
-    - Numbers and counts go on; the guarantee is for all messages of both runs, μ² added.
-    - It speaks of a person where both runs bound a person's records, and names the larger bound for each run.
-    - Runs with other neighbours (adjacency, a public point or none) have no common claim and are refused.
+    - Numbers and counts continue; the guarantee is for all messages of both runs, μ² added.
+    - The guarantee covers a person if both runs bound a person's records; it states the larger bound.
+    - Runs with other neighbours (adjacency, a public point or none) have no common claim: they are refused.
     """
 
     def __init__(self, inner: Privatizer, *, before: Privatizer, confirm: Confirm | None = None) -> None:
         same = inner.dimension == before.dimension
         require(same, "inner", f"must have dimension {before.dimension}", inner.dimension)
         require_same_neighbours(before.guarantee, inner.guarantee)
-        before.release(before.guarantee.spent)  # finishes one that was begun
+        before.release(before.spent)  # finishes one that was begun
         self.inner = inner
         self.before = before
         self._claimed = before.guarantee
@@ -96,42 +96,28 @@ class ContinuedPrivatizer:
         return self.inner.dimension
 
     @property
+    def stream(self) -> StreamPrivatizer | None:
+        """The new run's."""
+        return self.inner.stream
+
+    @property
     def owner(self) -> str | None:
-        """The agent that its noise is for."""
-        owner: str | None = getattr(self.inner, "owner", None)
-        return owner
+        return self.inner.owner
 
     @property
     def spent(self) -> int:
-        """Releases made, of both runs."""
-        spent = getattr(self.inner, "spent", None)  # computing the guarantee is expensive
-        return self._last.number + int(self.inner.guarantee.spent if spent is None else spent)
+        """Number of releases of both runs."""
+        return self._last.number + self.inner.spent
 
     @property
     def clipped(self) -> int:
-        """Records of both runs that had to be moved inside the bounds: for the owner only."""
-        return sum(int(getattr(each, "clipped", 0)) for each in (self.before, self.inner))
+        """Number of records of both runs that were clipped. For the owner only; it is never sent."""
+        return self.before.clipped + self.inner.clipped
 
     @property
     def waiting(self) -> int:
-        """Records in the new run's open leaf."""
-        return int(getattr(self.inner, "waiting", 0))
-
-    @property
-    def count_before(self) -> int:
-        """Records in the messages of the run before."""
-        return self._last.count
-
-    @property
-    def blank(self) -> tuple[Array, float]:
-        """The record that says nothing, as the new run has it."""
-        blank: tuple[Array, float] = getattr(self.inner, "blank", (np.zeros(self.dimension), 0.0))
-        return blank
-
-    @property
-    def takes_persons(self) -> bool:
-        """Whether the new run bounds the records of a person."""
-        return bool(getattr(self.inner, "takes_persons", False))
+        """Number of records in the new run's open leaf."""
+        return self.inner.waiting
 
     @property
     def guarantee(self) -> Guarantee:
@@ -154,30 +140,10 @@ class ContinuedPrivatizer:
         )
 
     def add(
-        self,
-        context: Array,
-        reward: float,
-        record: str | int | None = None,
-        person: str | int | None = None,
+        self, context: Array, reward: float, record: str | int | None = None, person: str | int | None = None
     ) -> None:
-        """Take one record into the new run's open leaf; `person` is for a new run that bounds them."""
-        if person is None:
-            self.inner.add(context, reward, record)
-        else:
-            takes_persons(self.inner).add(context, reward, record, person)
-
-    def amend(
-        self,
-        context: Array,
-        old: float,
-        new: float,
-        record: str | int,
-        *,
-        person: str | None = None,
-        turn: tuple[int, int] = (1, 1),
-    ) -> None:
-        """Put the reward `new` into the place of `old`, in a record of the new run's open leaf."""
-        cast("Amending", self.inner).amend(context, old, new, record, person=person, turn=turn)
+        """Take one record into the new run's open leaf."""
+        self.inner.add(context, reward, record, person)
 
     def release(self, number: int | None = None) -> Release:
         last = self._last
@@ -212,30 +178,17 @@ class ContinuedPrivatizer:
             raise StateError(f"schema must be 2, got schema={state.get('schema')!r}")
         continued = cls(inner, before=before)
         if continued._last.to_bytes().hex() != state["last"]:
-            raise StateError("before must be the run that was gone on from, and its last message is another")
+            raise StateError("before must be the run that was continued, and its last message is another one")
         return continued
 
 
 def require_same_neighbours(old: Guarantee, new: Guarantee) -> None:
-    """Refuse a run whose claim is about another change of a record: the two would not add."""
-    for name in ("adjacency", "centred"):
-        before, after = getattr(old, name), getattr(new, name)
+    """Refuse a run whose claim is about another change of a record: the two claims would not add."""
+    for name, before, after in (
+        ("adjacency", old.adjacency, new.adjacency),
+        ("centred", old.centred, new.centred),
+    ):
         require(after == before, name, f"must be that of the run before, {before!r}", after)
-
-
-def takes_persons(privatizer: Privatizer) -> PersonTaking:
-    """The privatizer, if it has a use for persons: an id that nobody looks at would be a false comfort."""
-    if not getattr(privatizer, "takes_persons", False):
-        raise InvalidInput("person must be left out: this agent's privatizer is no PersonBound")
-    return cast("PersonTaking", privatizer)
-
-
-def stream_of(privatizer: Privatizer) -> StreamPrivatizer | None:
-    """The privatizer with the ledger, inside whatever is put around it."""
-    inside: Any = privatizer
-    while inside is not None and not isinstance(inside, StreamPrivatizer):
-        inside = getattr(inside, "inner", None)
-    return inside
 
 
 def carry_over(before: Privatizer, after: Privatizer) -> bool:
@@ -249,13 +202,13 @@ def carry_over(before: Privatizer, after: Privatizer) -> bool:
     - False: no record has moved.
     - Each record is in the open leaf of one of the two. A crash half way leaves it in none, never in both.
     """
-    old, new = stream_of(before), stream_of(after)
+    old, new = before.stream, after.stream
     if old is None or new is None:
         return False
     require(old.ledger is not new.ledger, "privatizer", "must have a ledger of its own", "the old one's")
     ours, theirs = old.parameters(), new.parameters()
     alike = all(ours[name] == theirs[name] for name in ("dimension", "bounds", "public_point"))
-    counted = any(getattr(each, "takes_persons", False) for each in (before, after))
+    counted = any(each.person_records is not None for each in (old, new))
     with old._one_at_a_time(), new._one_at_a_time():
         old._finish()
         if counted or not alike:

@@ -14,6 +14,7 @@ from fedfairx.errors import StateError, require
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.guarantee import Guarantee
 from fedfairx.privacy.mechanisms.gaussian import NonPrivate
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer, refuse_person
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 
@@ -32,6 +33,8 @@ class NonPrivateSums:
         require(dimension >= 1, "dimension", "must be >= 1", dimension)
         self.dimension = dimension
         self.bounds = bounds
+        self.owner: str | None = None
+        self.stream: StreamPrivatizer | None = None
         self.clipped = 0
         self.mechanism = NonPrivate()
         self._digest = self.mechanism.digest()
@@ -42,7 +45,7 @@ class NonPrivateSums:
 
     @property
     def guarantee(self) -> Guarantee:
-        """None: the exact sums are sent."""
+        """NOT PRIVATE: the exact sums are sent."""
         return Guarantee(
             mechanism=self.mechanism.name,
             epsilon=math.inf,
@@ -64,10 +67,17 @@ class NonPrivateSums:
 
     @property
     def waiting(self) -> int:
-        """Records that are in no release yet."""
+        """Number of records that are in no release yet."""
         return self._count - (0 if self._latest is None else self._latest.count)
 
-    def add(self, context: Array, reward: float, record: str | int | None = None) -> None:  # noqa: ARG002
+    def add(
+        self,
+        context: Array,
+        reward: float,
+        record: str | int | None = None,  # noqa: ARG002
+        person: str | int | None = None,
+    ) -> None:
+        refuse_person(person)
         if self.bounds is not None:
             context, reward, moved = self.bounds.clip(context, reward)
             self.clipped += moved
@@ -110,7 +120,7 @@ class NonPrivateSums:
         return self._latest
 
     def state(self) -> dict[str, Any]:
-        """All it needs to go on but its bounds, as plain values; it holds exact sums."""
+        """Everything needed to go on but the bounds, as plain values; it holds exact sums."""
         latest = None if self._latest is None else self._latest.to_bytes().hex()
         return {
             "schema": 2,
@@ -125,7 +135,7 @@ class NonPrivateSums:
     def from_state(
         cls, state: Mapping[str, Any], *, dimension: int, bounds: Bounds | None = None
     ) -> NonPrivateSums:
-        """The sums that `state` described."""
+        """Restore sums from their `state`."""
         if state.get("schema") != 2 or len(state["total"]) != packed_size(dimension):
             raise StateError("this is not the state of plain sums of this dimension")
         sums = cls(dimension, bounds)

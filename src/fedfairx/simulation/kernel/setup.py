@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.agent.options import DECIDE_FROM, Options
+from fedfairx.agent.options import Options
 from fedfairx.agent.schedules import Plan, timetable
 from fedfairx.core.learner import start
 from fedfairx.core.merit_kernels import quadrature_for, table
@@ -20,6 +20,7 @@ from fedfairx.core.statistics import packed_size
 from fedfairx.errors import require
 from fedfairx.lanes.rows import size_of, vectors, zeros
 from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.privacy.guarantee import DECIDE_FROM
 from fedfairx.simulation.kernel.partners import hearing_in
 from fedfairx.simulation.kernel.random import Keys, generator, stream_key
 from fedfairx.simulation.kernel.state import (
@@ -228,13 +229,13 @@ def _noise(
     """The privacy noise of every release, and its sd: of the sum over agents, or of each agent."""
     q = packed_size(scenario.dimension)
     each = decide_from == OWN_RELEASED
-    bounds = options.inner_bounds
-    mechanism = options.calibrated(releases)
+    budget = options.budget(releases)
+    mechanism = budget.calibrate()
     streams = scenario.agents if each else 1
     size = len(seeds) * streams * releases * q
     require(size <= 2**28, "horizon", "must leave the noise of all releases below 2 GiB", scenario.horizon)
     inner = scenario.dimension if options.centring is None else scenario.dimension + 1
-    scale = bounds.entry_scale(inner) * (1.0 if each else math.sqrt(scenario.agents))
+    scale = budget.summed_bounds.entry_scale(inner) * (1.0 if each else math.sqrt(scenario.agents))
     noise = np.empty((len(seeds) * streams, releases, q))
     for s, seed in enumerate(seeds):
         for i in range(streams):

@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from fedfairx.federation.roster.signing_keys import write_private
+from fedfairx.util.files import write_private
 
 APP = Path(__file__).with_name("app")
 
