@@ -287,7 +287,7 @@ def test_on_the_command_line(
         assert main(refused) == 2
         assert "fedfairx: " in capsys.readouterr().err
     assert main(["federate", "init", "--agents", "a,b", "--out", "g", "--algorithm", "fed-fairx-bayes"]) == 0
-    assert Roster.read("g/roster.json").terms.epsilon is None
+    assert Roster.read("g/roster.json").terms.options.epsilon is None
 
 
 def test_init_tells_what_is_promised_and_what_joining_gains(

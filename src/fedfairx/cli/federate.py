@@ -71,7 +71,7 @@ class Init:
             algorithm=self.algorithm,
             schedule=self.schedule,
             reward_range=self.reward_range,
-            merit=self.merit,  # type: ignore[arg-type]
+            merit=self.merit,
             epsilon=self.epsilon if algorithm(self.algorithm).private else None,
             delta=self.delta,
             mechanism=self.mechanism,
@@ -79,7 +79,8 @@ class Init:
         )
         if self.context_norm is None:
             return terms
-        return replace(terms, bounds=replace(terms.bounds, context_norm=self.context_norm))
+        bounds = replace(terms.bounds, context_norm=self.context_norm)
+        return replace(terms, options=replace(terms.options, bounds=bounds))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,11 +212,10 @@ def init(args: Init) -> int:
 
 def _expectations(terms: Terms) -> Iterator[str]:
     """What the default member is promised, and what it can expect to gain, where that was simulated."""
-    from fedfairx.agent.algorithms import algorithm
     from fedfairx.federation.setup.joining_gain import expected_gain
     from fedfairx.privacy.guarantee import NARROWER
 
-    chosen = algorithm(terms.algorithm)
+    chosen = terms.options.composed
     if chosen.private and chosen.decide_from != "released":
         yield f"Privacy: {NARROWER}"
     if chosen.name not in ("priv-fairx-bayes", "fed-fairx-bayes"):
@@ -223,9 +223,9 @@ def _expectations(terms: Terms) -> Iterator[str]:
     asked: dict[str, Any] = {
         "members": terms.agents,
         "horizon": terms.horizon,
-        "epsilon": terms.epsilon,
-        "delta": terms.delta,
-        "centred": terms.centring is not None,
+        "epsilon": terms.options.epsilon,
+        "delta": terms.options.delta,
+        "centred": terms.options.centring is not None,
     }
     gain, strict = expected_gain(**asked), expected_gain(**asked, decide_from="released")
     if gain is None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfairx.agent.fields import Fields
+from fedfairx.agent.settings import read_value
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.federation.roster.signing_keys import SMALL_ORDER, SigningKey, signed_by
 from fedfairx.federation.roster.terms import Terms
@@ -154,27 +154,26 @@ class Roster:
     def from_json(cls, text: str | bytes) -> Roster:
         """The roster in a file's content; `StateError` says why it is none."""
         try:
-            document = Fields(json.loads(text), "roster file")
+            document = json.loads(text)
         except (ValueError, RecursionError):
             raise StateError("the roster is not JSON: damaged or cut short") from None
-        if document.text("format") != FORMAT or document.integer("schema") != SCHEMA:
+        stored = read_value(document, _File, "roster file")
+        if stored.format != FORMAT or stored.schema != SCHEMA:
             raise StateError(f"the file must have format {FORMAT!r} and schema {SCHEMA}")
-        body, signature = document.part("roster"), document.text("signature")
-        members = body.part("members")
-        terms = body.part("terms").plain()
+        body = stored.roster
         try:
             roster = cls(
-                federation=body.text("federation"),
-                convener=body.text("convener"),
-                nonce=body.text("nonce"),
-                version=body.integer("version", 1),
-                terms=Terms.from_dict(terms),
-                members={name: members.text(name) for name in members.names()},
-                signature=signature,
+                federation=body.federation,
+                convener=body.convener,
+                nonce=body.nonce,
+                version=body.version,
+                terms=Terms.from_dict(body.terms),
+                members=body.members,
+                signature=stored.signature,
             )
         except InvalidInput as error:
-            raise StateError(f"the roster is not one: {error}") from None
-        if canonical(body.plain()) != canonical(roster._body()):
+            raise StateError(f"the roster can't be used: {error}") from None
+        if canonical(document["roster"]) != canonical(roster._body()):
             raise StateError("the roster holds something that this version of fedfairx does not read")
         return roster
 
@@ -218,3 +217,23 @@ def _is_hex(text: object, size: int) -> bool:
         return isinstance(text, str) and len(bytes.fromhex(text)) == size and text == text.lower()
     except ValueError:
         return False
+
+
+@dataclass(frozen=True)
+class _Body:
+    """The part of a roster's file that is signed."""
+
+    federation: str
+    convener: str
+    nonce: str
+    version: int
+    terms: dict[str, Any]
+    members: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _File:
+    format: str
+    schema: int
+    roster: _Body
+    signature: str

@@ -1,8 +1,8 @@
-"""What the members of a federation agree on before the first record, and what is made of it.
+"""What the members of a federation agree on before the first record.
 
 Everything here is public and the same for all: a release of one member means the same to every other only
 if dimension, mechanism and schedule are the same, and what one may send is bounded by what was agreed
-(`plausible.py`). Members with other terms refuse each other.
+(`limits`). Members with other terms refuse each other.
 """
 
 from __future__ import annotations
@@ -10,35 +10,26 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 
 from fedfairx.agent.agent import Agent
-from fedfairx.agent.algorithms import Algorithm, algorithm
-from fedfairx.agent.fields import Fields
-from fedfairx.agent.options import SCALE
-from fedfairx.agent.parts import describe_merit, merit_from
-from fedfairx.agent.reward_limits import RewardLimits, as_reward_range
+from fedfairx.agent.algorithms import algorithm
+from fedfairx.agent.options import Keywords, Options
+from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
+from fedfairx.agent.settings import describe_merit, merit_from, read_value
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.merit import Custom, Exponential, Merit, Range
+from fedfairx.core.merit import Custom, Exponential
 from fedfairx.core.partners import ALIKE, DIFFER
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.federation.roster.limits import Limits
-from fedfairx.privacy import (
-    Bounds,
-    Budget,
-    Centring,
-    NonPrivate,
-    NonPrivateSums,
-    Privatizer,
-)
-from fedfairx.privacy.guarantee import DecideFrom
+from fedfairx.privacy import Bounds, Budget, Centring, NonPrivate, NonPrivateSums, Privatizer
 from fedfairx.privacy.ledger.ledger import Ledger
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.mechanisms.gaussian import Mechanism
@@ -50,75 +41,70 @@ from fedfairx.util.canonical_json import digest_of
 EXACT_NORM = 10.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class Terms:
     """What members agree on. Whatever is left out is set when terms are made, and is then the same for all.
 
+    dimension: numbers that describe an arm.
     agents: how many the schedule is made for; who joins later changes neither schedule nor noise.
-    reward_range: (low, high) of every member's rewards; it sets the defaults of merit, prior and bounds.
-        Members refuse other rewards, or clip them where sums are private.
-    bounds: what records are clipped to before they are summed, also where sums are exact: others refuse what
-        such records can't make.
-    spare: a member's release number k holds at most as many records as rounds until then, and so many more:
+    horizon: rounds of a member that the schedule is made for.
+    spare: a member's release number k holds at most as many records as rounds until then, and this many more:
         rewards that come in batches, and records from before the federation. By default it is `horizon`.
+    options: how members decide, learn and share, as one object, or fields of `Options` as keywords.
+        `reward_range` is that of every member's rewards: members refuse others, or clip them where sums are
+        private. `bounds` are what records are clipped to before they are summed, also where sums are exact:
+        others refuse what such records can't make. `decide_from` and `partners` are left to each member.
     """
 
     dimension: int
     agents: int
     horizon: int
-    algorithm: str = "priv-fairx-bayes"
-    schedule: Schedule | None = None  # None: the algorithm's own
-    reward_range: Range | None = None
-    merit: Merit = None  # type: ignore[assignment]  # set below, like those that follow
-    prior: Prior = None  # type: ignore[assignment]
-    confidence: Confidence = field(default_factory=lambda: Confidence(scale=SCALE))
-    minimum_share: float = 0.0
-    epsilon: float | None = None
-    delta: float = 1e-6
-    mechanism: str = "blt"
-    bounds: Bounds = None  # type: ignore[assignment]
-    centring: Centring | None = None
-    spare: int | None = None
+    options: Options
+    spare: int
 
-    def __post_init__(self) -> None:
-        Plan(self.horizon, self.agents, self.dimension)
-        self._settle()
-        own = isinstance(self.merit, Custom)
-        text = "must be one that all members have, not a function of one's own"
-        require(not own, "merit", text, self.merit)
-        known = type(self.times) in {type(each) for each in SCHEDULES.values()}
-        require(known, "schedule", "must be one of fedfairx's own, which all members have", self.times)
-        if self._algorithm.private:
-            require(self.epsilon is not None, "epsilon", f"must be given for {self.algorithm}", self.epsilon)
-        else:
-            text = f"must be left out: {self.algorithm} is not private"
-            require(self.epsilon is None, "epsilon", text, self.epsilon)
-        require(self.spare is None or self.spare >= 0, "spare", "must be >= 0", self.spare)
+    def __init__(
+        self,
+        *,
+        dimension: int,
+        agents: int,
+        horizon: int,
+        options: Options | None = None,
+        spare: int | None = None,
+        **keywords: Unpack[Keywords],
+    ) -> None:
+        Plan(horizon, agents, dimension)
+        require(spare is None or spare >= 0, "spare", "must be >= 0", spare)
+        if options is None:
+            keywords.setdefault("algorithm", "priv-fairx-bayes")
+        asked = Options.given(options, **keywords)
+        for name, value in (("decide_from", asked.decide_from), ("partners", asked.partners)):
+            require(value in (None, ALIKE), name, "must be left to each member", value)
+        text = "must be one that all members have, not a function of your own"
+        require(not isinstance(asked.merit, Custom), "merit", text, asked.merit)
+        times = asked.composed.schedule
+        known = type(times) in {type(each) for each in SCHEDULES.values()}
+        require(known, "schedule", "must be one of fedfairx's own, which all members have", times)
+        settled = replace(_settled(asked), schedule=times)
+        values = dimension, agents, horizon, settled, horizon if spare is None else spare
+        for item, kept in zip(dataclasses.fields(Terms), values, strict=True):
+            object.__setattr__(self, item.name, kept)
         _ = self.stated  # calibrates: what does not fit is refused here
 
-    def _settle(self) -> None:
-        """Set what was left out."""
-        known = as_reward_range(self.reward_range)
-        merit = self.merit or Exponential.for_range(*(known or (0.0, 1.0)))
-        prior = self.prior or Prior.for_merit(merit, reward_range=known)
-        bounds = self.bounds
-        if bounds is None and self.epsilon is None:
-            low, high = known or RewardLimits(prior, None).ends
-            bounds = Bounds(context_norm=EXACT_NORM, reward=max(abs(low), abs(high)))
-        elif bounds is None:
-            bounds = Bounds.for_range(known if self.centring is None else None)
-        found = {"reward_range": known, "merit": merit, "prior": prior, "bounds": bounds}
-        for name, value in found.items():
-            object.__setattr__(self, name, value)
+    @property
+    def bounds(self) -> Bounds:
+        """What records are clipped to."""
+        assert self.options.bounds is not None
+        return self.options.bounds
 
     @property
-    def _algorithm(self) -> Algorithm:
-        return algorithm(self.algorithm)
+    def private(self) -> bool:
+        """Whether what members send is noisy."""
+        return self.options.private
 
     @property
     def times(self) -> Schedule:
         """When a member releases, in rounds of its own."""
-        return self._algorithm.schedule if self.schedule is None else self.schedule
+        return self.options.composed.schedule
 
     @property
     def plan(self) -> Plan:
@@ -129,25 +115,14 @@ class Terms:
         """How many releases a member makes at most."""
         return max(self.times.max_releases(self.plan), 1)
 
+    def budget(self, decide_from: str | None = None) -> Budget:
+        """The privacy budget of a member, if the algorithm is private."""
+        return replace(self.options, decide_from=decide_from).budget(self.releases)
+
     @cached_property
     def stated(self) -> Mechanism:
         """The mechanism of every member's releases."""
-        if self.epsilon is None:
-            return NonPrivate()
-        return self.budget().calibrate()
-
-    def budget(self, decide_from: str | None = None) -> Budget:
-        """The privacy budget of a member, if the algorithm is private."""
-        return Budget(
-            epsilon=self.epsilon or 0.0,
-            delta=self.delta,
-            releases=self.releases,
-            mechanism=self.mechanism,
-            bounds=self.bounds,
-            centring=self.centring,
-            decide_from=cast("DecideFrom", decide_from or self._algorithm.decide_from),
-            public_schedule=self.times.public,
-        )
+        return self.budget().calibrate() if self.private else NonPrivate()
 
     @cached_property
     def limits(self) -> Limits:
@@ -155,16 +130,15 @@ class Terms:
         rounds = self.times.rounds(self.plan)
         if rounds.size == 0:  # the data decide
             rounds = np.full(self.releases, self.horizon)
-        spare = self.horizon if self.spare is None else self.spare
         return Limits(
             self.stated,
             self.dimension,
             bounds=self.bounds,
-            centring=self.centring,
-            records=rounds + spare,
+            centring=self.options.centring,
+            records=rounds + self.spare,
         )
 
-    # --- what is made of them ------------------------------------------------------------------------
+    # --- a member's agent ----------------------------------------------------------------------------
 
     def privatizer(
         self,
@@ -175,13 +149,13 @@ class Terms:
         decide_from: str | None = None,
     ) -> Privatizer:
         """A member's privatizer; where the algorithm is not private, exact sums of clipped records."""
-        if self.epsilon is None:
+        if not self.private:
             return NonPrivateSums(self.dimension, self.bounds)
+        name = self.options.composed.name
         if noise is None:
-            raise InvalidInput(f"noise must be given for {self.algorithm}: fedfairx.privacy.KeyedNoise(…)")
-        return self.budget(decide_from).privatizer(
-            self.dimension, noise=noise, ledger=ledger, confirm=confirm
-        )
+            raise InvalidInput(f"noise must be given for {name}: fedfairx.privacy.KeyedNoise(…)")
+        budget = self.budget(decide_from)
+        return budget.privatizer(self.dimension, noise=noise, ledger=ledger, confirm=confirm)
 
     def agent(
         self,
@@ -194,8 +168,8 @@ class Terms:
         seed: int | np.random.SeedSequence | None = None,
     ) -> Agent:
         """A member's agent, in memory. `partners` and `decide_from` are its own affair, as of `Agent`."""
-        privatizer = self.privatizer(noise, ledger=ledger, decide_from=decide_from)
-        return Agent(self.dimension, seed=seed, privatizer=privatizer, name=name, **self._settings(partners))
+        made = self.privatizer(noise, ledger=ledger, decide_from=decide_from)
+        return Agent(self.dimension, options=self._member(partners), privatizer=made, name=name, seed=seed)
 
     def open_agent(
         self,
@@ -207,30 +181,27 @@ class Terms:
         **opening: Any,
     ) -> Agent:
         """The same in a database of its own (`Agent.open`), its ledger and noise key in it too."""
+        budget = self.budget(decide_from) if self.private else None
+        options = replace(self._member(partners), bounds=None if self.private else self.bounds)
         return Agent.open(
-            place,
-            dimension=self.dimension,
-            budget=None if self.epsilon is None else self.budget(decide_from),
-            bounds=self.bounds if self.epsilon is None else None,
-            name=name,
-            **self._settings(partners),
-            **opening,
+            place, dimension=self.dimension, options=options, budget=budget, name=name, **opening
         )
 
-    def _settings(self, partners: str) -> dict[str, Any]:
-        optimistic = self._algorithm.rule == OPTIMISM
-        return {
-            "rule": self._algorithm.rule,
-            "merit": self.merit,
-            "reward_range": self.reward_range or (-self.bounds.reward, self.bounds.reward),
-            "prior": None if optimistic else self.prior,
-            "minimum_share": self.minimum_share,
-            "confidence": self.confidence if optimistic else None,
-            "solver": self._algorithm.solver if optimistic else None,
-            "partners": ALIKE if optimistic else partners,
-        }
+    def _member(self, partners: str) -> Options:
+        """The options of a member's agent, whose privacy is its privatizer's."""
+        options, limit = self.options, self.bounds.reward
+        return Options(
+            rule=options.composed.rule,
+            merit=options.merit,
+            reward_range=options.reward_range or (-limit, limit),
+            prior=options.prior,
+            minimum_share=options.minimum_share,
+            confidence=options.region if options.optimistic else None,
+            solver=options.composed.solver if options.optimistic else None,
+            partners=ALIKE if options.optimistic else partners,
+        )
 
-    # --- as a file's part ----------------------------------------------------------------------------
+    # --- as plain values -----------------------------------------------------------------------------
 
     @cached_property
     def digest(self) -> str:
@@ -239,34 +210,35 @@ class Terms:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, from which `from_dict` makes the same terms."""
+        options, times = self.options, cast("Any", self.times)
         names = {type(each): name for name, each in SCHEDULES.items()}
-        times: Any = self.times
-        schedule: dict[str, Any] = dataclasses.asdict(times)
+        prior, merit = _prior(options), options.merit
+        assert merit is not None
         return {
             "dimension": self.dimension,
             "agents": self.agents,
             "horizon": self.horizon,
-            "algorithm": self._algorithm.name,
-            "schedule": {"name": names[type(self.times)], **schedule},
-            "reward_range": None if self.reward_range is None else list(self.reward_range),
-            "merit": describe_merit(self.merit),
+            "algorithm": options.composed.name,
+            "schedule": {"name": names[type(times)], **dataclasses.asdict(times)},
+            "reward_range": None if options.reward_range is None else list(options.reward_range),
+            "merit": describe_merit(merit),
             "prior": {
-                "mean": self.prior.means(self.dimension).tolist(),
-                "sd": float(self.prior.sd),
-                "noise_sd": float(self.prior.noise_sd),
-                "learn": self.prior.learn,
+                "mean": prior.means(self.dimension).tolist(),
+                "sd": float(prior.sd),
+                "noise_sd": float(prior.noise_sd),
+                "learn": prior.learn,
             },
-            "confidence": {key: float(value) for key, value in dataclasses.asdict(self.confidence).items()},
-            "minimum_share": float(self.minimum_share),
-            "spare": self.horizon if self.spare is None else self.spare,
+            "confidence": {key: float(value) for key, value in dataclasses.asdict(options.region).items()},
+            "minimum_share": float(options.minimum_share),
+            "spare": self.spare,
             "bounds": self.bounds.to_dict(),
             "privacy": None
-            if self.epsilon is None
+            if options.epsilon is None
             else {
-                "epsilon": float(self.epsilon),
-                "delta": float(self.delta),
-                "mechanism": self.mechanism,
-                "centring": None if self.centring is None else self.centring.to_dict(),
+                "epsilon": float(options.epsilon),
+                "delta": float(options.delta),
+                "mechanism": options.mechanism,
+                "centring": None if options.centring is None else options.centring.to_dict(),
                 "digest": self.stated.digest(),
             },
         }
@@ -274,83 +246,112 @@ class Terms:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Terms:
         """The terms that `to_dict` described; `StateError` says what is wrong with others."""
-        fields = Fields(dict(values), "terms")
-        dimension = fields.integer("dimension", 1)
-        given: dict[str, Any] = {
-            "dimension": dimension,
-            "agents": fields.integer("agents", 1),
-            "horizon": fields.integer("horizon", 1),
-            "algorithm": fields.text("algorithm"),
-            "schedule": schedule_from(fields.part("schedule").plain()),
-            "reward_range": fields.pair("reward_range"),
-            "merit": merit_from(fields.part("merit"), None),
-            "minimum_share": fields.number("minimum_share", 0.0),
-            "spare": fields.integer("spare"),
+        stored = read_value(dict(values), _StoredTerms, "terms")
+        optimism = algorithm(stored.algorithm).rule == OPTIMISM
+        means, privacy = stored.prior.mean, stored.privacy
+        if len(means) != stored.dimension:
+            raise StateError(f"terms.prior.mean must be {stored.dimension} numbers, got {len(means)}")
+        given: Keywords = {
+            "algorithm": stored.algorithm,
+            "schedule": _schedule(stored.schedule),
+            "reward_range": stored.reward_range,
+            "merit": merit_from(stored.merit),
+            "minimum_share": stored.minimum_share,
+            "bounds": stored.bounds,
         }
         try:
-            given["prior"] = prior_from(fields.part("prior"), dimension)
-            given["confidence"] = confidence_from(fields.part("confidence"))
-            given["bounds"] = bounds_from(fields.part("bounds"))
-            if fields.plain().get("privacy", 0) is None:
-                return cls(**given)
-            privacy = fields.part("privacy")
-            centring = privacy.plain().get("centring")
+            prior = Prior(
+                means[0] if means.count(means[0]) == len(means) else tuple(means),
+                stored.prior.sd,
+                stored.prior.noise_sd,
+                stored.prior.learn,
+            )
+            if optimism:
+                given["confidence"] = stored.confidence
+            else:
+                given["prior"] = prior
+            if privacy is not None:
+                given |= {"epsilon": privacy.epsilon, "delta": privacy.delta}
+                given |= {"mechanism": privacy.mechanism, "centring": privacy.centring}
             terms = cls(
+                dimension=stored.dimension,
+                agents=stored.agents,
+                horizon=stored.horizon,
+                spare=stored.spare,
                 **given,
-                epsilon=privacy.number("epsilon"),
-                delta=privacy.number("delta"),
-                mechanism=privacy.text("mechanism"),
-                centring=None if centring is None else centring_from(privacy.part("centring"), dimension),
             )
         except InvalidInput as error:
-            raise StateError(f"these terms can't be kept: {error}") from None
-        if terms.stated.digest() != privacy.text("digest"):
+            raise StateError(f"these terms can't be: {error}") from None
+        if privacy is not None and terms.stated.digest() != privacy.digest:
             raise StateError("terms.privacy.digest is another mechanism's than the one these terms describe")
         return terms
 
 
-def schedule_from(values: Mapping[str, Any]) -> Schedule:
+def _settled(options: Options) -> Options:
+    """The options with what was left out: merit, prior, bounds."""
+    known = options.reward_range
+    settled = replace(options, merit=options.merit or Exponential.for_range(*(known or (0.0, 1.0))))
+    prior, bounds = _prior(settled), options.bounds
+    if bounds is None and not options.private:
+        low, high = known or RewardLimits(prior, None).ends
+        bounds = Bounds(context_norm=EXACT_NORM, reward=max(abs(low), abs(high)))
+    return replace(
+        settled,
+        prior=None if options.optimistic else prior,
+        confidence=options.region if options.optimistic else None,
+        bounds=bounds or options.record_bounds,
+    )
+
+
+def _prior(options: Options) -> Prior:
+    """The prior; the default one, which is not used, of an algorithm that has none."""
+    assert options.merit is not None
+    return options.prior or Prior.for_merit(options.merit, reward_range=options.reward_range)
+
+
+def _schedule(values: Mapping[str, Any]) -> Schedule:
     name = values.get("name")
     if name not in SCHEDULES:
         raise StateError(f"terms.schedule.name must be one of {', '.join(SCHEDULES)}, got {name!r}")
     found: Any = SCHEDULES[name]
     try:
-        return cast(
-            "Schedule", dataclasses.replace(found, **{k: v for k, v in values.items() if k != "name"})
-        )
+        changes = {key: value for key, value in values.items() if key != "name"}
+        return cast("Schedule", dataclasses.replace(found, **changes))
     except (TypeError, InvalidInput) as error:
         raise StateError(f"terms.schedule has no such parameters: {error}") from None
 
 
-def bounds_from(fields: Fields) -> Bounds:
-    return Bounds(
-        context_norm=fields.number("context_norm"),
-        reward=fields.number("reward"),
-        adjacency=cast('Literal["replace", "add-remove"]', fields.text("adjacency")),
-        nonnegative=fields.flag("nonnegative"),
-        gram_share=fields.number("gram_share"),
-    )
+@dataclass(frozen=True)
+class _StoredPrior:
+    mean: list[float]
+    sd: float
+    noise_sd: float
+    learn: bool
 
 
-def centring_from(fields: Fields, dimension: int) -> Centring:
-    return Centring(
-        context=tuple(fields.numbers("context", dimension).tolist()),
-        context_radius=fields.number("context_radius"),
-        reward=fields.number("reward"),
-        reward_radius=fields.number("reward_radius"),
-        constant=fields.number("constant"),
-    )
+@dataclass(frozen=True)
+class _StoredPrivacy:
+    epsilon: float
+    delta: float
+    mechanism: str
+    centring: Centring | None
+    digest: str
 
 
-def prior_from(fields: Fields, dimension: int) -> Prior:
-    means = fields.numbers("mean", dimension).tolist()
-    return Prior(
-        means[0] if means.count(means[0]) == dimension else tuple(means),
-        fields.number("sd"),
-        fields.number("noise_sd"),
-        fields.flag("learn"),
-    )
+@dataclass(frozen=True)
+class _StoredTerms:
+    """What `Terms.to_dict` gives."""
 
-
-def confidence_from(fields: Fields) -> Confidence:
-    return Confidence(**{each.name: fields.number(each.name) for each in dataclasses.fields(Confidence)})
+    dimension: int
+    agents: int
+    horizon: int
+    algorithm: str
+    schedule: dict[str, Any]
+    reward_range: tuple[float, float] | None
+    merit: dict[str, Any]
+    prior: _StoredPrior
+    confidence: Confidence
+    minimum_share: float
+    spare: int
+    bounds: Bounds
+    privacy: _StoredPrivacy | None
