@@ -80,6 +80,9 @@ EXPOSED = ("tests/service/test_exposing.py", "-k", "own_rewards and sqlite")
 DRAWN = ("tests/fairness/test_drawn.py",)
 TABLE = ("tests/fairness/test_table.py",)
 
+SEALS = ("tests/storage/test_seals.py", "-k", "not postgresql")
+MIGRATED = ("tests/storage/test_migrations.py", "-k", "not postgresql")
+SEVERAL = ("tests/storage/test_several_agents.py", "-k", "not postgresql")
 REPLACED = ("tests/federation/test_replacing.py", "-k", "not postgresql and not optimism")
 REPLACED_HTTP = ("tests/service/test_rewarding.py", "-k", "not postgresql")
 LIMITS = ("tests/federation/test_reward_limits.py",)
@@ -160,7 +163,7 @@ MUTANTS = (
     Mutant(
         "a replaced reward stays in a snapshot",
         "replace",
-        'log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (journal.agent, outcome.seq))',
+        'journal.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (journal.agent, seq))',
         "pass",
         REPLACED,
     ),
@@ -788,6 +791,63 @@ MUTANTS = (
         "again =",
         ("tests/experiments/test_smoke.py", "-k", "silently"),
     ),
+    # Seals.
+    Mutant(
+        "a row that was changed is read all the same",
+        "Journal._check",
+        "        if not sound:",
+        "        if False:",
+        SEALS,
+    ),
+    Mutant(
+        "a missing row is not noticed",
+        "Journal.checked",
+        "if found.seal[:SIZE] != previous:",
+        "if False:",
+        SEALS,
+    ),
+    Mutant(
+        "rows missing before a snapshot are not noticed",
+        "Journal.snapshots",
+        "elif head != self.head(before=seq):",
+        "elif False:",
+        SEALS,
+    ),
+    Mutant(
+        "after a failure the chain goes on from a row that is not on disk",
+        "Log._end",
+        "                self.heads.clear()\n",
+        "",
+        SEALS,
+    ),
+    Mutant(
+        "a reward that replaces another is read unchecked",
+        "Journal.whole",
+        "                self._check(newest, _seal_of_outcome)\n",
+        "",
+        SEALS,
+    ),
+    Mutant(
+        "the agents of a log share a chain",
+        "Journal.append_outcome",
+        "previous = log.heads.get(agent) or self.head()",
+        "previous = next(iter(log.heads.values()), None) or self.head()",
+        SEVERAL,
+    ),
+    Mutant(
+        "a damaged row is migrated",
+        "_Sealing._check",
+        "        if not sound:",
+        "        if False:",
+        MIGRATED,
+    ),
+    Mutant(
+        "a replaced reward is migrated without its history",
+        "_Sealing._outcome",
+        "            reward = earlier.pop(0)\n",
+        "            earlier.pop(0)\n",
+        MIGRATED,
+    ),
     # What is kept.
     Mutant(
         "a snapshot is said to hold numbers of steps that failed",
@@ -1112,8 +1172,8 @@ MUTANTS = (
     ),
     Mutant(
         "the baseline's share is left out of the propensity",
-        "propensity.kept",
-        "kept = remark.control_share if remark.baseline == action else 0.0",
+        "DecisionNote.propensity",
+        "kept = self.control_share if self.baseline == action else 0.0",
         "kept = 0.0",
         SERVICE,
     ),

@@ -16,7 +16,7 @@ import pytest
 
 from fedfairx.cli.main import main
 
-VERBS = ("list", "simulate", "reproduce", "plot", "calibrate", "privacy", "audit", "warm")
+VERBS = ("list", "simulate", "reproduce", "plot", "calibrate", "privacy", "audit", "verify", "warm")
 SMALL = ("--agents", "2", "--arms", "3", "--dimension", "2", "--horizon", "40", "--seeds", "2")
 
 

@@ -93,7 +93,9 @@ def test_every_flag_of_every_verb_is_explained() -> None:
 
 def test_how_it_is_run_is_what_simulate_takes() -> None:
     keywords = inspect.signature(ffx.simulate).parameters
-    defaults = {item.name: item.default for item in fields(Running) if item.name not in ("baselines", "centring")}
+    defaults = {
+        item.name: item.default for item in fields(Running) if item.name not in ("baselines", "centring")
+    }
     assert defaults == {name: keywords[name].default for name in defaults}
 
 

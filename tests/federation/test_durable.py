@@ -326,15 +326,17 @@ def test_a_baseline_is_what_is_learnt_from(place: str) -> None:
             drawn = plain.decide(x)
             made = agent.decide(x, note=DecisionNote(mode="shadow", baseline=2))
             assert (made.action, made.drawn, made.context.tolist()) == (2, drawn.action, [0.0, 0.0, 1.0])
-            assert made.probability == drawn.policy[2]
+            assert made.policy.tolist() == drawn.policy.tolist()
+            assert made.probability == 1.0  # whatever its share by the policy
         kept = agent.journal.decision(made.id)
         assert (kept.action, kept.drawn, kept.mode, kept.baseline) == (2, made.drawn, "shadow", 2)
+        assert (kept.propensity, agent._pending[made.number].probability) == (1.0, 1.0)
         waiting = [decision.id for decision in agent._pending.values()]
     with ffx.Agent.open(place) as agent:
         assert agent._pending[made.number].drawn == made.drawn
         agent.observe_many(waiting, [1.0] * 8)
         assert agent.gram[2, 2] - agent.gram[0, 0] == pytest.approx(8.0)
-        assert list(agent.journal.exposure_rows()) == []
+        assert list(agent.journal.decisions(mode="live")) == []
 
 
 # --- expiry and time --------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -130,18 +129,22 @@ def test_one_that_waits_is_taken_and_the_same_again_changes_nothing(place: str) 
         assert [event.kind for event in agent.journal.steps() if hasattr(event, "kind")] == []
 
 
-def test_what_was_there_before_is_kept_as_an_event(place: str) -> None:
+def test_what_was_there_before_is_kept(place: str) -> None:
     with ffx.Agent.open(place, dimension=D, seed=0) as agent:
         made = agent.decide(contexts(np.random.default_rng(0)))
         agent.observe(made, reward=WRONG)
         agent.observe(made, reward=RIGHT, replace=True)
         agent.observe(made, reward=0.125, replace=True)
-        events = [step for step in agent.journal.steps() if hasattr(step, "kind")]
-        assert [event.kind for event in events] == ["replace", "replace"]
-        old = [json.loads(event.body) for event in events]
-        assert old == [{"decision": made.number, "reward": each} for each in (WRONG, RIGHT)]
-        times = agent.journal.log.database.execute("SELECT time FROM events ORDER BY seq")
-        assert 0 < times[0][0] <= times[1][0]
+        question = "SELECT decision, turn, reward, time FROM outcomes ORDER BY seq"
+        rows = agent.journal.log.database.execute(question)
+        assert [row[:3] for row in rows] == [
+            (made.number, turn, reward) for turn, reward in enumerate((WRONG, RIGHT, 0.125))
+        ]
+        assert 0 < rows[0][3] <= rows[1][3] <= rows[2][3]
+        kept = agent.journal.decision(made.id)
+        assert (kept.reward, kept.reward_time) == (0.125, rows[0][3] / 1e6)
+        assert [step.reward for step in agent.journal.steps() if hasattr(step, "status")] == [0.125]
+        assert agent.journal.counts()["rewarded"] == 1
 
 
 def test_several_are_replaced_together_or_not_at_all(place: str, tmp_path: Path) -> None:

@@ -83,7 +83,11 @@ def test_the_agent_of_the_terms_is_the_federations_agent() -> None:
     around = terms(centring=Centring.unit_box(D))
     centred = around.agent("org1", noise=SimulatedNoise(0))
     assert centred.privatizer.mechanism.digest() == around.stated.digest()
-    assert (agent.merit, agent.options.minimum_share, agent.rule) == (agreed.options.merit, 0.05, "expected-merit")
+    assert (agent.merit, agent.options.minimum_share, agent.rule) == (
+        agreed.options.merit,
+        0.05,
+        "expected-merit",
+    )
     assert agent.decide_from == centred.decide_from == "own+released"
     assert agreed.agent("org1", noise=SimulatedNoise(0), decide_from="released").decide_from == "released"
 

@@ -12,7 +12,7 @@ import pytest
 from service_helpers import ACTIONS, CONTEXTS, asking, decide, until
 
 import fedfairx as ffx
-from fedfairx.storage import migrations
+from old_databases import load
 
 
 def put(client, identity, reward):
@@ -378,13 +378,9 @@ def test_an_agent_without_names_gets_none_later(place: str) -> None:
         pass
 
 
-def test_an_agent_of_an_earlier_version_keeps_what_it_is_told_first(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_of_an_earlier_version_keeps_what_it_is_told_first(place: str) -> None:
     where = place if place.startswith("postgresql:") else place.replace("agent.db", "agent.sqlite")
-    monkeypatch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
-    ffx.Agent.open(where, dimension=2).close()
-    monkeypatch.undo()
+    load("version1-plain", where)
     with asking(place, features=NAMED):
         pass
     others = "rating=1:5,price=0:10"

@@ -15,7 +15,6 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import StateError, StorageError, StorageUnavailable
-from fedfairx.storage import migrations, open_database
 from servers import Postgres
 from states import told
 
@@ -286,54 +285,3 @@ def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
     path.chmod(0o644)
     ffx.Agent.open(path).close()
     assert path.stat().st_mode & 0o077 == 0
-
-
-# --- versions ---------------------------------------------------------------------------------------------
-
-
-def version_of(place: str) -> int:
-    database = open_database(place)
-    try:
-        return int(database.execute("SELECT version FROM fedfairx")[0][0])
-    finally:
-        database.close()
-
-
-def test_a_newer_version_is_refused_as_it_is(place: str) -> None:
-    opened(place).close()  # type: ignore[arg-type]
-    database = open_database(place)
-    database.execute("UPDATE fedfairx SET version = 99")
-    database.close()
-    with pytest.raises(
-        StateError, match=f"has version 99, and this fedfairx reads up to version {LAST}: update"
-    ):
-        ffx.Agent.open(place)
-    assert version_of(place) == 99
-
-
-LAST = len(migrations.MIGRATIONS)
-
-
-@pytest.mark.parametrize("version", range(1, LAST + 1))
-def test_every_earlier_version_is_brought_up(
-    place: str, version: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From each version there has been, with data in it, to this one and to one that is still to come."""
-    following = "CREATE TABLE extra (id INTEGER PRIMARY KEY, body BLOB); ALTER TABLE decisions ADD more TEXT"
-    monkeypatch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:version])
-    with opened(place) as agent:  # type: ignore[arg-type]
-        before = told(agent)
-    monkeypatch.undo()
-    assert version_of(place) == version
-    monkeypatch.setattr(
-        migrations, "MIGRATIONS", [*migrations.MIGRATIONS, "CREATE TABLE extra (id INTEGER); nonsense"]
-    )
-    with pytest.raises(StateError):
-        ffx.Agent.open(place)
-    assert version_of(place) == LAST  # whole or not at all
-    monkeypatch.undo()
-    monkeypatch.setattr(migrations, "MIGRATIONS", [*migrations.MIGRATIONS, following])
-    with ffx.Agent.open(place) as agent:
-        assert told(agent) == before
-        assert agent.journal.log.database.execute("SELECT COUNT(*) FROM extra") == [(0,)]
-    assert version_of(place) == LAST + 1

@@ -15,7 +15,7 @@ D = 2
 @pytest.fixture
 def agent(place: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(database, "PAGE", 4)  # so that there are several
-    monkeypatch.setattr("fedfairx.storage.queries.PAGE", 4)
+    monkeypatch.setattr("fedfairx.storage.journal.PAGE", 4)
     agent = ffx.Agent.open(place, dimension=D, seed=0)
     log, start = agent.journal.log, agent.journal.log.now() // 1_000_000 + 10
     rng = np.random.default_rng(0)
@@ -48,7 +48,7 @@ def test_they_are_given_in_order_and_in_part(agent: ffx.Agent) -> None:
         assert [each.id for each in ask(action=action)] == [e.id for e in every if e.action == action]
     assert [each.id for each in ask(limit=6)] == [each.id for each in every[:6]]
     assert [each.id for each in ask(after_seq=every[5].seq, limit=2)] == [each.id for each in every[6:8]]
-    assert [each.mode for each in agent.journal.exposure_rows()] == ["live"] * 9
+    assert [each.mode for each in ask(mode="live")] == ["live"] * 9
     assert agent.journal.counts() == {"pending": 5, "rewarded": 4, "withdrawn": 1, "expired": 0}
     with pytest.raises(InvalidInput, match="status must be one of pending, rewarded"):
         next(ask(status="lost"))
@@ -61,7 +61,7 @@ def test_a_decision_is_whole_and_its_repr_tells_no_data(agent: ffx.Agent) -> Non
     assert made.policy.tolist() == waiting.policy.tolist()
     assert made.theta.tolist() == waiting.theta.tolist()
     assert made.contexts[made.action].tolist() == waiting.context.tolist()
-    assert (made.probability, made.name, made.drawn) == (waiting.probability, waiting.name, waiting.action)
+    assert (made.propensity, made.name, made.drawn) == (waiting.probability, waiting.name, waiting.action)
     assert "contexts" not in repr(made)
     assert str(made.contexts[0, 0])[:6] not in repr(made)
     assert agent.journal.decision("nobody-0") is None

@@ -9,7 +9,7 @@ import pytest
 
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
 from fedfairx.privacy.ledger.ledger import Position
-from fedfairx.storage.migrations import bring_up
+from fedfairx.storage.migrations import migrate
 from fedfairx.storage.open_log import open_database
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
 from fedfairx.storage.transaction_log import Log
@@ -18,7 +18,7 @@ from fedfairx.storage.transaction_log import Log
 @pytest.fixture
 def log(place: str) -> Iterator[Log]:
     database = open_database(place)
-    bring_up(database)
+    migrate(database)
     log = Log(database)
     yield log
     log.close()

@@ -62,7 +62,7 @@ from fedfairx.storage.open_log import open_log
 from fedfairx.storage.records import DecisionNote, packed_log
 from fedfairx.storage.replacement import Booked
 from fedfairx.storage.rollback_marker import leave_mark
-from fedfairx.storage.transaction_log import Log, Numbers
+from fedfairx.storage.transaction_log import Log, StepCounter
 from fedfairx.util.arrays import Array, Coordinates
 from fedfairx.util.formatting import html_table
 
@@ -150,7 +150,7 @@ class Agent:
         self._store: AgentStore | None = None
         self._journal: Journal | None = None  # the store's
         self._lock = threading.RLock()
-        self._numbers = Numbers()
+        self._numbers = StepCounter()
         self._origins = IdPrefixes()
         self._origin = self._origins.begin(0)
         self._looks = LOOKS
@@ -326,8 +326,8 @@ class Agent:
                 if note is not None and note.key is not None:
                     self._journal.require_new(note.key)
                 made = self._decide(rows, called, note)
-                made.time = self._journal.decided(
-                    made.number, rows, made._values, made.action, made.drawn, called, note
+                made.time = self._journal.append_decision(
+                    made.number, rows, made._values, made.action, made.drawn, made.probability, called, note
                 )
                 return made
 
@@ -347,7 +347,10 @@ class Agent:
     ) -> Decision:
         model = self._model
         arms, dimension = len(rows), model.dimension
-        taken = None if note is None else as_row(note.baseline, arms)
+        taken = propensity = None
+        if note is not None:
+            baseline = as_row(note.baseline, arms)
+            taken = None if note.mode == "live" else baseline
         values = np.empty(arms + 2 * dimension)
         number = self._numbers.next
         drawn = model.draw(rows, values, self._draws)
@@ -356,7 +359,10 @@ class Agent:
         self._draws.advance()
         action = drawn if taken is None else taken
         name = None if called is None else called[action]
-        decision = self._pending[number] = Decision(number, action, values, arms, name, self._origin)
+        if note is not None:
+            propensity = note.propensity(action, float(values[action]))
+        decision = Decision(number, action, values, arms, name, self._origin, 0, propensity)
+        self._pending[number] = decision
         if taken is not None:
             decision.drawn = drawn
             values[arms + dimension :] = context_of(rows, taken, dimension)
@@ -469,7 +475,7 @@ class Agent:
         if model.learn(made, value):
             self._exchange.judge_again()
         if self._journal is not None:
-            self._journal.ended(number, status, value, person)
+            self._journal.append_outcome(number, status, value, person)
 
     def _enter(self, made: Decision, value: float, person: str | int | None) -> None:
         """Give the record to the privatizer, unless its sums are exact, which learning adds to."""
@@ -562,7 +568,9 @@ class Agent:
         if self._journal is None:
             self._numbers.next += len(rows)
         else:
-            self._journal.happened("learn", packed_log(rows.reshape(len(rows), -1), values), steps=len(rows))
+            self._journal.append_event(
+                "learn", packed_log(rows.reshape(len(rows), -1), values), steps=len(rows)
+            )
 
     def forget(self, decision: Decision | str) -> None:
         """Give up on a reward that will never come."""
@@ -574,7 +582,7 @@ class Agent:
             for number in self._different(decisions):
                 del self._pending[number]
                 if self._journal is not None:
-                    self._journal.ended(number, "withdrawn", None)
+                    self._journal.append_outcome(number, "withdrawn", None)
 
     def set_window(self, window: float | None, default_reward: float | None = None) -> None:
         """After how many seconds `expire` gives up on a reward, and what it then was, if anything."""
@@ -598,7 +606,7 @@ class Agent:
             for made in due:
                 if self.default_reward is None:
                     del self._pending[made.number]
-                    self._journal.ended(made.number, "expired", None)
+                    self._journal.append_outcome(made.number, "expired", None)
                 else:
                     self._take(made, self.default_reward, status="expired")
             return len(due)
@@ -657,7 +665,7 @@ class Agent:
         for found, value in wrong:
             if self.private:
                 self._amend(journal, found, value)
-            replacement.replace(journal, found.outcome, value)
+            replacement.replace(journal, found, value)
         journal.log.settle()
         assert self._store is not None
         self._store.restore()
@@ -1006,7 +1014,7 @@ class Agent:
     def _append(self, kind: str, body: str) -> None:
         """Inside a step: keep an event."""
         if self._journal is not None:
-            self._journal.happened(kind, body.encode())
+            self._journal.append_event(kind, body.encode())
 
     @property
     def durable(self) -> bool:

@@ -15,10 +15,10 @@ class Decision:
 
     `id` is unique, and the reward refers to it. `action` is a row of the contexts, and `name`
     that row's, if `decide` was given names. `drawn` is another row where a baseline's was taken instead.
-    `number` and `origin` are what the id is made of (`storage.origins`).
+    `number` and `origin` are what the id is made of (`storage.decision_ids`).
     """
 
-    __slots__ = ("_arms", "_values", "action", "drawn", "name", "number", "origin", "time")
+    __slots__ = ("_arms", "_propensity", "_values", "action", "drawn", "name", "number", "origin", "time")
 
     def __init__(
         self,
@@ -29,6 +29,7 @@ class Decision:
         name: str | None = None,
         origin: str = "",
         time: int = 0,
+        propensity: float | None = None,
     ) -> None:
         self.number = number
         self.origin = origin
@@ -37,6 +38,7 @@ class Decision:
         self.time = time  # microseconds since 1970, of a durable agent's decision
         self._values = values  # policy (K), θ (d), chosen context (d): one array, made once
         self._arms = arms
+        self._propensity = propensity
 
     @property
     def id(self) -> str:
@@ -50,8 +52,11 @@ class Decision:
 
     @property
     def probability(self) -> float:
-        """The probability of `action` under the policy."""
-        return float(self._values[self.action])
+        """The probability with which `action` was taken, its propensity.
+
+        It is `policy[action]`, unless a baseline is taken in some or all decisions (`DecisionNote`).
+        """
+        return float(self._values[self.action]) if self._propensity is None else self._propensity
 
     @property
     def theta(self) -> Array:

@@ -30,6 +30,7 @@ from fedfairx.privacy import (
     Release,
     new_key,
 )
+from fedfairx.storage.agents import add_agent, read_agent, read_agents, update_settings
 from fedfairx.storage.journal import Event, Journal, Made, Outcome
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
 from fedfairx.storage.records import unpacked_log
@@ -42,15 +43,15 @@ FEW = 20_000  # steps that are read at once
 
 def find_store(log: Log, name: str | None) -> AgentStore | None:
     """The agent of this name in a database, or the only one; None if there is no such agent."""
-    rows = log.database.execute("SELECT agent, name, settings, secret FROM agents ORDER BY agent")
+    rows = read_agents(log)
     if name is None and len(rows) > 1:
-        known = ", ".join(repr(row[1]) for row in rows[:10])
+        known = ", ".join(repr(row.name) for row in rows[:10])
         raise InvalidInput(f"name must be given: {log.database.place} holds {len(rows)} agents, {known}")
-    for number, called, settings, secret in rows:
-        if name in (None, called):
-            if int(number) in log.agents:
-                raise StorageUnavailable(f"agent {called!r} in {log.database.place} is open already")
-            return AgentStore(log, int(number), json.loads(settings), secret)
+    for row in rows:
+        if name in (None, row.name):
+            if row.number in log.agents:
+                raise StorageUnavailable(f"agent {row.name!r} in {log.database.place} is open already")
+            return AgentStore(log, row.number, row.settings, row.secret)
     return None
 
 
@@ -64,11 +65,8 @@ def make_store(log: Log, settings: AgentSettings, sharing: Budget | Bounds | Non
         "bounds": sharing.to_dict() if isinstance(sharing, Bounds) else None,
     }
     secret = new_key() if private else None
-    (number,) = log.write("SELECT COALESCE(MAX(agent), 0) + 1 FROM agents")[0]
-    log.write(
-        "INSERT INTO agents VALUES (?, ?, ?, ?)", (number, settings.name, json.dumps(described), secret)
-    )
-    return AgentStore(log, int(number), described, secret)
+    number = add_agent(log, settings.name, described, secret)
+    return AgentStore(log, number, described, secret)
 
 
 class AgentStore:
@@ -84,7 +82,7 @@ class AgentStore:
             )
         self.settings = read_value(settings, AgentSettings, "settings")
         self._settings = settings
-        self._secret = None if secret is None else bytes(secret)
+        self._secret = secret
         self._parts: Parts
         self.budgets = [Budget.from_dict(each) for each in settings["budgets"]]
         bounds = settings.get("bounds")  # which older databases have not
@@ -228,20 +226,21 @@ class AgentStore:
             parts.exchange.drop(json.loads(step.body))
         elif step.kind == "run":
             parts.exchange.begin_run(self._run(int(step.body)))
-        elif step.kind != "replace":  # the outcome itself was changed
+        else:
             raise StateError(f"{self.journal.place} holds a step of an unknown kind, {step.kind!r}")
 
     def _decision(self, made: Made) -> Decision:
         values = np.concatenate([made.policy, made.theta, made.context])
         name = None if made.names is None else made.names[made.action]
         origin = self.journal.origins.of(made.seq) or ""
-        decision = Decision(made.seq, made.action, values, made.policy.size, name, origin, made.time)
+        decision = Decision(
+            made.seq, made.action, values, made.policy.size, name, origin, made.time, made.propensity
+        )
         decision.drawn = made.drawn
         return decision
 
     def _read_budgets(self) -> None:
-        question = "SELECT settings FROM agents WHERE agent = ?"
-        settings = json.loads(self.log.database.execute(question, (self.journal.agent,))[0][0])
+        settings = read_agent(self.log, self.journal.agent).settings
         self.budgets = [Budget.from_dict(each) for each in settings["budgets"]]
 
     # --- privacy -------------------------------------------------------------------------------------
@@ -270,9 +269,7 @@ class AgentStore:
         """Inside a step: store one more budget, and give its privatizer and its number."""
         self.budgets.append(budget)
         settings = self._settings | {"budgets": [each.to_dict() for each in self.budgets]}
-        self.log.write(
-            "UPDATE agents SET settings = ? WHERE agent = ?", (json.dumps(settings), self.journal.agent)
-        )
+        update_settings(self.log, self.journal.agent, settings)
         return self._run(len(self.budgets)), len(self.budgets)
 
     # --- into the log --------------------------------------------------------------------------------

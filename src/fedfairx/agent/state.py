@@ -87,6 +87,7 @@ class Waiting:
     values: list[float]
     name: str | None = None
     dimension: int | None = None  # then, if actions have been added since
+    propensity: float | None = None  # where it is not the policy's share of the action
 
 
 @dataclass(frozen=True)
@@ -240,6 +241,7 @@ def _waiting(made: Decision, dimension: int) -> Waiting:
         values=made._values.tolist(),
         name=made.name,
         dimension=None if size == dimension else size,
+        propensity=made._propensity,
     )
 
 
@@ -250,7 +252,8 @@ def waiting_decision(stored: Waiting, dimension: int, following: int) -> Decisio
     if not (fits and 0 <= stored.action < arms and 0 <= stored.drawn < arms):
         raise StateError("pending holds a decision that this agent can't have made")
     values = _numbers(stored.values, arms + 2 * then, "pending.values")
-    made = Decision(stored.number, stored.action, values, arms, stored.name, stored.origin, stored.time)
+    named = stored.name, stored.origin, stored.time, stored.propensity
+    made = Decision(stored.number, stored.action, values, arms, *named)
     made.drawn = stored.drawn
     return made
 

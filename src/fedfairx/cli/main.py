@@ -22,6 +22,7 @@ VERBS = (
     "cli.audit",
     "cli.serve",
     "cli.keys",
+    "cli.verify",
     "demo.service",
     "cli.federate",
     "cli.warm",

@@ -10,6 +10,7 @@ import numpy as np
 from fedfairx.agent.agent import Agent
 from fedfairx.client import Client, ServiceError
 from fedfairx.demo.market import DIMENSION, Market, contexts, request, rewards, unfairness
+from fedfairx.errors import StateError
 
 
 class Orders:
@@ -69,8 +70,11 @@ class Orders:
 
     def lost(self, database: Path) -> int:
         """The number of acknowledged decisions and rewards that are not in the stopped service's database."""
-        with Agent.open(database) as agent:
-            found = {row.id: row.reward for row in agent.journal.decisions()}
+        try:
+            with Agent.open(database) as agent:
+                found = {row.id: row.reward for row in agent.journal.decisions()}
+        except StateError:  # it is damaged, and none of it can be relied on
+            return len(self.kept)
         return sum(
             identity not in found or found[identity] != reward for identity, reward in self.kept.items()
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from fedfairx.storage.queries import Queries, by_time, counted
+from fedfairx.storage.journal import Journal
+from fedfairx.storage.queries import by_time, counted
 from fedfairx.storage.records import STATUSES
 
 
@@ -20,7 +21,7 @@ class DecisionCounters:
         self._made: list[int] = []
         self._rewarded: list[int] = []
 
-    def by_status(self, journal: Queries) -> dict[str, int]:
+    def by_status(self, journal: Journal) -> dict[str, int]:
         """The number of decisions of each status."""
         with self._lock:
             made, ended, self._until = counted(journal, self._until)
@@ -32,7 +33,7 @@ class DecisionCounters:
             return found
 
     def by_time(
-        self, journal: Queries, *, since: float, width: float, count: int
+        self, journal: Journal, *, since: float, width: float, count: int
     ) -> tuple[list[int], list[int]]:
         """Decisions and rewards in each of `count` intervals until now; past ones are not counted again."""
         with self._lock:

@@ -1,4 +1,4 @@
-"""Whose action is taken: the drawn one, or the caller's baseline; and with which probability it was."""
+"""What a request asks of the agent: among which actions, and whose is taken, the drawn or the baseline's."""
 
 from __future__ import annotations
 
@@ -34,33 +34,6 @@ class AssignmentMode:
         if self.mode == "shadow":
             return "shadow"
         return "control" if self.control_share and random.random() < self.control_share else "live"
-
-
-class DecisionMeta(msgspec.Struct, array_like=True, frozen=True):
-    """What the service notes with a decision, beside what the agent does."""
-
-    model_version: int
-    baseline: int | None = None
-    control_share: float = 0.0
-
-    def text(self) -> str:
-        return msgspec.json.encode(self).decode()
-
-    @classmethod
-    def read(cls, text: str | None) -> DecisionMeta:
-        """The remark; of a decision that was not made over HTTP there is none."""
-        return cls(0) if text is None else msgspec.json.decode(text, type=cls)
-
-
-def propensity(mode: str, action: int, share: float, remark: DecisionMeta) -> float:
-    """The probability with which `action` was taken, its share by the policy being `share`.
-
-    It is what whoever evaluates another policy on the log must divide by.
-    """
-    if mode == "shadow":
-        return 1.0
-    kept = remark.control_share if remark.baseline == action else 0.0
-    return min(1.0, (1.0 - remark.control_share) * share + kept)
 
 
 NO_BASELINE = "baseline must be given: this service keeps it in some or all decisions (mode)"
@@ -228,32 +201,38 @@ class Decide(msgspec.Struct, frozen=True):
         if isinstance(asked, AmongAll):
             asked = asked.among(agent.actions, agent.all_actions)
         mode = taking.draw()
-        remark = DecisionMeta(version, asked.baseline, taking.control_share)
         note = DecisionNote(
             key=key,
             digest=self.digest,
             groups=asked.groups,
             mode=mode,
-            baseline=None if mode == "live" else asked.baseline,
-            extra=remark.text(),
+            baseline=asked.baseline,
+            control_share=taking.control_share,
+            model_version=version,
         )
         if asked.contexts is None:
             made = agent.decide(asked.names, note=note)
         else:
             made = agent.decide(asked.contexts, names=asked.names, note=note)
-        return _answer(asked, str(made.id), made.action, made.policy.tolist(), mode, remark)
+        return _answer(asked, made.id, made.action, made.probability, made.policy.tolist(), mode, version)
 
 
 def answer_of_stored(asked: DecisionInput | AmongAll, stored: StoredDecision) -> schemas.DecisionMade:
     """The answer that was given then, to the same request."""
     if isinstance(asked, AmongAll):
         asked = named(stored.names or [])  # there may be others now
-    remark = DecisionMeta.read(stored.extra)
-    return _answer(asked, stored.id, stored.action, stored.policy.tolist(), stored.mode, remark)
+    shares, version = stored.policy.tolist(), stored.model_version
+    return _answer(asked, stored.id, stored.action, stored.propensity, shares, stored.mode, version)
 
 
 def _answer(
-    asked: DecisionInput, identity: str, action: int, shares: list[float], mode: str, remark: DecisionMeta
+    asked: DecisionInput,
+    identity: str,
+    action: int,
+    propensity: float,
+    shares: list[float],
+    mode: str,
+    version: int,
 ) -> schemas.DecisionMade:
     """In the request's terms: places among all of its actions, the excluded ones too."""
     policy = shares
@@ -266,9 +245,9 @@ def _answer(
         decision_id=identity,
         action=place,
         action_id=None if asked.ids is None else asked.ids[place],
-        probability=propensity(mode, action, shares[action], remark),
+        probability=propensity,
         policy=policy,
-        model_version=remark.model_version,
+        model_version=version,
         mode=mode,
         action_ids=asked.ids if asked.contexts is None and asked.ids is not None else UNSET,
     )

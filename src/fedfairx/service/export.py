@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from fedfairx.errors import needs
-from fedfairx.service.decisions import DecisionMeta, propensity
 from fedfairx.storage.records import StoredDecision
 
 FORMATS = {"jsonl": "application/jsonl", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
@@ -44,7 +43,7 @@ RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 def record(stored: StoredDecision) -> dict[str, Any]:
     """A row. `probability` is with which the action was taken (its propensity), `policy` the fair shares."""
-    remark, action = DecisionMeta.read(stored.extra), stored.action
+    action, names, groups = stored.action, stored.names, stored.groups
     values = (
         stored.id,
         stored.seq,
@@ -52,19 +51,19 @@ def record(stored: StoredDecision) -> dict[str, Any]:
         stored.mode,
         stored.status,
         action,
-        stored.name,
-        None if stored.groups is None else stored.groups[action],
-        propensity(stored.mode, action, float(stored.policy[action]), remark),
+        None if names is None else names[action],
+        None if groups is None else groups[action],
+        stored.propensity,
         stored.drawn,
-        remark.baseline,
+        stored.baseline,
         stored.policy.tolist(),
         None if stored.featureless else stored.contexts.tolist(),
-        stored.names,
-        stored.groups,
+        names,
+        groups,
         stored.reward,
         stored.reward_time,
         stored.person,
-        remark.model_version,
+        stored.model_version,
     )
     return dict(zip(COLUMNS, values, strict=True))
 

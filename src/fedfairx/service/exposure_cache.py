@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from fedfairx.core.statistics import unpack
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.service.published import Published, Sums, coarse
-from fedfairx.storage.database import Row
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.queries import end_of, for_exposure, last_of, learnt, number_at, records
+from fedfairx.storage.queries import end_of, last_of, learnt, number_at, records
+from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.replacement import replaced_between
 from fedfairx.util.arrays import Array
 
@@ -91,7 +91,7 @@ class ExposureCache:
         bounded = start > first and last_of(journal, 1, first=first, end=start) > first
         seen = _Seen()
         table = exposure(
-            seen.read(for_exposure(journal, first=start, end=end)),
+            seen.read(journal.decisions(after_seq=start - 1, before_seq=end)),
             merit=agent.merit,
             noise_sd=settings.noise_sd or _half_range(agent),
             tolerance=settings.tolerance,
@@ -133,24 +133,25 @@ class _Seen:
     withdrawn = 0
     baseline = 0
 
-    def read(self, rows: Iterator[Row]) -> Iterator[Logged]:
-        for _, made, policy, contexts, action, drawn, names, groups, status, reward, mode in rows:
-            self.last = made / 1e6
+    def read(self, decisions: Iterator[StoredDecision]) -> Iterator[Logged]:
+        for made in decisions:
+            self.last = made.time
             if self.first is None:
                 self.first = self.last
-            shares = np.frombuffer(policy, "<f8")
-            if status == "withdrawn":
+            withdrawn = made.status == "withdrawn"
+            if withdrawn:
                 self.withdrawn += 1
-            elif mode != "live":
+            elif made.mode != "live":
                 self.baseline += 1
+            shares = np.frombuffer(made.packed_policy, "<f8")
             yield Logged(
                 shares,
-                None if status == "withdrawn" else action,
-                _rows(contexts, shares.size),
-                _labels(names),
-                _labels(groups),
-                drawn,
-                reward,
+                None if withdrawn else made.action,
+                _rows(made.packed, shares.size),
+                _labels(made.names_json),
+                _labels(made.groups_json),
+                made.drawn,
+                made.reward,
             )
 
 

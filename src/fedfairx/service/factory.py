@@ -20,7 +20,7 @@ from fedfairx.service.federation import Membership
 from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings, place_of
 from fedfairx.storage.api_keys import ApiKeys
-from fedfairx.storage.feature_schema import keep_meaning, read_meaning
+from fedfairx.storage.feature_schema import read_feature_schema, store_feature_schema
 
 #: Settings that are stored with the agent.
 KEPT = ("rule", "reward_range", "minimum_share", "name", "window", "default_reward")
@@ -102,7 +102,7 @@ def _warm(agent: Agent) -> None:
 
 def remembered(settings: Settings) -> Settings:
     """The settings with stored features; settings that contradict them are refused."""
-    stored = read_meaning(place_of(settings))
+    stored = read_feature_schema(place_of(settings))
     if stored is None:
         return settings
     features = tuple(Feature(name, low, high) for name, low, high in stored["features"])
@@ -120,7 +120,7 @@ def remembered(settings: Settings) -> Settings:
 def remember(agent: Agent, settings: Settings) -> None:
     """Store the features at the first start."""
     features = [[feature.name, feature.low, feature.high] for feature in settings.features]
-    keep_meaning(agent.journal, {"features": features, "intercept": settings.intercept})
+    store_feature_schema(agent.journal, {"features": features, "intercept": settings.intercept})
 
 
 def _shown(value: bool | Sequence[Feature]) -> str:

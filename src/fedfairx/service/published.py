@@ -15,7 +15,8 @@ import numpy as np
 
 from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.fairness import Draws, Exposure, Row, Share
-from fedfairx.storage.queries import Queries, end_of, records
+from fedfairx.storage.journal import Journal
+from fedfairx.storage.queries import end_of, records
 from fedfairx.util.arrays import Array
 
 LEAST = 100  # rewards in a batch,
@@ -54,7 +55,7 @@ class Published:
     with that reward alone. The next start reads all of them again.
     """
 
-    def __init__(self, journal: Queries, *, first: int) -> None:
+    def __init__(self, journal: Journal, *, first: int) -> None:
         self.sums = Sums(0)
         self.end: int | None = None  # the number after the last reward in it; None before the first batch
         self._journal = journal

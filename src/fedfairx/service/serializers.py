@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.partners import Partner
 from fedfairx.service import schemas
-from fedfairx.service.decisions import DecisionMeta, propensity
 from fedfairx.service.published import batch_of
 from fedfairx.storage.records import StoredDecision
 
@@ -18,22 +17,20 @@ if TYPE_CHECKING:
 
 def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
     """A decision without its contexts and its reward; its policy, which tells earlier rewards, if `exact`."""
-    remark = DecisionMeta.read(stored.extra)
-    action = stored.action
-    probability = propensity(stored.mode, action, float(stored.policy[action]), remark)
+    action, groups = stored.action, stored.groups
     return schemas.DecisionSeen(
         decision_id=stored.id,
         seq=stored.seq,
         time=stored.time,
         action=action,
         action_id=stored.name,
-        group=None if stored.groups is None else stored.groups[action],
-        probability=probability if exact else None,
+        group=None if groups is None else groups[action],
+        probability=stored.propensity if exact else None,
         policy=stored.policy.tolist() if exact else None,
         action_ids=stored.names,
         mode=stored.mode,
         status=stored.status,
-        model_version=remark.model_version,
+        model_version=stored.model_version,
     )
 
 

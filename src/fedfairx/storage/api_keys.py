@@ -6,17 +6,13 @@ import hashlib
 import hmac
 import os
 import secrets
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from fedfairx.errors import InvalidInput, StorageUnavailable
-from fedfairx.storage.database import Database
-from fedfairx.storage.migrations import bring_up
+from fedfairx.storage.migrations import migrate
 from fedfairx.storage.open_log import open_database
-from fedfairx.storage.sqlite import SqliteDatabase
 from fedfairx.storage.transaction_log import Log
 
 
@@ -93,49 +89,10 @@ def open_keys(place: str | os.PathLike[str]) -> Iterator[ApiKeys]:
     """The keys in a database, whether or not a service has it open; a new database is made."""
     try:
         database = open_database(place)
-        bring_up(database)
+        migrate(database)
     except StorageUnavailable:  # somebody holds it, who has made its tables
-        database = _guest(os.fspath(place))
+        database = open_database(place, access="guest")
     try:
         yield ApiKeys(Log(database))
     finally:
         database.close()
-
-
-def _guest(place: str) -> Database:
-    if not place.startswith(("postgresql://", "postgres://")):
-        return SqliteGuest(place)
-    from fedfairx.storage.postgres import PostgresDatabase
-
-    class PostgresGuest(PostgresDatabase):
-        """Writes beside whoever has the lock."""
-
-        def _lock(self, connection: object) -> None: ...
-
-    return PostgresGuest(place)
-
-
-class _NoLock:
-    """In the place of a `FileLock`."""
-
-    def check(self) -> None: ...
-
-    def free(self) -> None: ...
-
-
-class SqliteGuest(SqliteDatabase):
-    """Writes in turn with whoever holds the file; SQLite sees to it that both are whole."""
-
-    def __init__(self, path: str) -> None:
-        self.place = path
-        self._guard = threading.RLock()
-        self._reader = None
-        self._file = Path(path).resolve()
-        self._lock = _NoLock()  # type: ignore[assignment]
-        with self._translated():
-            self._writer = self._connect(self._file)
-
-    def close(self) -> None:
-        self._writer.close()
-        if self._reader is not None:
-            self._reader.close()

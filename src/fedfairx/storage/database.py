@@ -7,9 +7,12 @@ writes, and another reads what is committed, so that a question waits for no tra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 Row = tuple[Any, ...]
+#: "own": one process at a time, held by a lock. "guest": beside whoever holds it, for single statements.
+#: "read": one view of what is committed, which is never written to.
+Access = Literal["own", "guest", "read"]
 Ask = Callable[[str, Sequence[Any]], list[Row]]
 PAGE = 2000  # rows at a time
 

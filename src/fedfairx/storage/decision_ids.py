@@ -31,6 +31,8 @@ class IdPrefixes:
 
     def of(self, number: int) -> str | None:
         """The prefix that a number was given under."""
+        if self.given and number >= self.given[-1][0]:  # the usual case
+            return self.given[-1][1]
         at = bisect_right(self.given, number, key=lambda pair: pair[0]) - 1
         return self.given[at][1] if at >= 0 else None
 

@@ -1,15 +1,18 @@
 """The tables, by versions that only go forward.
 
-`MIGRATIONS[v]` are the statements that make version v + 1 out of version v; they run in one transaction
-with the new number, so that a database is always of one version. A published migration is never edited: a
-change is another one at the end. `seq` numbers all steps of all agents in a database, whatever table they
-are in.
+`MIGRATIONS[v]` makes version v + 1 out of version v: statements, or a function. All that are due run in one
+transaction with the new number, so that a database is always of one version. A published migration is never
+edited: a change is another one at the end. `seq` numbers all steps of all agents in a database, whatever
+table they are in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fedfairx.errors import StateError
 from fedfairx.storage.database import Database
+from fedfairx.storage.seal_migration import execute_all, seal_all
 
 _FIRST = """
 CREATE TABLE agents (
@@ -82,11 +85,11 @@ CREATE TABLE seen_releases (
 )
 """
 
-MIGRATIONS: list[str] = [_FIRST, _MEANINGS, _SEEN]
+MIGRATIONS: list[str | Callable[[Database], None]] = [_FIRST, _MEANINGS, _SEEN, seal_all]
 
 
-def bring_up(database: Database) -> None:
-    """Make the tables, or bring older ones to this version; a newer one is refused as it is."""
+def version_of(database: Database) -> int:
+    """The version of the tables, 0 where there are none; a newer one than this is refused."""
     there = database.tables()
     version = 0
     if "fedfairx" in there:
@@ -101,16 +104,26 @@ def bring_up(database: Database) -> None:
             f"{database.place} has version {version}, and this fedfairx reads up to version "
             f"{len(MIGRATIONS)}: update it"
         )
-    for number in range(version, len(MIGRATIONS)):
-        database.begin()
-        try:
-            if number == 0:
-                database.execute(database.types("CREATE TABLE fedfairx (version INTEGER NOT NULL)"))
-                database.execute("INSERT INTO fedfairx VALUES (0)")
-            for statement in MIGRATIONS[number].split(";"):
-                database.execute(database.types(statement))
-            database.execute("UPDATE fedfairx SET version = ?", (number + 1,))
-            database.commit()
-        except BaseException:
-            database.rollback()
-            raise
+    return version
+
+
+def migrate(database: Database) -> None:
+    """Make the tables, or bring older ones to this version; a newer one is refused as it is."""
+    version = version_of(database)
+    if version == len(MIGRATIONS):
+        return
+    database.begin()
+    try:
+        if version == 0:
+            database.execute(database.types("CREATE TABLE fedfairx (version INTEGER NOT NULL)"))
+            database.execute("INSERT INTO fedfairx VALUES (0)")
+        for migration in MIGRATIONS[version:]:
+            if isinstance(migration, str):
+                execute_all(database, migration)
+            else:
+                migration(database)
+        database.execute("UPDATE fedfairx SET version = ?", (len(MIGRATIONS),))
+        database.commit()
+    except BaseException:
+        database.rollback()
+        raise

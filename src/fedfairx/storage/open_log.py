@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 import threading
 
-from fedfairx.storage.database import Database
-from fedfairx.storage.migrations import bring_up
+from fedfairx.storage.database import Access, Database
+from fedfairx.storage.migrations import migrate
 from fedfairx.storage.rollback_marker import check_mark
 from fedfairx.storage.transaction_log import Log
 
 
-def open_database(place: str | os.PathLike[str], *, create: bool = True) -> Database:
-    """The database at a path (SQLite) or a `postgresql://` address, held by this process alone."""
+def open_database(place: str | os.PathLike[str], *, access: Access = "own") -> Database:
+    """The database at a path (SQLite) or a `postgresql://` address; by default for this process alone."""
     text = os.fspath(place)
     if text.startswith(("postgresql://", "postgres://")):
         from fedfairx.storage.postgres import PostgresDatabase
 
-        return PostgresDatabase(text)
+        return PostgresDatabase(text, access=access)
     from fedfairx.storage.sqlite import SqliteDatabase
 
-    return SqliteDatabase(text, create=create)
+    return SqliteDatabase(text, access=access)
 
 
 _LOGS: dict[tuple[int, str], Log] = {}  # open in this process, by process and place
@@ -40,7 +40,7 @@ def open_log(place: str | os.PathLike[str]) -> Log:
                     return log
         database = open_database(place)
         try:
-            bring_up(database)
+            migrate(database)
             log = Log(database)
             check_mark(log)
         except BaseException:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.errors import StateError, StorageError, StorageUnavailable, needs
-from fedfairx.storage.database import Row
+from fedfairx.storage.database import Access, Row
 from fedfairx.util.fork_safety import watch
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ class PostgresDatabase:
 
     mark: dict[str, Any] = {}  # noqa: RUF012 (nothing outlives the database outside of it)
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, access: Access = "own") -> None:
         with needs("postgres"):
             import psycopg
         self._psycopg = psycopg
         self._address = address
+        self._access = access
         self._process = os.getpid()
         self._since = datetime.now(UTC).isoformat(timespec="seconds")
         self._guard = threading.RLock()
@@ -66,8 +67,12 @@ class PostgresDatabase:
             return self._writer
         connection = self._psycopg.connect(self._address, autocommit=True)
         try:
-            connection.execute("SET synchronous_commit = on")
-            self._lock(connection)
+            if self._access == "read":
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            else:
+                connection.execute("SET synchronous_commit = on")
+            if self._access == "own":
+                self._lock(connection)
         except BaseException:
             connection.close()
             raise

@@ -1,17 +1,19 @@
-"""What a row says: a decision as it is kept, and the seal by which damage is noticed."""
+"""A stored decision, what is kept with one, and how arrays are packed into columns."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-from zlib import crc32
+from typing import NamedTuple
 
 import numpy as np
 
 from fedfairx.util.arrays import Array, Coordinates
 
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":")
+)  # `json.dumps` would make one each time
 #: What has become of a decision.
 STATUSES = ("pending", "rewarded", "withdrawn", "expired")
 
@@ -22,8 +24,10 @@ class DecisionNote(NamedTuple):  # a third of the time that a frozen dataclass t
     key: the request's idempotency key: a second decision under it is refused (`KeyTaken`).
     digest: of the request's body, so that a retry can be told from another request under the same key.
     groups: the group of each arm, for measuring exposure.
-    mode: "live", or why the agent's own action was not taken ("shadow", "control").
-    baseline: the row that was taken instead of the one drawn; its reward is what will be learnt.
+    mode: "live", or why the agent's own action is not taken ("shadow", "control").
+    baseline: the row that the caller would take; unless `mode` is "live" it is taken, and its reward learnt.
+    control_share: the share of decisions in which the baseline is taken.
+    model_version: of the agent, when it decided.
     extra: text of the caller's own.
     """
 
@@ -32,71 +36,91 @@ class DecisionNote(NamedTuple):  # a third of the time that a frozen dataclass t
     groups: Sequence[str | None] | None = None
     mode: str = "live"
     baseline: int | None = None
+    control_share: float = 0.0
+    model_version: int = 0
     extra: str | None = None
 
+    def propensity(self, action: int, share: float) -> float:
+        """The probability with which `action` is taken, its share by the policy being `share`.
 
-@dataclass(frozen=True, slots=True)
+        It is what whoever evaluates another policy on the log must divide by.
+        """
+        if self.mode == "shadow":
+            return 1.0
+        kept = self.control_share if self.baseline == action else 0.0
+        return min(1.0, (1.0 - self.control_share) * share + kept)
+
+
+@dataclass(slots=True)  # not frozen, which would take three times as long to make
 class StoredDecision:
-    """A decision as the database has it. Times are in seconds since 1970. Its repr tells no data."""
+    """A decision as the database has it. Times are in seconds since 1970. Its repr tells no data.
+
+    propensity: the probability with which `action` was taken; by the policy its share is `policy[action]`.
+    baseline: the row that the caller would have taken, where one was given.
+    """
 
     id: str
-    seq: int
-    time: float
-    action: int
-    drawn: int
-    probability: float
-    mode: str
     status: str
-    names: list[str] | None
-    groups: list[str | None] | None
-    key: str | None
-    digest: str | None
-    extra: str | None
-    packed: bytes = field(repr=False)  # its contexts, as `packed_contexts` packed them
-    policy: Array = field(repr=False)
-    theta: Array = field(repr=False)
     reward: float | None = field(repr=False)
     reward_time: float | None
     person: str | None = field(repr=False)
+    seq: int
+    time: float
+    packed: bytes = field(repr=False)  # its contexts, as `packed_contexts` packed them
+    packed_policy: bytes = field(repr=False)
+    packed_theta: bytes = field(repr=False)
+    action: int
+    drawn: int
+    propensity: float
+    mode: str
+    baseline: int | None
+    control_share: float
+    model_version: int
+    names_json: str | None
+    groups_json: str | None
+    key: str | None
+    digest: str | None
+    extra: str | None
 
     @property
     def featureless(self) -> bool:
         """Whether its actions have no features."""
-        return len(self.packed) == 4 * self.policy.size
+        return 2 * len(self.packed) == len(self.packed_policy)
+
+    @property
+    def policy(self) -> Array:
+        """(K,) the probabilities that the action was drawn from."""
+        return floats(self.packed_policy)
+
+    @property
+    def theta(self) -> Array:
+        """(d,) what the policy came from."""
+        return floats(self.packed_theta)
 
     @property
     def contexts(self) -> Array:
-        """(K, d), made when asked for: of many actions without features they are many zeros."""
-        return unpacked_contexts(self.packed, self.policy.size, self.theta.size)
+        """(K, d); of many actions without features they are many zeros."""
+        return unpacked_contexts(self.packed, len(self.packed_policy) // 8, len(self.packed_theta) // 8)
+
+    @property
+    def context(self) -> Array:
+        """(d,) of the action taken."""
+        return context_of(self.packed, self.action, len(self.packed_policy) // 8, len(self.packed_theta) // 8)
+
+    @property
+    def names(self) -> list[str] | None:
+        """Of the actions."""
+        return None if self.names_json is None else json.loads(self.names_json)
+
+    @property
+    def groups(self) -> list[str | None] | None:
+        """Of the actions."""
+        return None if self.groups_json is None else json.loads(self.groups_json)
 
     @property
     def name(self) -> str | None:
         """Of the action taken."""
         return None if self.names is None else self.names[self.action]
-
-    @property
-    def baseline(self) -> int | None:
-        """The action taken where it is not the agent's own."""
-        return None if self.mode == "live" else self.action
-
-
-def seal(*parts: Any) -> int:
-    """A checksum of a row's content: against damage, not against malice."""
-    value = 0
-    for part in parts:
-        value = crc32(part if isinstance(part, bytes) else repr(part).encode(), value)
-    return value
-
-
-def seal_decision(seq: int, action: int, drawn: int, contexts: bytes, policy: bytes, theta: bytes) -> int:
-    """`seal`, where it must be fast."""
-    start = crc32(b"%d %d %d" % (seq, action, drawn))
-    return crc32(theta, crc32(policy, crc32(contexts, start)))
-
-
-def seal_outcome(seq: int, decision: int, status: str, reward: float | None) -> int:
-    """`seal`, where it must be fast."""
-    return crc32(f"{seq} {decision} {status} {reward!r}".encode())
 
 
 def floats(blob: bytes) -> Array:
@@ -125,7 +149,7 @@ def context_of(blob: bytes, row: int, arms: int, dimension: int) -> Array:
 
 
 def as_json(values: Sequence[str | None]) -> str:
-    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(list(values))
 
 
 def packed_log(rows: Array, rewards: Sequence[float]) -> bytes:

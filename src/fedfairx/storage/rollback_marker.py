@@ -14,7 +14,7 @@ from fedfairx.storage.transaction_log import Log
 
 def leave_mark(log: Log) -> None:
     """Say outside how far the log has come."""
-    rows = log.database.execute("SELECT origin FROM incarnations ORDER BY life DESC LIMIT 1")
+    rows = log.database.execute("SELECT prefix FROM id_prefixes ORDER BY id DESC LIMIT 1")
     if rows:
         log.database.leave_mark({"life": rows[0][0], "end": log.end})
 
@@ -25,7 +25,7 @@ def check_mark(log: Log) -> None:
     life, end = mark.get("life"), mark.get("end")
     if not isinstance(life, str) or not isinstance(end, int):
         return
-    known = log.database.execute("SELECT 1 FROM incarnations WHERE origin = ?", (life,))
+    known = log.database.execute("SELECT 1 FROM id_prefixes WHERE prefix = ?", (life,))
     if not known or end > log.end:
         place = log.database.place
         raise OlderCopy(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError, StateError, StorageError, StorageUnavailable
-from fedfairx.storage.database import Row
+from fedfairx.storage.database import Access, Row
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
 
@@ -33,16 +33,18 @@ class SqliteDatabase:
     _open = False
     _forked = False
 
-    def __init__(self, path: str, *, create: bool = True) -> None:
+    def __init__(self, path: str, *, access: Access = "own") -> None:
         self.place = path
         file = Path(path).resolve()  # however it is called, it is one file
-        if not create and not file.exists():
+        if access == "read" and not file.exists():
             raise StateError(f"there is no file {path}")
         self._guard = threading.RLock()
         self._reader: sqlite3.Connection | None = None
         self._file = file
+        self._lock: FileLock | None = None
         try:
-            self._lock = FileLock(file.with_name(file.name + ".lock"))
+            if access == "own":
+                self._lock = FileLock(file.with_name(file.name + ".lock"))
         except LedgerMismatch as error:
             raise StorageUnavailable(str(error)) from None
         except PrivacyError as error:  # it is a link
@@ -51,9 +53,12 @@ class SqliteDatabase:
             raise StorageUnavailable(f"{path} can't be opened: {error.strerror}") from error
         try:
             with self._translated():
-                self._writer = self._connect(file)
+                if access == "read":
+                    self._writer = self._reader = self._read_only(file)
+                else:
+                    self._writer = self._connect(file)
         except BaseException:
-            self._lock.free()
+            self._free()
             raise
         self._open = True
         watch(self)
@@ -82,17 +87,41 @@ class SqliteDatabase:
             raise
         return connection
 
+    def _read_only(self, file: Path) -> sqlite3.Connection:
+        """A connection to what is committed now, which leaves the file and its folder as they are."""
+        closed = not file.with_name(file.name + "-wal").exists()  # and then all of it is in the file
+        address = f"{file.as_uri()}?mode=ro{'&immutable=1' if closed else ''}"
+        connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=2.0)
+        try:
+            connection.execute("BEGIN")
+            if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
+                raise StateError(f"{self.place} is a SQLite file, but no durable agent's")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
     @property
     def mark(self) -> dict[str, Any]:
-        mark = self._lock.before.get("mark", {})
+        mark = {} if self._lock is None else self._lock.before.get("mark", {})
         return mark if isinstance(mark, dict) else {}
 
     def leave_mark(self, mark: dict[str, Any]) -> None:
-        self._lock.leave(mark)
+        if self._lock is not None:
+            self._lock.leave(mark)
+
+    def _check(self) -> None:
+        """Raise in a forked child, and where the lock was lost."""
+        if self._lock is not None:
+            self._lock.check()
+
+    def _free(self) -> None:
+        if self._lock is not None:
+            self._lock.free()
 
     def begin(self) -> None:
         with self._translated():
-            self._lock.check()
+            self._check()
             if self._writer.in_transaction:  # one that Ctrl-C left open
                 self._writer.execute("ROLLBACK")
             self._writer.execute("BEGIN IMMEDIATE")
@@ -109,10 +138,10 @@ class SqliteDatabase:
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         if not self._writer.in_transaction:  # `begin` has looked
             with self._translated():
-                self._lock.check()
+                self._check()
         try:
             return self._writer.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _meaning(error, self.place) from error
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
@@ -128,7 +157,7 @@ class SqliteDatabase:
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._translated(), self._guard:
-            self._lock.check()
+            self._check()
             if self._reader is None:
                 self._reader = _connection(self._file)
                 self._reader.execute("PRAGMA query_only=ON")
@@ -147,12 +176,12 @@ class SqliteDatabase:
                 if self._reader is not None:
                     self._reader.close()
                 self._writer.close()
-                self._lock.free()
+                self._free()
 
     def disown(self) -> list[Any]:
         """In a forked child: the file stays the parent's."""
         self._open, self._forked = False, True
-        self._lock.free()
+        self._free()
         return [connection for connection in (self._writer, self._reader) if connection is not None]
 
     @contextmanager
@@ -161,7 +190,7 @@ class SqliteDatabase:
             yield
         except PrivacyError as error:  # of the lock
             raise StorageUnavailable(str(error).replace("this ledger", self.place)) from None
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _meaning(error, self.place) from error
         except OSError as error:
             raise StorageUnavailable(f"{self.place} can't be used: {error.strerror}") from error
@@ -178,8 +207,10 @@ def _connection(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(file, isolation_level=None, timeout=2.0, check_same_thread=False)
 
 
-def _meaning(error: sqlite3.Error, place: str) -> StorageError:
+def _meaning(error: sqlite3.Error | UnicodeDecodeError, place: str) -> StorageError:
     """Whether to try again or not: SQLite's own name of what happened decides."""
+    if isinstance(error, UnicodeDecodeError):  # of a message that quotes damaged bytes
+        return StateError(f"{place} is damaged or was changed by somebody else: it holds no UTF-8")
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(_DAMAGED) or isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
         return StateError(f"{place} is damaged or was changed by somebody else: {error}")

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from types import TracebackType
 from typing import Any
 
@@ -23,13 +24,24 @@ from fedfairx.errors import (
     StorageUnavailable,
 )
 from fedfairx.storage.database import Database, Row
-
-_DECISION = "INSERT INTO decisions VALUES (" + ", ".join("?" * 16) + ")"
-_OUTCOME = "INSERT INTO outcomes VALUES (" + ", ".join("?" * 8) + ")"
-_EVENT = "INSERT INTO events VALUES (" + ", ".join("?" * 6) + ")"
+from fedfairx.storage.seals import DECISION, EVENT, OUTCOME, PLAIN_DECISION, PLAIN_OUTCOME
 
 
-class Numbers:
+def insertion(table: str, names: str) -> tuple[int, str]:
+    """The number of values of a sealed row, and the statement that inserts it."""
+    count = len(names.split(", ")) + 1
+    return count, f"INSERT INTO {table} ({names}, seal) VALUES ({', '.join('?' * count)})"
+
+
+#: By how many values a row has. Each value takes time, so those that are as by default are left out.
+_INSERTIONS = {
+    "decisions": dict([insertion("decisions", PLAIN_DECISION), insertion("decisions", DECISION)]),
+    "outcomes": dict([insertion("outcomes", PLAIN_OUTCOME), insertion("outcomes", OUTCOME)]),
+    "events": dict([insertion("events", EVENT)]),
+}
+
+
+class StepCounter:
     """The number of the next step, which all that share a log share."""
 
     __slots__ = ("next",)
@@ -44,12 +56,13 @@ class Log:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.lock = threading.RLock()
-        self.numbers = Numbers()
+        self.numbers = StepCounter()
         self.end = 0  # the number after the last step on disk
         self.decisions: list[Row] = []  # of the open transaction, as what follows
         self.outcomes: list[Row] = []
         self.events: list[Row] = []
         self.keys: dict[tuple[int, str], int] = {}
+        self.heads: dict[int, bytes] = {}  # of agents that have written, the digest of their last row
         self.latest: dict[Hashable, tuple[str, Row]] = {}  # statements of which only the last is done
         self.written = 0  # grows whenever a step writes anything
         self.restorers: list[Callable[[], None]] = []  # put what is in memory back to what is on disk
@@ -79,7 +92,7 @@ class Log:
         rows = self.database.execute("SELECT seq, time, body FROM events ORDER BY seq DESC LIMIT 1")
         for seq, when, body in rows:
             following, latest = max(following, seq + _steps_of(bytes(body))), max(latest, when)
-        for (first,) in self.database.execute("SELECT MAX(first) FROM incarnations"):
+        for (first,) in self.database.execute("SELECT MAX(first) FROM id_prefixes"):
             following = max(following, first or 0)
         self.end = following
         # A number that a failed step has had is not given again: somebody may have seen it.
@@ -173,6 +186,7 @@ class Log:
         finally:
             self._empty()
             if failed:
+                self.heads.clear()
                 self.database.rollback()
                 self._stale = True
                 with suppress(StorageError):  # the next step tries again
@@ -183,22 +197,15 @@ class Log:
 
     def settle(self) -> None:
         """Inside a step: put what is buffered into the transaction, where its questions see it."""
-        buffered = [
-            (statement, rows)
-            for statement, rows in (
-                (_DECISION, self.decisions),
-                (_OUTCOME, self.outcomes),
-                (_EVENT, self.events),
-            )
-            if rows
-        ]
-        if not buffered:
+        buffers = {"decisions": self.decisions, "outcomes": self.outcomes, "events": self.events}
+        if not any(buffers.values()):
             return
         if not self._begun:
             self.database.begin()
             self._begun = True
-        for statement, rows in buffered:
-            self.database.execute_many(statement, rows)
+        for table, rows in buffers.items():
+            for size, some in groupby(rows, len):
+                self.database.execute_many(_INSERTIONS[table][size], list(some))
             rows.clear()
         self._settled = True
 

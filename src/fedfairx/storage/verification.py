@@ -1,0 +1,105 @@
+"""Check all logs in a database against their seals, without writing to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+from fedfairx.errors import StateError, require
+from fedfairx.storage.agents import read_agent
+from fedfairx.storage.database import PAGE, Database, Row, pages
+from fedfairx.storage.journal import Journal, Made, Outcome
+from fedfairx.storage.migrations import MIGRATIONS, migrate, version_of
+from fedfairx.storage.open_log import open_database
+from fedfairx.storage.seals import SIZE
+from fedfairx.storage.transaction_log import Log
+
+_LOGS = ("decisions", "outcomes", "events")
+
+
+@dataclass(frozen=True)
+class LogCheck:
+    """What was found in one agent's log; `damage` names the first row that is not as it was written.
+
+    Decisions and rewards are counted up to there. `head` is the digest of the last row, in hexadecimal.
+    """
+
+    agent: str
+    decisions: int
+    rewards: int
+    head: str
+    damage: str | None
+
+
+@contextmanager
+def open_for_reading(place: str | os.PathLike[str]) -> Iterator[Database]:
+    """What is committed now in a database of this version, whether or not somebody has it open."""
+    database = open_database(place, access="read")
+    try:
+        version = version_of(database)
+        if version == 0:
+            raise StateError(f"{database.place} holds no agent")
+        if version < len(MIGRATIONS):
+            raise StateError(
+                f"{database.place} has version {version}, and only version {len(MIGRATIONS)} has seals: open "
+                "its agent once, which migrates it"
+            )
+        yield database
+    finally:
+        database.close()
+
+
+def check_logs(database: Database, *, agent: str | None = None) -> list[LogCheck]:
+    """Check the rows, the chain, the snapshots and the settings of all agents, or of one."""
+    log = Log(database)
+    agents = database.execute("SELECT agent, name FROM agents ORDER BY agent")
+    names = [name for _, name in agents]
+    known = ", ".join(map(repr, names))
+    require(agent is None or agent in names, "agent", f"must be one that there is, {known}", agent)
+    for table in _LOGS:
+        rows = database.execute(
+            f"SELECT seq FROM {table} WHERE agent NOT IN (SELECT agent FROM agents) LIMIT 1"
+        )
+        if rows:
+            raise StateError(f"{database.place} is damaged: step {rows[0][0]} is of no agent")
+    return [_check(log, number, name) for number, name in agents if agent in (None, name)]
+
+
+def _check(log: Log, number: int, name: str) -> LogCheck:
+    journal, decisions, rewards = Journal(log, number), 0, 0
+    head, damage = journal.head(before=0), None
+    try:
+        read_agent(log, number)
+        for found in journal.checked():
+            decisions += isinstance(found.step, Made)
+            rewards += isinstance(found.step, Outcome) and found.step.status == "rewarded"
+            head = found.seal[SIZE:]
+        for _ in journal.snapshots(damaged=True):
+            pass
+    except StateError as error:
+        damage = str(error)
+    return LogCheck(name, decisions, rewards, head.hex(), damage)
+
+
+def copy_database(source: Database, path: str | os.PathLike[str]) -> None:
+    """Copy all tables into a new SQLite file."""
+    target = open_database(path)
+    try:
+        migrate(target)
+        target.begin()
+        for table in sorted(source.tables() - {"fedfairx", "holder"}):
+            rows: Iterator[Row]
+            if table in _LOGS:
+                question = f"SELECT * FROM {table} WHERE seq > ? ORDER BY seq LIMIT ?"
+                rows = pages(source.execute, question, (), after=-1)
+            else:
+                rows = iter(source.execute(f"SELECT * FROM {table}"))
+            while some := list(islice(rows, PAGE)):
+                marks = ", ".join("?" * len(some[0]))
+                target.execute_many(f"INSERT INTO {table} VALUES ({marks})", some)
+        target.commit()
+    finally:
+        target.close()

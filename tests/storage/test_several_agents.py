@@ -1,0 +1,163 @@
+"""Two agents in one database, on one log; and several shown actions of one decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from fedfairx.errors import KeyTaken, StateError
+from fedfairx.storage import DecisionNote, Journal, Log, open_database
+from fedfairx.storage.agents import add_agent, read_agents, update_settings
+from fedfairx.storage.feature_schema import read_feature_schema, store_feature_schema
+from fedfairx.storage.migrations import migrate
+from fedfairx.storage.queries import counted, end_of, latest, number_at, records
+from fedfairx.storage.replacement import booked, replace, replaced_between
+from fedfairx.storage.seen import SeenTables
+from fedfairx.storage.verification import check_logs, open_for_reading
+
+X = np.array([[1.0, 0.0], [0.0, 1.0]])
+VALUES = np.array([0.25, 0.75, 0.1, 0.2, 0.0, 1.0])  # policy, θ, chosen context
+
+
+@pytest.fixture
+def log(place: str) -> Iterator[Log]:
+    database = open_database(place)
+    migrate(database)
+    log = Log(database)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def two(log: Log) -> list[Journal]:
+    with log.step():
+        numbers = [add_agent(log, name, {"name": name}, None) for name in ("north", "south")]
+    journals = [Journal(log, number) for number in numbers]
+    for journal in journals:
+        journal.begin_incarnation()
+        journal.write_snapshot({"agent": journal.agent})
+    return journals
+
+
+def decide(journal: Journal, note: DecisionNote | None = None, slots: str | None = None) -> int:
+    number = journal.log.numbers.next
+    with journal.log.step():
+        if note is not None and note.key is not None:
+            journal.require_new(note.key)
+        journal.append_decision(number, X, VALUES, 1, 1, 0.75, None, note, slots)
+        journal.log.numbers.next = number + 1
+    return number
+
+
+def test_steps_of_both_are_in_one_order_and_apart(two: list[Journal], log: Log, place: str) -> None:
+    with log.step():
+        made = [[decide(journal) for journal in two] for _ in range(3)]
+    numbers = [number for each in made for number in each]
+    assert numbers == list(range(6))
+    north, south = two
+    with log.step():
+        north.append_outcome(made[0][0], "rewarded", 0.5)
+        south.append_outcome(made[0][1], "rewarded", 0.25, "Ada")
+        south.append_event("release", b"1")
+    assert len({journal.id_of(journal.agent) for journal in two}) == 2
+    ids = {each.id for journal in two for each in journal.decisions()}
+    assert len(ids) == 6
+    for journal, place_ in ((north, 0), (south, 1)):
+        mine = [each[place_] for each in made]
+        assert [each.seq for each in journal.decisions()] == mine
+        assert [each.seq for each in latest(journal, limit=2)] == mine[:0:-1]
+        assert journal.counts() == {"pending": 2, "rewarded": 1, "withdrawn": 0, "expired": 0}
+        assert counted(journal, 0)[:2] == (3, {"rewarded": 1})
+        assert number_at(journal, None) == mine[-1] + 1
+        assert [each[2].tolist() for each in records(journal, 2, first=0, end=99)] == [[0.5], [0.25]][
+            place_ : place_ + 1
+        ]
+        other = two[1 - place_]
+        assert other.decision(journal.id_of(mine[0])) is None
+        assert other.status_of(mine[0]) is None
+        assert booked(other, mine[0]) is None
+        with pytest.raises(StateError, match="are missing"):
+            list(other.made(mine))
+    assert (end_of(north), end_of(south)) == (7, 9)
+    assert north.head() != south.head()
+    with open_for_reading(place) as database:
+        found = check_logs(database)
+    assert [(each.agent, each.decisions, each.rewards, each.damage) for each in found] == [
+        ("north", 3, 1, None),
+        ("south", 3, 1, None),
+    ]
+
+
+def test_keys_are_each_ones_own(two: list[Journal]) -> None:
+    north, south = two
+    note = DecisionNote(key="order-1")
+    first, second = decide(north, note), decide(south, note)
+    with pytest.raises(KeyTaken):
+        decide(north, note)
+    with pytest.raises(KeyTaken), north.log.step():
+        decide(south, DecisionNote(key="order-2"))
+        decide(south, DecisionNote(key="order-2"))
+    assert (north.by_key("order-1").seq, south.by_key("order-1").seq) == (first, second)
+
+
+def test_snapshots_settings_and_what_is_remembered_are_apart(
+    two: list[Journal], log: Log, place: str
+) -> None:
+    north, south = two
+    for _ in range(3):
+        decide(north)
+        north.write_snapshot({"agent": "north"})
+    assert [seq for seq, _ in south.snapshots()] == [0]
+    assert len(list(north.snapshots())) == 3
+    with log.step():
+        update_settings(log, south.agent, {"name": "south", "more": 1})
+    assert [row.settings.get("more") for row in read_agents(log)] == [None, 1]
+    store_feature_schema(south, {"features": ["s"]})
+    store_feature_schema(north, {"features": ["n"]})
+    with log.step():
+        SeenTables(north, "f").keep_roster((1, "a"))
+    assert SeenTables(south, "f").roster() is None
+    log.close()
+    assert read_feature_schema(place, agent="north") == {"features": ["n"]}
+    assert read_feature_schema(place, agent="south") == {"features": ["s"]}
+
+
+def test_replacing_for_one_leaves_the_other(two: list[Journal], log: Log) -> None:
+    north, south = two
+    made = [decide(north), decide(south)]
+    with log.step():
+        for journal, number in zip(two, made, strict=True):
+            journal.append_outcome(number, "rewarded", 0.5)
+    for journal in two:
+        journal.write_snapshot({})
+    with log.step():
+        replace(north, booked(north, made[0]), 0.75)
+    assert (replaced_between(north, 0, 99), replaced_between(south, 0, 99)) == (True, False)
+    assert [next(journal.decisions()).reward for journal in two] == [0.75, 0.5]
+    assert [len(list(journal.snapshots())) for journal in two] == [1, 2]
+    for journal in two:
+        assert list(journal.checked())
+
+
+def test_each_slot_has_an_outcome_of_its_own(two: list[Journal], log: Log, place: str) -> None:
+    """Tables and seals hold what ranked lists need: shown actions with weights, and a reward for each."""
+    north, _ = two
+    number = decide(north, slots=json.dumps([[1, 1.0, 0.75], [0, 0.63, 0.25]]))
+    with log.step():
+        north.append_outcome(number, "rewarded", 0.5, slot=1)
+    with log.step():
+        north.append_outcome(number, "withdrawn", None)
+    kept = next(north.decisions())
+    assert (kept.status, kept.reward) == ("withdrawn", None)
+    with pytest.raises(StateError), log.step():
+        north.append_outcome(number, "rewarded", 0.25, slot=1)
+    assert log.database.execute("SELECT slot, status, reward FROM outcomes ORDER BY slot") == [
+        (0, "withdrawn", None),
+        (1, "rewarded", 0.5),
+    ]
+    assert north.counts()["withdrawn"] == 1
+    with open_for_reading(place) as database:
+        assert [each.damage for each in check_logs(database)] == [None, None]
