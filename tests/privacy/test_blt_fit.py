@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy.mechanisms import blt
 from fedfairx.privacy.mechanisms.blt import GRID, Blt, blt_for, fit, render
-from fedfairx.privacy.mechanisms.blt_table import TABLE
 from fedfairx.privacy.mechanisms.sqrt_toeplitz import root_coefficients
 
 SUMS = np.cumsum(np.square(root_coefficients(1_000_000)))
@@ -47,10 +48,8 @@ def test_the_projects_own_parameters_for_20_000_give_its_vector() -> None:
 def test_the_table_is_what_the_command_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fitted again, a grid point gives the table's noise; digits may differ by the optimiser's last steps."""
     monkeypatch.setattr(blt, "GRID", GRID[:1])
-    namespace: dict[str, object] = {}
-    exec(render(), namespace)
-    [(largest, omega, gap)] = namespace["TABLE"]
-    for releases, again in ((4, Blt(4, omega, gap)), (16, fit(16))):
+    [entry] = json.loads(render())
+    for releases, again in ((4, Blt(4, tuple(entry["omega"]), tuple(entry["gap"]))), (16, fit(16))):
         stored = blt_for(releases)
         numbers = np.array([1, releases])
         np.testing.assert_allclose(
@@ -58,12 +57,13 @@ def test_the_table_is_what_the_command_writes(monkeypatch: pytest.MonkeyPatch) -
             stored.column_norm * stored.row_norm(numbers),
             rtol=1e-4,
         )
-    assert largest == 4
-    assert [entry[0] for entry in TABLE] == list(GRID)
+    assert entry["releases"] == 4
+    assert [entry[0] for entry in blt.table()] == list(GRID)
 
 
 def test_beyond_the_table_it_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blt, "TABLE", TABLE[:1])
+    first = blt.table()[:1]
+    monkeypatch.setattr(blt, "table", lambda: first)
     factor = blt_for(300)
     assert factor.column_norm * factor.row_norm(np.array([300]))[0] <= 1.002 * SUMS[299]
     assert len(factor.omega) == 4

@@ -919,7 +919,7 @@ class Agent:
 
         name: of the agent, where several live in one database: each of its own name, all opened by one
             process.
-        options and other keywords: as of `Agent`.
+        dimension, actions, options, seed: as of `Agent`, and so are other keywords.
         budget: makes it private (`privacy.Budget`); ledger and noise key are in the same database.
             Of one that is not private, `bounds` are what records are clipped to before others get their sums.
         window, default_reward: seconds after which `expire` gives up on a reward, and what it then was; they

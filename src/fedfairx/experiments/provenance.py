@@ -76,7 +76,7 @@ def _sources_in(folder: Traversable, path: str) -> Iterator[tuple[str, Traversab
             continue
         if item.is_dir():
             yield from _sources_in(item, f"{path}/{item.name}")
-        elif item.name.endswith(".py"):
+        elif item.name.endswith((".py", ".json")):
             yield f"{path}/{item.name}", item
 
 

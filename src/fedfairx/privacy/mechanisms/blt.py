@@ -14,21 +14,29 @@ near 0.
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from importlib.resources import files
 
 import numpy as np
 
 from fedfairx.errors import require
 from fedfairx.lanes.decorators import allocating
-from fedfairx.privacy.mechanisms.blt_table import TABLE
 from fedfairx.privacy.mechanisms.factorization import Integers
 from fedfairx.util.arrays import Array
 
 _BLOCK = 512
+
+
+@cache
+def table() -> tuple[tuple[int, tuple[float, ...], tuple[float, ...]], ...]:
+    """Fitted parameters (largest τ, ω, 1−θ), as `python -m fedfairx.privacy.mechanisms.blt` writes them."""
+    text = files("fedfairx.privacy.mechanisms").joinpath("blt_table.json").read_text(encoding="utf-8")
+    return tuple((each["releases"], tuple(each["omega"]), tuple(each["gap"])) for each in json.loads(text))
 
 
 @dataclass(frozen=True)
@@ -192,7 +200,7 @@ def blt_for(releases: int) -> Blt:
     - For τ up to 1 000 000 the sd of every release is within 1 % of sqrt-toeplitz's at the same μ.
     """
     require(releases >= 1, "releases", "must be >= 1", releases)
-    for largest, omega, gap in TABLE:
+    for largest, omega, gap in table():
         if releases <= largest:
             return Blt(releases, omega, gap)
     return fit(releases)
@@ -258,23 +266,13 @@ def _rounded(values: Array) -> tuple[float, ...]:
 
 
 def render() -> str:
-    """The text of `blt_table.py`."""
-    lines = [
-        '"""BLT parameters: (largest τ, ω, 1−θ), written by `python -m fedfairx.privacy.mechanisms.blt`."""',
-        "",
-        "from __future__ import annotations",
-        "",
-        "Entry = tuple[int, tuple[float, ...], tuple[float, ...]]",
-        "",
-        "TABLE: tuple[Entry, ...] = (",
-    ]
+    """The text of `blt_table.json`."""
+    rows = []
     for releases in GRID:
         factor = fit(releases)
-        lines += ["    (", f"        {releases},"]
-        for values in (factor.omega, factor.gap):
-            lines += ["        (", *(f"            {value:.8e}," for value in values), "        ),"]
-        lines += ["    ),"]
-    return "\n".join([*lines, ")", ""])
+        values = {"omega": _rounded(np.array(factor.omega)), "gap": _rounded(np.array(factor.gap))}
+        rows.append(" " + json.dumps({"releases": releases, **values}))
+    return "[\n" + ",\n".join(rows) + "\n]\n"
 
 
 if __name__ == "__main__":
