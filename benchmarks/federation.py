@@ -24,7 +24,7 @@ import numpy as np
 from fedfairx.agent.schedules import EveryRound
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
-from fedfairx.federation.roster.roster import Roster, convene
+from fedfairx.federation.roster.roster import Roster, create_roster
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.transport import MemoryTransport, SqliteTransport, Transport
@@ -39,7 +39,7 @@ LOOK = 0.1  # seconds between two looks of an agent of a crowd
 def convened(names: Sequence[str], dimension: int) -> tuple[Roster, dict[str, SigningKey]]:
     terms = Terms(dimension=dimension, agents=len(names), horizon=5000, schedule=EveryRound(), epsilon=2.0)
     keys = {name: new_signing_key() for name in names}
-    return convene(new_signing_key(), terms, {name: key.public for name, key in keys.items()}), keys
+    return create_roster(new_signing_key(), terms, {name: key.public for name, key in keys.items()}), keys
 
 
 def member(roster: Roster, name: str, key: SigningKey, transport: Transport, **agent: str) -> Member:

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import fedfairx as ffx
 from fedfairx.agent.algorithms import algorithms
 from fedfairx.federation.exchange.envelope import SignedCodec
-from fedfairx.federation.roster.roster import convene
+from fedfairx.federation.roster.roster import create_roster
 from fedfairx.federation.roster.signing_keys import SigningKey
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import SimulatedNoise, mechanisms, private
@@ -109,7 +109,7 @@ def messages() -> dict[str, str]:
     exact = Terms(dimension=3, agents=2, horizon=500, algorithm="fed-fairx-bayes", reward_range=(1, 5))
     keys = [SigningKey(Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in range(1, 4)]
     with patch("secrets.token_hex", return_value="0" * 32):
-        roster = convene(keys[0], terms, {"one": keys[1].public, "two": keys[2].public})
+        roster = create_roster(keys[0], terms, {"one": keys[1].public, "two": keys[2].public})
     agent = terms.agent("one", noise=SimulatedNoise(1), seed=0)
     contexts = np.random.default_rng(3).random((30, 3)) / 2
     agent.learn(contexts, contexts.sum(axis=1))

@@ -9,9 +9,9 @@ import numpy as np
 
 import reference as ref
 from fedfairx.core import merit as kinds
+from fedfairx.core import noisy_sums
 from fedfairx.core import policy as exposure
-from fedfairx.core import pooling
-from fedfairx.core.agent_kernels import Single, decide_one, room_for
+from fedfairx.core.agent_kernels import AgentMemory, decide_one, decision_workspace
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import estimate, grow
 from fedfairx.core.learner import Learner, learner, start
@@ -22,7 +22,7 @@ from fedfairx.core.posterior import Prior
 from fedfairx.core.statistics import dimension_of, pack
 from fedfairx.lanes import linalg
 from fedfairx.lanes.rows import Rows, floats, size_of, vectors, zeros
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 
 #: f(μ) = 1 + μ²: not monotone, so that nothing may lean on that.
 CUSTOM = kinds.Custom(
@@ -139,10 +139,10 @@ def blank(dimension: int, lanes: int, regulariser: float) -> Learner:
 
 
 def worth(packed: np.ndarray, **given: float) -> float:
-    """`pooling.worth` of packed statistics."""
+    """`noisy_sums.worth` of packed statistics."""
     d = dimension_of(packed)
     names = ("ratio", "noise_sd", "radius", "regulariser", "parameter_norm")
-    return pooling.worth(floats(packed), *(given[name] for name in names), floats(np.empty((2, d, d))))
+    return noisy_sums.worth(floats(packed), *(given[name] for name in names), floats(np.empty((2, d, d))))
 
 
 def region_of(instance: Instance) -> Region:
@@ -183,14 +183,16 @@ def solve(
     x, V = instance.contexts, instance.gram
     arms, dimension = x.shape
     confidence = Confidence(regulariser=1.0, noise_sd=0.0, parameter_norm=1.0, scale=instance.radius)
-    learner = Single.start(dimension, merit=ours, confidence=confidence, solver=solver)
+    learner = AgentMemory.start(dimension, merit=ours, confidence=confidence, solver=solver)
     learner.inverse[:] = np.linalg.inv(V)
     learner.inverse[:] = (learner.inverse + learner.inverse.T) / 2
     learner.statistics[:] = pack(V, V @ instance.estimate)
     used = np.zeros(dimension)  # θ̂ as that code sees it: at condition 1e8 not to the last digit
     estimate(floats(learner.inverse), floats(learner.statistics), floats(used))
     out = np.zeros(arms + 2 * dimension)
-    action = decide_one(x, learner.memory, room_for(arms, dimension), out, uniform, *learner.variant)
+    action = decide_one(
+        x, learner.memory, decision_workspace(arms, dimension), out, uniform, *learner.variant
+    )
     theta = out[arms : arms + dimension].copy()
     away = theta - used
     return Answer(

@@ -11,7 +11,7 @@ import fedfairx as ffx
 from fedfairx.agent.schedules import EveryRound
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
-from fedfairx.federation.roster.roster import Roster, convene
+from fedfairx.federation.roster.roster import Roster, create_roster
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.transport import MemoryTransport, Transport
@@ -60,7 +60,7 @@ class World:
 
 def world(transport: Transport | None = None, names: tuple[str, ...] = NAMES, **changes: Any) -> World:
     convener, keys = new_signing_key(), {name: new_signing_key() for name in names}
-    roster = convene(convener, terms(**changes), {name: key.public for name, key in keys.items()})
+    roster = create_roster(convener, terms(**changes), {name: key.public for name, key in keys.items()})
     return World(roster, convener, keys, transport or MemoryTransport())
 
 

@@ -465,7 +465,7 @@ MUTANTS = (
     ),
     Mutant(
         "a revision that is told twice is taken for an old one",
-        "Mirror.hear",
+        "Mirror.receive",
         "if not grown:",
         "if False:",
         MIRROR,
@@ -902,8 +902,8 @@ MUTANTS = (
     Mutant(
         "the private headline's verdict by the value",
         "score.claims",
-        "judged(below(cheap, CHEAP), size.full)",
-        'judged("holds" if cheap.value < CHEAP else "does not hold", size.full)',
+        "below(cheap, CHEAP)",
+        "holds(cheap.value < CHEAP)",
         SCORES,
     ),
     Mutant(
@@ -1016,22 +1016,22 @@ MUTANTS = (
     Mutant(
         "own rewards don't tell whether a partner is right",
         "believed_power",
-        "room.beforehand[k] * math.exp(room.weights[k] - best)",
-        "room.beforehand[k]",
+        "evidence.prior_weights[k] * math.exp(evidence.weights[k] - best)",
+        "evidence.prior_weights[k]",
         ("tests/core/test_partners.py", "-k", "density or opposite"),
     ),
     Mutant(
         "what a partner says counts as own rewards that it explains",
         "log_evidence",
-        "0.5 * (both - told) / variance",
+        "0.5 * (both - peer) / variance",
         "0.5 * both / variance",
         ("tests/core/test_partners.py", "-k", "density or opposite"),
     ),
     Mutant(
         "all are fully trusted before the first reward",
-        "BEFOREHAND",
-        "BEFOREHAND[0] = 0.5",
-        "BEFOREHAND[0], BEFOREHAND[-1] = 0.0, 0.5 + 0.5 / (LEVELS - 1)",
+        "PRIOR_WEIGHTS",
+        "PRIOR_WEIGHTS[0] = 0.5",
+        "PRIOR_WEIGHTS[0], PRIOR_WEIGHTS[-1] = 0.0, 0.5 + 0.5 / (LEVELS - 1)",
         ("tests/core/test_partners.py", "-k", "beforehand"),
     ),
     Mutant(
@@ -1044,8 +1044,8 @@ MUTANTS = (
     Mutant(
         "all of the simulator's partners count alike in the sum",
         "judge_lane",
-        "power = heard.powers[j] / largest",
-        "power = 1.0 if heard.powers[j] > 0.0 else 0.0",
+        "power = work.powers[j] / largest",
+        "power = 1.0 if work.powers[j] > 0.0 else 0.0",
         ("tests/simulation/test_sharing.py", "-k", "differ"),
     ),
     Mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfairx.util.plotting import COLOURS, METRIC_NAMES, Curves, draw_curves
+from fedfairx.util.figure_style import COLOURS, METRIC_NAMES, Curves, draw_curves
 
 
 def curves(label: str, algorithm: str, seeds: int = 2) -> Curves:

@@ -26,7 +26,7 @@ def test_the_citation_names_the_paper() -> None:
 
 
 def test_numba_is_bounded_by_the_minor_version_that_was_tested() -> None:
-    """`lanes/vector_lowering.py` and `lanes/vector.py` build on interfaces that Numba calls its own."""
+    """`lanes/vector_llvm.py` and `lanes/vector.py` build on interfaces that Numba calls its own."""
     numba = next(line for line in PROJECT["project"]["dependencies"] if line.startswith("numba"))
     bound = re.search(r"<0\.(\d+)$", numba)
     assert bound is not None

@@ -5,26 +5,26 @@
     ├── UnknownDecision (KeyError)      a reward for a decision this agent never made
     ├── AlreadyObserved                 a second reward for one decision
     ├── ReplacementRefused              a reward that can't be replaced any more: it is in a release
-    ├── KeyTaken                        a decision was made under this key before
-    ├── StorageError                    what is kept can't be used
-    │   ├── StorageUnavailable          for now: disk full, locked, connection lost; nothing has changed
-    │   └── StateError                  it can't be read: damaged, foreign, older or newer than it may be
-    │       └── OlderCopy               what was sent is ahead of it: a backup that was put back
+    ├── KeyTaken                        an idempotency key that another decision has used
+    ├── StorageError                    a file or database that can't be used
+    │   ├── StorageUnavailable          temporary: disk full, locked, connection lost; nothing has changed
+    │   └── StateError                  unreadable: damaged, foreign, or of another version
+    │       └── OlderCopy               a restored backup: releases that it lacks have been sent
     ├── MessageRefused                  a message that must not enter the shared statistics
-    ├── TransportError                  the way to the other agents
-    │   ├── TransportUnavailable        it is away; what was to be sent waits, and is sent when it is back
-    │   └── TransportRefused            it will not have us, or is not what it should be
-    ├── PrivacyError                    going on would break the stated guarantee
+    ├── TransportError                  a failure between this agent and its peers
+    │   ├── TransportUnavailable        temporary: what was to be sent is sent later
+    │   └── TransportRefused            permanent: no permission, or a misconfigured server
+    ├── PrivacyError                    a call that would break the stated guarantee
     │   ├── BudgetExhausted             more releases than the mechanism was sized for
     │   └── LedgerMismatch              the record of releases and the configuration disagree
     ├── ResultsError                    stored results that can't be used, or a sweep that failed
-    └── MissingLibrary (ImportError)    what was called needs a library that an extra brings
+    └── MissingLibrary (ImportError)    an optional library that is not installed
 
-and three warnings, which are no errors because what is promised holds all the same:
+Three conditions are warnings, because every guarantee still holds:
 
     ClippingWarning (UserWarning)       a private agent's bounds move more records than its estimate can bear
-    ScaleWarning (UserWarning)          contexts are far larger than what the agent expects beforehand
-    ClockWarning (UserWarning)          the computer's clock went back; what is kept has times that don't
+    ScaleWarning (UserWarning)          contexts are far larger than the agent's prior expects
+    ClockWarning (UserWarning)          the system clock went back; stored times do not
 
 Error text names the parameter, the rule and the value. It never holds a context or a reward, because
 error text ends up in logs, and logs travel further than data may.
@@ -86,11 +86,11 @@ class AlreadyObserved(FedFairXError):
 
 
 class ReplacementRefused(FedFairXError):
-    """A reward can't be replaced any more, because it is in a release or nobody knows how it entered."""
+    """The reward can't be replaced any more: it is in a release, or how it was summed is unknown."""
 
 
 class KeyTaken(FedFairXError):
-    """A decision was made under this key before; `decision` is its id."""
+    """The idempotency key belongs to an earlier decision, whose id is `decision`."""
 
     def __init__(self, decision: str) -> None:
         super().__init__(f"key must be new, and decision {decision} was made under it")
@@ -98,11 +98,11 @@ class KeyTaken(FedFairXError):
 
 
 class StorageError(FedFairXError):
-    """What an agent keeps in a file or a database can't be used."""
+    """A file or database of an agent can't be used."""
 
 
 class StorageUnavailable(StorageError):
-    """It can't be used for now; nothing has changed, and the same call works once the cause is gone."""
+    """Storage is temporarily unavailable; nothing has changed, and the same call may be repeated."""
 
 
 class StateError(StorageError):
@@ -118,23 +118,23 @@ class MessageRefused(FedFairXError):
 
 
 class TransportError(FedFairXError):
-    """Something is wrong with the way to the other agents; deciding goes on."""
+    """The transport to the peers failed; deciding goes on without it."""
 
 
 class TransportUnavailable(TransportError):
-    """The transport can't be reached now; trying again later is right."""
+    """The transport is temporarily unreachable; try again later."""
 
 
 class TransportRefused(TransportError):
-    """The transport refuses this agent, or is not set up as it must be; somebody has to see to it."""
+    """The transport refuses this agent or is misconfigured; an operator has to act."""
 
 
 class OlderCopy(StateError, MessageRefused):
-    """An agent is older than what it has sent: it was put back from a backup, or another has its name."""
+    """The agent is older than its published releases: a restored backup, or a second instance."""
 
 
 class PrivacyError(FedFairXError):
-    """Going on would break the stated privacy guarantee."""
+    """The call would break the stated privacy guarantee."""
 
 
 class BudgetExhausted(PrivacyError):
@@ -150,15 +150,15 @@ class ResultsError(FedFairXError):
 
 
 class MissingLibrary(FedFairXError, ImportError):
-    """What was called needs a library that is no part of the plain installation."""
+    """An optional library is not installed."""
 
 
 class ClippingWarning(UserWarning):
-    """A private agent's bounds move so many records that what it learns is biased."""
+    """A private agent's bounds clip so many records that its estimate is biased."""
 
 
 class ClockWarning(UserWarning):
-    """The computer's clock went back; times that are kept stand still until it has caught up."""
+    """The system clock went back; stored times stand still until it has caught up."""
 
 
 class ScaleWarning(UserWarning):
@@ -177,7 +177,7 @@ def require(condition: bool, name: str, rule: str, value: object, remedy: str = 
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Import optional libraries inside; one that is missing is a `MissingLibrary` that names its extra."""
+    """Turn an ImportError of the `with` block into a `MissingLibrary` that names the extra."""
     try:
         yield
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Contexts as agents want them: of arms without features of their own, with a constant, in the unit ball."""
+"""Build contexts: disjoint blocks for arms without features, an intercept, scaling to the unit ball."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def disjoint(context: ArrayLike, arms: int) -> Array:
     """Per-arm contexts (K, K·d) from one shared context (d,): row a holds it in block a, zeros elsewhere.
 
     Each arm then has its own block of θ, so that arms share nothing: the disjoint linear model of Li et al.
-    2010. With the context [1.0] an arm's reward is a number of its own, and the agent's dimension is K.
+    2010. With the context [1.0] each arm has its own mean reward, and the agent's dimension is K.
 
     >>> disjoint([1.0, 0.5], arms=2)
     array([[1. , 0.5, 0. , 0. ],
@@ -23,7 +23,7 @@ def disjoint(context: ArrayLike, arms: int) -> Array:
     require(bool(whole and arms >= 1), "arms", "must be an integer >= 1", arms)
     shared = as_floats(context)
     if shared is None:
-        raise InvalidInput("context must be a (d,) array of numbers, got something else")
+        raise InvalidInput("context must be a (d,) array of numbers, got another type")
     fits = shared.ndim == 1 and shared.size >= 1
     require(fits, "context", "must have shape (d,) with d >= 1", f"array of shape {shared.shape}")
     finite = bool(np.isfinite(shared).all())
@@ -34,9 +34,9 @@ def disjoint(context: ArrayLike, arms: int) -> Array:
 
 
 def intercept(contexts: ArrayLike) -> Array:
-    """Contexts (K, d) with a last column of ones, (K, d + 1): rewards then need not be 0 where features are.
+    """Append a column of ones to contexts (K, d), so that rewards may differ from 0 where features are 0.
 
-    It makes contexts longer; scale them afterwards, as by `unit_ball(intercept(x), norm=…)`.
+    Contexts become longer; scale them afterwards: `unit_ball(intercept(x), norm=…)`.
 
     >>> intercept([[0.2], [0.4]])
     array([[0.2, 1. ],
@@ -47,7 +47,7 @@ def intercept(contexts: ArrayLike) -> Array:
 
 
 def unit_ball(contexts: ArrayLike, *, norm: float) -> Array:
-    """Contexts (K, d) over `norm`, a length that they are known not to exceed; a longer one gets length 1.
+    """Divide contexts (K, d) by `norm`, a known bound on their length; longer ones get length 1.
 
     `norm` must be chosen without looking at the data where they are private, and be the same in every call:
     what an agent learns is about scaled contexts.
@@ -67,7 +67,7 @@ def _rows(contexts: ArrayLike) -> Array:
     """A finite (K, d) array."""
     rows = as_floats(contexts)
     if rows is None:
-        raise InvalidInput("contexts must be a (K, d) array of numbers, got something else")
+        raise InvalidInput("contexts must be a (K, d) array of numbers, got another type")
     fits = rows.ndim == 2 and rows.size >= 1
     require(fits, "contexts", "must have shape (K, d) with K, d >= 1", f"array of shape {rows.shape}")
     odd = ~np.isfinite(rows).all(axis=1)

@@ -1,4 +1,4 @@
-"""What the paper proves, as functions: its lemmas exactly, its theorems with the constants that O(·) hides.
+"""The paper's lemmas and theorems as functions, with the constants that O(·) hides.
 
 Solanki, Jain and Gujar, "Fairness and Privacy Guarantees in Federated Contextual Bandits"; the proofs are in
 its appendix. Contexts have norm at most 1; logarithms are natural.
@@ -76,7 +76,7 @@ class EllipticalPotential(NamedTuple):
 
 
 def elliptical_potential_bound(observations: int, *, initial: Array, norm_bound: float = 1.0) -> float:
-    """Lemma 1's right side for so many vectors of norm at most `norm_bound` added to `initial`."""
+    """Right side of Lemma 1 for `count` vectors of norm at most `norm_bound` added to `initial`."""
     _check(observations=observations, norm_bound=norm_bound)
     initial = _definite("initial", initial)
     d = initial.shape[0]

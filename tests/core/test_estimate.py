@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedfairx.core import estimate, statistics
 from fedfairx.core.learner import GROWTH, learn
 from fedfairx.lanes.rows import by_lane, floats, vectors
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from instances import blank, follow, in_rows
 
 seeds = st.integers(0, 2**32 - 1)

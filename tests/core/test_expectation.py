@@ -16,7 +16,7 @@ import reference as ref
 from fedfairx.core.expected_merit import expose_by_posterior, log_expected_merit
 from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Power
 from fedfairx.lanes.rows import floats, vectors, zeros
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from instances import each_merit, merit_rows
 
 PAIRS: list[tuple[Merit, object]] = [

@@ -9,7 +9,7 @@ from fedfairx.core.learner import NUMBERS, REWARD, learn, learner
 from fedfairx.core.merit_kernels import MERIT_ROWS
 from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.lanes.rows import floats, size_of
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from instances import blank
 
 

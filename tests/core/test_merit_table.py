@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedfairx.core import merit as kinds
 from fedfairx.core.merit_kernels import exponential, log_merit, log_merits
 from fedfairx.lanes.rows import vectors
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from instances import each_merit, merit_rows, merits
 
 KINDS = ("exponential", "affine", "power", "logistic", "custom")

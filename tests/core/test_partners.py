@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedfairx.core import partners
 from fedfairx.core.noise_filter import believe
-from fedfairx.core.partners import BEFOREHAND, LEVELS, POWERS
+from fedfairx.core.partners import LEVELS, POWERS, PRIOR_WEIGHTS
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.lanes.rows import floats, size_of
 
@@ -33,21 +33,27 @@ def judged(
     mean: np.ndarray,
     *,
     noise_sd: float = 0.0,
-    beforehand: np.ndarray = BEFOREHAND,
+    prior_weights: np.ndarray = PRIOR_WEIGHTS,
 ) -> tuple[float, np.ndarray]:
     """The power, and the weights."""
-    room, _ = partners.room_in(floats(np.empty(size_of(partners.room_in, mean.size))), mean.size)
-    for rows_, values in ((room.own, own), (room.mean, mean), (room.beforehand, beforehand)):
+    evidence, _ = partners.partner_evidence(
+        floats(np.empty(size_of(partners.partner_evidence, mean.size))), mean.size
+    )
+    for rows_, values in (
+        (evidence.own, own),
+        (evidence.mean, mean),
+        (evidence.prior_weights, prior_weights),
+    ):
         rows_.array[:] = values
-    power = partners.believed_power(floats(others.copy()), noise_sd, 1.0, RIDGE, NOISE**2, room)
-    return float(power), room.weights.array.copy()
+    power = partners.believed_power(floats(others.copy()), noise_sd, 1.0, RIDGE, NOISE**2, evidence)
+    return float(power), evidence.weights.array.copy()
 
 
 def dense_weights(
     mine: tuple[np.ndarray, np.ndarray],
     others: np.ndarray,
     mean: np.ndarray,
-    beforehand: np.ndarray = BEFOREHAND,
+    prior_weights: np.ndarray = PRIOR_WEIGHTS,
 ) -> np.ndarray:
     """Weights of the powers by the density of own rewards: no sums of one's own, no elimination."""
     gram, moment = unpack(others)
@@ -60,7 +66,7 @@ def dense_weights(
         logs.append(
             -0.5 * np.linalg.slogdet(covariance)[1] - 0.5 * error @ np.linalg.solve(covariance, error)
         )
-    weights = beforehand * np.exp(np.array(logs) - max(logs))
+    weights = prior_weights * np.exp(np.array(logs) - max(logs))
     return weights / weights.sum()
 
 
@@ -72,9 +78,9 @@ def test_weights_are_those_of_the_density_of_own_rewards(
     rng = np.random.default_rng(seed)
     theta, mean = rng.normal(size=d), np.zeros(d) if centred else rng.normal(size=d)
     mine, theirs = rows(rng, own, theta), packed(*rows(rng, count, theta + distance * rng.normal(size=d)))
-    beforehand = rng.dirichlet(np.ones(LEVELS))
-    for weights in (BEFOREHAND, beforehand):
-        power, found = judged(packed(*mine), theirs, mean, beforehand=weights)
+    prior_weights = rng.dirichlet(np.ones(LEVELS))
+    for weights in (PRIOR_WEIGHTS, prior_weights):
+        power, found = judged(packed(*mine), theirs, mean, prior_weights=weights)
         expected = dense_weights(mine, theirs, mean, weights)
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-9)
         assert power == pytest.approx(expected @ POWERS, rel=1e-5, abs=1e-9)
@@ -83,11 +89,11 @@ def test_weights_are_those_of_the_density_of_own_rewards(
 def test_beforehand_half_of_the_weight_is_on_nothing() -> None:
     assert POWERS[0] == 0.0
     assert POWERS[-1] == 1.0
-    assert BEFOREHAND[0] == 0.5
-    assert BEFOREHAND.sum() == pytest.approx(1.0)
+    assert PRIOR_WEIGHTS[0] == 0.5
+    assert PRIOR_WEIGHTS.sum() == pytest.approx(1.0)
     power, weights = judged(np.zeros(9), packed(*rows(np.random.default_rng(0), 99, np.ones(3))), np.zeros(3))
-    assert weights == pytest.approx(BEFOREHAND)
-    assert power == pytest.approx(BEFOREHAND @ POWERS)
+    assert weights == pytest.approx(PRIOR_WEIGHTS)
+    assert power == pytest.approx(PRIOR_WEIGHTS @ POWERS)
 
 
 def test_a_partner_that_is_alike_counts_and_one_that_is_opposite_does_not() -> None:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.agent import pooling as aggregate
-from fedfairx.core import pooling
+from fedfairx.core import noisy_sums
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.lanes.decorators import compiled
 from fedfairx.lanes.rows import floats, vectors, zeros
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from instances import worth
 
 seeds = st.integers(0, 2**32 - 1)
@@ -48,12 +48,12 @@ def test_worth_is_the_least_cost_on_a_grid(seed: int, dimension: int, noise_sd: 
     def cost(weight: float) -> float:
         known = 1.0 + values * (1.0 + weight * ratio)
         return float(
-            (pooling.OPTIMISM * 0.8 / np.sqrt(known) + weight * noise_sd * np.sqrt(3.0) / known).sum()
+            (noisy_sums.OPTIMISM * 0.8 / np.sqrt(known) + weight * noise_sd * np.sqrt(3.0) / known).sum()
         )
 
     found = worth(packed, ratio=ratio, noise_sd=noise_sd, radius=0.8, regulariser=1.0, parameter_norm=1.0)
     assert 0.0 <= found <= 1.0
-    assert cost(found) <= min(cost(w) for w in np.linspace(0.0, 1.0, pooling.STEPS)) * (1 + 1e-12)
+    assert cost(found) <= min(cost(w) for w in np.linspace(0.0, 1.0, noisy_sums.STEPS)) * (1 + 1e-12)
 
 
 def test_noise_makes_others_worthless_and_its_absence_makes_them_worth_all() -> None:
@@ -80,7 +80,7 @@ def test_a_lane_of_a_block_has_the_bits_of_an_agent_alone(
     for lane in range(WIDTH):
         both, room = others[:, lane].copy(), floats(np.empty((2, dimension, dimension)))
         each = floats(own[:, lane].copy()), count[lane], floats(both), 9.0 * count[lane], noise[lane]
-        alone.append((pooling.add_by_worth(*each, shift, 0.8, 1.0, 1.0, room), both.tolist()))
+        alone.append((noisy_sums.add_by_worth(*each, shift, 0.8, 1.0, 1.0, room), both.tolist()))
     weights = zeros(1, WIDTH)
     add_in_block(own, count, others, noise, shift, weights, zeros(2, dimension, dimension, WIDTH))
     assert [(weights[0, lane], others[:, lane].tolist()) for lane in range(WIDTH)] == alone
@@ -90,4 +90,4 @@ def test_a_lane_of_a_block_has_the_bits_of_an_agent_alone(
 def add_in_block(own, count, others, noise, shift, weights, room):
     made = vectors(count.reshape(1, WIDTH))[0]
     rows = vectors(own), made, vectors(others), 9.0 * made, vectors(noise.reshape(1, WIDTH))[0]
-    vectors(weights)[0] = pooling.add_by_worth(*rows, shift, 0.8, 1.0, 1.0, vectors(room))
+    vectors(weights)[0] = noisy_sums.add_by_worth(*rows, shift, 0.8, 1.0, 1.0, vectors(room))

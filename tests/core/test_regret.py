@@ -7,7 +7,7 @@ import numpy as np
 from fedfairx.core.regret import regrets
 from fedfairx.lanes.decorators import compiled
 from fedfairx.lanes.rows import Rows, floats, vectors
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 
 
 @compiled

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from fedfairx.core import statistics
-from fedfairx.core.agent_kernels import LARGEST, Single, decide_one, learn_and_add, learn_one, room_for
+from fedfairx.core.agent_kernels import (
+    LARGEST,
+    AgentMemory,
+    decide_one,
+    decision_workspace,
+    learn_and_add,
+    learn_one,
+)
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential
 from fedfairx.core.optimism.solver import Solver
@@ -17,16 +24,18 @@ from instances import expose
 D = 3
 
 
-def start(regulariser: float = 1.0) -> Single:
-    return Single.start(
+def start(regulariser: float = 1.0) -> AgentMemory:
+    return AgentMemory.start(
         D, merit=Exponential(10.0), confidence=Confidence(regulariser=regulariser), solver=Solver()
     )
 
 
-def decide(single: Single, contexts: np.ndarray, uniform: float = 0.5) -> tuple[int, np.ndarray]:
+def decide(single: AgentMemory, contexts: np.ndarray, uniform: float = 0.5) -> tuple[int, np.ndarray]:
     arms = contexts.shape[0]
     out = np.full(arms + 2 * D, np.nan)
-    return decide_one(contexts, single.memory, room_for(arms, D), out, uniform, *single.variant), out
+    return decide_one(
+        contexts, single.memory, decision_workspace(arms, D), out, uniform, *single.variant
+    ), out
 
 
 @pytest.mark.parametrize("regulariser", [0.2, 1.0, 9.0])

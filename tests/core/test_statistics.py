@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import reference as ref
 from fedfairx.core import statistics
 from fedfairx.lanes.rows import floats
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from instances import in_rows
 
 dimensions = st.integers(1, 12)

@@ -12,7 +12,7 @@ import reference as ref
 from fedfairx.agent.pooling import weigh as weigh_packed
 from fedfairx.core.noise_filter import doubt, weigh
 from fedfairx.lanes.rows import floats, vectors, zeros
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 
 
 def noisy(rng: np.random.Generator, d: int, count: float, sd: float) -> np.ndarray:

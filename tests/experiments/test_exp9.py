@@ -14,7 +14,6 @@ from fedfairx.experiments.suite import (
     exp05_mechanisms,
     exp06_starvation,
     exp09_exploration,
-    exp09_joining,
 )
 from fedfairx.experiments.suite.exp09_worlds import (
     HOWS,
@@ -112,7 +111,7 @@ def test_good_results_hold():
         ({key("paper", MERIT, "fed"): 1.3}, "gains from learning together", "0.39"),
         ({key(ONE_HOT, MERIT, "alone"): 2.1}, "a fifth of optimism's", "0.21"),
         ({key("drifting", MERIT, "priv"): 10.5}, "in no world", WORLDS["drifting"].label),
-        ({exp09_joining.joined_key(10_000, 0.1, 1e-6): 1.03}, "joining hardly hurts", "1.030"),
+        ({exp09_exploration.joined_key(10_000, 0.1, 1e-6): 1.03}, "joining hardly hurts", "1.030"),
     ],
 )
 def test_bad_results_are_found_and_told(spoilt: dict[str, float], claim: str, told: str):
@@ -132,9 +131,9 @@ def test_a_starved_arm_is_found():
 
 def test_from_when_on_joining_pays():
     outcomes = made_up()
-    joined = outcomes[exp09_joining.joined_key(100_000, 1.0, 1e-6)]
+    joined = outcomes[exp09_exploration.joined_key(100_000, 1.0, 1e-6)]
     joined.fairness_regret[:, 50:] *= 0.8
-    (note,) = exp09_joining.score(outcomes, FULL).notes
+    (note,) = exp09_exploration.joining_scores(outcomes, FULL).notes
     assert "ε = 1: round 10 200" in note
     assert "ε = 2: not by then" in note
     assert "at round 200 the regret so far is 1.00, 1.00, 1.00, 1.00 times" in note

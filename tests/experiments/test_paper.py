@@ -83,7 +83,7 @@ def test_claims_are_judged_at_full_size_alone():
     for size, judged in ((FULL, True), (QUICK, False)):
         outcomes = flat_outcomes(size)
         for name, experiment in experiments().items():
-            for claim in experiment.score(outcomes[name], size).claims:
+            for claim in experiment.judge(outcomes[name], size).claims:
                 assert (claim.verdict != "not judged") is judged
 
 

@@ -13,9 +13,9 @@ from fedfairx.experiments.report.figures import canvas
 from fedfairx.experiments.report.page import Section
 from fedfairx.experiments.reproduce import reproduce
 from fedfairx.experiments.sections import Ahead, Part
+from fedfairx.experiments.sweep.job_order import Job
 from fedfairx.experiments.sweep.jobs import SweepInterruptedError
 from fedfairx.experiments.sweep.progress import Quiet
-from fedfairx.experiments.sweep.scheduling import Job
 
 SIZE = Size(horizon=30, seeds=2)
 

@@ -13,7 +13,7 @@ from fedfairx.core.statistics import packed_size
 from fedfairx.errors import MessageRefused, StateError
 from fedfairx.federation.exchange.envelope import Envelope, SignedCodec
 from fedfairx.federation.exchange.member import Member
-from fedfairx.federation.roster.roster import convene
+from fedfairx.federation.roster.roster import create_roster
 from fedfairx.federation.roster.signing_keys import new_signing_key
 from fedfairx.privacy import Release
 from member_helpers import D, World, released, terms, work, world
@@ -167,7 +167,7 @@ def test_none_of_it_gets_in_and_none_of_it_stops_the_others() -> None:
 def test_another_convener_cannot_speak_for_a_federation() -> None:
     here, impostor = world(), new_signing_key()
     members = {name: key.public for name, key in here.keys.items()}
-    other = convene(impostor, here.roster.terms, members)
+    other = create_roster(impostor, here.roster.terms, members)
     assert other.federation != here.roster.federation
     theirs = Member(here.agent("org1"), here.transport, SignedCodec(other, "org1", here.keys["org1"]))
     released(theirs)

@@ -17,7 +17,7 @@ from fedfairx.errors import InvalidInput, StateError
 from fedfairx.federation.roster.certificates import Identity, new_authority
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
-from fedfairx.federation.setup.create import amend, found
+from fedfairx.federation.setup.create import amend_federation, create_federation
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.setup.verify import inspect
 from fedfairx.privacy import SimulatedNoise
@@ -29,7 +29,7 @@ NAMES = ("org1", "org2", "org3")
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    found(tmp_path / "federation", terms(), dict.fromkeys(NAMES))
+    create_federation(tmp_path / "federation", terms(), dict.fromkeys(NAMES))
     return tmp_path / "federation"
 
 
@@ -105,11 +105,11 @@ def test_the_servers_configuration_is_one(base: Path) -> None:
         (lambda b: (b / "org1" / "fedfairx.toml").write_text("= ["), "org1: fedfairx.toml .*damaged"),
         (
             lambda b: _edit(b / "hub" / "nats-server.conf", "org1", "org9"),
-            "hub: nats-server.conf .*not those of",
+            "hub: nats-server.conf .*differ from this roster",
         ),
         (
             lambda b: _edit(b / "hub" / "nats-server.conf", "verify_and_map: true", "verify: false"),
-            "hub: nats-server.conf .*whoever comes is let in",
+            "hub: nats-server.conf .*verify_and_map",
         ),
         (lambda b: (b / "hub" / "nats-server.conf").unlink(), "hub: nats-server.conf .*can't be read"),
         (
@@ -117,7 +117,7 @@ def test_the_servers_configuration_is_one(base: Path) -> None:
             "convener: federation.key .*is not the key",
         ),
         (lambda b: (b / "convener" / "authority.key").unlink(), "convener: authority.key .*missing"),
-        (lambda b: (b / "roster.json").unlink(), "no roster.json"),
+        (lambda b: (b / "roster.json").unlink(), "roster.json"),
     ],
 )
 def test_every_fault_is_found_and_named(base: Path, harm: Callable[[Path], object], text: str) -> None:
@@ -162,7 +162,7 @@ def _for_another(base: Path) -> None:
 
 def test_who_made_its_key_itself_keeps_it(tmp_path: Path) -> None:
     key = new_signing_key()
-    roster = found(tmp_path / "f", terms(), {"org1": key.public, "org2": None})
+    roster = create_federation(tmp_path / "f", terms(), {"org1": key.public, "org2": None})
     assert roster.key_of("org1") == key.public
     assert not (tmp_path / "f" / "org1" / "agent.key").exists()
     assert wrong(tmp_path / "f") == []
@@ -182,19 +182,19 @@ def test_who_made_its_key_itself_keeps_it(tmp_path: Path) -> None:
 )
 def test_what_is_refused_leaves_nothing(tmp_path: Path, agents: dict[str, str | None], text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
-        found(tmp_path / "f", terms(), agents)
+        create_federation(tmp_path / "f", terms(), agents)
     assert not (tmp_path / "f").exists()
 
 
 def test_a_folder_with_something_in_it_is_left_alone(base: Path) -> None:
     with pytest.raises(InvalidInput, match="new or an empty folder"):
-        found(base, terms(), {"org1": None})
+        create_federation(base, terms(), {"org1": None})
 
 
 def test_joining_leaving_and_a_new_key(base: Path) -> None:
     before = Roster.read(base / "roster.json")
     old = SigningKey.read(base / "org1" / "agent.key")
-    roster = amend(base, add={"org4": None}, remove=["org2"], rekey={"org1": None})
+    roster = amend_federation(base, add={"org4": None}, remove=["org2"], rekey={"org1": None})
     assert roster.version == 2
     assert set(roster.members) == {"org1", "org3", "org4"}
     roster.require_follows(before)
@@ -208,17 +208,17 @@ def test_joining_leaving_and_a_new_key(base: Path) -> None:
     assert stale == []
     for change in ({"remove": ["org2"]}, {"rekey": {"org9": None}}, {"add": {"org1": None}}):
         with pytest.raises(InvalidInput, match="name must be"):
-            amend(base, **change)  # type: ignore[arg-type]
+            amend_federation(base, **change)  # type: ignore[arg-type]
     assert Roster.read(base / "roster.json") == roster
 
 
 def test_on_one_machine_there_is_no_hub(tmp_path: Path) -> None:
     base = tmp_path / "f"
-    found(base, terms(), dict.fromkeys(("org1", "org2")), transport="sqlite")
+    create_federation(base, terms(), dict.fromkeys(("org1", "org2")), transport="sqlite")
     assert wrong(base) == []
     assert not (base / "hub").exists()
     assert {path.name for path in (base / "org1").iterdir()} == {"agent.key", "fedfairx.toml", "roster.json"}
-    amend(base, add={"org3": None})
+    amend_federation(base, add={"org3": None})
     assert wrong(base) == []
     members = {}
     for name in ("org1", "org2", "org3"):
@@ -243,7 +243,7 @@ def test_on_one_machine_there_is_no_hub(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_lead_nowhere(tmp_path: Path, old: str, new: str, text: str) -> None:
-    roster = found(tmp_path / "f", terms(), {"org1": None}, transport="sqlite")
+    roster = create_federation(tmp_path / "f", terms(), {"org1": None}, transport="sqlite")
     _edit(tmp_path / "f" / "org1" / "fedfairx.toml", old, new)
     with pytest.raises(StateError, match=text):
         MemberFolder.read(tmp_path / "f" / "org1").member(roster.terms.agent("org1", noise=SimulatedNoise(1)))
@@ -253,7 +253,7 @@ def test_without_the_conveners_key_nothing_is_changed(base: Path) -> None:
     (base / "convener" / "federation.key").unlink()
     new_signing_key().write(base / "convener" / "federation.key")
     with pytest.raises(StateError, match="not the convener's key"):
-        amend(base, add={"org4": None})
+        amend_federation(base, add={"org4": None})
     assert not (base / "org4").exists()
 
 

@@ -9,7 +9,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fedfairx.errors import InvalidInput, StateError
-from fedfairx.federation.roster.roster import Roster, convene, federation_id
+from fedfairx.federation.roster.roster import Roster, create_roster, federation_id
 from fedfairx.federation.roster.signing_keys import SMALL_ORDER, new_signing_key, signed_by
 from fedfairx.util.canonical_json import canonical
 from member_helpers import terms, world
@@ -104,7 +104,7 @@ def test_what_the_library_would_take_for_signed_is_not(public: str) -> None:
 @pytest.mark.parametrize("public", sorted(SMALL_ORDER))
 def test_no_member_and_no_convener_has_such_a_key(public: str) -> None:
     with pytest.raises(InvalidInput, match=r"key of 'org2' must have a private half.*federate key"):
-        convene(new_signing_key(), terms(), {"org1": new_signing_key().public, "org2": public})
+        create_roster(new_signing_key(), terms(), {"org1": new_signing_key().public, "org2": public})
     here = world()
     document = json.loads(here.roster.to_json())
     document["roster"]["members"]["org2"] = public

@@ -168,7 +168,7 @@ def test_an_agent_from_an_old_copy_sends_nothing_and_says_what_to_do() -> None:
     restored.release()
     work(restored, seed=9)
     member = here.member("org1", restored)
-    with pytest.raises(LedgerMismatch, match="an old copy of it") as told:
+    with pytest.raises(LedgerMismatch, match="old copy") as told:
         member.exchange()
     assert "new name and a new key" in str(told.value)
     assert member.halted == str(told.value)
@@ -242,7 +242,7 @@ def test_a_name_that_is_written_to_all_the_time_is_tried_again_later() -> None:
     member = here.member("org1")
     work(member.agent)
     assert member.send(member.agent.release()) is False
-    assert "keeps writing" in str(member.away)
+    assert "another writer" in str(member.away)
 
 
 def test_releases_that_are_refused_together_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +353,7 @@ def test_an_old_copy_is_noticed_even_when_it_has_made_more_releases_since() -> N
     for number in range(3):
         work(other.agent, seed=10 + number)
         other.agent.release()
-    with pytest.raises(LedgerMismatch, match="Nothing is sent"):
+    with pytest.raises(LedgerMismatch, match="halted"):
         other.exchange()
     assert it.seal("org2").open("org1", it.transport.latest()["org1"]).number == 2
 

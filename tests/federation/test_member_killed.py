@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from fedfairx.federation.exchange.envelope import Envelope
-from fedfairx.federation.setup.create import found
+from fedfairx.federation.setup.create import create_federation
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.privacy import SimulatedNoise, SqliteLedger
 from member_helpers import terms
@@ -49,7 +49,7 @@ with SqliteLedger(path, create=not os.path.exists(path)) as ledger:
 
 def test_killed_at_every_step_of_a_release(tmp_path: Path) -> None:
     base = tmp_path / "federation"
-    found(base, terms(), {"org1": None, "org2": None}, transport="sqlite")
+    create_federation(base, terms(), {"org1": None, "org2": None}, transport="sqlite")
     place = MemberFolder.read(base / "org2")
     ear = place.member(place.roster.terms.agent("org2", noise=SimulatedNoise(1)))
     seen: dict[int, bytes] = {}

@@ -18,7 +18,7 @@ from fedfairx.errors import InvalidInput
 from fedfairx.lanes.rows import vectors
 from fedfairx.privacy import Bounds, Centring, NonPrivateSums, SimulatedNoise
 from fedfairx.simulation.kernel.setup import prepare
-from fedfairx.simulation.kernel.state import mind_in
+from fedfairx.simulation.kernel.state import lane_state
 
 WORLD = ffx.Scenario(agents=3, arms=4, dimension=2, horizon=60, noise_sd=0.3)
 SIZE = {"agents": 3, "dimension": 2, "horizon": 60}
@@ -44,7 +44,7 @@ def test_what_is_simulated_is_what_is_deployed(name: str) -> None:
     assert setting.least_share == agent.options.minimum_share == 0.02
     if name == "priv-fairx-linucb":
         assert agent.options.confidence == ffx.Confidence(noise_sd=0.3, scale=SCALE)
-        numbers = mind_in(vectors(setting.minds[0]), SIZE["dimension"]).learner.numbers
+        numbers = lane_state(vectors(setting.lane_states[0]), SIZE["dimension"]).learner.numbers
         assert (numbers[NOISE_SD][0], numbers[LEARNER_SCALE][0]) == (0.3, SCALE)
     given = ffx.simulate(WORLD, seeds=2, options=options)
     spelt = ffx.simulate(WORLD, seeds=2, algorithm=name, epsilon=2.0, minimum_share=0.02)

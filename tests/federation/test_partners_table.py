@@ -9,7 +9,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.agent.partners import Judge
-from fedfairx.core.partners import BEFOREHAND
+from fedfairx.core.partners import PRIOR_WEIGHTS
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import SimulatedNoise, private
@@ -70,7 +70,7 @@ def test_only_a_partner_whose_release_is_new_is_judged_again(monkeypatch: pytest
     agents = [taught(f"agent-{i}", THETA, 50, seed=i) for i in range(4)]
     told(*agents)
     judged: list[float] = []
-    monkeypatch.setattr(Judge, "weights", lambda *_: judged.append(1.0) or BEFOREHAND.copy())
+    monkeypatch.setattr(Judge, "weights", lambda *_: judged.append(1.0) or PRIOR_WEIGHTS.copy())
     agents[0].absorb({"agent-2": agents[2].release()})
     assert len(judged) == 1
     agents[0].learn(np.full((14, 3), 0.3), [0.3] * 14)  # 64 own rewards: all are judged again

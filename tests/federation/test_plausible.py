@@ -113,7 +113,7 @@ def test_absurd_statistics_are_refused() -> None:
     first = np.zeros((D, D))
     first[0, 0] = 1.0
     far = release(limits, (8.0 + 1.01 * matrix) * first - 0.5 * matrix * (eye - first), nothing)
-    assert "larger than so many" in why(limits, far)
+    assert "larger" in why(limits, far)
     wide = (8.0 + 1.01 * trace) / D * eye
     assert "trace" in why(limits, release(limits, wide, nothing))
     large = np.array([8.0 + 1.01 * vector, 0.0, 0.0, 0.0])
@@ -127,7 +127,7 @@ def test_a_large_moment_beside_a_small_gram_is_refused() -> None:
     moment = np.array([0.9 * count, 0.0, 0.0, 0.0])
     gram = np.diag([0.0, count / 2, count / 4, 0.0])
     made = release(limits, gram, moment, number=64, count=count)
-    assert "does not go with" in why(limits, made)
+    assert "contradicts" in why(limits, made)
     limits.check(
         "org1", release(limits, np.diag([0.95 * count, 0.0, 0.0, 0.0]), moment, number=64, count=count)
     )
@@ -165,7 +165,7 @@ def test_exact_sums_of_plausible_records_are_taken() -> None:
         (1e190 * np.eye(D), np.zeros(D), 1, "larger trace"),
         (1e6 * np.eye(D), np.zeros(D), 0, "larger trace"),
         (np.eye(D), np.full(D, 30.0), 0, "larger trace"),
-        (1e-6 * np.eye(D), np.full(D, 500.0), 4, "does not go with"),
+        (1e-6 * np.eye(D), np.full(D, 500.0), 4, "contradicts"),
     ],
 )
 def test_one_absurd_message_of_exact_sums_is_refused(

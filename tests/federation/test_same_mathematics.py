@@ -12,7 +12,7 @@ import fedfairx as ffx
 from fedfairx.agent.schedules import Geometric, Paper
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
-from fedfairx.federation.roster.roster import Roster, convene
+from fedfairx.federation.roster.roster import Roster, create_roster
 from fedfairx.federation.roster.signing_keys import new_signing_key
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.transport import SqliteTransport, Transport
@@ -90,7 +90,7 @@ def over(transports: list[Transport], roster: Roster, keys: dict[str, Any]) -> l
 def roster_of(name: str) -> tuple[Roster, dict[str, Any]]:
     terms = Terms(dimension=D, agents=AGENTS, horizon=ROUNDS, **WORLDS[name])
     keys = {each: new_signing_key() for each in NAMES}
-    return convene(new_signing_key(), terms, {each: key.public for each, key in keys.items()}), keys
+    return create_roster(new_signing_key(), terms, {each: key.public for each, key in keys.items()}), keys
 
 
 @pytest.mark.parametrize("name", WORLDS)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedfairx.lanes.linalg import jacobi
 from fedfairx.lanes.rows import floats, vectors, zeros
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedfairx.lanes import linalg
 from fedfairx.lanes.rows import Rows, floats, vectors
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 
 K, D, N = 5, 3, WIDTH
 

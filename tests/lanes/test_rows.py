@@ -24,7 +24,7 @@ from fedfairx.lanes.rows import (
     size_of,
     vectors,
 )
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 
 
 @pytest.fixture(params=["one lane", "a block"])

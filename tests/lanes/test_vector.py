@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedfairx.lanes import vector, vector_math
 from fedfairx.lanes.decorators import COMPILING, stage
 from fedfairx.lanes.rows import Rows, floats, vectors
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.simulation.kernel.random import normal, uniform
 
 numbers = st.lists(st.floats(-50, 50).filter(lambda x: abs(x) > 1e-3), min_size=WIDTH, max_size=WIDTH)

@@ -11,7 +11,7 @@ from service_helpers import CONTEXTS, TestClient
 
 from fedfairx.agent.schedules import EveryRound
 from fedfairx.federation.roster.terms import Terms
-from fedfairx.federation.setup.create import found
+from fedfairx.federation.setup.create import create_federation
 from fedfairx.federation.setup.member_folder import SETTINGS
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
@@ -29,7 +29,7 @@ def founded(
     """A federation's folders; `transport` "engine" is of messages that somebody else carries."""
     options = {"dimension": 3, "agents": len(names), "horizon": 50, "epsilon": 2.0, "schedule": EveryRound()}
     given = "sqlite" if transport == "engine" else transport
-    found(base, Terms(**(options | more)), dict.fromkeys(names), transport=given, port=port)  # type: ignore[arg-type]
+    create_federation(base, Terms(**(options | more)), dict.fromkeys(names), transport=given, port=port)  # type: ignore[arg-type]
     if transport == "engine":
         for name in names:
             file = base / name / SETTINGS

@@ -179,7 +179,7 @@ def test_put_back_from_an_old_backup_it_sends_nothing_and_says_what_to_do(tmp_pa
         rounds(http, 2)
         until(lambda: sync(http)["trouble"] is not None)
         rounds(http, 2)  # deciding goes on
-        assert "start anew under a new name and a new key" in sync(http)["trouble"]
+        assert "under a new name and a new key" in sync(http)["trouble"]
         assert "fedfairx_federation_halted 1" in http.get("/metrics").text
         assert "Sending is halted" in http.get("/").text
         answer = http.get("/v1/release/latest")
@@ -187,7 +187,7 @@ def test_put_back_from_an_old_backup_it_sends_nothing_and_says_what_to_do(tmp_pa
         assert answer.json()["type"].endswith(":halted")
     running.stop()
     assert transport.latest()["org1"] == latest
-    assert "Nothing is sent" in running.said
+    assert "halted" in running.said
 
 
 def test_what_anybody_writes_into_the_transport_is_refused(tmp_path: Path) -> None:

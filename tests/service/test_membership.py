@@ -14,7 +14,7 @@ from fedfairx import Agent
 from fedfairx.agent.schedules import Doubling, Never
 from fedfairx.errors import InvalidInput, StateError
 from fedfairx.federation.roster.signing_keys import new_signing_key
-from fedfairx.federation.setup.create import amend
+from fedfairx.federation.setup.create import amend_federation
 from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder
 from fedfairx.federation.transport import SqliteTransport
 from fedfairx.service.settings import load
@@ -196,7 +196,7 @@ def test_it_does_not_start_with_an_older_roster_than_it_had(tmp_path: Path) -> N
     base = founded(tmp_path / "federation")
     file = base / "org1" / "roster.json"
     first = file.read_text()
-    amend(base, remove=["org2"])
+    amend_federation(base, remove=["org2"])
     latest = file.read_text()
     with member_of(base / "org1") as one:
         assert sync(one)["roster"] == 2
@@ -221,12 +221,12 @@ def test_a_new_roster_is_taken_while_it_runs(tmp_path: Path) -> None:
         file = base / "org1" / "roster.json"
         good = file.read_text()
         file.write_text(good.replace('"version": 1', '"version": 2'))
-        until(lambda: "not signed by its convener" in str(sync(one)["trouble"]))
+        until(lambda: "signature" in str(sync(one)["trouble"]))
         rounds(one, 2)
         assert (sync(one)["roster"], sync(one)["peers"]["org2"]["release"]) == (1, 1)
         file.write_text(good)
         until(lambda: sync(one)["trouble"] is None)
-        amend(base, add={"org3": None}, remove=["org2"])
+        amend_federation(base, add={"org3": None}, remove=["org2"])
         until(lambda: sync(one)["roster"] == 2)
         assert sync(one)["trouble"] is None
         assert sync(one)["peers"].keys() == {"org3"}
@@ -249,7 +249,7 @@ def test_a_new_key_is_taken_while_it_runs(tmp_path: Path) -> None:
         rounds(one, 2)
         first = one.get("/v1/release/latest").json()["envelope"]
         key = new_signing_key()
-        amend(base, rekey={"org1": key.public})
+        amend_federation(base, rekey={"org1": key.public})
         one.put("/v1/peers", json={"envelopes": {}})
         assert "is not taken" in sync(one)["trouble"]  # the key is still to come
         (base / "org1" / "agent.key").unlink(missing_ok=True)

@@ -12,11 +12,11 @@ from fedfairx.core.confidence import Confidence
 from fedfairx.core.learner import REWARD
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.lanes.rows import vectors
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel.loop import run
 from fedfairx.simulation.kernel.setup import Setting, prepare
-from fedfairx.simulation.kernel.state import Mind, mind_in
+from fedfairx.simulation.kernel.state import LaneState, lane_state
 
 
 def options_for(name: str, **changes: Any) -> Options:
@@ -34,9 +34,9 @@ def setting_for(scenario: Scenario, options: Options, seeds: tuple[int, ...] = (
     return prepare(scenario, options, seeds, np.array([scenario.horizon]))
 
 
-def mind(setting: Setting, block: int = 0) -> Mind:
+def lanes(setting: Setting, block: int = 0) -> LaneState:
     """What the lanes of a block know."""
-    return mind_in(vectors(setting.minds[block]), setting.world.parameter.shape[1])
+    return lane_state(vectors(setting.lane_states[block]), setting.world.parameter.shape[1])
 
 
 def records(setting: Setting, rounds: int) -> tuple[np.ndarray, np.ndarray]:
@@ -46,7 +46,7 @@ def records(setting: Setting, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     contexts, rewards = [], []
     for t in range(rounds):
         run(*setting, t, t + 1)
-        state = mind(setting).learner
+        state = lanes(setting).learner
         contexts.append(state.chosen.array.T[:agents].copy())
         rewards.append(state.numbers[REWARD][:agents])
     return np.array(contexts), np.array(rewards)

@@ -15,7 +15,7 @@ from fedfairx.privacy import Centring
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.kernel.contexts import draw_contexts
 from fedfairx.simulation.kernel.setup import prepare
-from fedfairx.simulation.kernel.state import desk
+from fedfairx.simulation.kernel.state import decision_scratch
 
 ARMS, LANES = 4, 6
 WORLD = Scenario(agents=3, arms=ARMS, dimension=ARMS, horizon=600)
@@ -28,9 +28,9 @@ TABLES = pytest.mark.parametrize(
 def rounds(scenario: Scenario, places: int) -> tuple[np.ndarray, np.ndarray]:
     """Contexts (T, places, d, n) of a block with two seeds, and the arms (T, places, n) that they are of."""
     setting = prepare(scenario, Options(algorithm="fed-fairx-linucb"), (0, 1), np.array([1]))
-    room, arms = setting.room, scenario.arms
-    table = desk(vectors(room.memory), places, arms, scenario.dimension)
-    block, present = table.contexts.array, room.present
+    workspace, arms = setting.workspace, scenario.arms
+    table = decision_scratch(vectors(workspace.memory), places, arms, scenario.dimension)
+    block, present = table.contexts.array, workspace.present
     drawn = []
     for t in range(scenario.horizon):
         draw_contexts(setting.world, 0, t, table, present)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from fedfairx.lanes.decorators import compiled
 from fedfairx.lanes.rows import Rows, vectors
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.simulation.kernel.random import STREAMS, fill_uniform, generator, normal, stream_key, uniform
 
 N = 20_000

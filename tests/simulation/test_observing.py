@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulation_helpers import mind, options_for, records, setting_for
+from simulation_helpers import lanes, options_for, records, setting_for
 
 from fedfairx.agent.schedules import Doubling
 from fedfairx.core.learner import REWARD
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.lanes.rows import vectors
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Scenario
 from fedfairx.simulation.kernel.observe import take_in
-from fedfairx.simulation.kernel.state import desk
+from fedfairx.simulation.kernel.state import decision_scratch
 from fedfairx.simulation.recorded import Recorded
 
 D, ROUNDS = 2, 12
@@ -66,11 +66,11 @@ def test_a_lane_without_an_observation_releases_none() -> None:
     # A ball that excludes zero: the privatizer would move a zero context to its edge.
     ball = Centring(context=(0.3, 0.3), context_radius=0.25, reward=0.5, reward_radius=0.25, constant=0.25)
     held = setting_for(SCENARIO, options_for("priv-fairx-linucb", schedule=LATER, centring=ball))
-    known = mind(held)
+    known = lanes(held)
     known.learner.chosen.array[:, ::2] = 0.6  # outside the ball; the other lanes have nothing
     known.learner.numbers[REWARD] = np.where(np.arange(WIDTH) % 2 == 0, 0.9, 0.0)
-    room = desk(vectors(held.room.memory), 1, SCENARIO.arms, D)
-    take_in(known, None, held.sharing, held.privacy, None, SCENARIO.agents, room, 0)
+    workspace = decision_scratch(vectors(held.workspace.memory), 1, SCENARIO.arms, D)
+    take_in(known, None, held.sharing, held.privacy, None, SCENARIO.agents, workspace, 0)
     own = held.sharing.own[0]
     assert (own[:, 1::2] == 0.0).all()
     edge = 0.3 + 0.25 / np.sqrt(D)

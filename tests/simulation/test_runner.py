@@ -9,7 +9,7 @@ from simulation_helpers import options_for
 from fedfairx.agent.algorithms import algorithms
 from fedfairx.core.merit import Custom, Exponential
 from fedfairx.errors import InvalidInput
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.kernel.setup import prepare
 
@@ -193,7 +193,7 @@ def test_bad_scenarios_are_named(change: dict, message: str) -> None:
 
 
 def test_arms_that_come_and_go_change_no_byte_either() -> None:
-    # The number of arms decides how the room of the further starts is laid out.
+    # The number of arms decides how the workspace of the further starts is laid out.
     scenario = Scenario(agents=3, arms=7, dimension=4, horizon=400, presence=0.5)
     alone = simulate(scenario, algorithm="b0", seeds=5, workers=1)
     assert same(alone, simulate(scenario, algorithm="b0", seeds=5, workers=2))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulation_helpers import mind, options_for, records, setting_for
+from simulation_helpers import lanes, options_for, records, setting_for
 
 import fedfairx as ffx
 from fedfairx.agent import pooling
@@ -17,11 +17,11 @@ from fedfairx.core.confidence import Confidence
 from fedfairx.core.learner import COUNT, NOISE_VARIANCE, RIDGE
 from fedfairx.core.statistics import unpack
 from fedfairx.lanes.rows import vectors
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.privacy import Release
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.simulation.kernel.loop import run
-from fedfairx.simulation.kernel.state import desk
+from fedfairx.simulation.kernel.state import decision_scratch
 from fedfairx.simulation.kernel.synchronize import lift_totals
 
 AGENTS, DIMENSION = 11, 3  # two seeds are 22 lanes: a seed lies across two blocks
@@ -58,7 +58,7 @@ def weights_beside_agents(
     setting = setting_for(scenario, options, (0, 1))
     run(*setting, 0, rounds)
     sharing, privacy = setting.sharing, setting.privacy
-    minds = [mind(setting, block).learner for block in range(setting.minds.shape[0])]
+    lane_states = [lanes(setting, block).learner for block in range(setting.lane_states.shape[0])]
     assert setting.tally.syncs.tolist() == [2, 2]
     mechanism = options.budget(sharing.most).calibrate()
     pool = OptimismPool(mechanism, True, confidence, 4.0)
@@ -81,8 +81,8 @@ def weights_beside_agents(
                 others = [each for k, each in releases.items() if k != lane]
                 held = pool.beside_own(exact, rounds, others, KNOWN)
                 weights.append((held.records - rounds) / (rounds * (AGENTS - 1)))
-            assert minds[block].statistics.array[:, l] == pytest.approx(held.packed, rel=1e-9, abs=1e-9)
-            assert minds[block].numbers[COUNT][l] == pytest.approx(held.records)
+            assert lane_states[block].statistics.array[:, l] == pytest.approx(held.packed, rel=1e-9, abs=1e-9)
+            assert lane_states[block].numbers[COUNT][l] == pytest.approx(held.records)
     return weights
 
 
@@ -98,7 +98,7 @@ def test_agents_whose_partners_differ_learn_what_live_ones_learn(distance: float
         for i, agent in enumerate(fed.agents):
             agent.learn(contexts[t, i][None], [rewards[t, i]])
         fed.end_round()
-    held = mind(setting).learner
+    held = lanes(setting).learner
     believed = []
     for i, agent in enumerate(fed.agents):
         ridge = held.numbers[RIDGE][i]
@@ -130,7 +130,7 @@ def test_private_agents_whose_partners_differ_hold_what_live_ones_would(distance
     pool, believed = PosteriorPool(mechanism, True), []
     for lane in range(2 * AGENTS):
         block, l = lane // WIDTH, lane % WIDTH
-        state, was = mind(setting, block).learner, mind(before, block).learner
+        state, was = lanes(setting, block).learner, lanes(before, block).learner
         exact = np.ascontiguousarray(privacy.exact[block, :, l])
         gram, moment = unpack(exact)
         ridge, variance = state.numbers[RIDGE][l], state.numbers[NOISE_VARIANCE][l]
@@ -162,7 +162,7 @@ def test_sums_are_lifted_each_by_its_own_release_and_only_where_seeds_synchronis
     sharing.totals[:] = before
     sharing.counts[:] = np.where(np.arange(seeds) % 3 == 0, -1.0, 10.0)
     syncs[:] = rng.integers(0, privacy.shift.size, seeds)
-    work = desk(vectors(setting.room.memory), 1, 4, DIMENSION).work
+    work = decision_scratch(vectors(setting.workspace.memory), 1, 4, DIMENSION).work
     lift_totals(sharing, privacy, syncs, work)
     floored = 0
     for seed in range(seeds):

@@ -26,14 +26,14 @@ from fedfairx.agent.options import Options
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.validation import check_definite, not_finite
 from fedfairx.core.agent_kernels import (
-    Single,
+    AgentMemory,
     decide_among_arms,
     decide_by_posterior,
     decide_one,
+    decision_workspace,
     draw_parameter,
     learn_arm,
     learn_one,
-    room_for,
 )
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.marginal_likelihood import next_refit
@@ -79,7 +79,7 @@ class Model:
         """Know nothing."""
         options = self.options
         assert options.merit is not None
-        self.learner = Single.start(
+        self.learner = AgentMemory.start(
             self.dimension,
             rule=str(options.rule),
             merit=options.merit,
@@ -149,7 +149,7 @@ class Model:
         if room is None:
             if len(self._rooms) > MOST_ROOMS:  # a caller whose K never repeats must not fill the memory
                 self._rooms.clear()
-            room = self._rooms[arms] = room_for(arms, self.dimension)
+            room = self._rooms[arms] = decision_workspace(arms, self.dimension)
         return room
 
     # --- learning ------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedfairx.core.partners import BEFOREHAND, LEVELS, POWERS, power_in, room_in
+from fedfairx.core.partners import LEVELS, POWERS, PRIOR_WEIGHTS, partner_evidence, power_in
 from fedfairx.core.statistics import dimension_of
 from fedfairx.errors import needs
 from fedfairx.lanes.rows import size_of
@@ -53,7 +53,7 @@ class Judge:
         self._dimension = dimension_of(own)
         self._memory = np.empty(_room_size(self._dimension))
         known = own.size + mean.size
-        self._memory[:known] = np.concatenate((own, mean))  # a `Room` begins with these
+        self._memory[:known] = np.concatenate((own, mean))  # a `PartnerEvidence` begins with these
         self._beforehand = self._memory[known : known + LEVELS]
         self._weights = self._memory[known + LEVELS : known + 2 * LEVELS]
         self._known = size, ridge, variance
@@ -65,7 +65,7 @@ class Judge:
 
     def weights(self, release: Array, noise_sd: float) -> Array:
         """Those of `POWERS` of one partner."""
-        self._power(release.copy(), noise_sd, BEFOREHAND)
+        self._power(release.copy(), noise_sd, PRIOR_WEIGHTS)
         return self._weights.copy()
 
     def together(
@@ -88,7 +88,7 @@ class Judge:
 
 @cache
 def _room_size(dimension: int) -> int:
-    return size_of(room_in, dimension)
+    return size_of(partner_evidence, dimension)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def partners_judged(
 
 def _reason(weights: Array) -> str:
     """In words, from the weights of `POWERS` of one partner."""
-    learnt = float(np.sum(weights * np.log(np.maximum(weights, 1e-300) / BEFOREHAND)))  # in nats
+    learnt = float(np.sum(weights * np.log(np.maximum(weights, 1e-300) / PRIOR_WEIGHTS)))  # in nats
     if learnt < TOO_LITTLE:
         return "too little of our own to tell"
     if float(weights @ POWERS) < CONTRADICTED:

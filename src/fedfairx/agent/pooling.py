@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from fedfairx.agent.partners import Judge, Judged
-from fedfairx.core import noise_filter, pooling
+from fedfairx.core import noise_filter, noisy_sums
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import dimension_of, packed_size
 from fedfairx.errors import require
@@ -159,7 +159,7 @@ def combine(releases: Iterable[Array], size: int) -> Array:
 def lift(packed: Array, shift: float) -> Array:
     """A copy with `shift` added to the Gram diagonal, and negative eigenvalues then raised to zero."""
     lifted = packed.copy()
-    pooling.lift(floats(lifted), shift, _room(packed))
+    noisy_sums.lift(floats(lifted), shift, _room(packed))
     return lifted
 
 
@@ -168,7 +168,7 @@ def weigh(packed: Array, *, noise_sd: float, size: float, variance: float) -> Ar
     d = dimension_of(packed)
     weighed = packed.copy()
     room = floats(np.empty((d, d))), floats(np.empty((d, d + 1)))
-    noise_filter.believe(floats(weighed), noise_sd, size, variance, *room)
+    noise_filter.filter_noise(floats(weighed), noise_sd, size, variance, *room)
     return weighed
 
 
@@ -183,9 +183,9 @@ def add_by_worth(
     confidence: Confidence,
 ) -> tuple[Array, float]:
     """An agent's own exact statistics and the others' noisy ones by their worth, and how many records that
-    counts for: see `core.pooling`."""
+    counts for: see `core.noisy_sums`."""
     both = others.copy()
-    weight = pooling.add_by_worth(
+    weight = noisy_sums.add_by_worth(
         floats(own),
         own_count,
         floats(both),

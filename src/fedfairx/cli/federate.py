@@ -180,10 +180,10 @@ def _add_parts(parser: Any) -> None:
 
 
 def init(args: Init) -> int:
-    from fedfairx.federation.setup.create import found
+    from fedfairx.federation.setup.create import create_federation
 
     agents = _named(args.agents)
-    roster = found(
+    roster = create_federation(
         args.out,
         args.terms(len(agents)),
         agents,
@@ -250,11 +250,11 @@ def check(args: Check) -> int:
 
 
 def change(args: Amend) -> int:
-    from fedfairx.federation.setup.create import amend
+    from fedfairx.federation.setup.create import amend_federation
 
     if not (args.add or args.remove or args.rekey):
         raise InvalidInput("there is nothing to change: give --add, --remove or --rekey")
-    roster = amend(
+    roster = amend_federation(
         args.folder, add=_named(args.add), remove=list(args.remove), rekey=_named(args.rekey), days=args.days
     )
     hub = Path(args.folder, "hub")

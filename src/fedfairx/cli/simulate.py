@@ -236,7 +236,7 @@ def write(result: Result, path: Path) -> None:
 def plot(result: Result, path: Path) -> None:
     from fedfairx.experiments.report.figures import drawn
     from fedfairx.experiments.sweep.partial_files import write_whole
-    from fedfairx.util.plotting import styled
+    from fedfairx.util.figure_style import styled
 
     figure = result.plot()
     with styled():

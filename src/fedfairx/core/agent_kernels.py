@@ -41,14 +41,14 @@ from fedfairx.lanes.rows import Rows, by_lane, cut, flat, floats, size_of, zeros
 from fedfairx.lanes.vector import fma
 from fedfairx.util.arrays import Array, Coordinates
 
-LARGEST = 1e100  # of a context's or a reward's size: beyond it sums of products may overflow
+LARGEST = 1e100  # absolute value of a context's entry or a reward, beyond which sums of products may overflow
 # An agent's settings: how it decides.
 RULE, LEAST_SHARE, SOLVER_RULE, TOLERANCE, MAX_STEPS, RATE, FLOOR = range(7)
 SETTINGS = 7
 
 
-class Mind(NamedTuple):
-    """What the memory of a live agent holds."""
+class MemoryLayout(NamedTuple):
+    """The parts of a live agent's memory."""
 
     learner: Learner
     settings: Rows  # (SETTINGS,)
@@ -56,12 +56,12 @@ class Mind(NamedTuple):
 
 
 @layout
-def mind_in(memory: Rows, dimension: int) -> Mind:
-    """The mind of an agent, in its memory."""
+def memory_layout(memory: Rows, dimension: int) -> MemoryLayout:
+    """Lay out an agent's memory."""
     state, rest = learner(memory, dimension)
     settings, rest = cut(rest, SETTINGS)
     fresh, rest = cut(rest, dimension * (dimension + 3) // 2)
-    return Mind(state, settings, fresh)
+    return MemoryLayout(state, settings, fresh)
 
 
 @stage
@@ -76,7 +76,7 @@ def all_sound(contexts: Rows) -> bool:
 
 @stage
 def draw_at_least(policy: Rows, least_share: float, uniform: float) -> int:
-    """Draw an action from policy (K,), once every arm has its least share."""
+    """Raise every arm to its least share and draw an arm from policy (K,)."""
     if least_share > 0.0:
         at_least(policy, least_share)
     return draw(policy, uniform)
@@ -84,13 +84,13 @@ def draw_at_least(policy: Rows, least_share: float, uniform: float) -> int:
 
 @stage
 def answer(contexts: Rows, policy: Rows, theta: Rows, least_share: float, out: Rows, uniform: float) -> int:
-    """Draw an action from policy (K,), once every arm has its least share.
+    """Raise every arm to its least share and draw an arm from policy (K,).
 
     `out` gets the policy (K numbers), θ (d) and the chosen context (d).
     """
     arms, dimension = contexts.shape
     action = draw_at_least(policy, least_share, uniform)
-    for a in range(arms):  # which may be there already
+    for a in range(arms):  # a no-op where the policy is in `out` already
         out[a] = policy[a]
     for j in range(dimension):
         out[arms + j] = theta[j]
@@ -100,16 +100,16 @@ def answer(contexts: Rows, policy: Rows, theta: Rows, least_share: float, out: R
 
 @stage
 def _learn(memory: Rows, context: Rows, first: int, dimension: int, reward: float) -> float:
-    """Take one observation, whose context begins at `first`. Returns log(1 + xᵀV⁻¹x), by which log det V
-    grew; below 0 V⁻¹ must be derived."""
-    mind = mind_in(memory, dimension)
-    state = mind.learner
+    """Learn one observation, whose context begins at `first`. Returns log(1 + xᵀV⁻¹x), the growth of
+    log det V; below 0, V⁻¹ must be derived from the sums."""
+    parts = memory_layout(memory, dimension)
+    state = parts.learner
     numbers = state.numbers
     for j in range(dimension):
         state.chosen[j] = context[first + j]
     numbers[REWARD] = reward
     learn(state)
-    add(mind.fresh, state.chosen, reward)
+    add(parts.fresh, state.chosen, reward)
     numbers[COUNT] += 1.0
     numbers[OBSERVED] += 1.0
     return math.log(numbers[GROWTH]) if numbers[GROWTH] > 0.0 else -math.inf
@@ -117,22 +117,22 @@ def _learn(memory: Rows, context: Rows, first: int, dimension: int, reward: floa
 
 @compiled
 def learn_one(memory: Array, context: Array, reward: float) -> float:
-    """Take one observation: see `_learn`."""
+    """Learn one observation: see `_learn`."""
     return _learn(floats(memory), floats(context), 0, context.shape[0], reward)
 
 
 @compiled
 def learn_arm(memory: Array, dimension: int, arm: int, reward: float) -> float:
-    """`learn_one` of the unit vector of a coordinate, in O(d) where V⁻¹ is diagonal."""
-    mind = mind_in(floats(memory), dimension)
-    state, numbers = mind.learner, mind.learner.numbers
+    """`learn_one` for the unit vector of a coordinate, in O(d) where V⁻¹ is diagonal."""
+    parts = memory_layout(floats(memory), dimension)
+    state, numbers = parts.learner, parts.learner.numbers
     for j in range(dimension):
         state.chosen[j] = 0.0
         state.product[j] = state.inverse[j, arm]
     state.chosen[arm] = 1.0
     numbers[GROWTH] = grow(state.inverse, state.chosen, state.product, state.inverse[arm, arm])
     numbers[SQUARES] = fma(reward, reward, numbers[SQUARES])
-    for sums in (state.statistics, mind.fresh):
+    for sums in (state.statistics, parts.fresh):
         sums[place(dimension, arm, arm)] += 1.0
         sums[sums.shape[0] - dimension + arm] += reward
     numbers[COUNT] += 1.0
@@ -142,7 +142,7 @@ def learn_arm(memory: Array, dimension: int, arm: int, reward: float) -> float:
 
 @compiled
 def learn_and_add(memory: Array, sums: Array, values: Array, at: int, reward: float) -> float:
-    """`learn_one` of the context that values end with, from values[at] on; and `add_one` of it."""
+    """`learn_one` and `add_one` for the context values[at:]."""
     rows = floats(memory)
     dimension = values.shape[0] - at
     growth = _learn(rows, floats(values), at, dimension, reward)
@@ -158,10 +158,10 @@ def _radius(memory: Array, dimension: int) -> float:
 
 
 @compiled
-def _learnt_sizes(memory: Array, own: Array, room: Array) -> tuple[float, float]:
-    dimension = room.shape[0]
+def _learnt_sizes(memory: Array, own: Array, workspace: Array) -> tuple[float, float]:
+    dimension = workspace.shape[0]
     state, _ = learner(floats(memory), dimension)
-    return learnt_sizes(state, floats(own), floats(room))
+    return learnt_sizes(state, floats(own), floats(workspace))
 
 
 @compiled
@@ -171,8 +171,8 @@ def _derive(memory: Array, dimension: int) -> None:
 
 
 @dataclass(frozen=True)
-class Single:
-    """The memory of one learner, and named views into it."""
+class AgentMemory:
+    """The memory of one live agent, with named views into it."""
 
     memory: Array
     statistics: Array  # (q,) packed sums that decisions come from
@@ -195,9 +195,9 @@ class Single:
         prior: Prior | None = None,
         learning: bool = True,
         minimum_share: float = 0.0,
-    ) -> Single:
-        """A learner that has seen nothing. `confidence` and `solver` are optimism's, `prior` the others'."""
-        memory = zeros(size_of(mind_in, dimension))
+    ) -> AgentMemory:
+        """Memory before any observation. Optimism uses `confidence` and `solver`, other rules `prior`."""
+        memory = zeros(size_of(memory_layout, dimension))
         start(
             memory,
             dimension,
@@ -207,16 +207,16 @@ class Single:
             priors=[prior or Prior.for_merit(merit)],
             learning=learning,
         )
-        mind, solver = mind_in(floats(memory), dimension), solver or Solver()
-        settings, state = mind.settings, mind.learner
+        parts, solver = memory_layout(floats(memory), dimension), solver or Solver()
+        settings, state = parts.settings, parts.learner
         settings[RULE], settings[LEAST_SHARE] = RULES.index(rule), minimum_share
         settings[SOLVER_RULE], settings[TOLERANCE] = solver.rule, solver.tolerance
         settings[MAX_STEPS], settings[RATE], settings[FLOOR] = solver.max_steps, solver.rate, solver.floor
-        views = state.statistics.array, mind.fresh.array, state.inverse.array
+        views = state.statistics.array, parts.fresh.array, state.inverse.array
         return cls(memory, *views, dimension, quadrature_for([merit]), solver.variant, state)
 
-    def take_over(self, smaller: Single) -> None:
-        """Know what a learner of fewer coordinates knows, and of the others nothing; V⁻¹ is to be derived."""
+    def take_over(self, smaller: AgentMemory) -> None:
+        """Copy the sums of an agent with fewer coordinates; V⁻¹ must be derived afterwards."""
         self._state.numbers.array[:] = smaller._state.numbers.array
         self.statistics[:] = embedded(smaller.statistics, self.dimension)
         self.fresh[:] = embedded(smaller.fresh, self.dimension)
@@ -227,21 +227,21 @@ class Single:
         return float(self._state.numbers[COUNT])
 
     def set_count(self, value: float) -> None:
-        """Say how many observations are inside V."""
+        """Set the number of observations inside V."""
         self._state.numbers[COUNT] = value
 
     @property
     def observed(self) -> int:
-        """Rewards that this learner has learnt itself."""
+        """Number of the agent's own rewards."""
         return int(self._state.numbers[OBSERVED])
 
     @property
     def squares(self) -> float:
-        """The sum of the squares of its own rewards."""
+        """Sum of the squares of its own rewards."""
         return float(self._state.numbers[SQUARES])
 
     def restore(self, *, ridge: float, variance: float, squares: float, observed: int) -> None:
-        """Say what has been learnt of own rewards: λ and σ², and so sd²; their squares and number."""
+        """Set what own rewards have taught: λ and σ² (hence sd²), the sum of squares, their number."""
         numbers = self._state.numbers
         numbers[RIDGE], numbers[SQUARES], numbers[OBSERVED] = ridge, squares, observed
         if self.believes:
@@ -253,7 +253,7 @@ class Single:
 
     @property
     def believes(self) -> bool:
-        """Whether decisions come from a posterior; optimism has none."""
+        """Whether decisions come from a posterior, which optimism does not have."""
         return bool(self._state.numbers[PRIOR_VARIANCE] > 0.0)
 
     @property
@@ -262,9 +262,9 @@ class Single:
         return bool(self._state.numbers[LEARNING] > 0.0)
 
     def learn_sizes(self, own: Array) -> None:
-        """Learn σ and the prior's sd from all of its own records, packed (q,); V⁻¹ is to be derived then."""
-        room = np.empty((self.dimension, self.dimension + 1))
-        self._set_sizes(*_learnt_sizes(self.memory, own, room))
+        """Learn σ and the prior's sd from all own records, packed (q,); V⁻¹ must be derived afterwards."""
+        workspace = np.empty((self.dimension, self.dimension + 1))
+        self._set_sizes(*_learnt_sizes(self.memory, own, workspace))
 
     @property
     def ridge(self) -> float:
@@ -279,18 +279,18 @@ class Single:
 
     @property
     def moment(self) -> Array:
-        """b, and what the prior's mean adds to it: V⁻¹ times it is θ̂."""
+        """b + λ·mean: V⁻¹ times it is θ̂."""
         pulled: Array = self.statistics[-self.dimension :] + self.ridge * self._state.mean.array
         return pulled
 
     @property
     def noise_variance(self) -> float:
-        """σ² as the posterior has it."""
+        """σ² of the posterior."""
         return float(self._state.numbers[NOISE_VARIANCE])
 
     @property
     def prior_variance(self) -> float:
-        """sd² of the prior as it is known now."""
+        """The prior's sd², as learnt so far."""
         return float(self._state.numbers[PRIOR_VARIANCE])
 
     def size_of_parameter(self) -> float:
@@ -300,13 +300,13 @@ class Single:
 
     @property
     def radius(self) -> float:
-        """√β as the next decision will use it; of a posterior σ, one of its sds in the norm of V."""
+        """√β of the next decision; for a posterior σ, its standard deviation in the norm of V."""
         if self.believes:
             return math.sqrt(self.noise_variance)
         return float(_radius(self.memory, self.dimension))
 
     def derive(self) -> None:
-        """V⁻¹ from the sums."""
+        """Derive V⁻¹ from the sums."""
         _derive(self.memory, self.dimension)
 
 
@@ -314,17 +314,17 @@ class Single:
 def decide_by_posterior(
     contexts: Array, memory: Array, out: Array, uniform: float, quadrature: bool | None
 ) -> int:
-    """The drawn action, or -1 when a context is not finite or beyond `LARGEST`; `out` as `answer` says.
+    """Draw an arm; -1 when a context is not finite or beyond `LARGEST`. `out` is filled as by `answer`.
 
-    Thompson's parameter must have been drawn before (`draw_parameter`): it stands where θ̂ would.
-    `quadrature` is as `expose_by_posterior` says.
+    For Thompson sampling `draw_parameter` must have put its parameter in the place of θ̂. `quadrature` is that
+    of `expose_by_posterior`.
     """
     x = floats(contexts)
     if not all_sound(x):
         return -1
     arms, dimension = x.shape
-    mind = mind_in(floats(memory), dimension)
-    state, rule = mind.learner, mind.settings[RULE]
+    parts = memory_layout(floats(memory), dimension)
+    state, rule = parts.learner, parts.settings[RULE]
     policy, _ = cut(floats(out), arms)
     if rule != THOMPSON:
         posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
@@ -339,17 +339,17 @@ def decide_by_posterior(
         state.product,
         policy,
     )
-    return answer(x, policy, state.estimate, mind.settings[LEAST_SHARE], floats(out), uniform)
+    return answer(x, policy, state.estimate, parts.settings[LEAST_SHARE], floats(out), uniform)
 
 
 @compiled
 def decide_among_arms(
     arms: Coordinates, dimension: int, memory: Array, out: Array, uniform: float, quadrature: bool | None
 ) -> int:
-    """`decide_by_posterior` where contexts are unit vectors, of which arms (K,) are the coordinates."""
+    """`decide_by_posterior` for unit vectors as contexts, whose coordinates are arms (K,)."""
     count, rows = arms.shape[0], floats(out)
-    mind = mind_in(floats(memory), dimension)
-    state, rule = mind.learner, mind.settings[RULE]
+    parts = memory_layout(floats(memory), dimension)
+    state, rule = parts.learner, parts.settings[RULE]
     policy, _ = cut(rows, count)
     if rule != THOMPSON:
         posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
@@ -364,7 +364,7 @@ def decide_among_arms(
         state.product,
         policy,
     )
-    action = draw_at_least(policy, mind.settings[LEAST_SHARE], uniform)
+    action = draw_at_least(policy, parts.settings[LEAST_SHARE], uniform)
     for j in range(dimension):
         rows[count + j] = state.estimate[j]
         rows[count + dimension + j] = 0.0
@@ -373,12 +373,12 @@ def decide_among_arms(
 
 
 @compiled
-def draw_parameter(memory: Array, normals: Array, room: Array) -> None:
-    """Put a draw of the posterior where the next decision looks for θ. d normals, room for d·d."""
+def draw_parameter(memory: Array, normals: Array, workspace: Array) -> None:
+    """Replace θ̂ by a draw from the posterior. normals (d,), workspace (d·d,)."""
     dimension = normals.shape[0]
     state, _ = learner(floats(memory), dimension)
     posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
-    factor, _ = cut(floats(room), dimension, dimension)
+    factor, _ = cut(floats(workspace), dimension, dimension)
     sample(state.inverse, state.numbers[NOISE_VARIANCE], flat(floats(normals)), factor, state.estimate)
 
 
@@ -386,14 +386,14 @@ def draw_parameter(memory: Array, normals: Array, room: Array) -> None:
 def decide_one(
     contexts: Array,
     memory: Array,
-    room: Array,
+    workspace: Array,
     out: Array,
     uniform: float,
     fair: bool | None,
     pgd: bool | None,
     winner: bool | None,
 ) -> int:
-    """Alg. 1 lines 5 to 8: the drawn action, or -1 when a context is not finite or beyond `LARGEST`.
+    """Alg. 1 lines 5 to 8: draw an arm; -1 when a context is not finite or beyond `LARGEST`.
 
     `out` gets the policy (K numbers), θ (d) and the chosen context (d). `fair`, `pgd` and `winner` are the
     solver's `variant`.
@@ -402,8 +402,8 @@ def decide_one(
     if not all_sound(x):
         return -1
     arms, dimension = x.shape
-    mind = mind_in(floats(memory), dimension)
-    state, settings = mind.learner, mind.settings
+    parts = memory_layout(floats(memory), dimension)
+    state, settings = parts.learner, parts.settings
     solver = Solver(
         int(settings[SOLVER_RULE]),
         settings[TOLERANCE],
@@ -411,7 +411,7 @@ def decide_one(
         settings[RATE],
         settings[FLOOR],
     )
-    work = scratch(floats(room), arms, dimension)
+    work = scratch(floats(workspace), arms, dimension)
     estimate(state.inverse, state.statistics, state.estimate)
     state.radius[0] = radius_of(by_lane(state.numbers), 0, state.numbers[COUNT], dimension)
     region = Region(state.estimate, state.inverse, state.radius)
@@ -419,7 +419,7 @@ def decide_one(
     return answer(x, work.arms[POLICY], work.model[THETA], settings[LEAST_SHARE], floats(out), uniform)
 
 
-def room_for(arms: int, dimension: int) -> Array:
-    """Room for one decision among `arms` arms."""
-    room: Array = zeros(scratch_size(arms, dimension, lanes=1))
-    return room
+def decision_workspace(arms: int, dimension: int) -> Array:
+    """Allocate the workspace of a decision among `arms` arms."""
+    workspace: Array = zeros(scratch_size(arms, dimension, lanes=1))
+    return workspace

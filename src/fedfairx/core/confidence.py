@@ -1,4 +1,4 @@
-"""The radius √β of the confidence region that agents use; `theory` has the lemma's for a private sum."""
+"""The radius √β of the agents' confidence region; `theory` has the lemma's for a private sum."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ SMALLEST_SETTING, LARGEST_SETTING = 1e-30, 1e30
 
 @dataclass(frozen=True)
 class Confidence:
-    """What the radius of the confidence region is made of, for `rule="optimism"`.
+    """Parameters of the confidence region's radius, for `rule="optimism"`.
 
-    The defaults are the theorem's, with c = 1 and noise of sd 0.1; contexts of norm at most 1 are meant.
+    The defaults are the theorem's, with c = 1 and noise of sd 0.1, for contexts of norm at most 1.
 
     regulariser: λ of V = λI + Gram, in [1e-30, 1e30]. How many observations' worth of "θ is near zero" an
         agent starts with: larger is steadier at first and slower to learn.
-    noise_sd: σ of the rewards' sub-Gaussian noise, in [0, 1e30]. Too small a one makes the region miss θ*.
+    noise_sd: σ of the rewards' sub-Gaussian noise, in [0, 1e30]. If it is too small, the region misses θ*.
     failure: α in [1e-30, 1): the region misses θ* with at most this probability, ever.
     parameter_norm: c ≥ ‖θ*‖, in [1e-30, 1e30].
-    scale: s in [1e-30, 1e30], by which the whole radius is multiplied. Below 1 an agent explores less than
-        the theorem asks for, and its promise is gone; 0.5 is what simulations use.
+    scale: s in [1e-30, 1e30], a factor of the radius. Below 1 an agent explores less than the theorem asks
+        for, which then guarantees nothing; simulations use 0.5.
 
     >>> round(Confidence(noise_sd=0.5).radius(count=100, dimension=5), 2)
     3.23
@@ -70,4 +70,4 @@ def _radius(
     return scale * (noise_sd * math.sqrt(spread) + math.sqrt(regulariser) * parameter_norm)
 
 
-practical_radius = stage(_radius)  # Python, which wants few of them, need not wait for a compiler
+practical_radius = stage(_radius)  # the few calls from Python need not wait for the compiler

@@ -1,27 +1,27 @@
 """Statistics → V⁻¹ and θ̂ = V⁻¹ b, with V = λI + Gram (Alg. 1 line 5).
 
-The sums are the truth; V⁻¹ follows them by rank-one updates of O(d²) and is derived anew from the sums
-from time to time, so that rounding can't gather.
+V⁻¹ follows the sums by rank-one updates of O(d²) and is derived from them again from time to time, so that
+rounding errors can't accumulate.
 """
 
 from __future__ import annotations
 
 from fedfairx.lanes.decorators import stage
-from fedfairx.lanes.linalg import inner, multiply
+from fedfairx.lanes.linalg import cholesky, inner, multiply
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import absolute, any_above, fma, larger, sqrt, where_above
 
-#: Rank-one updates after which V⁻¹ is derived anew. At 1e-16 each they stay far below 1e-10.
+#: Rank-one updates after which V⁻¹ is derived again. At 1e-16 each, errors stay far below 1e-10.
 REFRESH_EVERY = 4096
-#: An update is taken in parts that grow V by no more than this. Along x it leaves the difference of numbers
-#: that are larger by its growth, which loses as many digits; the next part makes up for the last one's loss.
+#: An update is split into parts that grow V by at most this factor: along x it leaves a difference of numbers
+#: larger by the growth, which loses as many digits; the next part corrects the loss of the last one.
 LARGE_GROWTH = 1e3
-MOST_PARTS = 200  # enough for a growth of 1e600, which is more than there is
+MOST_PARTS = 200  # enough for a growth of 1e600, beyond any float
 
 
 @stage
 def diagonal(matrix: Rows) -> bool:
-    """Whether the lower half of a matrix (d, d) holds nothing beside its diagonal, in every lane."""
+    """Whether the lower half of a matrix (d, d) is diagonal in every lane."""
     for i in range(matrix.shape[0]):
         for j in range(i):
             if any_above(absolute(matrix[i, j]), 0.0):
@@ -33,7 +33,7 @@ def diagonal(matrix: Rows) -> bool:
 def derive(packed: Rows, ridge: float, inverse: Rows) -> None:
     """inverse = (λI + Gram)⁻¹ for every lane, by Cholesky. packed (q,), ridge λ, inverse (d, d).
 
-    No pivot is below λ, since a Gram is not negative; where rounding says otherwise, it is λ.
+    A Gram matrix is positive semidefinite, so pivots below λ are rounding errors and count as λ.
     """
     dimension = inverse.shape[0]
     entry = 0
@@ -44,22 +44,14 @@ def derive(packed: Rows, ridge: float, inverse: Rows) -> None:
                 value = value + ridge
             inverse[j, i] = value
             entry += 1
-    if diagonal(inverse):  # arms of their own: the same bits, without the cube
+    if diagonal(inverse):  # one-hot contexts: the same bits in O(d²)
         for i in range(dimension):
             root = 1.0 / sqrt(larger(inverse[i, i], ridge))
             inverse[i, i] = root * root
             for j in range(i):
                 inverse[j, i] = 0.0
         return
-    for i in range(dimension):  # V = F Fᵀ, F lower; the diagonal holds 1 / F_ii
-        for j in range(i + 1):
-            s = inverse[i, j]
-            for k in range(j):
-                s = fma(-inverse[i, k], inverse[j, k], s)
-            if i == j:
-                inverse[i, i] = 1.0 / sqrt(larger(s, ridge))
-            else:
-                inverse[i, j] = s * inverse[j, j]
+    cholesky(inverse, ridge)
     for i in range(dimension):  # F ← F⁻¹, lower
         for j in range(i):
             s = 0.0
@@ -79,10 +71,10 @@ def derive(packed: Rows, ridge: float, inverse: Rows) -> None:
 
 @stage
 def grow(inverse: Rows, chosen: Rows, product: Rows, square: float) -> float:
-    """V⁻¹ ← (V + xxᵀ)⁻¹ (Sherman and Morrison), with product = V⁻¹x and square = xᵀV⁻¹x at hand; returns
-    1 + xᵀV⁻¹x, by which det V grows. Where that is large, xxᵀ is added in parts, which is rare.
+    """V⁻¹ ← (V + xxᵀ)⁻¹ (Sherman and Morrison), given product = V⁻¹x and square = xᵀV⁻¹x; returns
+    1 + xᵀV⁻¹x, the growth of det V. If that is large, which is rare, xxᵀ is added in parts.
 
-    A lane that has no part left, or had none, keeps the bits that it has by itself.
+    A lane without further parts keeps its bits, so that they do not depend on other lanes.
     """
     total, left = 1.0, 1.0
     for _ in range(MOST_PARTS):
@@ -91,7 +83,7 @@ def grow(inverse: Rows, chosen: Rows, product: Rows, square: float) -> float:
         gain = where_above(square, 0.0, -part / growth, 0.0)
         for i in range(product.shape[0]):
             scaled = gain * product[i]
-            if any_above(absolute(scaled), 0.0):  # of arms of their own it is in one row
+            if any_above(absolute(scaled), 0.0):  # for one-hot contexts only one row changes
                 for j in range(i, product.shape[0]):
                     value = fma(scaled, product[j], inverse[i, j])
                     inverse[i, j] = value

@@ -1,9 +1,9 @@
-"""Expected merit: E f(μ) for a mean that is known only to be normal, and the policy in proportion to it.
+"""Expected merit E f(μ) of a normally distributed mean, and the policy in proportion to it.
 
 Fairness under uncertainty in the sense of Singh, Kempe and Joachims (2021): an arm is entitled to exposure
-in proportion to its merit as it is on average over what the merit may be, given what is known. Exact for
+in proportion to its merit, averaged over the posterior. Exact for
 the exponential merit, E e^{cμ} = e^{c m + c²s²/2}, and for the affine one; by adaptive quadrature for the
-others (see `quadrature`). Always in logarithms: merits may be as steep as they like.
+others (see `quadrature`). Computed in logarithms, so that merits may be arbitrarily steep.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 
 from fedfairx.core.merit import AFFINE, CUSTOM, EXPONENTIAL
 from fedfairx.core.merit_kernels import FIRST, HIGH, KIND, LOW, SECOND, exponential, log_value
-from fedfairx.core.policy import share_out
+from fedfairx.core.policy import normalize
 from fedfairx.core.posterior import squared_width
 from fedfairx.core.quadrature import LOG_ROOT, log_integral
 from fedfairx.lanes.decorators import stage
@@ -29,7 +29,7 @@ NARROW = 1e-3  # sds: in a narrower range the closed form of an affine merit wou
 
 @stage
 def log_normal_below(z: float) -> float:
-    """ln Φ(z), however far below 0 z is."""
+    """ln Φ(z), accurate far below 0."""
     if z > FAR:
         return math.log(0.5 * math.erfc(-z / math.sqrt(2.0)))
     w = 1.0 / (z * z)
@@ -47,7 +47,7 @@ def _excess(z: float) -> float:
 def _log_expected_affine(merit: Rows, lane: int, sd: float, below: float, above: float) -> float:
     """ln E f(μ) of an affine merit whose range ends `below` and `above`, in sds from the mean.
 
-    From the end that is nearer to the mean, so that what is added to it does not cancel.
+    Computed from the end nearer to the mean, so that nothing cancels.
     """
     rise = merit[SECOND, lane] * sd
     if below + above > 0.0:  # the mean is in the lower half
@@ -59,7 +59,7 @@ def _log_expected_affine(merit: Rows, lane: int, sd: float, below: float, above:
 
 @stage
 def _reach(merit: Rows, lane: int, mean: float) -> float:
-    """How far out, in sds, merit can matter: e^(-reach²/2) max f is negligible beside min f ≤ E f."""
+    """Reach in sds beyond which merit is negligible: e^(-reach²/2) max f is far below min f ≤ E f."""
     low, high = merit[LOW, lane], merit[HIGH, lane]
     if merit[KIND, lane] == CUSTOM:  # as declared: min f, and f's Lipschitz constant
         least = math.log(merit[FIRST, lane])
@@ -102,15 +102,15 @@ def put_log_merit(
     merit: Rows,
     quadrature: bool | None,
     policy: Rows,
-    room: Rows,
+    workspace: Rows,
 ) -> None:
-    """policy[a] ← ln E f(μ), μ ~ N(mean, σ²·width). merit (MERIT_ROWS,); room holds at least one number."""
+    """policy[a] ← ln E f(μ), μ ~ N(mean, σ²·width). merit (MERIT_ROWS,), workspace (≥ 1,)."""
     steepness = merit[FIRST]  # c m + c²s²/2 = c (m + (c σ²/2) xᵀV⁻¹x)
     policy[a] = steepness * fma(0.5 * steepness * variance, width, mean)
     if quadrature is not None and not exponential(merit):
         policy[a] = mean
-        room[0] = sqrt(variance * width)
-        each, logit, sd = by_lane(merit), by_lane(policy), by_lane(room)
+        workspace[0] = sqrt(variance * width)
+        each, logit, sd = by_lane(merit), by_lane(policy), by_lane(workspace)
         for l in range(logit.shape[1]):
             logit[a, l] = log_expected_merit(each, lane_of(merit, l), logit[a, l], sd[0, l])
 
@@ -127,9 +127,9 @@ def expose_by_posterior(
     product: Rows,
     policy: Rows,
 ) -> None:
-    """π(a) ∝ E f(μ_a), μ_a ~ N(x_a·θ, σ² x_aᵀV⁻¹x_a), in log space; or, not `expecting`, π(a) ∝ f(x_a·θ).
+    """π(a) ∝ E f(μ_a), μ_a ~ N(x_a·θ, σ² x_aᵀV⁻¹x_a), in log space; unless `expecting`, π(a) ∝ f(x_a·θ).
 
-    contexts (K, d), theta (d,), inverse (d, d), merit (MERIT_ROWS,), policy (K,); product (d,) is room.
+    contexts (K, d), theta (d,), inverse (d, d), merit (MERIT_ROWS,), policy (K,); product (d,) is workspace.
     `quadrature` is None where every merit is exponential: then nothing else is compiled.
     """
     for a in range(contexts.shape[0]):
@@ -139,7 +139,7 @@ def expose_by_posterior(
         if expecting:
             width = squared_width(contexts, a, inverse, product)
         put_log_merit(a, mean, width, variance, merit, quadrature, policy, product)
-    share_out(policy)
+    normalize(policy)
 
 
 @stage
@@ -154,10 +154,10 @@ def expose_arms(
     product: Rows,
     policy: Rows,
 ) -> None:
-    """`expose_by_posterior` where contexts are unit vectors, of which arms (K,) are the coordinates."""
+    """`expose_by_posterior` for unit vectors as contexts, whose coordinates are arms (K,)."""
     for a in range(arms.shape[0]):
         width = 0.0
         if expecting:
             width = inverse[arms[a], arms[a]]
         put_log_merit(a, theta[arms[a]], width, variance, merit, quadrature, policy, product)
-    share_out(policy)
+    normalize(policy)

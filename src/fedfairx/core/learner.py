@@ -1,7 +1,7 @@
-"""What a learner holds, how its memory is laid out, and how it learns: a live agent's, or a block of them.
+"""A learner's memory layout and its update by an observation, for a live agent or a block of lanes.
 
-A live agent's memory is one flat array of floats, since handing an array to compiled code costs about as long
-as a whole decision. The simulator's is the same with Vectors: a block of agents, lane by lane.
+A live agent's memory is one flat array of floats, because passing each array to compiled code takes about as
+long as a decision. The simulator's has the same layout with Vectors: a block of agents, one in each lane.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from fedfairx.lanes.rows import Rows, cut, floats, vectors
 from fedfairx.lanes.vector import fma
 from fedfairx.util.arrays import Array
 
-# A learner's numbers: what it knows,
+# A learner's numbers: what it has learnt,
 RIDGE = 0  # λ inside V
 COUNT = 1  # observations inside V
-OBSERVED = 2  # rewards of its own that it has learnt
-SQUARES = 3  # the sum of their squares
-GROWTH = 4  # 1 + xᵀV⁻¹x of the last observation: what det V grew by
+OBSERVED = 2  # number of its own rewards
+SQUARES = 3  # sum of their squares
+GROWTH = 4  # 1 + xᵀV⁻¹x of the last observation: the growth of det V
 REWARD = 5  # the reward being learnt
-NOISE_VARIANCE, PRIOR_VARIANCE = range(6, 8)  # σ² and sd² of a posterior, as they are known now; else 0
-# and what it assumed: the constants of `Confidence` and of `Prior`.
+NOISE_VARIANCE, PRIOR_VARIANCE = range(6, 8)  # σ² and sd² of a posterior, as learnt so far; else 0
+# and its assumptions: the constants of `Confidence` and of `Prior`.
 NOISE_SD, FAILURE, PARAMETER_NORM, SCALE = range(8, 12)
 ASSUMED_NOISE, ASSUMED_VARIANCE, LEARNING = range(12, 15)
 NUMBERS = 15
 
 
 class Learner(NamedTuple):
-    """The statistics that decisions come from, what is derived from them, and the observation at hand."""
+    """The statistics that decisions come from, what is derived from them, and the current observation."""
 
     numbers: Rows  # (NUMBERS,)
     radius: Rows  # (1,) √β
@@ -46,14 +46,14 @@ class Learner(NamedTuple):
     mean: Rows  # (d,) of the prior
     statistics: Rows  # (q,) packed Gram and moment, without the regulariser
     inverse: Rows  # (d, d) V⁻¹
-    estimate: Rows  # (d,) θ̂, or what a decision takes for θ
+    estimate: Rows  # (d,) θ̂, or the θ that a decision uses
     chosen: Rows  # (d,) the context being learnt
     product: Rows  # (d,) V⁻¹x
 
 
 @layout
 def learner(memory: Rows, dimension: int) -> tuple[Learner, Rows]:
-    """The learner at the head of flat rows, and the rows that are left."""
+    """Cut a learner off flat rows; return it and the remaining rows."""
     numbers, rest = cut(memory, NUMBERS)
     radius, rest = cut(rest, 1)
     merit, rest = cut(rest, MERIT_ROWS)
@@ -76,10 +76,10 @@ def start(
     priors: Sequence[Prior],
     learning: bool,
 ) -> Learner:
-    """Write into zeros, (size,) of one lane or (size, n) of a block, a learner that has seen nothing.
+    """Initialise a learner in zeros, (size,) for one lane or (size, n) for a block.
 
-    `merits` is a `merit_table.table`; `confidence` is optimism's, `priors`, one for each lane, the other
-    rules'. `learning` may forbid to learn σ and sd where the prior would allow it.
+    `merits` is a `merit_kernels.table`. Optimism uses `confidence`, other rules `priors`, one for each lane.
+    `learning=False` keeps σ and sd fixed even if the prior would learn them.
     """
     state, _ = learner(floats(memory) if memory.ndim == 1 else vectors(memory), dimension)
     numbers = state.numbers
@@ -119,7 +119,7 @@ def radius_of(numbers: Rows, lane: int, count: float, dimension: int) -> float:
 
 @stage
 def learn(state: Learner) -> None:
-    """Take the observation at hand of every lane into its statistics and its V⁻¹; O(d²).
+    """Add the current observation of every lane to its statistics and its V⁻¹; O(d²).
 
     Alg. 1 lines 9 and 27. A zero context and reward change nothing.
     """

@@ -1,27 +1,21 @@
-"""σ of the rewards and sd of the prior, learnt from an agent's own records by their marginal likelihood.
+"""Estimates of the rewards' σ and the prior's sd from an agent's own records, by marginal likelihood.
 
-Of n own records with Gram G, moment b and Σy², all less the prior's mean, rewards are N(0, σ²(I + XXᵀ/λ))
-with λ = σ²/sd². For each λ the best σ² is known in closed form,
+For n own records with Gram G, moment b and Σy², all less the prior's mean, rewards are N(0, σ²(I + XXᵀ/λ))
+with λ = σ²/sd². For each λ the best σ² has a closed form,
 
     S(λ) = Σy² - bᵀ(G + λI)⁻¹b,   σ²(λ) = (2σ₀² + S)/(2 + n),   sd² = σ²/λ,
     ln p(λ) = -½ ln|I + G/λ| - ½(2 + n) ln σ²(λ) - ½ (ln(sd/sd₀)/LOG_SD)²,
 
-σ₀ and sd₀ being the first guesses: the one counts as two observations, the other is known up to a factor of
-e. Of powers of two the λ with the largest ln p is taken. λ has no unit, so rewards of any size give the same.
+where σ₀ and sd₀ are the first guesses: the former counts as two observations, the latter is trusted up to a
+factor of e. λ is the power of two with the largest ln p; it does not depend on the unit of rewards.
 
-Only own, exact records are used: others' estimates may be of another θ, and what they fail to predict is not
-noise. Both are learnt again when own observations are 1, 2, 4, 8, …
+Only own, exact records are used: peers may have another θ, and what theirs fails to predict is not noise.
+Both are estimated again when own observations number 1, 2, 4, 8, …
 """
 
 from __future__ import annotations
 
-from fedfairx.core.learner import (
-    ASSUMED_NOISE,
-    ASSUMED_VARIANCE,
-    OBSERVED,
-    SQUARES,
-    Learner,
-)
+from fedfairx.core.learner import ASSUMED_NOISE, ASSUMED_VARIANCE, OBSERVED, SQUARES, Learner
 from fedfairx.core.statistics import place
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows
@@ -36,7 +30,7 @@ SMALLEST, POINTS = 2.0**-20, 41  # λ from 1e-6 to 1e6, each twice the one befor
 
 
 def next_refit(observed: int) -> int:
-    """The number of own observations at which both are learnt again: the next power of two."""
+    """Number of own observations at which σ and sd are estimated again: the next power of two."""
     return 1 << observed.bit_length()
 
 
@@ -56,9 +50,8 @@ def less_mean(packed: Rows, mean: Rows, out: Rows) -> None:
 def solve(packed: Rows, ridge: float, moment: Rows, matrix: Rows) -> tuple[float, float]:
     """bᵀ(G + λI)⁻¹b and ln|I + G/λ|, of the Gram matrix in packed statistics (q,) and a moment b (d,).
 
-    By elimination in matrix (d, d + 1), which is room: row by row, so that no step of the innermost loop
-    waits for the one before. No pivot is below λ, since a Gram is not negative; where rounding says
-    otherwise, it is λ.
+    By elimination in the workspace matrix (d, d + 1), row by row, so that steps of the innermost loop are
+    independent. A Gram matrix is positive semidefinite, so pivots below λ are rounding errors and count as λ.
     """
     dimension, entry = moment.shape[0], 0
     for i in range(dimension):
@@ -75,7 +68,7 @@ def solve(packed: Rows, ridge: float, moment: Rows, matrix: Rows) -> tuple[float
         explained = fma(matrix[k, dimension] * inverse, matrix[k, dimension], explained)
         for i in range(k + 1, dimension):
             pull = matrix[k, i] * inverse
-            if any_above(absolute(pull), 0.0):  # of arms of their own nothing is
+            if any_above(absolute(pull), 0.0):  # false for one-hot contexts
                 for c in range(i, dimension + 1):
                     matrix[i, c] = fma(-pull, matrix[k, c], matrix[i, c])
     return explained, volume
@@ -83,7 +76,7 @@ def solve(packed: Rows, ridge: float, moment: Rows, matrix: Rows) -> tuple[float
 
 @stage
 def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float]:
-    """σ² and λ of every lane, by its own packed records (q,). matrix (d, d + 1) and `product` are room."""
+    """σ² and λ of every lane, by its own packed records (q,). Overwrites matrix (d, d + 1) and `product`."""
     numbers, mean, centred = state.numbers, state.mean, state.product
     first = own.shape[0] - mean.shape[0]
     less_mean(own, mean, centred)

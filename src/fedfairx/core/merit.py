@@ -23,8 +23,8 @@ Range = tuple[float, float]
 
 @runtime_checkable
 class Merit(Protocol):
-    """What a merit function offers: its compiled form, the size of rewards that it tells apart, and the
-    paper's two constants on a reward range."""
+    """A merit function: its compiled form, the size of rewards that it distinguishes, and the paper's two
+    constants on a reward range."""
 
     kind: ClassVar[int]
 
@@ -53,12 +53,12 @@ def _half_width(reward_range: Range) -> float:
 
 
 def _exp(x: float) -> float:
-    """e^x, infinite where it is beyond a float."""
+    """e^x, infinite on overflow."""
     return math.exp(x) if x < 709.0 else math.inf
 
 
 def _power(base: float, exponent: float) -> float:
-    """base^exponent, infinite where it is beyond a float."""
+    """base^exponent, infinite on overflow."""
     return _exp(exponent * math.log(base))
 
 
@@ -72,8 +72,8 @@ DEFAULT_STEEPNESS = 10.0
 class Exponential:
     """f(μ) = exp(steepness · μ), the paper's choice with steepness 10 (section 5.1).
 
-    `Exponential.doubling(0.1)` says the same in other words: an arm whose expected reward is 0.1 better gets
-    twice the share.
+    `Exponential.doubling(0.1)` states the steepness another way: an arm whose expected reward is 0.1 higher
+    gets twice the share.
 
     >>> Exponential.doubling(0.1)
     Exponential(steepness=6.93147, 0.1 better doubles the share)
@@ -87,7 +87,7 @@ class Exponential:
 
     @classmethod
     def doubling(cls, difference: float) -> Exponential:
-        """The merit by which an expected reward that is better by `difference` doubles the share."""
+        """The merit under which an expected reward higher by `difference` doubles the share."""
         _positive("difference", difference)
         return cls(math.log(2.0) / difference)
 
@@ -99,7 +99,7 @@ class Exponential:
 
     @property
     def doubles_at(self) -> float:
-        """How much better an expected reward must be for twice the share."""
+        """How much higher an expected reward must be for twice the share."""
         return math.log(2.0) / self.steepness
 
     @property
@@ -219,7 +219,7 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Custom:
-    """A user's own f, with its declared minimum γ > 0 and Lipschitz constant L on `reward_range`.
+    """A user-defined f, with its declared minimum γ > 0 and Lipschitz constant L on `reward_range`.
 
     `function` takes and returns a float. Outside `reward_range` it is held at the nearest end. The two
     declarations are spot-checked here; a function that breaks them between the points is not noticed.
@@ -268,7 +268,7 @@ class Custom:
     def reward_scale(self) -> float:
         return _half_width(self.reward_range)
 
-    def __reduce__(self) -> tuple[Any, ...]:  # the pointer is made anew where the copy lives
+    def __reduce__(self) -> tuple[Any, ...]:  # the copy makes a pointer of its own
         return _rebuild, (self.function, self.minimum_merit, self.lipschitz_constant, self.reward_range)
 
     def address(self) -> int:

@@ -1,4 +1,4 @@
-"""Merits as compiled code reads them: rows of a lane's kind and parameters, log f and its slope."""
+"""Merit functions in compiled code: rows of each lane's kind and parameters, log f and its slope."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TINY = 1e-300  # a factor below it would overflow when it is scaled up
 
 
 def table(merits: Sequence[Merit]) -> Array:
-    """(MERIT_ROWS, n) numbers: a column for each lane's merit."""
+    """Table (MERIT_ROWS, n) with a column for each lane's merit."""
     columns = []
     for merit in merits:
         address = np.int64(merit.address() if isinstance(merit, Custom) else 0).view(np.float64)
@@ -31,7 +31,7 @@ def table(merits: Sequence[Merit]) -> Array:
 
 
 def quadrature_for(merits: Sequence[Merit]) -> bool | None:
-    """None where all of these merits are exponential, whose expectation needs no quadrature; else True."""
+    """None if all merits are exponential, whose expectation needs no quadrature; else True."""
     return None if all(merit.kind == EXPONENTIAL for merit in merits) else True
 
 
@@ -50,9 +50,9 @@ def _sigmoid(x: float) -> float:
 
 @stage
 def merit_parts(merit: Rows, lane: int, mean: float) -> tuple[float, float]:
-    """(p, q) with f(μ) = q e^p and q of a size that can be reckoned with, for the merit of one lane.
+    """(p, q) with f(μ) = q e^p and q of moderate size, for the merit of one lane.
 
-    Whatever is not made of a logarithm needs none. merit (MERIT_ROWS, n) `by_lane`.
+    This avoids logarithms of merits that are not exponentials. merit (MERIT_ROWS, n) `by_lane`.
     """
     kind = merit[KIND, lane]
     first, second = merit[FIRST, lane], merit[SECOND, lane]
@@ -142,7 +142,7 @@ def _fill(merit: Array, means: Array, values: Array) -> None:
 
 
 def log_merit_values(merit: Merit, means: Array) -> Array:
-    """log f(μ) of every mean, whatever the shape: f itself may be beyond a float."""
+    """log f(μ) of every mean, of any shape; f itself could overflow."""
     if isinstance(merit, Exponential):  # nothing to compile
         return merit.steepness * means
     values = np.empty(means.size)

@@ -1,12 +1,12 @@
-"""What noisy statistics are worth to a posterior, direction by direction: a Wiener filter.
+"""A Wiener filter of noisy statistics: how much a posterior can learn from them in each direction.
 
-With G̃ = G + N and b̃ = Gθ + (the rewards' noise) + h, N and h of entry sd s, what is seen is b̃ = G̃θ +
-error, and along an eigenvector of G̃ of eigenvalue g the error has variance σ²g + s²(1 + ‖θ‖²). So the
-direction is known with precision g²/(σ²g + s²(1 + ‖θ‖²)). Exact statistics of Gram g²/(g + κ) and moment
-b̃·g/(g + κ) would say just that, with κ = s²(1 + ‖θ‖²)/σ²: they take the noisy ones' place, and an agent
-goes on with V, b and σ as if nothing were noisy. Before that, what of G̃ noise alone could have made is taken
-off: eigenvalues of noise reach 2s√d, and g becomes g³/(g² + 4ds²). All of it is post-processing of released
-values: free under differential privacy.
+With G̃ = G + N and b̃ = Gθ + (the rewards' noise) + h, N and h of entry sd s, the observation is b̃ = G̃θ +
+error, and along an eigenvector of G̃ with eigenvalue g the error has variance σ²g + s²(1 + ‖θ‖²). So that
+direction is known with precision g²/(σ²g + s²(1 + ‖θ‖²)), the same as from exact statistics with Gram
+g²/(g + κ) and moment b̃·g/(g + κ), κ = s²(1 + ‖θ‖²)/σ². These replace the noisy ones, and V, b and σ are used
+as for exact statistics. Before that, eigenvalues that noise alone could have made are suppressed: those of
+noise reach 2s√d, and g becomes g³/(g² + 4ds²). All of it post-processes released values, and so costs no
+privacy.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import math
 
 from fedfairx.core.statistics import place
 from fedfairx.lanes.decorators import stage
+from fedfairx.lanes.linalg import cholesky
 from fedfairx.lanes.rows import Rows
-from fedfairx.lanes.vector import fma, larger, sqrt
+from fedfairx.lanes.vector import fma, larger
 
 
 @stage
@@ -31,27 +32,12 @@ def size_of_parameter(theta: Rows, inverse: Rows, variance: float) -> float:
 
 @stage
 def doubt(noise_sd: float, size: float, variance: float, dimension: int) -> float:
-    """κ: how large an eigenvalue must be for its direction to be half believed.
+    """κ: the eigenvalue whose direction gets half of its weight.
 
-    At least what noise alone makes of a zero eigenvalue, with some six sds to spare: G̃ + κI is then positive.
+    At least what noise alone makes of a zero eigenvalue plus six sds, so that G̃ + κI is positive definite.
     """
     least = noise_sd * (2.0 * math.sqrt(dimension) + 6.0)
     return larger(noise_sd * noise_sd * (1.0 + size) / variance, least)
-
-
-@stage
-def factorise(matrix: Rows, least: float) -> None:
-    """matrix (d, d), symmetric, ← Cholesky's factor F, lower, with 1/F_ii on the diagonal."""
-    dimension = matrix.shape[0]
-    for i in range(dimension):
-        for j in range(i + 1):
-            s = matrix[i, j]
-            for k in range(j):
-                s = fma(-matrix[i, k], matrix[j, k], s)
-            if i == j:
-                matrix[i, i] = 1.0 / sqrt(larger(s, least))
-            else:
-                matrix[i, j] = s * matrix[j, j]
 
 
 @stage
@@ -63,7 +49,7 @@ def turn(factor: Rows, packed: Rows, turned: Rows) -> None:
         for c in range(dimension):
             turned[i, c] = packed[place(dimension, i, c)]
         turned[i, dimension] = packed[moment + i]
-        for k in range(i):  # columns inside: none waits for another
+        for k in range(i):  # columns innermost: they are independent
             for c in range(dimension + 1):
                 turned[i, c] = fma(-factor[i, k], turned[k, c], turned[i, c])
         for c in range(dimension + 1):
@@ -72,7 +58,7 @@ def turn(factor: Rows, packed: Rows, turned: Rows) -> None:
 
 @stage
 def square_up(turned: Rows, square: Rows) -> None:
-    """square (d, d), its lower half, ← TᵀT of the first d columns of turned."""
+    """square (d, d), lower half, ← TᵀT of the first d columns of turned."""
     dimension = square.shape[0]
     for i in range(dimension):
         for j in range(i + 1):
@@ -85,7 +71,7 @@ def square_up(turned: Rows, square: Rows) -> None:
 
 @stage
 def quieten(packed: Rows, floor: float, factor: Rows, turned: Rows) -> None:
-    """Gram G̃ ← G̃³(G̃² + floor²I)⁻¹, in place: what does not rise above the noise is next to nothing."""
+    """Gram G̃ ← G̃³(G̃² + floor²I)⁻¹, in place: suppress eigenvalues below the noise floor."""
     dimension, trace = factor.shape[0], 1e-280
     for i in range(dimension):
         for j in range(dimension):
@@ -97,7 +83,7 @@ def quieten(packed: Rows, floor: float, factor: Rows, turned: Rows) -> None:
                 factor[i, j] = fma(turned[i, k], turned[k, j], factor[i, j])
         factor[i, i] = factor[i, i] + floor * floor
         trace = trace + factor[i, i]
-    factorise(factor, 1e-16 * trace)  # where the floor is lost in rounding, a pivot may be negative
+    cholesky(factor, 1e-16 * trace)  # rounding may make a pivot negative
     turn(factor, packed, turned)
     square_up(turned, factor)  # G̃(G̃² + floor²I)⁻¹G̃, which commutes with G̃
     for i in range(dimension):
@@ -115,10 +101,10 @@ def quieten(packed: Rows, floor: float, factor: Rows, turned: Rows) -> None:
 
 @stage
 def weigh(packed: Rows, kappa: float, factor: Rows, turned: Rows) -> None:
-    """packed ← what is worth believing: Gram G̃(G̃ + κI)⁻¹G̃ and moment G̃(G̃ + κI)⁻¹b̃. In place.
+    """Weight the directions of packed, in place: Gram G̃(G̃ + κI)⁻¹G̃ and moment G̃(G̃ + κI)⁻¹b̃.
 
-    packed (q,); factor (d, d) and turned (d, d + 1) are room. With G̃ + κI = F Fᵀ and T = F⁻¹[G̃, b̃],
-    the two are the blocks of TᵀT: no difference of large numbers, and never negative.
+    packed (q,); factor (d, d) and turned (d, d + 1) are workspace. With G̃ + κI = F Fᵀ and T = F⁻¹[G̃, b̃],
+    the two are the blocks of TᵀT, without cancellation and never negative.
     """
     dimension = factor.shape[0]
     moment = packed.shape[0] - dimension
@@ -126,7 +112,7 @@ def weigh(packed: Rows, kappa: float, factor: Rows, turned: Rows) -> None:
         for j in range(i + 1):
             s = packed[place(dimension, i, j)]
             factor[i, j] = s + kappa if i == j else s
-    factorise(factor, 1e-3 * kappa)
+    cholesky(factor, 1e-3 * kappa)
     turn(factor, packed, turned)
     square_up(turned, factor)
     for i in range(dimension):
@@ -140,15 +126,17 @@ def weigh(packed: Rows, kappa: float, factor: Rows, turned: Rows) -> None:
 
 @stage
 def noise_floor(noise_sd: float, dimension: int) -> float:
-    """What the eigenvalues of noise alone reach: 2s√d (Wigner)."""
+    """Largest eigenvalue of noise alone: 2s√d (Wigner)."""
     return 2.0 * math.sqrt(dimension) * noise_sd
 
 
 @stage
-def believe(packed: Rows, noise_sd: float, size: float, variance: float, factor: Rows, turned: Rows) -> None:
-    """Noisy sums (q,) ← what is worth believing of them, in every lane. In place; see the head of this file.
+def filter_noise(
+    packed: Rows, noise_sd: float, size: float, variance: float, factor: Rows, turned: Rows
+) -> None:
+    """Filter noisy sums (q,) in every lane, in place: see the module's docstring.
 
-    noise_sd: of an entry; size: E‖θ‖²; variance: σ². factor (d, d) and turned (d, d + 1) are room.
+    noise_sd: of an entry; size: E‖θ‖²; variance: σ². factor (d, d) and turned (d, d + 1) are workspace.
     """
     dimension = factor.shape[0]
     quieten(packed, noise_floor(noise_sd, dimension), factor, turned)

@@ -1,11 +1,11 @@
-"""Partners who may differ: how far another's statistics are believed, learnt from the agent's own rewards.
+"""The weight of a peer whose θ may differ, learnt from the agent's own rewards.
 
-Another's packed statistics (Gram H, moment h) enter with a power α from 0 to 1 (a power prior). With V = λI +
-αH, own Gram G and moment b, own rewards have, up to what does not depend on α, the log likelihood
+A peer's packed statistics (Gram H, moment h) enter with a power α from 0 to 1 (a power prior). With V = λI +
+αH, own Gram G and moment b, the log likelihood of own rewards is, up to a constant,
 
     ln p(α) = ½ ln|V| - ½ ln|V + G| + [(αh + b)ᵀ(V + G)⁻¹(αh + b) - αhᵀV⁻¹αh]/2σ².
 
-docs/explanation/partners.md has the two steps, each partner by itself and all together.
+docs/explanation/partners.md has the two steps: each peer by itself, then all together.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfairx.core.marginal_likelihood import less_mean, solve
-from fedfairx.core.noise_filter import believe
+from fedfairx.core.noise_filter import filter_noise
 from fedfairx.lanes.decorators import layout, releasing, stage
 from fedfairx.lanes.rows import Rows, cut, floats
 from fedfairx.util.arrays import Array
 
-#: What may be taken for granted of the others: that θ is one for all, as in the paper, or nothing.
+#: What is assumed of peers: the same θ, as in the paper, or nothing.
 PARTNERS = ALIKE, DIFFER = "alike", "differ"
-#: α that are looked at,
+#: The grid of α,
 POWERS = np.concatenate([[0.0], 4.0 ** np.arange(-5.0, 1.0)])
 LEVELS = POWERS.shape[0]
-#: and their weights before any reward.
-BEFOREHAND = np.full(LEVELS, 0.5 / (LEVELS - 1))
-BEFOREHAND[0] = 0.5
+#: and its prior weights.
+PRIOR_WEIGHTS = np.full(LEVELS, 0.5 / (LEVELS - 1))
+PRIOR_WEIGHTS[0] = 0.5
 
 
-class Room(NamedTuple):
-    """What is judged by, and room to work in."""
+class PartnerEvidence(NamedTuple):
+    """Own statistics, weights of the grid, and workspace for judging one peer."""
 
-    own: Rows  # (q,) one's own packed statistics
+    own: Rows  # (q,) own packed statistics
     mean: Rows  # (d,) of the prior
-    beforehand: Rows  # (LEVELS,) weights of the powers without own rewards
-    weights: Rows  # (LEVELS,) the same with them
-    mine: Rows  # (d,) own moment, less the Gram times the mean
-    theirs: Rows  # (d,) the other's
+    prior_weights: Rows  # (LEVELS,) of the powers, before own rewards
+    weights: Rows  # (LEVELS,) of the powers, given own rewards
+    mine: Rows  # (d,) own moment less the Gram times the mean
+    theirs: Rows  # (d,) the peer's
     moment: Rows  # (d,)
     sums: Rows  # (q,)
     factor: Rows  # (d, d)
@@ -47,12 +47,12 @@ class Room(NamedTuple):
 
 
 @layout
-def room_in(memory: Rows, dimension: int) -> tuple[Room, Rows]:
-    """The room at the head of flat rows, and the rows that are left."""
+def partner_evidence(memory: Rows, dimension: int) -> tuple[PartnerEvidence, Rows]:
+    """Cut a `PartnerEvidence` off flat rows; return it and the remaining rows."""
     size = dimension * (dimension + 3) // 2
     own, rest = cut(memory, size)
     mean, rest = cut(rest, dimension)
-    beforehand, rest = cut(rest, LEVELS)
+    prior_weights, rest = cut(rest, LEVELS)
     weights, rest = cut(rest, LEVELS)
     mine, rest = cut(rest, dimension)
     theirs, rest = cut(rest, dimension)
@@ -60,48 +60,52 @@ def room_in(memory: Rows, dimension: int) -> tuple[Room, Rows]:
     sums, rest = cut(rest, size)
     factor, rest = cut(rest, dimension, dimension)
     turned, rest = cut(rest, dimension, dimension + 1)
-    return Room(own, mean, beforehand, weights, mine, theirs, moment, sums, factor, turned), rest
+    return PartnerEvidence(
+        own, mean, prior_weights, weights, mine, theirs, moment, sums, factor, turned
+    ), rest
 
 
 @stage
-def log_evidence(others: Rows, power: float, ridge: float, variance: float, room: Room) -> float:
-    """ln p of own rewards if others (q,) count with this power; `mine` and `theirs` are known."""
+def log_evidence(
+    others: Rows, power: float, ridge: float, variance: float, evidence: PartnerEvidence
+) -> float:
+    """ln p of own rewards if others (q,) count with this power; `mine` and `theirs` must be filled."""
     for k in range(others.shape[0]):
-        room.sums[k] = power * others[k]
-    for j in range(room.moment.shape[0]):
-        room.moment[j] = power * room.theirs[j]
-    told, volume = solve(room.sums, ridge, room.moment, room.turned)
+        evidence.sums[k] = power * others[k]
+    for j in range(evidence.moment.shape[0]):
+        evidence.moment[j] = power * evidence.theirs[j]
+    peer, volume = solve(evidence.sums, ridge, evidence.moment, evidence.turned)
     for k in range(others.shape[0]):
-        room.sums[k] += room.own[k]
-    for j in range(room.moment.shape[0]):
-        room.moment[j] += room.mine[j]
-    both, whole = solve(room.sums, ridge, room.moment, room.turned)
-    return 0.5 * (volume - whole) + 0.5 * (both - told) / variance
+        evidence.sums[k] += evidence.own[k]
+    for j in range(evidence.moment.shape[0]):
+        evidence.moment[j] += evidence.mine[j]
+    both, whole = solve(evidence.sums, ridge, evidence.moment, evidence.turned)
+    return 0.5 * (volume - whole) + 0.5 * (both - peer) / variance
 
 
 @stage
 def believed_power(
-    others: Rows, noise_sd: float, size: float, ridge: float, variance: float, room: Room
+    others: Rows, noise_sd: float, size: float, ridge: float, variance: float, evidence: PartnerEvidence
 ) -> float:
-    """The power of others' statistics (q,), of which what stands out of its noise is left there; `weights`
-    ← those of the powers, by `beforehand`.
+    """Posterior mean power of a peer's statistics others (q,), which are filtered in place; `weights` ← the
+    posterior of the powers.
 
-    noise_sd: of an entry of them, 0 where they are exact; size: E‖θ‖²; ridge λ, variance σ².
+    noise_sd: of an entry, 0 for exact sums; size: E‖θ‖²; ridge λ, variance σ².
     """
     if noise_sd > 0.0:
-        believe(others, noise_sd, size, variance, room.factor, room.turned)
-    less_mean(room.own, room.mean, room.mine)
-    less_mean(others, room.mean, room.theirs)
+        filter_noise(others, noise_sd, size, variance, evidence.factor, evidence.turned)
+    less_mean(evidence.own, evidence.mean, evidence.mine)
+    less_mean(others, evidence.mean, evidence.theirs)
     best, total, power = -math.inf, 0.0, 0.0
     for k in range(LEVELS):
-        room.weights[k] = log_evidence(others, POWERS[k], ridge, variance, room)
-        best = max(best, room.weights[k])
+        evidence.weights[k] = log_evidence(others, POWERS[k], ridge, variance, evidence)
+        best = max(best, evidence.weights[k])
     for k in range(LEVELS):
-        room.weights[k] = room.beforehand[k] * math.exp(room.weights[k] - best)
-        total += room.weights[k]
+        evidence.weights[k] = evidence.prior_weights[k] * math.exp(evidence.weights[k] - best)
+        total += evidence.weights[k]
     for k in range(LEVELS):
-        room.weights[k] /= total
-        power += room.weights[k] * POWERS[k]
+        evidence.weights[k] /= total
+        power += evidence.weights[k] * POWERS[k]
     return power
 
 
@@ -109,6 +113,6 @@ def believed_power(
 def power_in(
     others: Array, memory: Array, dimension: int, noise_sd: float, size: float, ridge: float, variance: float
 ) -> float:
-    """`believed_power` of others (q,), which are filtered, in the room that `room_in` finds in memory."""
-    room, _ = room_in(floats(memory), dimension)
-    return believed_power(floats(others), noise_sd, size, ridge, variance, room)
+    """`believed_power` of others (q,), which are filtered in place; memory holds a `PartnerEvidence`."""
+    evidence, _ = partner_evidence(floats(memory), dimension)
+    return believed_power(floats(others), noise_sd, size, ridge, variance, evidence)

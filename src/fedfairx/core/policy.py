@@ -6,13 +6,13 @@ from fedfairx.core.merit_kernels import log_merits
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, one_lane, put_run, run_at
 from fedfairx.lanes.vector import fma, larger, where_above
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.lanes.vector_math import exp
 
 
 @stage
 def _merits(policy: Rows, top: float) -> float:
-    """policy (K,), which holds log merits, ← e^(log merit - top); returns their sum."""
+    """Replace log merits in policy (K,) by e^(log merit - top); return their sum."""
     arms, total, first = policy.shape[0], 0.0, 0
     if one_lane(policy):  # WIDTH arms at a time
         while first + WIDTH <= arms:
@@ -28,8 +28,8 @@ def _merits(policy: Rows, top: float) -> float:
 
 
 @stage
-def share_out(policy: Rows) -> None:
-    """policy (K,), which holds log merits, ← shares."""
+def normalize(policy: Rows) -> None:
+    """Replace log merits in policy (K,) by shares."""
     scale = _scale(policy)
     for a in range(policy.shape[0]):
         policy[a] = policy[a] * scale
@@ -37,7 +37,7 @@ def share_out(policy: Rows) -> None:
 
 @stage
 def _scale(policy: Rows) -> float:
-    """policy, which holds log merits, ← merits over the largest; returns what makes shares of them."""
+    """Replace log merits by merits over the largest; return the factor that makes them shares."""
     top = policy[0]
     for a in range(1, policy.shape[0]):
         top = larger(top, policy[a])
@@ -62,7 +62,7 @@ def expose(merit: Rows, means: Rows, policy: Rows, slopes: Rows) -> float:
 
 @stage
 def at_least(policy: Rows, share: float) -> None:
-    """Give every arm `share`, and the rest by the policy; where there are too many arms, all get the same."""
+    """Give every arm `share` and the rest by the policy; with more than 1/share arms all get the same."""
     arms = policy.shape[0]
     rest = max(1.0 - arms * share, 0.0)
     for a in range(arms):
@@ -90,7 +90,7 @@ def draw_rows(contexts: Rows, policy: Rows, means: Rows, uniform: float, chosen:
         chosen[j] = contexts[0, j]
     mean = means[0]
     for a in range(1, contexts.shape[0]):
-        passed = where_above(cumulative, uniform, 0.0, 1.0)  # the arms before this one are passed over
+        passed = where_above(cumulative, uniform, 0.0, 1.0)  # skip the arms before this one
         for j in range(dimension):
             chosen[j] = where_above(passed, 0.0, contexts[a, j], chosen[j])
         mean = where_above(passed, 0.0, means[a], mean)

@@ -1,4 +1,4 @@
-"""The posterior of a linear model: θ ~ N(mean, sd²I) beforehand, rewards with Gaussian noise of sd σ.
+"""The posterior of a linear model: prior θ ~ N(mean, sd²I), rewards with Gaussian noise of sd σ.
 
 With λ = σ²/sd² and V = λI + Gram, the posterior is N(θ̂, σ²V⁻¹), θ̂ = V⁻¹(b + λ·mean). σ and sd are first
 guesses, which `marginal_likelihood` replaces by what the agent's own records say.
@@ -19,7 +19,7 @@ from fedfairx.errors import require
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, one_lane, put_run, run_at
 from fedfairx.lanes.vector import fma, larger, sqrt
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.util.arrays import Array
 
 #: σ counts as at least this share of sd, so that λ ≥ 1e-6 and V can be inverted.
@@ -28,16 +28,16 @@ LEAST_NOISE = 1e-3
 
 @dataclass(frozen=True)
 class Prior:
-    """What an agent believes before it has seen a reward, for every rule but `"optimism"`.
+    """The prior of θ and the rewards' noise, for every rule but `"optimism"`.
 
     mean: of θ: one number for all coordinates, or a tuple of one for each.
     sd: the standard deviation of every coordinate of θ around it, in [1e-100, 1e100].
     noise_sd: the standard deviation of a reward around x·θ, in [1e-100, 1e100].
-    learn: whether `sd` and `noise_sd` are first guesses that the agent's own rewards correct; False keeps
-        them as they are. Private agents that decide from releases alone never learn them.
+    learn: whether the agent's own rewards correct `sd` and `noise_sd`; False keeps them fixed. Private agents
+        that decide from releases alone never learn them.
 
-    All are in units of the reward. An agent that is given no prior takes `Prior.for_merit`. A first guess
-    that is wrong by a factor of ten costs some tens of rounds; with `learn=False` it can starve an arm.
+    All are in units of the reward. The default is `Prior.for_merit`. A first guess that is wrong by a factor
+    of ten costs some tens of rounds; with `learn=False` it can starve an arm.
 
     >>> Prior(sd=1.0).ridge
     0.25
@@ -114,7 +114,7 @@ def posterior_mean(inverse: Rows, packed: Rows, mean: Rows, ridge: float, theta:
 def squared_width(contexts: Rows, arm: int, inverse: Rows, product: Rows) -> float:
     """x_aᵀ V⁻¹ x_a: σ² times it is the posterior variance of the arm's mean.
 
-    contexts (K, d), inverse (d, d); product (d,) is room.
+    contexts (K, d), inverse (d, d); product (d,) is workspace.
     """
     dimension = contexts.shape[1]
     square = 0.0

@@ -1,4 +1,4 @@
-"""What a policy costs against the fair policy of the true parameter."""
+"""Regrets of a policy against the fair policy of the true parameter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedfairx.lanes.vector import absolute
 
 @stage
 def regrets(fair: Rows, policy: Rows, means: Rows, fairness: float, reward: float) -> tuple[float, float]:
-    """The two sums, of every lane, with a round's regrets added. fair, policy and the true means (K,).
+    """Add a round's regrets to both sums of every lane. fair, policy and the true means (K,).
 
     Fairness: Σ_a |π*(a) - π(a)| (Solanki et al., Definition 1). Reward: Σ_a (π*(a) - π(a)) μ_a, signed,
     against the fair policy (Wang et al. 2021).

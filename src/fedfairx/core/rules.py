@@ -1,7 +1,7 @@
-"""How a policy follows from what is known: the rules by name, and as compiled code knows them.
+"""The decision rules, by name and by their index in compiled code.
 
 expected-merit   exposure in proportion to E f(μ) under the posterior: the default
-greedy           in proportion to f at the posterior mean, as if it were true; starves who was unlucky
+greedy           in proportion to f at the posterior mean; starves arms after bad luck
 thompson         in proportion to f at a parameter drawn from the posterior (Wang et al. 2021, FairX-LinTS)
 optimism         at the parameter of the confidence region whose fair policy earns most: the paper's rule
 """

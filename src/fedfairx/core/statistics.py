@@ -2,7 +2,7 @@
 
 One array of length q = d(d+3)/2 holds the upper triangle of the Gram matrix, row by row, and then the
 moment. It is what an agent accumulates, what a mechanism adds noise to, and what a message carries.
-The regulariser λ never enters it, and so never a privatizer.
+The regulariser λ is not part of it, so privatizers never see it.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def unpack(packed: Array) -> tuple[Array, Array]:
 
 
 def embedded(packed: Array, dimension: int) -> Array:
-    """The same statistics in a larger dimension, of whose further coordinates nothing is known."""
+    """The same statistics in a larger dimension, with zeros for the further coordinates."""
     gram, moment = unpack(packed)
     larger = np.zeros((dimension, dimension))
     larger[: moment.size, : moment.size] = gram
     return pack(larger, np.concatenate([moment, np.zeros(dimension - moment.size)]))
 
 
-@lru_cache(16)  # of each message again: it takes twice as long as to unpack one
+@lru_cache(16)  # used for each message: building it takes twice as long as unpacking
 def _triangle(dimension: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of the upper triangle."""
     rows, cols = np.triu_indices(dimension)
@@ -69,16 +69,16 @@ def diagonal_entries(dimension: int) -> NDArray[np.intp]:
 
 @stage
 def place(dimension: int, i: int, j: int) -> int:
-    """Where entry (i, j) of the Gram matrix stands in packed statistics."""
+    """Index of entry (i, j) of the Gram matrix in packed statistics."""
     low, high = min(i, j), max(i, j)
     return low * dimension - low * (low - 1) // 2 + high - low
 
 
 @stage
 def add(packed: Rows, chosen: Rows, reward: float) -> None:
-    """One more observation per lane: Gram += x xᵀ, moment += x y (Alg. 1 line 9).
+    """Add an observation per lane: Gram += x xᵀ, moment += x y (Alg. 1 line 9).
 
-    packed (q,), chosen (d,). A zero context leaves a lane's statistics as they are.
+    packed (q,), chosen (d,). A zero context leaves a lane's statistics unchanged.
     """
     dimension = chosen.shape[0]
     entry = 0
@@ -94,5 +94,5 @@ def add(packed: Rows, chosen: Rows, reward: float) -> None:
 
 @compiled
 def add_one(sums: Array, context: Array, reward: float) -> None:
-    """`add`, of one lane, for Python: packed sums (q,), context (d,)."""
+    """`add` for one lane, callable from Python: packed sums (q,), context (d,)."""
     add(floats(sums), floats(context), reward)

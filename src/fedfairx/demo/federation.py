@@ -63,7 +63,7 @@ def _privacy(look: dict[str, Any]) -> str:
 
 def draw(curve: list[tuple[int, float, float]], epsilon: float | None, file: str) -> None:
     """Mean fairness regret over rounds, together and alone."""
-    from fedfairx.util.plotting import COLOURS, end_labels, few_rounds, styled, thousands
+    from fedfairx.util.figure_style import COLOURS, end_labels, few_rounds, styled, thousands
 
     rounds, together, alone = zip(*curve, strict=True)
     name = "fed-fairx-bayes" if epsilon is None else "priv-fairx-bayes"

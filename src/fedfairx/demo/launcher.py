@@ -18,7 +18,7 @@ import numpy as np
 from fedfairx.demo.market import FEATURES
 from fedfairx.errors import FedFairXError, InvalidInput
 from fedfairx.federation.roster.terms import Terms
-from fedfairx.federation.setup.create import found
+from fedfairx.federation.setup.create import create_federation
 from fedfairx.federation.transport.flower.launcher import Flower, find_commands
 from fedfairx.storage.api_keys import open_keys
 from fedfairx.util.files import write_private
@@ -68,7 +68,9 @@ class Fleet:
             port = _free_port()
             hosts = ("127.0.0.1", "localhost")
             agents = dict.fromkeys(self.names)
-            found(self.folder, self._terms, agents, transport=self._transport, hosts=hosts, port=port)
+            create_federation(
+                self.folder, self._terms, agents, transport=self._transport, hosts=hosts, port=port
+            )
             if self._transport == "nats":
                 self._start_hub(port)
             for place, name in enumerate(self.names):

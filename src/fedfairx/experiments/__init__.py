@@ -1,4 +1,4 @@
-"""The paper's experiments and ours, and the parts of an experiment (docs/howto/write-an-experiment.md)."""
+"""The paper's experiments and ours, and the classes of an experiment (docs/howto/write-an-experiment.md)."""
 
 from fedfairx.experiments.experiment import (
     FULL,

@@ -1,4 +1,4 @@
-"""Calibration: what the paper does not state (K, σ, s), fitted on the B0 curve of Exp 1 and on nothing else.
+"""Calibration of what the paper does not state (K, σ, s) on the B0 curve of Exp 1 alone.
 
 For each K and σ of a small grid the radius' scale s is the one that brings B0's curve nearest to the
 paper's. One curve can't tell three numbers apart: several triples fit about as well, and all are stored.
@@ -26,7 +26,7 @@ from fedfairx.util.arrays import Array
 
 @dataclass(frozen=True)
 class Settings:
-    """What is tried. B0's agents are independent, so ten agents of one seed are ten samples."""
+    """The search grid. B0's agents are independent, so ten agents of one seed are ten samples."""
 
     arms: tuple[int, ...] = (5, 10, 20)
     noise_sds: tuple[float, ...] = (0.05, 0.1, 0.2)
@@ -65,33 +65,21 @@ def best_scale(arms: int, noise_sd: float, settings: Settings) -> Trial:
     from scipy.optimize import minimize_scalar
 
     tried: dict[float, tuple[float, float]] = {}
+    agents, horizon, contexts = settings.agents, settings.horizon, settings.contexts
+    world = Scenario(agents=agents, arms=arms, noise_sd=noise_sd, horizon=horizon, contexts=contexts)
 
     def error(log_scale: float) -> float:
         scale = round(math.exp(log_scale), 4)
         if scale not in tried:
-            result = simulate(
-                Scenario(
-                    agents=settings.agents,
-                    arms=arms,
-                    noise_sd=noise_sd,
-                    horizon=settings.horizon,
-                    contexts=settings.contexts,
-                ),
-                algorithm="fairx-linucb",
-                seeds=settings.seeds,
-                confidence=Confidence(noise_sd=noise_sd, scale=scale),
-            )
+            confidence = Confidence(noise_sd=noise_sd, scale=scale)
+            result = simulate(world, algorithm="fairx-linucb", seeds=settings.seeds, confidence=confidence)
             mean = result.fairness_regret.mean(axis=0)
-            found = distance(result.rounds.astype(np.float64), mean, settings.horizon)
+            found = distance(result.rounds.astype(np.float64), mean, horizon)
             tried[scale] = found, float(mean[-1])
         return tried[scale][0]
 
-    minimize_scalar(
-        error,
-        bounds=(math.log(settings.scale_low), math.log(settings.scale_high)),
-        method="bounded",
-        options={"xatol": settings.scale_tolerance},
-    )
+    bounds = math.log(settings.scale_low), math.log(settings.scale_high)
+    minimize_scalar(error, bounds=bounds, method="bounded", options={"xatol": settings.scale_tolerance})
     scale = min(tried, key=lambda s: tried[s][0])
     return Trial(arms, noise_sd, scale, *tried[scale])
 

@@ -1,4 +1,4 @@
-"""What an experiment is: runs (settings), a score and a plot. All of it is data and two functions."""
+"""The parts of an experiment: its size, its runs, their outcomes, a score and a plot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAPER_SEEDS = 5
 
 @dataclass(frozen=True)
 class Size:
-    """How large an experiment is run."""
+    """The size of an experiment: rounds and seeds."""
 
     horizon: int = PAPER_HORIZON
     seeds: int = PAPER_SEEDS
@@ -49,12 +49,12 @@ class Size:
 
     @property
     def full(self) -> bool:
-        """Whether there is enough to judge by."""
+        """Whether verdicts are given."""
         return self.comparable and self.seeds >= PAPER_SEEDS
 
     @property
     def note(self) -> str:
-        """What every figure of a reduced size says of itself."""
+        """The note on every figure of a reduced size."""
         if self.full:
             return ""
         horizons = [f"{count:,}".replace(",", " ") for count in (self.horizon, PAPER_HORIZON)]
@@ -69,16 +69,16 @@ SMOKE = Size(horizon=120, seeds=2)
 
 @dataclass(frozen=True)
 class Run:
-    """One thing to simulate, for any number of seeds; `key` is the name that score and plot know it by."""
+    """One setting to simulate, for any number of seeds; score and plot find it by its `key`."""
 
     key: str
     scenario: Scenario
     algorithm: str | Algorithm
     options: Mapping[str, Any] = field(default_factory=dict)  # keywords of `simulate`
-    least_seeds: int = 0  # where the size's own number is too few
+    least_seeds: int = 0  # a minimum, beyond the size's own number
 
     def seeds(self, asked: int) -> range:
-        """The seeds that are run where a size asks for so many."""
+        """The seeds to run for a size with `asked` seeds."""
         return range(max(asked, self.least_seeds))
 
     @property
@@ -87,13 +87,13 @@ class Run:
         return self.scenario.agents * self.scenario.horizon
 
     def identity(self, made_by: Provenance) -> str:
-        """The id under which results are stored: from values, never from names."""
+        """The id of stored results, a digest of values, not of names."""
         return digest_of([self.describe(), made_by.to_dict()])
 
     def describe(self) -> dict[str, Any]:
-        """Plain values that say what is simulated: every option, also those left at their defaults.
+        """Plain values of every option of the simulation, defaults included.
 
-        So a default that is spelt out is the same run, and a default that changes is another.
+        So a run is the same whether a default is spelt out or not, and another if the default changes.
         """
         algorithm = find_algorithm(self.algorithm)
         given = {**_defaults(), **self.options}
@@ -119,7 +119,7 @@ def _defaults() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gave: one row for each seed."""
+    """The results of a run: one row for each seed."""
 
     seeds: NDArray[np.int64]
     rounds: NDArray[np.int64]  # (points,)
@@ -128,7 +128,7 @@ class Outcome:
     syncs: NDArray[np.int64]  # (seeds,)
     exposure: Array  # (seeds, arms) mean share by rank of the true mean, best first; empty unless measured
     weakest: Array  # (seeds, points) what the weakest arm was shown over what it was due since the last point
-    seconds: float  # of computing
+    seconds: float  # CPU time
 
     def regret(self, metric: str) -> Array:
         """(seeds, points)."""
@@ -144,7 +144,7 @@ Outcomes = Mapping[str, Outcome]
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with the file name and the caption under which it is reported."""
+    """A figure with its file name and caption."""
 
     name: str
     caption: str
@@ -153,7 +153,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment is data: what to run, how to score it, how to draw it."""
+    """An experiment: what to run, how to score it, how to draw it."""
 
     name: str
     title: str
@@ -162,3 +162,8 @@ class Experiment:
     score: Callable[[Outcomes, Size], Scores]
     plot: Callable[[Outcomes, Size], Iterator[Picture]]
     paper: bool = False  # one of the paper's own
+
+    def judge(self, outcomes: Outcomes, size: Size) -> Scores:
+        """Score the outcomes; at a reduced size nothing gets a verdict."""
+        scores = self.score(outcomes, size)
+        return scores if size.full else scores.unjudged()

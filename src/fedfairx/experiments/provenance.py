@@ -1,7 +1,7 @@
-"""Names that derive from values: two runs have the same id if and only if they would compute the same.
+"""Run ids: two runs have the same id if and only if they compute the same.
 
-The id of a run hashes what it simulates, with what options, and which code does it. So a results folder can
-be used again and again, and nothing stale is ever read for something else.
+The id is a digest of scenario, options and code, so a results folder can be reused, and stale results are
+never read.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from fedfairx.errors import InvalidInput
 from fedfairx.util.canonical_json import canonical
 
 SCHEMA = 2  # of a results file
-#: The folders that decide what a run computes, with all below them,
+#: Folders, with all below them, whose code decides what a run computes,
 _COMPUTING = ("lanes", "core", "privacy", "agent", "simulation")
-#: but for files that decide where and not what.
+#: and files in them that do not.
 _ELSEWHERE = ("executors.py",)
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What made a result."""
+    """The versions and code that made a result."""
 
     schema: int
     version: str
@@ -50,13 +50,13 @@ def version() -> str:
     """The package's version."""
     try:
         return metadata.version("fedfairx")
-    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+    except metadata.PackageNotFoundError:  # a source tree that is not installed
         return "unknown"
 
 
 @cache
 def provenance() -> Provenance:
-    """What would make a result now."""
+    """The provenance of results computed now."""
     digest = hashlib.sha256()
     for name, source in computing_sources():
         digest.update(f"{name}\0".encode())
@@ -86,7 +86,7 @@ def digest_of(value: object, *, length: int = 16) -> str:
 
 
 def describe(value: Any) -> Any:
-    """Plain JSON values that say all that a value is. An object outside the package also carries its code."""
+    """Plain JSON values that describe a value completely; objects outside the package include their code."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | np.integer):

@@ -40,7 +40,7 @@ def experiments() -> dict[str, Experiment]:
 
 
 def register(experiment: Experiment) -> Experiment:
-    """Add an experiment under its own name, which must be new."""
+    """Add an experiment, whose name must be new."""
     taken = experiment.name in _built_in()
     require(not taken, "name", "must not be one of the package's experiments", experiment.name)
     _PLUGGED[experiment.name] = experiment

@@ -1,7 +1,7 @@
-"""Run experiments, keep what they gave, draw and report: what `fedfairx reproduce` does.
+"""`fedfairx reproduce`: run experiments, store their results, draw figures and write the report.
 
 OUT/results/*.parquet   one file for each job
-OUT/run.json            what was asked for and what made it
+OUT/run.json            the manifest: experiments, size, provenance
 OUT/figures/            every figure as PNG and SVG
 OUT/report.html, report.md, scores.json
 """
@@ -39,7 +39,7 @@ _LIBRARIES = ("numpy", "numba", "scipy")
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a results folder holds, and how it came about."""
+    """The content and provenance of a results folder."""
 
     runs: Runs
     size: Size
@@ -59,24 +59,20 @@ class Manifest:
 
     @staticmethod
     def read(folder: Path) -> Manifest:
-        """The manifest of a folder that `reproduce` has written."""
+        """Read the manifest of a results folder."""
         path = folder / MANIFEST
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             made_by = Provenance(**values.pop("made_by"))
-            found = Manifest(
-                size=Size(**values.pop("size")),
-                made_by=made_by,
-                **values,
-            )
+            found = Manifest(size=Size(**values.pop("size")), made_by=made_by, **values)
         except FileNotFoundError:
             raise ResultsError(
                 f"{folder} holds no results; make some with `fedfairx reproduce --out {folder}`"
             ) from None
         except (OSError, ValueError, TypeError, KeyError):
             raise ResultsError(
-                f"{path} is cut short or of another version; the results beside it are kept, and `fedfairx "
-                f"reproduce --out {folder}` writes it anew"
+                f"{path} is truncated or of another version; the results are intact, and `fedfairx "
+                f"reproduce --out {folder}` writes it again"
             ) from None
         if made_by.schema != SCHEMA:
             raise ResultsError(f"{folder} was made by {made_by}; this version reads results schema {SCHEMA}")
@@ -85,7 +81,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What `reproduce` did."""
+    """The outcome of `reproduce`."""
 
     out: Path
     swept: Swept
@@ -120,10 +116,10 @@ def reproduce(
     ship: tuple[ModuleType, ...] = (),
     replace: bool = False,
 ) -> Reproduction:
-    """Run what is not stored yet, then draw and report.
+    """Run what is not stored yet, then draw figures and write the report.
 
-    Experiments that the folder's report has already stay in it. Where they can't, being of another size or by
-    other code, this is refused, unless `replace` says that they may go.
+    Experiments in the folder's report stay in it. If they are of another size or by other code, they can't,
+    and the call is refused unless `replace` is set.
     """
     progress = progress or Quiet()
     began = time.perf_counter()
@@ -171,7 +167,7 @@ def reproduce(
 
 
 def redraw(names: Sequence[str] = (), *, out: Path, progress: Progress | None = None) -> Mapping[str, Scores]:
-    """Draw the named experiments (or all) again from stored results, and write the report of all of them.
+    """Draw experiments (default: all) again from stored results, and write the report of all.
 
     The results may be of this code, or of other code whose results it can read.
     """
@@ -179,9 +175,8 @@ def redraw(names: Sequence[str] = (), *, out: Path, progress: Progress | None = 
     manifest = Manifest.read(out)
     for name in names:
         if name not in manifest.runs:
-            raise ResultsError(
-                f"{out} holds no results of {name}; run `fedfairx reproduce {name} --out {out}`"
-            )
+            text = f"{out} holds no results of {name}; run `fedfairx reproduce {name} --out {out}`"
+            raise ResultsError(text)
     store = Store(out / "results", manifest.made_by).look()
     known = _known(manifest, progress)
     scores = render(known, manifest=manifest, store=store, out=out, progress=progress, only=names)
@@ -208,7 +203,7 @@ def render(
         try:
             ids, size = manifest.runs[experiment.name], manifest.size
             found = ahead.get(experiment.name)
-            parts.append(found or draw(experiment, ids, size, store, out, progress, anew=asked))
+            parts.append(found or draw(experiment, ids, size, store, out, progress, again=asked))
         except ResultsError as error:
             if asked:
                 raise
@@ -228,7 +223,7 @@ def render(
 
 
 def _known(manifest: Manifest, progress: Progress) -> list[Experiment]:
-    """The experiments of a manifest that this process knows: a plug-in may not be loaded."""
+    """The experiments of a manifest that are registered; a plug-in may not be loaded."""
     for name in manifest.runs:
         if name not in experiments():
             progress.say(f"{name} is left out of the report; its --plugin is needed to draw it")
@@ -236,9 +231,9 @@ def _known(manifest: Manifest, progress: Progress) -> list[Experiment]:
 
 
 def _kept(out: Path, chosen: Sequence[Experiment], size: Size, *, replace: bool) -> tuple[Runs, Runs]:
-    """What the folder's report holds: what can stay in it, and what can't.
+    """Experiments of the folder's report that can stay in it, and those that can't.
 
-    The latter is refused unless it is run again now, and no smaller, or may be replaced.
+    The latter are refused unless they are run again now, at no smaller size, or may be replaced.
     """
     try:
         earlier = Manifest.read(out)
@@ -259,7 +254,7 @@ def _kept(out: Path, chosen: Sequence[Experiment], size: Size, *, replace: bool)
 
 
 def _remove_figures(out: Path, names: Set[str]) -> None:
-    """Figures of experiments that are no longer in the report."""
+    """Remove the figures of experiments that are no longer in the report."""
     for name in names:
         for path in (out / "figures").glob(f"{name}[-.]*"):
             if path.suffix in (".png", ".svg"):

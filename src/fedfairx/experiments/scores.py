@@ -1,4 +1,4 @@
-"""Scores: ratios beside the paper's, claims marked, tables. With the statistics behind them.
+"""Scores of an experiment: ratios beside the paper's, claims with verdicts, tables; and their statistics.
 
 Seeds are paired: contexts and θ* depend on the seed and not on the algorithm, so ratios are
 taken seed by seed.
@@ -7,7 +7,7 @@ taken seed by seed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -43,8 +43,8 @@ class Ratio:
     name: str
     paper: float
     ours: Estimate
-    judged: bool  # False at a reduced size, for which the paper has no figure
     note: str = ""
+    judged: bool = True  # False at a reduced size, for which the paper has no figure
 
     @property
     def agrees(self) -> bool:
@@ -58,7 +58,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, the criterion that we hold it to, what was found."""
+    """A statement, its criterion, what was found, and the verdict."""
 
     statement: str
     criterion: str
@@ -78,7 +78,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Scores:
-    """All that an experiment says in words and numbers."""
+    """All scores of an experiment."""
 
     ratios: tuple[Ratio, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -86,24 +86,21 @@ class Scores:
     notes: tuple[str, ...] = ()
     headline: str = ""  # opens the report, with the experiment's first figure
 
+    def unjudged(self) -> Scores:
+        """The same without verdicts, for a reduced size."""
+        ratios = tuple(replace(each, judged=False) for each in self.ratios)
+        claims = tuple(replace(each, verdict="not judged") for each in self.claims)
+        return replace(self, ratios=ratios, claims=claims)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
             "ratios": [
-                {
-                    "name": r.name,
-                    "paper": r.paper,
-                    "ours": r.ours.value,
-                    "low": _plain(r.ours.low),
-                    "high": _plain(r.ours.high),
-                    "verdict": r.verdict,
-                }
+                {"name": r.name, "paper": r.paper, "ours": r.ours.value}
+                | {"low": _plain(r.ours.low), "high": _plain(r.ours.high), "verdict": r.verdict}
                 for r in self.ratios
             ],
-            "claims": [
-                {"statement": c.statement, "criterion": c.criterion, "found": c.found, "verdict": c.verdict}
-                for c in self.claims
-            ],
+            "claims": [asdict(claim) for claim in self.claims],
             "tables": [
                 {"title": t.title, "columns": list(t.columns), "rows": [list(row) for row in t.rows]}
                 for t in self.tables
@@ -114,28 +111,28 @@ class Scores:
 
 
 def estimate(values: Array) -> Estimate:
-    """The mean over seeds."""
+    """Mean over seeds with its 95 % interval."""
     mean, half = float(values.mean()), float(half_width(values))
     return Estimate(mean, mean - half, mean + half)
 
 
 def ratio(above: Array, below: Array) -> Estimate:
-    """The geometric mean over seeds of above/below, with the interval of the mean logarithm."""
+    """Geometric mean over seeds of above/below, with the interval of the mean logarithm."""
     logs = np.log(above / below)
     mean, half = float(logs.mean()), float(half_width(logs))
     return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
 def below(found: Estimate, limit: float) -> Verdict:
-    """Whether a ratio is below a limit, by its whole interval; one seed has none, and its value decides."""
+    """Verdict on "below a limit" by the whole interval, or by the value where one seed gives no interval."""
     if math.isnan(found.high):
         return "holds" if found.value < limit else "does not hold"
     return "holds" if found.high < limit else "does not hold" if found.low > limit else "undecided"
 
 
-def judged(verdict: Verdict, judge: bool) -> Verdict:
-    """No verdict at a reduced size."""
-    return verdict if judge else "not judged"
+def holds(condition: bool) -> Verdict:
+    """Verdict of a criterion that is met or not."""
+    return "holds" if condition else "does not hold"
 
 
 def _plain(value: float) -> float | None:

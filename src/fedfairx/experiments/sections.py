@@ -1,4 +1,4 @@
-"""Experiments' parts of the report, scored and drawn: each as soon as its own results are stored."""
+"""Sections of the report, each scored and drawn as soon as its experiment's results are stored."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from pathlib import Path
 
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Experiment, Outcome, Outcomes, Size
-from fedfairx.experiments.report.figures import save, styled
+from fedfairx.experiments.report.figures import save
 from fedfairx.experiments.report.page import Drawn, Section
+from fedfairx.experiments.sweep.job_order import Job
 from fedfairx.experiments.sweep.progress import Progress
-from fedfairx.experiments.sweep.scheduling import Job
 from fedfairx.experiments.sweep.store import Store
+from fedfairx.util.figure_style import styled
 
 
 @dataclass(frozen=True)
 class Part:
-    """What an experiment gave, and its section."""
+    """The outcomes of an experiment and its section of the report."""
 
     outcomes: Outcomes
     section: Section
@@ -33,9 +34,9 @@ def draw(
     out: Path,
     progress: Progress,
     *,
-    anew: bool = True,
+    again: bool = True,
 ) -> Part:
-    """Score and draw what is stored under the `ids` of its runs; where not `anew`, figures there are stay."""
+    """Score and draw the results stored under `ids`; unless `again`, existing figures stay."""
     outcomes: dict[str, Outcome] = {}
     for run in experiment.runs(size):
         identity = ids.get(run.key)
@@ -45,23 +46,23 @@ def draw(
                 f"`fedfairx reproduce {experiment.name} --out {out}`"
             )
         outcomes[run.key] = store.read(identity, run.seeds(size.seeds), label=run.key)
-    if anew:
+    if again:
         progress.say(f"drawing {experiment.name}: {experiment.title}")
-    scores, drawn = experiment.score(outcomes, size), []
+    scores, drawn = experiment.judge(outcomes, size), []
     with styled():
         for picture in experiment.plot(outcomes, size):
             png, svg = (out / "figures" / f"{picture.name}.{kind}" for kind in ("png", "svg"))
-            if anew or not (png.is_file() and svg.is_file()):
+            if again or not (png.is_file() and svg.is_file()):
                 png, svg = save(picture.figure, out / "figures", picture.name)
             drawn.append(Drawn(picture.name, picture.caption, png, svg))
     return Part(outcomes, Section(experiment, scores, tuple(drawn)))
 
 
 class Ahead:
-    """Draws while jobs run, which leave Python to others: after the last one little is left to do.
+    """Draw experiments while jobs, which release the GIL, still run.
 
-    `stored` is to be told of every job that is. Whatever goes wrong is left for when all results are safe:
-    then the experiment is drawn once more, and whoever waits hears of it.
+    Call `stored` after each stored job. Errors are ignored here: when all results are stored, the experiment
+    is drawn again, and the error is raised then.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Measured regret beside what the theorems promise, and how loose the promise is."""
+"""Measured regret beside the theorems' bounds."""
 
 from __future__ import annotations
 

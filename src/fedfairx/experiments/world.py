@@ -1,4 +1,4 @@
-"""The world of the experiments: what the paper states, and, where it is silent, the stored calibration."""
+"""The world of the experiments: the paper's parameters, and calibrated ones that it does not state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALIBRATION = "calibration.json"
 
 @dataclass(frozen=True)
 class Environment:
-    """What the paper does not state: K, σ and the scale s of the radius."""
+    """Parameters that the paper does not state: K, σ and the scale s of the radius."""
 
     arms: int
     noise_sd: float

@@ -14,7 +14,7 @@ import numpy as np
 from fedfairx.util.arrays import Array
 
 _UNSEEN = 1e30  # stands for the width of a direction without data
-_ROUNDING = 1e-11  # of the largest eigenvalue: what is below can't be told from none
+_ROUNDING = 1e-11  # of the largest eigenvalue: below it a direction counts as without data
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Region:
     radius: float
 
     def rooted(self, directions: Array) -> Array:
-        """Directions (..., d) times W."""
+        """Multiply directions (..., d) by W."""
         return directions * self.root if self.root.ndim == 1 else directions @ self.root
 
     def widths(self, directions: Array) -> Array:
@@ -37,7 +37,7 @@ class Region:
 
 
 def region(gram: Array, moment: Array, *, noise_sd: float, error: float, prior_sd: float = 1.0) -> Region:
-    """The region from G and b, which holds at all times with probability at least 1 - error.
+    """Compute the region from G and b, which holds at all times with probability at least 1 - error.
 
     It is narrowest where `prior_sd` is about the size of a coordinate of θ*, and holds wherever θ* is.
     """

@@ -1,4 +1,4 @@
-"""Confidence sequences for a share: intervals that hold at all times, however often one looks.
+"""Confidence sequences for a share: intervals that hold at all times, however often they are read.
 
 They come from a mixture of martingales and Ville's inequality (proof: docs/explanation/exposure-proofs.md).
 """
@@ -17,7 +17,7 @@ _STEPS = 50  # of bisection: what is left is below 1e-15
 
 
 def spending(places: int) -> Array:
-    """How one error is shared out among actions that may go on coming for ever: it sums to at most 1.
+    """Share of the error that each of unlimitedly many actions gets; the shares sum to at most 1.
 
     Half of it goes to the first 16, a sixth to the next 16, a twelfth to the next 32, and so on, doubling.
     """

@@ -1,4 +1,4 @@
-"""A log of decisions, as it is given and as blocks of equally many actions that arrays can be made of."""
+"""A log of decisions, as given and as blocks of decisions among equally many actions, held in arrays."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Logged:
     """One decision of a log.
 
     policy: (K,) the probabilities that the action was drawn from.
-    action: the row that was taken; None where nothing was shown after all, and only the draw counts.
-    contexts: (K, d), without which nothing is known of merit; in all decisions of a log or in none. Of
-        actions without features: (K,) whole numbers, the place of each in a list of all actions.
-    names: of the K actions; without, they are called by their places.
+    action: the row that was chosen; None if nothing was shown, and only the draw counts.
+    contexts: (K, d), needed to estimate merit; in all decisions of a log or in none. For actions without
+        features (K,) integers, the index of each in a list of all actions.
+    names: of the K actions; by default their indices.
     groups: of the K actions, "" or None where there is none.
-    drawn: the row that the policy drew, where something else was taken (a baseline).
-    reward: of the action taken, if it has come.
+    drawn: the row that the policy drew, if another one was chosen (a baseline).
+    reward: of the chosen action, if it has arrived.
     """
 
     policy: ArrayLike
@@ -70,7 +70,7 @@ class Block:
     def distinct(self) -> Block:
         """The rounds that differ in what merit entitles to, each as many `times` as it came.
 
-        Only actions without features repeat themselves; rounds of others are left as they are.
+        Only rounds of actions without features repeat; others are left as they are.
         """
         if self.contexts is None or self.contexts.ndim == 3:
             return self

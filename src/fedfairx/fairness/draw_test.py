@@ -1,4 +1,4 @@
-"""Were actions drawn as the policy said? A test that may be looked at after every round.
+"""Test whether actions were drawn from the policy, with a p-value that may be read after every round.
 
 If round t draws action a with probability π_t(a), then for any other chances ρ_t that are fixed before the
 draw the product of ρ_t(a_t)/π_t(a_t) is a martingale with mean 1. Here ρ are policies sharpened or
@@ -29,7 +29,7 @@ LEVEL = 0.01
 
 @dataclass(frozen=True)
 class Draws:
-    """The answer: a p-value that holds at all times, and it in words."""
+    """The test's result: a p-value that holds at all times, and a sentence."""
 
     decisions: int
     p_value: float
@@ -55,7 +55,7 @@ class Draws:
 
 @dataclass
 class DrawsSoFar:
-    """Logarithms of the products."""
+    """Running logarithms of the products."""
 
     powers: Array = field(default_factory=lambda: np.zeros(POWERS.size))
     favours: Array = field(default_factory=lambda: np.zeros((0, FAVOURS.size)))
@@ -85,7 +85,7 @@ class DrawsSoFar:
         self.favours += np.bincount(drawn, minlength=actions)[:, None] * FAVOURS
 
     def answer(self) -> Draws:
-        """What the products say together."""
+        """The p-value of all products together."""
         weights = spending(len(self.favours))
         logs = np.concatenate(
             [

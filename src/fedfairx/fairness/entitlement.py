@@ -21,7 +21,7 @@ _BEND_OF_RARE = 1.25  # and |q″| ≤ 5/4 q ρ²
 
 
 class Entitled(NamedTuple):
-    """Of n rounds with K actions each; what is a set's stands at the places of all its actions."""
+    """Bounds for n rounds with K actions each; a set's value stands at all of its actions."""
 
     share: Array  # (n, K) of each action at θ̂; a set's is their sum
     low: Array  # (n, K) of the set

@@ -1,4 +1,4 @@
-"""Who was shown, who was entitled to it, and whether the difference can be told from chance and ignorance."""
+"""Exposure tables: shown and entitled shares, and whether they differ beyond chance and uncertainty."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Exposure:
     featureless: bool = False  # whether each action has an expected reward of its own
 
     def claims(self) -> tuple[str, ...]:
-        """What is claimed of this table, in sentences."""
+        """The claims of this table, in sentences."""
         return tuple(_claims(self))
 
     def __str__(self) -> str:
@@ -149,7 +149,7 @@ def _count(found: Blocks, known: Region | None, merit: Merit) -> tuple[Draws, tu
 
 
 def _parts(block: Block, dimension: int) -> Iterator[Block]:
-    """A block, cut where (K, d) numbers for each decision would take too much memory."""
+    """Split a block where (K, d) numbers for each decision would take too much memory."""
     arms = block.policy.shape[1]
     rows = max(1, (1 << 20) // (arms * dimension))
     for start in range(0, len(block.taken), rows):
@@ -189,7 +189,7 @@ def _cells(row: Row) -> tuple[object, ...]:
 
 
 def percent(share: float) -> str:
-    """12.3 %"""
+    """Format a share as "12.3 %"."""
     return "–" if math.isnan(share) else f"{100 * share:.1f} %"
 
 
@@ -199,12 +199,11 @@ def _claims(table: Exposure) -> Iterator[str]:
     model = alike if table.featureless else linear
     yield (
         f"With probability at least {100 * (1 - table.error):g} %, all intervals of all actions and groups "
-        "hold, at all times at once: whoever looks every day and stops when it suits them is misled no more "
-        "often."
+        "hold, at all times at once: reading the table every day and stopping at will does not weaken them."
     )
     yield (
-        '"Shown" is the share of the decisions in which an action was there. Its interval holds for the mean '
-        "of the chances that it really had, whatever the recorded policies say."
+        '"Shown" is the share among decisions in which the action was available. Its interval holds for the '
+        "mean of the probabilities that it really had, whatever the recorded policies are."
     )
     yield (
         '"Entitled" is the share in proportion to true merit, averaged over the same decisions. Its interval '
@@ -223,7 +222,7 @@ WITHIN, BELOW, ABOVE, UNKNOWN = "within", "below", "above", "too little data"
 
 @dataclass(frozen=True)
 class Share:
-    """A share and the interval that holds at all times."""
+    """A share and its interval, which holds at all times."""
 
     value: float
     low: float
@@ -232,7 +231,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Row:
-    """An action or a group, over the rounds in which it was there."""
+    """An action or a group, over the rounds in which it was available."""
 
     name: str
     rounds: int
@@ -253,7 +252,7 @@ class Row:
 
 
 def verdict(shown: Share, entitled: Share, tolerance: float) -> str:
-    """What can be said for sure while both intervals hold."""
+    """The verdict that is certain while both intervals hold."""
     least = 1.0 - tolerance
     if shown.low >= least * entitled.high and least * shown.high <= entitled.low:
         return WITHIN

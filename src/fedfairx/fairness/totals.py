@@ -1,4 +1,4 @@
-"""Sums over rounds, for every action or every group: what the table is made of."""
+"""Sums over rounds for every action or group, from which the table is made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedfairx.util.arrays import Array
 
 @dataclass
 class Tally:
-    """Of m actions or groups, over the rounds in which each was there."""
+    """Sums of m actions or groups, over the rounds in which each was available."""
 
     rounds: Array  # (m,)
     shown: Array
@@ -34,7 +34,7 @@ class Tally:
         return cls(rounds, shown, policy, share, low, high, bend, np.zeros((size, dimension)))
 
     def count(self, block: Block, codes: Codes, sets: Sets) -> None:
-        """Add what a block showed."""
+        """Add the shown shares of a block."""
         size, named = self.rounds.size, codes >= 0
         self.rounds += np.bincount(codes[sets.first], minlength=size)
         taken = codes[np.arange(len(codes)), block.taken]
@@ -42,7 +42,7 @@ class Tally:
         self.policy += np.bincount(codes[named], block.policy[named], size)
 
     def entitle(self, block: Block, codes: Codes, sets: Sets, region: Region | None, merit: Merit) -> None:
-        """Add what the rounds of a block entitle to; `region` is None where nothing is known of merit."""
+        """Add the entitlements in a block; `region` is None if merit can't be estimated."""
         size, named, once, times = self.rounds.size, codes >= 0, codes[sets.first], block.times[:, None]
 
         def each(values: Array) -> Array:  # sums over all actions of a set
@@ -88,7 +88,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Sets:
-    """Which rows of a block belong together: those of one group, or of one action that is there twice."""
+    """Rows of a block that belong together: those of one group, or of an action that occurs twice."""
 
     first: NDArray[np.bool_]  # (n, K) whether a row is the first of its set
     numbers: Codes | None  # (n, K) of a row's set among those of its round; None where every row is a set

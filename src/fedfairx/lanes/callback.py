@@ -1,4 +1,4 @@
-"""A user's own function, where compiled code can call it."""
+"""C function pointers to user-defined functions, for compiled code to call."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Hooks into Numba's compilation of this package: faster settings, and a message the first time.
 
-- Python collects garbage more rarely. Numba makes many small objects that live on, and each collection
-  looks for cycles among them in vain: a tenth of the compile time.
+- Python's garbage collector runs more rarely. Numba makes many small long-lived objects, in which each
+  collection looks for cycles in vain: a tenth of the compile time.
 - LLVM runs neither its loop vectoriser nor its last level of optimisation. Stages are written in vectors and
   run as fast without: a fifth of the compile time.
 - The first compilation is announced through the logger "fedfairx", which prints warnings to stderr unless an
@@ -23,7 +23,7 @@ config: Any = numba.config
 
 
 class FasterSettings(event.Listener):
-    """Numba tells it when a compilation begins and ends, under its one lock; they may be nested."""
+    """Listener for the begin and end of compilations, which may be nested; Numba calls it under its lock."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -32,7 +32,7 @@ class FasterSettings(event.Listener):
     def on_start(self, happening: Any) -> None:
         if self._depth == 0:
             self._usual = gc.get_threshold(), {name: getattr(config, name) for name in PASSES}
-            if self._usual[0][0] > 0:  # 0: the application has no collections at all
+            if self._usual[0][0] > 0:  # 0: the application has switched collection off
                 gc.set_threshold(*RARELY)
             if is_ours(happening):
                 _set(PASSES)
@@ -60,14 +60,14 @@ LOGGER = logging.getLogger("fedfairx")
 
 
 class Announcer(event.Listener):
-    """Speaks at the first function of this package that Numba compiles, and then never again."""
+    """Log one message at the first compilation of a function of this package."""
 
     def __init__(self, folder: str | None) -> None:
         self._text = (
-            "compiling: some ten seconds, in every process, because no folder for machine code can be "
-            "written; NUMBA_CACHE_DIR may name one"
+            "compiling for some ten seconds, in every process, because no cache folder is writable; set "
+            "NUMBA_CACHE_DIR to one that is"
             if folder is None
-            else f"compiling once, some ten seconds; the machine code is kept in {folder}"
+            else f"compiling once, for some ten seconds; the machine code is cached in {folder}"
         )
         self._said = False
 
@@ -77,15 +77,15 @@ class Announcer(event.Listener):
             LOGGER.warning(self._text)
 
     def on_end(self, happening: Any) -> None:
-        """Nothing to say."""
+        """Do nothing."""
 
 
 def is_ours(happening: Any) -> bool:
-    """Whether what Numba compiles is a function of this package; what `exec` made may be of no module."""
+    """Whether Numba compiles a function of this package; functions made by `exec` may have no module."""
     function = getattr(happening.data.get("dispatcher"), "py_func", None)
     return (getattr(function, "__module__", None) or "").startswith("fedfairx.")
 
 
 def announce(folder: str | None) -> None:
-    """Begin to listen; `folder` is where machine code is kept, if anywhere."""
+    """Register the announcer; `folder` is the cache of machine code, None if there is none."""
     event.register("numba:compile", Announcer(folder))

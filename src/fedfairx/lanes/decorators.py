@@ -1,4 +1,4 @@
-"""How every function over lanes is compiled, and where its machine code is kept.
+"""Decorators that compile functions over lanes, and the cache of their machine code.
 
 Numba's own file cache looks at one source file at a time, so that a function whose callee changed in
 another file would be loaded stale. Here the cache folder's name is a digest of every compiled source of
@@ -26,13 +26,13 @@ import numba
 import numpy as np
 from numba.extending import typeof_impl
 
-from fedfairx.lanes import rows_lowering, vector
+from fedfairx.lanes import rows_llvm, vector
 from fedfairx.lanes.compile_hooks import announce, install_compile_hooks
 from fedfairx.lanes.inline_compiler import InnerCompiler
 
-#: What Numba must know before anything is compiled: these tell it when they are imported.
-NUMBERS = (vector, rows_lowering)
-config: Any = numba.config  # its attributes are made at run time
+#: Modules that register types with Numba when they are imported, before anything is compiled.
+NUMBERS = (vector, rows_llvm)
+config: Any = numba.config  # numba.config makes its attributes at run time
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -47,7 +47,7 @@ COMPILING = not config.DISABLE_JIT
 
 @functools.cache
 def cache_folder() -> str | None:
-    """The folder for this very source's machine code; None when no folder can be written."""
+    """The cache folder of this source digest; None when no folder is writable."""
     digest = hashlib.sha256(numba.__version__.encode())
     for folder in COMPILED_SOURCES:
         for source in sorted((PACKAGE / folder).rglob("*.py")):
@@ -69,13 +69,13 @@ def cache_folder() -> str | None:
 
 @functools.cache
 def _listen() -> None:
-    """Let the first compilation be said aloud, and none be held up."""
+    """Install the compile hooks and the announcement."""
     announce(cache_folder())
     install_compile_hooks()
 
 
 def remove_unused(base: str) -> None:
-    """Remove the machine code of sources that nobody has run for `DAYS_KEPT` days."""
+    """Remove machine code that has not been used for `DAYS_KEPT` days."""
     for folder in Path(base).glob("fedfairx-*"):
         with contextlib.suppress(OSError):  # another process may be at it too
             if time.time() - folder.stat().st_mtime > DAYS_KEPT * 86_400:
@@ -101,14 +101,14 @@ def _compile(function: Function, **more: Any) -> Function:
 
 
 class _Inner:
-    """A function that compiled code takes in, and that Python calls by other means."""
+    """A function that is inlined into compiled callers; Python calls a separately compiled copy."""
 
     def __init__(
         self, function: Callable[..., Any], called: Callable[[], Callable[..., Any]], *, forced: bool = False
     ) -> None:
         functools.update_wrapper(self, function)
-        # Nor is it kept on disk: what is, holds all that it takes in. Whether that is forced is always said:
-        # functions about which nothing is said do as their callers.
+        # It is not cached on disk: its callers' machine code contains it. `forceinline` is always set,
+        # because a function without it takes its caller's.
         inner = {"cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": forced}
         self.inside = cast(Any, _compile(function, _nrt=False, pipeline_class=InnerCompiler, **inner))
         self.py_func, self.targetoptions = function, self.inside.targetoptions
@@ -124,18 +124,18 @@ def _typeof_inner(value: _Inner, context: Any) -> Any:
 
 
 def stage(function: Function) -> Function:
-    """A piece of mathematics over lanes: code that other compiled code takes in (see `inner`).
+    """A function over lanes that compiled code calls and inlines (see `inline_compiler`).
 
-    However many levels of them there are, none costs anything: the compiler decides what becomes part of its
-    caller and what is called. Where Python calls one, as in tests, a copy is compiled for it.
+    Nesting costs nothing: the compiler decides what to inline and what to call. A call from Python, as in
+    tests, compiles a copy.
     """
     return _stage(function, forced=False)
 
 
 def body(function: Function) -> Function:
-    """A stage that is all of a loop's body: part of its caller, whatever the compiler thinks of its size.
+    """A stage that is the whole body of a loop: always inlined.
 
-    To hand over tuples of many arrays, each time anew, is a tenth of a round.
+    Passing tuples of many arrays at each call would take a tenth of a round.
     """
     return _stage(function, forced=True)
 
@@ -155,26 +155,26 @@ def _stage(function: Function, *, forced: bool) -> Function:
 def compiled(function: Function) -> Function:
     """A function that Python calls.
 
-    IEEE division, cached by the digest of the source. It may neither make arrays nor return one. In return
-    nothing counts references, which would cost more than the arithmetic. It keeps the GIL: handing it to
-    another thread and waiting for it takes longer than what is done in microseconds.
+    IEEE division, cached by the digest of the source. It may neither allocate nor return arrays, so that
+    references need not be counted, which would cost more than the arithmetic. It keeps the GIL: releasing and
+    taking it back takes longer than some microseconds of work.
     """
     return _compile(function, _nrt=False)
 
 
 def releasing(function: Function) -> Function:
-    """`compiled`, of a function that may take longer: other threads run meanwhile."""
+    """`compiled` for a function that may take longer: it releases the GIL."""
     return _compile(function, _nrt=False, nogil=True)
 
 
 def allocating(function: Function) -> Function:
-    """`releasing`, of a function that makes or returns arrays."""
+    """`releasing` for a function that allocates or returns arrays."""
     return _compile(function, _nrt=True, nogil=True)
 
 
 def layout(function: Function) -> Function:
-    """A stage that says what lies where in flat rows; `rows.size_of` measures it.
+    """A stage that lays out memory in flat rows; `rows.size_of` measures it.
 
-    Python, which compiled code can't hand any rows, calls it as it stands.
+    Python calls it uncompiled, because compiled code can't return rows.
     """
     return cast(Function, _Inner(function, lambda: function)) if COMPILING else function

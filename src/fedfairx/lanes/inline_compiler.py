@@ -1,8 +1,8 @@
-"""How functions that only compiled code calls are compiled: to LLVM's intermediate code, and no further.
+"""A Numba compiler that stops at LLVM's intermediate code, for functions that only compiled code calls.
 
-Numba makes machine code of every function, and again of all that it calls, at each level of calls: most of
-what a first decision would wait for, and of no use to anybody. Here the function that Python calls takes in
-all below it, and only then is the whole optimised and made into machine code, once.
+Numba makes machine code of every function, and again of all its callees at each level of calls, which would
+be most of the time until a first decision. Here the function that Python calls contains the intermediate code
+of all callees, and the whole is optimised and made into machine code once.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-decorators, allow-subclassing-any
@@ -19,19 +19,19 @@ from numba.core.typed_passes import NativeLowering
 
 
 class Library(JITCodeLibrary):
-    """Intermediate code for callers to take in."""
+    """A library of intermediate code, for callers to link."""
 
     def _optimize_final_module(self) -> None:
-        """Whoever takes it in does."""
+        """Do nothing: the caller's library is optimised."""
 
     def _finalize_final_module(self) -> None:
-        """No machine code."""
+        """Do nothing: no machine code is made."""
         self._finalized = True
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class Lowering(NativeLowering):
-    """Numba's way to intermediate code, into a library of that kind."""
+    """Numba's lowering, into a `Library`."""
 
     _name = "inner_lowering"
 
@@ -40,7 +40,7 @@ class Lowering(NativeLowering):
         state.flags.no_compile = True
         super().run_pass(state)
         function = state["cr"].fndesc
-        # Callers find a function by the object that Python would call; nobody does, so its address is 0.
+        # Callers look a function up by its Python object, which is never called: its address is 0.
         called = make_function(
             function.lookup_module(), function.qualname, "", 0, state["cr"].env, (state.library,)
         )
@@ -50,7 +50,7 @@ class Lowering(NativeLowering):
 
 
 class InnerCompiler(Compiler):
-    """Numba's passes, the last one exchanged."""
+    """Numba's passes with another last one."""
 
     def define_pipelines(self) -> Any:
         (manager,) = super().define_pipelines()

@@ -1,4 +1,4 @@
-"""The products that every stage is made of.
+"""Linear algebra over lanes.
 
 A lane may have contexts and an inverse of its own, as in the simulator, or share them with all lanes of its
 block, as when the lanes are several starts of one decision: shared rows hold floats, and a float beside a
@@ -10,7 +10,7 @@ from __future__ import annotations
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, by_lane, one_lane, put_run, run_at
 from fedfairx.lanes.vector import absolute, any_above, fma, larger, sqrt, where_above
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 
 
 @stage
@@ -18,7 +18,7 @@ def scores(contexts: Rows, theta: Rows, means: Rows) -> None:
     """means[a] = x_a · θ. contexts (K, d), theta (d,), means (K,)."""
     arms, dimension = contexts.shape
     first = arms - arms % 4
-    for a in range(0, first, 4):  # while one sum waits, the others go on
+    for a in range(0, first, 4):  # independent sums hide the latency of each other
         s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
         for j in range(dimension):
             t = theta[j]
@@ -42,7 +42,7 @@ def blend(contexts: Rows, weights: Rows, pull: Rows) -> None:
     """pull = Σ_a w_a x_a. contexts (K, d), weights (K,), pull (d,)."""
     arms, dimension = contexts.shape
     j = 0
-    # The same sums in the same order, many coordinates at a time: while one waits, the others go on.
+    # The same sums in the same order, many coordinates at a time, to hide latency.
     if one_lane(pull):
         while j + WIDTH <= dimension:
             run = 0.0
@@ -101,14 +101,31 @@ def largest_row(inverse: Rows) -> float:
 
 
 @stage
+def cholesky(matrix: Rows, least: float) -> None:
+    """Replace a symmetric matrix (d, d), its lower half, by its Cholesky factor F, 1/F_ii on the diagonal.
+
+    Pivots below `least` count as `least`.
+    """
+    for i in range(matrix.shape[0]):
+        for j in range(i + 1):
+            s = matrix[i, j]
+            for k in range(j):
+                s = fma(-matrix[i, k], matrix[j, k], s)
+            if i == j:
+                matrix[i, i] = 1.0 / sqrt(larger(s, least))
+            else:
+                matrix[i, j] = s * matrix[j, j]
+
+
+@stage
 def lane_of(rows: Rows, lane: int) -> int:
-    """Where what is a lane's stands in `by_lane(rows)`: all lanes of a block may share one."""
+    """Index of a lane in `by_lane(rows)`; 0 if all lanes of a block share the rows."""
     return 0 if one_lane(rows) else lane
 
 
 @stage
 def take_lane(rows: Rows, lane: int, out: Rows) -> None:
-    """out (rows, columns), floats, ← one lane of rows that each lane has of its own, or all share."""
+    """out (rows, columns), floats, ← one lane of rows, or rows that all lanes share."""
     each = by_lane(rows)
     own = lane_of(rows, lane)
     for i in range(out.shape[0]):
@@ -117,7 +134,7 @@ def take_lane(rows: Rows, lane: int, out: Rows) -> None:
 
 
 MOST_SWEEPS = 30  # convergence is quadratic: six or seven sweeps are usual
-DIAGONAL = 1e-30  # squares off the diagonal over squares on it: then rounding is all that is left
+DIAGONAL = 1e-30  # squares off the diagonal over squares on it, below which only rounding is left
 NEARLY = 1e-18  # the same where no vectors are wanted: values are off by squares over their distances
 
 
@@ -125,9 +142,9 @@ NEARLY = 1e-18  # the same where no vectors are wanted: values are off by square
 def jacobi(matrix: Rows, vectors: Rows | None) -> None:
     """Diagonalise in place: matrix (d, d) ← diag of eigenvalues, vectors (d, d) ← eigenvectors in columns.
 
-    Jacobi's cyclic rotations: exact to rounding for every symmetric matrix, and at the d of a bandit quicker
-    than a call of LAPACK. A lane that is done is turned by nothing while its neighbours go on. Without
-    `vectors` the values alone, to at least nine digits of the largest.
+    Jacobi's cyclic rotations are exact to rounding for every symmetric matrix, and for small d faster than a
+    call of LAPACK. A converged lane stays unchanged while others go on. Without `vectors` only the
+    eigenvalues are computed, to at least nine digits of the largest.
     """
     d, enough = matrix.shape[0], NEARLY
     if vectors is not None:
@@ -152,7 +169,7 @@ def jacobi(matrix: Rows, vectors: Rows | None) -> None:
 
 @stage
 def rotate(matrix: Rows, vectors: Rows | None, p: int, q: int, size: float) -> None:
-    """Turn by what makes entry (p, q) zero, where its `size` is not."""
+    """Rotate so that entry (p, q) becomes zero, where its `size` is not."""
     entry = matrix[p, q]
     # In the form that does not cancel: the tangent of the angle is the smaller root of t² + 2·ratio·t = 1.
     ratio = (matrix[q, q] - matrix[p, p]) / (2.0 * where_above(size, 0.0, entry, 1.0))

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 
 Index = int | tuple[int, ...]
 
@@ -55,7 +55,7 @@ class Rows:
 
 
 class _Ruler(Rows):
-    """Endless memory, that counts what is cut off."""
+    """Unlimited memory that counts what is cut off."""
 
     def __init__(self) -> None:
         super().__init__(np.empty(0), False)
@@ -67,7 +67,7 @@ class _Ruler(Rows):
 
 
 def size_of(layout: Callable[..., Any], *arguments: Any) -> int:
-    """How many rows a function cuts off the flat rows that are its first argument."""
+    """Number of rows that a layout cuts off its first argument."""
     ruler = _Ruler()
     layout(ruler, *arguments)
     return ruler.taken

@@ -27,11 +27,11 @@ from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin
 
-from fedfairx.lanes.vector_lowering import LLVM, WIDTH, vector, words
+from fedfairx.lanes.vector_llvm import LLVM, WIDTH, vector, words
 
 
 def fma(a: float, b: float, c: float) -> float:
-    """a·b + c, rounded once. Explicit, so that no compiler may choose."""
+    """a·b + c, rounded once. Explicit, so that the compiler has no choice."""
     return a * b + c
 
 
@@ -90,9 +90,9 @@ def _compiles_to(
     result: Any = None,
     numbers: tuple[Any, Any] = (types.float64, vector),
 ) -> None:
-    """Let `symbol` of numbers or Vectors become what `emit(builder, kind, *values)` writes.
+    """Compile `symbol` of numbers or Vectors to the code that `emit(builder, kind, *values)` writes.
 
-    `numbers` are what it takes, alone and in a block; `result` is the same pair of what it gives, if other.
+    `numbers` are the argument types, scalar and vector; `result` is the pair of result types, if different.
     """
     single, wide = numbers
 
@@ -113,7 +113,7 @@ def _compiles_to(
 
 
 def _call(name: str) -> Callable[..., Any]:
-    """`emit` that calls LLVM's own function of this name."""
+    """`emit` of a call of LLVM's intrinsic function of this name."""
 
     def emit(builder: Any, kind: Any, *values: Any) -> Any:
         shape = f"v{WIDTH}f64" if kind == vector else "f64"

@@ -1,6 +1,6 @@
-"""Functions of one number, or of a Vector, made of the same few operations in both cases.
+"""Elementary functions of a number or a Vector, made of the same operations in both cases.
 
-So they vectorise, and give the same bits in a vector and alone.
+So they vectorise, and give the same bits for a number and in a Vector.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Simulated federations, at vector speed."""
+"""Simulate federations of agents."""
 
 from fedfairx.simulation.compare import Comparison, compare
 from fedfairx.simulation.recorded import Recorded

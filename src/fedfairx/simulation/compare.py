@@ -1,4 +1,4 @@
-"""Results side by side: a table and a figure."""
+"""Compare results side by side, in a table and a figure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fedfairx.agent.schedules import EveryRound, Never, Schedule
 from fedfairx.errors import InvalidInput, require
 from fedfairx.simulation.runner import Result, simulate
 from fedfairx.simulation.scenario import Scenario
+from fedfairx.util.figure_style import METRIC_NAMES, Curves, draw_curves
 from fedfairx.util.formatting import html_table, mean_and_half, number, text_table
-from fedfairx.util.plotting import METRIC_NAMES, Curves, draw_curves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results under names: printed, a table; in a notebook too; `plot()` draws their curves."""
+    """Named results, printed as a table, in a notebook too; `plot()` draws their curves."""
 
     results: Mapping[str, Result]
 
@@ -64,7 +64,7 @@ def compare(
     scenario: Scenario | None = None,
     **options: Any,
 ) -> Comparison:
-    """Results side by side, or algorithms run in one `scenario`; a mapping gives results names of its own.
+    """Compare results, or algorithms run in one `scenario`; the keys of a mapping name them.
 
     Regrets are those at the horizon, per agent: the mean over seeds ± half of its 95 % interval. `options`
     are those of `simulate` and hold for every algorithm named; `epsilon`, `delta`, `mechanism` and
@@ -79,7 +79,7 @@ def compare(
     if isinstance(what, Mapping):
         named = list(what.items())
     else:
-        text = isinstance(what, str | Algorithm | Result)  # one where several belong
+        text = isinstance(what, str | Algorithm | Result)  # a single name instead of a list
         require(not text, "what", "must be a list of results or names of algorithms", type(what).__name__)
         made = [each if isinstance(each, Result) else _run(each, scenario, options) for each in what]
         named = list(zip(_names(made), made, strict=True))
@@ -101,7 +101,7 @@ def _run(algorithm: str | Algorithm, scenario: Scenario | None, options: Mapping
 
 
 def _names(results: Sequence[Result]) -> list[str]:
-    """The algorithm's where it occurs once, numbered where it occurs again."""
+    """Name results by their algorithm, numbered if it occurs again."""
     all_of, seen = Counter(each.algorithm for each in results), Counter[str]()
     names = []
     for each in results:
@@ -112,7 +112,7 @@ def _names(results: Sequence[Result]) -> list[str]:
 
 
 def baselines(options: Options) -> dict[str, Options]:
-    """The same rule "alone", and with "perfect pooling": exact sums of all, at the end of every round.
+    """Run the same rule "alone", and with "perfect pooling": exact sums of all, at the end of every round.
 
     Learning alone is what joining must beat, and pooling what no schedule and no noise can.
     """

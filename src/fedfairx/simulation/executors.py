@@ -1,9 +1,9 @@
-"""Where jobs run: an engine is a `concurrent.futures` executor, here or on a cluster.
+"""Engines that run jobs: `concurrent.futures` executors, local or on a cluster.
 
     "local"              threads of this process; the kernels release the GIL
     "dask://HOST:PORT"   a running Dask scheduler and its workers (`pip install 'fedfairx[dask]'`)
 
-Whoever submits jobs sees only the executor, so both are one interface, and any other executor fits too.
+Callers see only the executor interface, so any other executor fits too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def cores() -> int:
 def engine(
     name: str = "local", workers: int | None = None, *, ship: tuple[ModuleType, ...] = ()
 ) -> Iterator[Executor]:
-    """An executor for the length of a `with` block; what has not started by its end is given up.
+    """An executor for a `with` block, at whose end jobs that have not started are cancelled.
 
     `workers` is for the local engine (default: one per processor); a cluster has the workers that it has.
     `ship` are modules, such as a user's plug-in, that a cluster's workers don't have: they are sent along.
@@ -44,7 +44,7 @@ def engine(
         pool = ThreadPoolExecutor(workers or cores(), thread_name_prefix="fedfairx")
         try:
             yield pool
-        except KeyboardInterrupt:  # whoever wants to leave must not wait for compiled kernels
+        except KeyboardInterrupt:  # an interrupted program must not wait for compiled kernels
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         except BaseException:
@@ -62,12 +62,12 @@ def engine(
     except ImportError:
         raise InvalidInput("engine dask:// needs the dask extra: pip install 'fedfairx[dask]'") from None
     with _connected(distributed, f"tcp://{address}") as client, _by_value(cloudpickle, ship):
-        # The client's executor has no end of its own; closing the client gives up what has not finished.
+        # The client's executor has no shutdown of its own; closing the client cancels what has not finished.
         yield _Packed(client.get_executor(pure=False), cloudpickle)
 
 
 class _Packed(Executor):
-    """Packs each call into bytes first: Dask's own pickling would send a plug-in's classes by name alone."""
+    """Pickle each call by value: Dask's own pickling would send a plug-in's classes by name only."""
 
     def __init__(self, inner: Executor, cloudpickle: Any) -> None:
         self._inner, self._cloudpickle = inner, cloudpickle

@@ -1,4 +1,4 @@
-"""Contexts that were recorded elsewhere, as a world to simulate in."""
+"""Recorded contexts as a world to simulate in."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Recorded:
         given = as_floats(array)
         if given is None:
             raise InvalidInput("recorded contexts must be numbers, shaped (rounds, arms, features)")
-        contexts = given.copy()  # which nobody else can change
+        contexts = given.copy()  # a private copy
         ok = contexts.ndim == 3 and contexts.size > 0
         require(ok, "shape", "must be (rounds, arms, features), none of them 0", contexts.shape)
         bad = np.argwhere(~np.isfinite(contexts))
@@ -69,7 +69,7 @@ class Recorded:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, scale: str | None = None) -> Recorded:
-        """From a file.
+        """Read a file.
 
         .npy: the array. .npz: its only array, or that named "contexts". .csv and .parquet (this one needs
         pandas): one row for each arm of each round, columns "round", "arm" and then the features; rows in any

@@ -18,8 +18,8 @@ from fedfairx.simulation.kernel.setup import prepare
 from fedfairx.simulation.kernel.state import Counts
 from fedfairx.simulation.scenario import Scenario
 from fedfairx.util.arrays import Array
+from fedfairx.util.figure_style import METRIC_NAMES, Curves, draw_curves
 from fedfairx.util.formatting import counted, html_table, mean_and_half, number, text_table
-from fedfairx.util.plotting import METRIC_NAMES, Curves, draw_curves
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """What a simulation measured. Regrets are cumulative and averaged over agents (Definition 1).
+    """The result of a simulation. Regrets are cumulative and averaged over agents (Definition 1).
 
     `summary()` is a short table of it, `plot()` a figure, `to_frame()` all numbers for pandas, and `compare`
     puts several side by side.
@@ -187,7 +187,7 @@ def _grid(horizon: int, points: int) -> Counts:
 
 
 def _gained(sums: Array, window: int | None) -> Array:
-    """What cumulative sums (seeds, points) grew by in the last `window` points, None for all of them."""
+    """Growth of cumulative sums (seeds, points) over the last `window` points; None: since the start."""
     points = sums.shape[1]
     before = np.concatenate([np.zeros((sums.shape[0], 1)), sums], axis=1)
     began = np.maximum(np.arange(1, points + 1) - (window or points), 0)
@@ -201,6 +201,6 @@ def _run_group(
     loop.run(*setting, 0, scenario.horizon)
     tally, shown = setting.tally, setting.exposure
     if not math.isfinite(float(tally.fairness.sum())):
-        raise FedFairXError("the simulation left the range of numbers; are the scenario's sizes sensible?")
+        raise FedFairXError("scenario must keep all numbers finite: the simulation overflowed")
     shares = shown.by_rank / (scenario.agents * scenario.horizon)
     return tally.fairness, tally.reward, tally.syncs, shares, shown.shown, shown.entitled

@@ -1,4 +1,4 @@
-"""The world that agents meet: contexts, the true parameter, rewards."""
+"""Scenarios: the contexts, true parameter and rewards that agents meet."""
 
 from __future__ import annotations
 
@@ -119,21 +119,21 @@ class Scenario:
 
     @property
     def context_norm(self) -> float:
-        """What no context's norm exceeds: the privatizer's L; of recorded contexts, the largest norm."""
+        """Bound on the contexts' norms, the privatizer's L; of recorded contexts the largest norm."""
         if isinstance(self.contexts, Recorded):
             return self.contexts.norm
         return math.sqrt(self.dimension) if self.contexts == "raw" else 1.0
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
-        """Where rewards lie, but for the rarest, by the laws of contexts, θ* and noise."""
+        """The range of all but the rarest rewards, by the laws of contexts, θ* and noise."""
         low, high = reward_range(self)
         further = self.distance * self.context_norm  # of an agent's own θ*
         return low - further, high + further
 
     @property
     def bounds(self) -> Bounds:
-        """What a private run clips records to where it clips around zero."""
+        """Bounds of a private run that clips around zero."""
         return Bounds(context_norm=self.context_norm, reward=max(abs(end) for end in self.reward_range))
 
     @property
@@ -154,10 +154,10 @@ class Scenario:
     def options(
         self, *, centring: Centring | Literal["scenario"] | None = "scenario", **given: Any
     ) -> Options:
-        """The options of a run in this world: those given, and beyond them what its laws tell.
+        """Complete the given options by what the scenario's laws tell.
 
         That is where records lie (`bounds`, and the public point in `centring`) and the σ of the rewards. A
-        federation knows its world only if it is told: give it these.
+        federation does not know its world unless it is given these.
         """
         asked, told = Options(**given), dict[str, Any]()
         if asked.merit is None and not isinstance(self.merit, tuple):
@@ -226,7 +226,7 @@ def reward_range(scenario: Scenario) -> tuple[float, float]:
 
 
 def mean_range(scenario: Scenario) -> tuple[float, float]:
-    """No mean of any arm lies outside, whatever θ* its law gives; a θ* that is given counts by its norm."""
+    """The range of the arms' means over all θ* of the law; a given θ* counts by its norm."""
     norm = 1.0 if isinstance(scenario.theta, str) else math.hypot(*scenario.theta)
     if scenario.theta == "box" and scenario.contexts != "one-hot":
         norm = math.sqrt(scenario.dimension)
@@ -242,7 +242,7 @@ def _signed(scenario: Scenario) -> bool:
 
 
 def _quantiles(scenario: Scenario) -> tuple[float, float]:
-    """What all but `BEYOND` of any arm's rewards exceed, and all but `BEYOND` of the best arm's don't."""
+    """Quantiles: `BEYOND` of any arm's rewards lie below the first, of the best arm's above the second."""
     rng = np.random.default_rng(20_240_614)
     step = max(1, CHUNK // (scenario.arms * scenario.dimension))
     parts = [_rewards(scenario, rng, min(step, ROUNDS - begin)) for begin in range(0, ROUNDS, step)]
@@ -251,7 +251,7 @@ def _quantiles(scenario: Scenario) -> tuple[float, float]:
 
 
 def _rewards(scenario: Scenario, rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
-    """Rewards of the first arm and of the best in so many rounds, each with a θ* of its own."""
+    """Rewards of the first and of the best arm in `rounds` rounds, each with its own θ*."""
     d = scenario.dimension
     contexts = _contexts(scenario, rng, rounds)
     theta = rng.normal(size=(rounds, d)) if _signed(scenario) else rng.random((rounds, d))
@@ -289,5 +289,5 @@ def _contexts(scenario: Scenario, rng: np.random.Generator, rounds: int) -> Arra
 
 
 def _outwards(value: float) -> float:
-    """Away from zero to one of the `STEPS`."""
+    """Round away from zero to one of the `STEPS`."""
     return math.copysign(math.ceil(abs(value) * STEPS) / STEPS, value)

@@ -1,4 +1,4 @@
-"""The one kind of array that the package computes with, and how it is made of what a caller gives."""
+"""The array type of the package, and conversion of a caller's values to it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Coordinates = NDArray[np.int64]
 
 
 def as_floats(values: object) -> Array | None:
-    """An array of floats, whatever its shape; None where it is none, or would lose its imaginary part.
+    """Convert to an array of floats of any shape; None for values that are not real numbers.
 
-    NumPy only warns of the latter, and goes on with half of the numbers.
+    NumPy would only warn about complex numbers, and drop their imaginary parts.
     """
     try:
         given = np.asarray(values)

@@ -24,7 +24,7 @@ YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 NUMBERS = (int, float)
 PLAIN = (bool, int, float, str)  # and tuples and `Literal`s: what msgspec reads
 Reader = Callable[[Any], Any]  # from text, or from a value of a TOML file, to an object
-#: How objects are read, by their type; whoever has settings of other types adds to it.
+#: Readers of object types; modules with settings of other types add theirs.
 READERS: dict[Any, Reader] = {Path: Path}
 
 
@@ -51,11 +51,11 @@ class Setting:
 
     @property
     def rule(self) -> str:
-        """What a value must be, for errors."""
+        """The rule that a value must obey, for error messages."""
         return f"must be {' or '.join(_rule(part) for part in _parts(self.hint)) or 'text'}"
 
     def add_to(self, parser: Any) -> None:
-        """Add the flag to an `argparse` parser; its text is read by `read`, with an error of ours."""
+        """Add the flag to an `argparse` parser as text, which `read` converts."""
         tail = f" (default: {self.default})" if self.default and not self.switch else ""
         told: dict[str, Any] = {"help": f"{self.help}{tail}".replace("%", "%%")}
         if self.switch:
@@ -69,14 +69,14 @@ class Setting:
             parser.add_argument(*self.flags, dest=self.dest, required=not self.default, **told)
 
     def given(self, args: Any) -> Any:
-        """What the flag was given, None if it was not; a list of texts as one, with commas."""
+        """The flag's text, None if it is absent; repeated values are joined by commas."""
         value = getattr(args, self.dest)
         if isinstance(value, list) and self.items not in READERS:
             value = ",".join(value)
         return None if value == [] else value
 
     def read(self, value: Any, source: str) -> Any:
-        """The value as the field takes it, from text or from TOML; `source` is named in errors."""
+        """Convert text or a TOML value to the field's type; errors name `source`."""
         from msgspec import ValidationError  # not above: it is needed for the flags of one verb alone
 
         try:
@@ -130,7 +130,7 @@ def settings_of(
     leave_out: Sequence[str] = (),
     switches: bool = False,
 ) -> tuple[Setting, ...]:
-    """Every field of a dataclass as a setting of `[table]`, its flag after `prefix`.
+    """Make a setting of `[table]` from every field of a dataclass, with `prefix` before its flag.
 
     short: fields whose flag also goes without the prefix.
     defaults: shown instead of the fields' own.
@@ -180,7 +180,7 @@ def _metavar(kinds: list[Any], items: Any, reader: Reader | None, choices: Seque
 
 
 def explained(kind: type) -> dict[str, str]:
-    """The first sentence that the docstring of a class, or of one of its bases, has on each field."""
+    """First sentence about each field in the docstring of a class or one of its bases."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__[:-1]):
         names: list[str] = []
@@ -197,7 +197,7 @@ def explained(kind: type) -> dict[str, str]:
 
 
 def shown(value: object) -> str:
-    """A default as one would write it; "none" where there is none."""
+    """Format a default as a user would write it; "none" for None."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -208,7 +208,7 @@ def shown(value: object) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The values in a TOML file."""
+    """Read a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -228,7 +228,7 @@ def _bare(hint: Any) -> Any:
 
 
 def _rule(part: Any) -> str:
-    """What a value of this type must be."""
+    """Describe the values of a type."""
     kind: Any = _bare(part)
     limits: Any = next(iter(getattr(part, "__metadata__", ())), None)
     if get_origin(kind) is Literal:

@@ -1,4 +1,4 @@
-"""One process at a time: a lock on a file of its own, beside the file that it guards.
+"""An exclusive lock between processes: `flock` on a separate file beside the file that it guards.
 
 SQLite locks its file with POSIX record locks, and those are lost as soon as the process closes any
 descriptor of that file: after a backup read, say. So the ledger's lock is `flock` on a file that nobody has
@@ -21,7 +21,7 @@ from fedfairx.errors import LedgerMismatch, PrivacyError
 
 
 class FileLock:
-    """The lock, from construction until `free` or the end of the process.
+    """An exclusive lock, held from construction until `free` or the end of the process.
 
     Guarantees:
     - While one is held, another of the same path is refused with `LedgerMismatch`, in any process; the error
@@ -42,12 +42,12 @@ class FileLock:
         except OSError as error:
             holder = _told_by(self._read())
             self.free()
-            raise LedgerMismatch(f"{path} is locked{holder}: is it in use?") from error
+            raise LedgerMismatch(f"{path} is locked{holder}") from error
         self.before = self._read()
         self.leave(self.before.get("mark", {}))
 
     def leave(self, mark: dict[str, Any]) -> None:
-        """Say who holds it, and leave `mark` for the next holder; on a full disk it stays as it was."""
+        """Write the holder and `mark`, for the next holder; on a full disk the file stays as it was."""
         holder = {"process": self._process, "host": socket.gethostname(), "since": self._since, "mark": mark}
         text = json.dumps(holder).encode() + b"\n"
         if self._descriptor is not None:
@@ -57,7 +57,7 @@ class FileLock:
                 os.fsync(self._descriptor)
 
     def _read(self) -> dict[str, Any]:
-        """What the file says; nothing, where that was cut short or is of somebody else's making."""
+        """Parse the file; an empty result if it is cut short or foreign."""
         assert self._descriptor is not None
         try:
             said = json.loads(os.pread(self._descriptor, 1 << 16, 0) or b"{}")
@@ -66,9 +66,9 @@ class FileLock:
         return said if isinstance(said, dict) else {}
 
     def check(self) -> None:
-        """Raise unless the lock is this process's, and in its place."""
+        """Raise unless this process holds the lock and its file is in place."""
         if self._process != os.getpid():
-            raise PrivacyError("this ledger is open in the process that this one was forked from")
+            raise PrivacyError("this ledger belongs to the parent of this forked process")
         if self._descriptor is None:
             raise PrivacyError("this ledger is closed")
         try:
@@ -79,7 +79,7 @@ class FileLock:
             raise PrivacyError(f"the lock {self._path} was removed, so another process may have the ledger")
 
     def free(self) -> None:
-        """Give it up. In a forked child this only lets go of the copy; the lock stays the parent's."""
+        """Release the lock; in a forked child close the descriptor only, and leave the lock to the parent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -1,4 +1,4 @@
-"""In a forked child an open connection stays the parent's: closing it there would end it for both."""
+"""Protect open connections from forked children: closing one there would end it for the parent too."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 
 class Forkable(Protocol):
-    """What has connections."""
+    """An object with open connections."""
 
     def disown(self) -> list[Any]:
-        """In a forked child: let go of everything, and give the connections, which will never be closed."""
+        """Forget all connections in a forked child; return them, so that they are never closed."""
         ...
 
 
@@ -20,7 +20,7 @@ _OPEN: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def watch(holder: Forkable) -> None:
-    """Have it disown its connections in forked children."""
+    """Call `disown` in every forked child."""
     _OPEN.add(holder)
 
 

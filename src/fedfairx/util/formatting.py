@@ -1,4 +1,4 @@
-"""How measured numbers are shown: means with their intervals, and tables for a terminal and a notebook."""
+"""Format numbers, means with intervals, and tables for a terminal or a notebook."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def half_width(values: Array) -> Array:
 
 
 def number(value: float) -> str:
-    """Three or four figures, thousands apart, for people."""
+    """Format a number with three or four figures and spaced thousands."""
     if not math.isfinite(value):
         return "–"
     if abs(value) >= 1e7:
@@ -46,7 +46,7 @@ def mean_and_half(values: Array) -> str:
 
 
 def text_table(columns: Sequence[object], rows: Rows) -> str:
-    """Columns under each other, cells as they come."""
+    """Format rows as a plain-text table."""
     cells = [[str(column) for column in columns], *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     lines = [
@@ -57,7 +57,7 @@ def text_table(columns: Sequence[object], rows: Rows) -> str:
 
 
 def html_table(columns: Sequence[object], rows: Rows, *, caption: str = "") -> str:
-    """The same for a notebook; every cell is escaped."""
+    """Format rows as an HTML table for a notebook; every cell is escaped."""
 
     def line(kind: str, cells: Sequence[object]) -> str:
         return "<tr>" + "".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in cells) + "</tr>"

@@ -8,10 +8,10 @@ from fedfairx.errors import PrivacyError
 
 
 class NoCopy:
-    """Refuses `copy`, `deepcopy` and `pickle`, also as a part of what is copied.
+    """Base class that refuses `copy`, `deepcopy` and `pickle`, also inside a copied container.
 
     Guarantees:
-    - No copy comes about: two of them would each make a release of the same number.
+    - There is never a second copy, which would make a second release of the same number.
     """
 
     def __reduce_ex__(self, _protocol: Any) -> NoReturn:

@@ -12,7 +12,7 @@ from fedfairx.core import merit as kinds
 from fedfairx.core.optimism import ascent, problem
 from fedfairx.core.optimism.problem import Region, Scratch
 from fedfairx.lanes.rows import Rows, by_lane, floats
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from instances import Instance, in_rows, merit_rows, merits, realistic, region_of, scratch_of
 
 KINDS = ("exponential", "affine", "power", "logistic", "custom")

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import reference as ref
 from fedfairx.core import merit as kinds
-from fedfairx.core.agent_kernels import Single, decide_one, room_for
+from fedfairx.core.agent_kernels import AgentMemory, decide_one, decision_workspace
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.optimism.problem import POLICY, PROVED, THETA, Region
 from fedfairx.core.optimism.solver import FAIR_PGD, WINNER, Solver, optimise
 from fedfairx.lanes.rows import floats, vectors
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from instances import Instance, merit_rows, merits, realistic, scratch_of, solve, tame, wild
 
 seeds = st.integers(0, 2**32 - 1)
@@ -188,7 +188,7 @@ def test_what_the_room_held_before_changes_no_bit(left_behind: float, merit: kin
     contexts = rng.random((arms, dimension, WIDTH)) / np.sqrt(dimension)
     inverse = np.repeat(np.eye(dimension)[:, :, None], WIDTH, axis=2)
     region = Region(vectors(rng.random((dimension, WIDTH))), vectors(inverse), floats(np.array([1.5])))
-    alone = Single.start(dimension, merit=merit, confidence=Confidence(scale=1.5), solver=Solver())
+    alone = AgentMemory.start(dimension, merit=merit, confidence=Confidence(scale=1.5), solver=Solver())
     results = []
     for held in (0.0, left_behind):
         work = scratch_of(arms, dimension, WIDTH)
@@ -196,7 +196,7 @@ def test_what_the_room_held_before_changes_no_bit(left_behind: float, merit: kin
             part.array.fill(held)
         optimise(vectors(contexts), region, merit_rows(*[merit] * WIDTH), work, Solver())
         assert (work.lane[PROVED] < 2.0).any()  # or no further starts were taken
-        room, out = room_for(arms, dimension), np.zeros(arms + 2 * dimension)
+        room, out = decision_workspace(arms, dimension), np.zeros(arms + 2 * dimension)
         room.fill(held)
         decide_one(contexts[:, :, 0].copy(), alone.memory, room, out, 0.5, *alone.variant)
         results.append((work.model.array[THETA].tobytes(), work.arms.array[POLICY].tobytes(), out.tobytes()))

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from fedfairx.agent.algorithms import algorithms
 from fedfairx.experiments import FULL, QUICK, Size
-from fedfairx.experiments.report.figures import COLOURS, NAMES, canvas, end_labels, power, save, styled
+from fedfairx.experiments.report.figures import canvas, power, save
 from fedfairx.privacy import mechanisms
+from fedfairx.util.figure_style import COLOURS, NAMES, end_labels, styled
 
 
 def test_every_algorithm_and_mechanism_has_a_colour():

@@ -16,10 +16,11 @@ from experiment_helpers import outcome, small_run
 from fedfairx.errors import ResultsError
 from fedfairx.experiments import FULL
 from fedfairx.experiments.provenance import provenance
-from fedfairx.experiments.report.figures import canvas, save, styled
+from fedfairx.experiments.report.figures import canvas, save
 from fedfairx.experiments.sweep import partial_files
 from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 from fedfairx.experiments.sweep.store import Store
+from fedfairx.util.figure_style import styled
 
 
 def names(folder: Path) -> list[str]:

@@ -17,7 +17,7 @@ from fedfairx.experiments.sweep import jobs as sweeping
 from fedfairx.experiments.sweep.jobs import SweepInterruptedError, perform, plan, sweep
 from fedfairx.experiments.sweep.progress import Lines, Quiet, progress
 from fedfairx.experiments.sweep.store import Store
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.simulation import Scenario
 
 
@@ -156,7 +156,7 @@ def test_a_result_is_not_lost_when_ctrl_c_comes_while_it_is_stored(
 def test_a_worker_with_other_code_is_refused(store: Store):
     from dataclasses import replace
 
-    with pytest.raises(Exception, match="the sweep needs"):
+    with pytest.raises(Exception, match="worker must have"):
         perform(small_run(), (0,), replace(provenance(), code="other"))
 
 

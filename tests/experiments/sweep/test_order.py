@@ -6,7 +6,7 @@ from typing import Any
 
 from fedfairx.agent.schedules import Geometric
 from fedfairx.experiments.experiment import Run
-from fedfairx.experiments.sweep.scheduling import COMPILING, Job, ordered
+from fedfairx.experiments.sweep.job_order import COMPILING, Job, ordered
 from fedfairx.simulation import Scenario
 
 WORLD = Scenario(agents=10, arms=10, dimension=5, horizon=100_000)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedfairx.cli.main import main
-from fedfairx.federation.setup.create import amend
+from fedfairx.federation.setup.create import amend_federation
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.setup.verify import inspect
 from member_helpers import NAMES
@@ -54,7 +54,7 @@ def test_what_flower_needs_is_made(by_flower: Path) -> None:
 
 
 def test_who_joins_later_has_a_node_too(by_flower: Path) -> None:
-    amend(by_flower, add={"org4": None}, remove=["org2"])
+    amend_federation(by_flower, add={"org4": None}, remove=["org2"])
     assert wrong(by_flower) == []
     assert (by_flower / "hub" / "nodes" / "org4.pub").exists()
     assert MemberFolder.read(by_flower / "org4").superlink == "localhost:9092"

@@ -15,7 +15,7 @@ import pytest
 
 from fedfairx.errors import TransportRefused, TransportUnavailable
 from fedfairx.federation.roster.roster import Roster
-from fedfairx.federation.setup.create import amend, found
+from fedfairx.federation.setup.create import amend_federation, create_federation
 from fedfairx.federation.transport import Conflict
 from fedfairx.federation.transport.nats_subjects import stream_of_bucket, subject_of
 from member_helpers import World, released, terms, work, world
@@ -198,7 +198,7 @@ def test_a_bucket_that_could_lose_messages_is_refused(tmp_path: Path) -> None:
 def founded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str, Roster]]:
     require_nats()
     base, port = tmp_path_factory.mktemp("federation") / "made", free_port()
-    roster = found(base, terms(), {"org1": None, "org2": None}, hosts=["127.0.0.1"], port=port)
+    roster = create_federation(base, terms(), {"org1": None, "org2": None}, hosts=["127.0.0.1"], port=port)
     server = NatsServer.of(base / "hub" / "nats-server.conf", port)
     try:
         server.start()
@@ -302,12 +302,12 @@ def test_a_client_without_a_certificate_is_refused(founded: tuple[Path, str, Ros
 
 def test_who_was_taken_off_the_hub_does_not_knock_all_the_time(tmp_path: Path) -> None:
     base, port = tmp_path / "made", free_port()
-    roster = found(base, terms(), dict.fromkeys(("org1", "org2")), hosts=["127.0.0.1"], port=port)
+    roster = create_federation(base, terms(), dict.fromkeys(("org1", "org2")), hosts=["127.0.0.1"], port=port)
     server = NatsServer.of(base / "hub" / "nats-server.conf", port).start()
     try:
         with _closing(identified((base, f"tls://127.0.0.1:{port}", roster), "org2", deadline=1.0)) as end:
             assert end.latest() == {}
-            amend(base, remove=["org2"])
+            amend_federation(base, remove=["org2"])
             assert server.process is not None
             server.process.send_signal(signal.SIGHUP)  # nats-server --signal reload
             wait_until(lambda: "Authorization Violation" in _why(end))
@@ -329,7 +329,7 @@ def test_a_certificate_of_another_authority_is_refused(
     founded: tuple[Path, str, Roster], tmp_path: Path
 ) -> None:
     base, url, roster = founded
-    found(tmp_path / "other", terms(), {"org1": None})
+    create_federation(tmp_path / "other", terms(), {"org1": None})
     context = tls_context(
         ca=str(base / "hub" / "authority.crt"),
         certificate=str(tmp_path / "other" / "org1" / "tls.crt"),
@@ -349,7 +349,7 @@ def test_a_hub_that_is_not_the_federations_is_not_spoken_to(
 ) -> None:
     _, url, roster = founded
     folder = tmp_path / "other" / "org1"
-    found(tmp_path / "other", terms(), {"org1": None})
+    create_federation(tmp_path / "other", terms(), {"org1": None})
     context = tls_context(
         ca=str(folder / "authority.crt"), certificate=str(folder / "tls.crt"), key=str(folder / "tls.key")
     )

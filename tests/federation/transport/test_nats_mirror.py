@@ -7,25 +7,25 @@ from fedfairx.federation.transport.nats.mirror import Mirror
 
 def hear(mirror: Mirror, *revisions: int) -> int:
     for revision in revisions:
-        mirror.hear("a", revision, b"%d" % revision)
+        mirror.receive("a", revision, b"%d" % revision)
     return mirror.whole
 
 
 def test_what_is_heard_without_a_gap_need_not_be_fetched() -> None:
     mirror = Mirror()
     assert hear(mirror, 4) == -1  # how much there was before nobody knows
-    mirror.looked(3, mirror.doubts)
+    mirror.fetched(3, mirror.doubts)
     assert mirror.whole == 4
     assert hear(mirror, 5, 6) == 6
 
 
 def test_a_gap_stays_until_all_was_fetched() -> None:
     mirror = Mirror()
-    mirror.looked(3, mirror.doubts)
+    mirror.fetched(3, mirror.doubts)
     assert hear(mirror, 5, 6, 7) == 3
-    mirror.looked(6, mirror.doubts)  # 7 came while it was fetched
+    mirror.fetched(6, mirror.doubts)  # 7 came while it was fetched
     assert mirror.whole == 7
-    mirror.looked(5, mirror.doubts)
+    mirror.fetched(5, mirror.doubts)
     assert mirror.whole == 7
 
 
@@ -45,7 +45,7 @@ def test_the_latest_of_each_stays_and_who_watches_is_told() -> None:
 def grown_to(revision: int) -> Mirror:
     mirror = Mirror()
     mirror.same_stream("made", last=0, known=0)
-    mirror.looked(0, mirror.doubts)
+    mirror.fetched(0, mirror.doubts)
     assert hear(mirror, *range(1, revision + 1)) == mirror.highest == revision
     return mirror
 
@@ -68,7 +68,7 @@ def test_another_stream_or_an_earlier_one_is_fetched_whole() -> None:
         mirror.keep("b", 1, b"other")
         assert mirror.latest() == {"a": b"2", "b": b"other"}
         told.clear()
-        mirror.looked(1, mirror.doubts)
+        mirror.fetched(1, mirror.doubts)
         assert mirror.latest() == {"b": b"other"}
         assert told  # what is gone is news, too: whoever has sent it sends it again
 
@@ -76,12 +76,12 @@ def test_another_stream_or_an_earlier_one_is_fetched_whole() -> None:
 def test_a_revision_told_twice_puts_all_in_doubt() -> None:
     mirror = grown_to(4)
     doubts = mirror.doubts
-    assert not mirror.hear("a", 3, b"new three")
+    assert not mirror.receive("a", 3, b"new three")
     assert mirror.doubts == doubts + 1
     assert mirror.of("a") == (3, b"new three")
     assert mirror.whole == -1
-    assert mirror.hear("a", 4, b"new four")  # and from there it grows
-    mirror.looked(2, mirror.doubts)
+    assert mirror.receive("a", 4, b"new four")  # and from there it grows
+    mirror.fetched(2, mirror.doubts)
     assert (mirror.whole, mirror.latest()) == (4, {"a": b"new four"})
 
 
@@ -89,6 +89,6 @@ def test_a_look_that_a_doubt_has_overtaken_says_nothing() -> None:
     mirror = grown_to(4)
     doubts = mirror.doubts
     mirror.doubt()
-    mirror.looked(9, doubts)
+    mirror.fetched(9, doubts)
     assert mirror.whole == -1
     assert mirror.latest() == {"a": b"4"}

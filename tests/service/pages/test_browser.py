@@ -16,7 +16,7 @@ from market import fill
 
 from fedfairx.agent.schedules import Never
 from fedfairx.federation.roster.terms import Terms
-from fedfairx.federation.setup.create import found
+from fedfairx.federation.setup.create import create_federation
 from fedfairx.federation.transport import SqliteTransport
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
@@ -82,7 +82,9 @@ def member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A member of a federation with partners of whom nothing, or nothing good, has come."""
     base = tmp_path_factory.mktemp("federation")
     terms = Terms(dimension=3, agents=3, horizon=20, epsilon=2.0, schedule=Never())
-    found(base, terms, dict.fromkeys(("org1", "org2", "organisation-with-a-long-name")), transport="sqlite")
+    create_federation(
+        base, terms, dict.fromkeys(("org1", "org2", "organisation-with-a-long-name")), transport="sqlite"
+    )
     SqliteTransport(base / "transport.sqlite").publish("org2", b"rubbish", replacing=None)
     site = Site(base / "org1" / "data" / "agent.sqlite", federation=str(base / "org1"))
     yield site

@@ -1,6 +1,6 @@
-"""Climbing: from a start to a fixed point of u ↦ ∇g/‖∇g‖, or by the paper's projected gradient.
+"""Ascent from a start to a fixed point of u ↦ ∇g/‖∇g‖, or by the paper's projected gradient.
 
-A maximiser on the sphere is a fixed point of that map. It converges linearly, so Anderson's acceleration
+A maximiser on the sphere is a fixed point of that map. Iteration converges linearly, so Anderson acceleration
 of depth one about halves the steps, and evens them out between lanes.
 """
 
@@ -62,7 +62,7 @@ def image(contexts: Rows, region: Region, work: Scratch) -> None:
 
 @stage
 def _slow_down(work: Scratch) -> None:
-    """Draw the image towards u in the lanes that have inertia: rare."""
+    """Move the image towards u in the lanes with inertia, which are rare."""
     lane, pull, step = by_lane(work.lane), by_lane(work.model[PULL]), by_lane(work.model[STEP])
     here_pull, here_step = by_lane(work.model[HERE_PULL]), by_lane(work.model[HERE_STEP])
     for l in range(lane.shape[1]):
@@ -81,7 +81,7 @@ def _slow_down(work: Scratch) -> None:
 
 @stage
 def note_progress(work: Scratch) -> None:
-    """Give inertia to a lane whose objective fell, and remember the better point that it left."""
+    """Give inertia to lanes whose objective fell, and remember the better point before."""
     objective, before = work.lane[OBJECTIVE], work.lane[BEFORE]
     if any_above(before - objective, FLAT * (1.0 + absolute(before))):
         _note_fall(work)
@@ -90,9 +90,9 @@ def note_progress(work: Scratch) -> None:
 
 @stage
 def _note_fall(work: Scratch) -> None:
-    """`note_progress` of the lanes that fell: rare.
+    """`note_progress` for the lanes that fell, which are rare.
 
-    The point that a lane left is the last image less the last gap, so nothing need be kept while it climbs.
+    The point before is the last image less the last gap, so it need not be stored during the ascent.
     """
     lane, model = by_lane(work.lane), by_lane(work.model)
     for l in range(lane.shape[1]):
@@ -109,7 +109,7 @@ def _note_fall(work: Scratch) -> None:
 
 @stage
 def note_last(work: Scratch) -> None:
-    """Count the present point, which has been evaluated, among those that BEST is taken over."""
+    """Include the present point, which has been evaluated, in BEST."""
     kept, here = work.model[BEST_STEP], work.model[HERE_STEP]
     objective, best = work.lane[OBJECTIVE], work.lane[BEST]
     work.lane[BEST] = larger(objective, best)
@@ -177,9 +177,9 @@ def advance(work: Scratch) -> None:
 
 @stage
 def begin(work: Scratch) -> None:
-    """Forget what an earlier ascent left behind; the present point stays.
+    """Reset what an earlier ascent left; keep the present point.
 
-    Without MEMORY the last image and gap count nothing, but 0 · ∞ would be NaN, and a room that was laid out
+    Without MEMORY the last image and gap have weight 0, but 0 · ∞ is NaN, and a workspace that was laid out
     for another number of arms may hold anything.
     """
     work.lane[BEST] = -math.inf

@@ -1,4 +1,4 @@
-"""A proof, for one decision, that the point in hand is the best of the region or of a part of it."""
+"""A certificate, for one decision, that a point is the best of the region or of a part of it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def certify(contexts: Rows, region: Region, merit: Rows, work: Scratch, distance
         square = fma(mass * width, phi, square)
     limit = _limit(region, work)
     extra = c * c * c * distance * skew * square
-    # ‖Q‖_F is at least tr Q / √d: where that is too much already, the dearer norm can't help.
+    # ‖Q‖_F is at least tr Q / √d: where that is too much already, the more expensive norm can't help.
     least = c * bound / math.sqrt(region.estimate.shape[0]) + extra
     hope = where_above(least, limit, 0.0, 1.0) * where_above(c * bound + extra, limit, 1.0, 0.0)
     if any_above(where_above(distance, proved, hope, 0.0), 0.0):
@@ -129,7 +129,7 @@ def certify(contexts: Rows, region: Region, merit: Rows, work: Scratch, distance
 
 @stage
 def certify_coarsely(contexts: Rows, region: Region, merit: Rows, work: Scratch, distance: float) -> bool:
-    """`certify` by what costs Kd + d² and a single exponential; whatever it proves, `certify` does.
+    """`certify` at a cost of Kd + d² and a single exponential; it proves less than `certify`.
 
     R_a² ≤ r_a² = β ‖V⁻¹‖_∞ ‖x_a - x̄‖², χ and φ are taken at the largest r_a, and
     Σ π r |Δ| ≤ √(Σ π r² · Σ π Δ²).
@@ -180,7 +180,7 @@ def _conclude(region: Region, merit: Rows, work: Scratch, distance: float, brack
     holds = where_above(_limit(region, work) + TINY, bracket, work.lane[DONE], 0.0)
     proved = work.lane[PROVED]
     work.lane[PROVED] = where_above(holds, 0.0, larger(proved, distance), proved)
-    if not exponential(merit):  # of other merits nothing is proved
+    if not exponential(merit):  # nothing is proved for other merits
         each, lane = by_lane(merit), by_lane(work.lane)
         for l in range(lane.shape[1]):
             if each[KIND, lane_of(merit, l)] != EXPONENTIAL:

@@ -1,4 +1,4 @@
-"""The optimistic problem over a block of lanes: its region, its room to work in, and its value at a point.
+"""The optimistic problem over a block of lanes: its region, its workspace, and its value at a point.
 
 With V = L Lᵀ and θ = θ̂ + √β L⁻ᵀ u, ‖u‖ ≤ 1, the problem is to maximise g(u) = Σ_a π_a μ_a over the unit
 ball, π ∝ f(μ). It is not concave. For every merit f, with slope ℓ = f'/f and z_a = L⁻¹ x_a,
@@ -19,7 +19,7 @@ from fedfairx.lanes.decorators import layout, stage
 from fedfairx.lanes.linalg import scores
 from fedfairx.lanes.rows import Rows, cut, flat, size_of
 from fedfairx.lanes.vector import fma
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 
 
 class Region(NamedTuple):
@@ -31,7 +31,7 @@ class Region(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for one lane or a block. After `optimise`: the policy, the means and θ of every lane."""
+    """Workspace of one lane or a block. After `optimise` it holds policy, means and θ of every lane."""
 
     arms: Rows  # (ARM_ROWS, K)
     model: Rows  # (MODEL_ROWS, d)
@@ -40,7 +40,7 @@ class Scratch(NamedTuple):
     spare: Rows  # floats, for further starts
 
 
-# Rows of the room.
+# Rows of the workspace.
 MEANS, POLICY, WEIGHTS, SHARE = range(4)
 HALF_WIDTHS = WEIGHTS  # free once the ascent is over
 THETA, PULL, STEP, HERE_PULL, HERE_STEP, LAST_PULL, LAST_STEP, GAP_PULL, GAP_STEP, BEST_STEP = range(10)
@@ -51,7 +51,7 @@ ARM_ROWS, MODEL_ROWS, LANE_ROWS, SQUARE_ROWS = 4, 10, 11, 2
 
 @layout
 def scratch(memory: Rows, arms: int, dimension: int) -> Scratch:
-    """Room for a decision among `arms` arms, in flat rows; what is left of them is to spare."""
+    """Lay out the workspace of a decision among `arms` arms in flat rows; `spare` is the remainder."""
     arm_rows, rest = cut(memory, ARM_ROWS, arms)
     model, rest = cut(rest, MODEL_ROWS, dimension)
     lane, rest = cut(rest, LANE_ROWS)
@@ -60,12 +60,12 @@ def scratch(memory: Rows, arms: int, dimension: int) -> Scratch:
 
 
 class Starts(NamedTuple):
-    """One decision on its own, and the block of starts that it gets: see `restarts`."""
+    """One decision and its block of starts: see `restarts`."""
 
     contexts: Rows  # (K, d)
     steps: Rows  # (K, d) V⁻¹x_a
     bounds: Rows  # (K,) upper bound of each arm that is worth a start, -inf of the others
-    here_pull: Rows  # (d,) the point in hand
+    here_pull: Rows  # (d,) the present point
     here_step: Rows  # (d,)
     region: Region  # of every start: the same
     merit: Rows  # (MERIT_ROWS,) likewise
@@ -74,7 +74,7 @@ class Starts(NamedTuple):
 
 @layout
 def starts_in(spare: Rows, work: Scratch, arms: int, dimension: int) -> Starts:
-    """What the starts of a decision share, in flat floats; `work` is their block."""
+    """Lay out in flat floats what the starts of a decision share; `work` is their block."""
     contexts, rest = cut(spare, arms, dimension)
     steps, rest = cut(rest, arms, dimension)
     bounds, rest = cut(rest, arms)
@@ -89,9 +89,9 @@ def starts_in(spare: Rows, work: Scratch, arms: int, dimension: int) -> Starts:
 
 
 def scratch_size(arms: int, dimension: int, *, lanes: int) -> int:
-    """Flat rows of so many lanes that `scratch` needs, with what the starts of one lane need."""
+    """Number of flat rows of `lanes` lanes that `scratch` and the starts of one lane need."""
     own = size_of(scratch, arms, dimension)
-    # Vectors begin where they may and end with a whole one: up to two of them are lost.
+    # Vectors are aligned: up to two of them are lost at the ends.
     spare = (own + 2) * WIDTH + size_of(starts_in, None, arms, dimension)
     return own + -(-spare // lanes)
 
@@ -111,5 +111,5 @@ def evaluate(contexts: Rows, region: Region, merit: Rows, work: Scratch) -> None
 
 @stage
 def evaluate_again(contexts: Rows, region: Region, merit: Rows, work: Scratch) -> None:
-    """`evaluate` where it is rare, or of a whole block: a copy in every place would be compiled in each."""
+    """`evaluate` as a call instead of inlined code, for rare or large evaluations."""
     evaluate(contexts, region, merit, work)

@@ -1,4 +1,4 @@
-"""Beginning again at every arm's own optimistic direction, where one start is not proved enough."""
+"""Further starts at every arm's optimistic direction, where one start is not proved enough."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fedfairx.lanes.decorators import layout, stage
 from fedfairx.lanes.linalg import blend, inner, lane_of, take_lane
 from fedfairx.lanes.rows import Rows, blocks, by_lane
 from fedfairx.lanes.vector import absolute, fma, where_above
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 
 SAME_POLICY = 0.3  # two points whose log merits differ by less lie in one basin
 HOPE = 10.0  # a start ends when ten times what its gradient promises would not reach the best
@@ -46,7 +46,7 @@ HOPE = 10.0  # a start ends when ten times what its gradient promises would not 
 
 @layout
 def starts_of(block: Scratch, arms: int, dimension: int) -> Starts:
-    """The starts of one lane of a block, in the block's spare room."""
+    """Lay out the starts of one lane in the block's spare workspace."""
     work = scratch(blocks(block.spare), arms, dimension)
     return starts_in(work.spare, work, arms, dimension)
 
@@ -55,7 +55,7 @@ def starts_of(block: Scratch, arms: int, dimension: int) -> Starts:
 def take_decision(
     contexts: Rows, region: Region, merit: Rows, block: Scratch, lane: int, starts: Starts
 ) -> None:
-    """Give the starts the decision of one lane of a block."""
+    """Copy the decision of one lane of a block to the starts."""
     estimate, radius, each = by_lane(region.estimate), by_lane(region.radius), by_lane(merit)
     model, ours = by_lane(block.model), starts.region
     take_lane(contexts, lane, starts.contexts)
@@ -73,8 +73,8 @@ def take_decision(
 def find_starts(starts: Starts, best: float, distance: float) -> None:
     """The upper bound of every arm whose optimistic direction x_a/‖x_a‖ could lead to more than `best`.
 
-    An arm whose own upper bound is below `best` is no start: where g is larger, some mean is larger still.
-    Nor is one whose direction lies within `distance` of the point in hand.
+    An arm whose upper bound is below `best` is no start: where g is larger, some mean is larger still. Nor is
+    one whose direction lies within `distance` of the present point.
     """
     contexts, steps, bounds = starts.contexts, starts.steps, starts.bounds
     region = starts.region
@@ -89,7 +89,7 @@ def find_starts(starts: Starts, best: float, distance: float) -> None:
 
 @stage
 def begin_starts(starts: Starts, best: float) -> int:
-    """Put the arms of the largest bounds above `best` into the block of starts, and strike them out."""
+    """Move the arms with the largest bounds above `best` into the block of starts."""
     contexts, steps, bounds = starts.contexts, starts.steps, starts.bounds
     arms, dimension = contexts.shape
     begin(starts.work)
@@ -103,7 +103,7 @@ def begin_starts(starts: Starts, best: float) -> int:
         if bounds[arm] > best:
             count += 1
         else:
-            each[DONE, l] = 1.0  # no start: it goes along and is never looked at
+            each[DONE, l] = 1.0  # no start: its result is ignored
         bounds[arm] = -math.inf
         square = 0.0
         for j in range(dimension):
@@ -117,10 +117,10 @@ def begin_starts(starts: Starts, best: float) -> int:
 
 @stage
 def give_up(starts: Starts, best: float, distance: float) -> None:
-    """End the starts that are near the point in hand, and those that can't hope to reach the best.
+    """End the starts that are near the present point, and those that can't reach the best.
 
-    A step from u to its image G gains about ½ √β n ‖G - u‖², and the steps after it less and less. So it is
-    for the exponential merit; where a merit has kinks or levels off, a slope may grow again: all go on.
+    A step from u to its image G gains about ½ √β n ‖G - u‖², and later steps less and less. This holds for
+    the exponential merit; with kinks or plateaus a slope may grow again, and all starts go on.
     """
     work = starts.work
     objective = work.lane[OBJECTIVE]
@@ -149,7 +149,7 @@ def largest_objective(work: Scratch, count: int, best: float) -> float:
 
 @stage
 def climb(starts: Starts, count: int, best: float, distance: float, tolerance: float, max_steps: int) -> None:
-    """`ascend` for a block of `count` starts, of which those without hope are given up."""
+    """`ascend` for a block of `count` starts, ending the hopeless ones early."""
     contexts, region, merit, work = starts.contexts, starts.region, starts.merit, starts.work
     for _ in range(max_steps):
         evaluate_again(contexts, region, merit, work)
@@ -162,24 +162,18 @@ def climb(starts: Starts, count: int, best: float, distance: float, tolerance: f
             break
         advance(work)
     if unfinished(work):
-        evaluate_again(contexts, region, merit, work)  # the last advance has not been seen yet
+        evaluate_again(contexts, region, merit, work)  # the last advance has not been evaluated yet
     note_last(work)
 
 
 @stage
 def restart(
-    contexts: Rows,
-    region: Region,
-    merit: Rows,
-    block: Scratch,
-    lane: int,
-    tolerance: float,
-    max_steps: int,
+    contexts: Rows, region: Region, merit: Rows, block: Scratch, lane: int, tolerance: float, max_steps: int
 ) -> bool:
-    """Start again for one lane of a block that has been through `ascend`; True when that found more.
+    """Run further starts for one lane after `ascend`; True if one found a larger objective.
 
-    The starts are the lanes of a block of their own, with contexts and inverse in common: the arms of the
-    largest upper bounds. The lane's present point becomes the better one, and its owner evaluates there.
+    The starts, arms with the largest upper bounds, are the lanes of another block and share contexts and
+    inverse. The lane's present point becomes the better one, which the caller evaluates.
     """
     starts = starts_of(block, contexts.shape[0], contexts.shape[1])
     take_decision(contexts, region, merit, block, lane, starts)
@@ -198,13 +192,13 @@ def restart(
     found, model = by_lane(starts.work.lane), by_lane(starts.work.model)
     winner = -1
     for s in range(count):
-        # By a last digit is not better: the point in hand has arrived, and is the more exact in u.
+        # A last digit does not count: the present point has converged, and is more exact in u.
         if found[BEST, s] - best > FLAT * (1.0 + abs(best)):
             best = found[BEST, s]
             winner = s
     if winner < 0:
         return False
-    # Where the winner arrived, its last point: the best that it saw is less exact in u.
+    # If the winner converged, its last point: the best one that it saw is less exact in u.
     arrived = found[RESIDUAL, winner] <= tolerance * tolerance
     arrived = arrived and best - found[OBJECTIVE, winner] <= FLAT * (1.0 + abs(best))
     here = by_lane(block.model)

@@ -41,7 +41,7 @@ PARTS_OF_BALL = (1.4, 1.0, 0.5)  # tried in turn, until every lane has one
 
 
 class Solver(NamedTuple):
-    """How the policy follows from the region."""
+    """The rule by which the policy follows from the region, and its numerical settings."""
 
     rule: int = FAIR
     tolerance: float = 1e-5  # last step ‖Δu‖, in half-widths; the objective is then exact to 1e-10 or so
@@ -51,7 +51,7 @@ class Solver(NamedTuple):
 
     @property
     def variant(self) -> Variant:
-        """Which rule `choose` is to have."""
+        """The rule as flags for `choose`."""
         fair, pgd, winner = (True if self.rule == rule else None for rule in (FAIR, FAIR_PGD, WINNER))
         return fair, pgd, winner
 
@@ -61,7 +61,7 @@ Variant = tuple[bool | None, bool | None, bool | None]  # `fair`, `pgd` and `win
 
 @stage
 def optimise(contexts: Rows, region: Region, merit: Rows, work: Scratch, solver: Solver) -> None:
-    """Alg. 1 line 6 for every lane: θ, its policy and its means are left in `work`.
+    """Alg. 1 line 6 for every lane: put θ, its policy and its means into `work`.
 
     One start where that is proved enough, many elsewhere; never below the objective at θ̂, where the
     first start begins.
@@ -141,9 +141,9 @@ def choose(
     pgd: bool | None,
     winner: bool | None,
 ) -> None:
-    """The policy of every lane, by the solver's rule: left in `work`, with θ and the optimistic means.
+    """Compute the policy of every lane by the solver's rule; put it, θ and the optimistic means into `work`.
 
-    `fair`, `pgd` and `winner` are the solver's `variant`: only the rule that is asked for is compiled.
+    `fair`, `pgd` and `winner` are the solver's `variant`: only the chosen rule is compiled.
     """
     if fair is not None:
         optimise(contexts, region, merit, work, solver)

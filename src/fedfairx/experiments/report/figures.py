@@ -1,4 +1,4 @@
-"""Figures of the experiments, in the house style: curves beside the paper's, points, axes, files."""
+"""Figures of the experiments: curves beside the paper's, points, axes, files."""
 
 from __future__ import annotations
 
@@ -15,47 +15,14 @@ from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import FAIRNESS, Outcome, Size
 from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 from fedfairx.util.arrays import Array
+from fedfairx.util.figure_style import COLOURS as COLOURS
+from fedfairx.util.figure_style import METRIC_NAMES, End, band, few_rounds, thousands
+from fedfairx.util.figure_style import end_labels as end_labels
 from fedfairx.util.formatting import half_width
-from fedfairx.util.plotting import (
-    COLOURS,
-    METRIC_NAMES,
-    NAMES,
-    End,
-    band,
-    end_labels,
-    few_rounds,
-    styled,
-    thousands,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-# With the house style, so that an experiment has all it draws with from here.
-__all__ = [
-    "COLOURS",
-    "METRIC_NAMES",
-    "NAMES",
-    "End",
-    "Line",
-    "band",
-    "canvas",
-    "draw_lines",
-    "draw_points",
-    "drawn",
-    "end_labels",
-    "few_rounds",
-    "key",
-    "log_ticks",
-    "plain_log",
-    "power",
-    "round_above",
-    "save",
-    "share_height",
-    "styled",
-    "thousands",
-]
 
 
 @dataclass(frozen=True)
@@ -86,7 +53,7 @@ def canvas(
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
     """Write NAME.png and NAME.svg, each whole or not at all.
 
-    By the canvases themselves: `savefig` draws whatever has a layout twice.
+    It calls the canvases directly, because `savefig` draws figures with a layout twice.
     """
     from matplotlib import rcParams
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -95,30 +62,30 @@ def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ResultsError(f"{folder} could not be made ({error.strerror})") from None
+        raise ResultsError(f"{folder} could not be created ({error.strerror})") from None
     remove_stale(folder)
     paths = folder / f"{name}.png", folder / f"{name}.svg"
     figure.set_dpi(rcParams["savefig.dpi"])
     write_whole(paths[0], _in_memory(FigureCanvasAgg(figure).print_png))
-    figure.set_layout_engine("none")  # it has been laid out; doing it again would cost as much as drawing
+    figure.set_layout_engine("none")  # the layout is done; a second one would take as long as drawing
     write_whole(paths[1], _in_memory(FigureCanvasSVG(figure).print_svg, metadata={"Date": None}))
     return paths
 
 
 def drawn(figure: Figure, kind: str) -> bytes:
-    """The bytes of a figure's file."""
+    """Render a figure to the bytes of a file."""
     return _in_memory(figure.savefig, format=kind)
 
 
 def _in_memory(draw: Callable[..., Any], **more: Any) -> bytes:
-    """What is drawn into a file: in memory, because drawing into a file may stop half way."""
+    """Draw into memory, so that an interrupted drawing leaves no partial file."""
     buffer = io.BytesIO()
     draw(buffer, **more)
     return buffer.getvalue()
 
 
 def plain_log(axis: Any, ticks: Sequence[float]) -> None:
-    """A logarithmic axis with these ticks, written as plain numbers."""
+    """Set the ticks of a logarithmic axis, labelled by plain numbers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axis.set_major_locator(FixedLocator(list(ticks)))
@@ -127,13 +94,13 @@ def plain_log(axis: Any, ticks: Sequence[float]) -> None:
 
 
 def round_above(value: float) -> float:
-    """The next of …, 1, 3, 10, 30, …: an axis that ends there has a tick at its end."""
+    """Round up to one of …, 1, 3, 10, 30, …, so that an axis ends at a tick."""
     decade = 10.0 ** math.floor(math.log10(value))
     return next(step * decade for step in (1, 3, 10) if step * decade >= value * (1 - 1e-9))
 
 
 def log_ticks(axis: Any, low: float, high: float) -> None:
-    """Enough round numbers between low and high on a logarithmic axis."""
+    """Set at least four round ticks between low and high on a logarithmic axis, if possible."""
     for bases in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), range(1, 10)):
         ticks = [b * 10.0**k for k in range(-4, 8) for b in bases if low <= b * 10.0**k <= high]
         if len(ticks) >= 4:
@@ -142,7 +109,7 @@ def log_ticks(axis: Any, low: float, high: float) -> None:
 
 
 def power(value: float) -> str:
-    """0.1 as it is, 1e-06 as 10⁻⁶."""
+    """Format 0.1 as it is, 1e-06 as 10⁻⁶."""
     if value >= 1e-3:
         return f"{value:g}"
     digits = f"{value:.0e}".partition("e-")[2].lstrip("0")
@@ -150,7 +117,7 @@ def power(value: float) -> str:
 
 
 def draw_lines(axes: Axes, lines: Iterable[Line], metric: str = FAIRNESS) -> list[End]:
-    """Cumulative regret over rounds: mean, 95 % band, the paper's dashed. Gives what `end_labels` takes."""
+    """Draw cumulative regret: mean, 95 % band, the paper's dashed. Returns labels for `end_labels`."""
     ends: list[End] = []
     for line in lines:
         values, rounds = line.outcome.regret(metric), line.outcome.rounds
@@ -170,13 +137,18 @@ def draw_lines(axes: Axes, lines: Iterable[Line], metric: str = FAIRNESS) -> lis
 
 
 def share_height(panels: Sequence[Axes], ends: Sequence[Sequence[End]]) -> None:
-    """The same height from zero for all panels, and a label of the axis on the first alone."""
+    """Give all panels the same y axis from zero, labelled on the first only."""
     top = max(axes.get_ylim()[1] for axes in panels)
     for axes, labels in zip(panels, ends, strict=True):
         axes.set_ylim(0, top)
         end_labels(axes, labels)
     for axes in panels[1:]:
         axes.set_ylabel("")
+
+
+def error_bar(values: Array) -> Any:
+    """Half the width of the 95 % interval of the mean over seeds; 0 for a single seed."""
+    return np.nan_to_num(half_width(values))
 
 
 def draw_points(
@@ -188,16 +160,16 @@ def draw_points(
     label: str = "",
     marker: str = "o",
 ) -> None:
-    """Regret at the horizon against a parameter: means joined, 95 % intervals as bars."""
+    """Draw regret at the horizon against a parameter: connected means with 95 % intervals."""
     means = [float(v.mean()) for v in values]
-    halves = np.nan_to_num([float(half_width(v)) for v in values])
+    halves = [float(error_bar(v)) for v in values]
     axes.errorbar(
         list(x), means, yerr=halves, color=colour, label=label, marker=marker, ms=4.5, capsize=2.5, lw=1.4
     )
 
 
 def key(axes: Axes, *, paper: bool, seeds: int, where: Any = "upper left") -> None:
-    """What the line styles mean."""
+    """Add a legend of the line styles."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,4 +1,4 @@
-"""Two ways to write a document: Markdown, and one HTML page with its figures inside."""
+"""Writers of a document: Markdown, and one HTML page with embedded figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ figcaption,.note{color:#aaa}.warning{background:#3a1f1d}.good{color:#5fc98a}.bad
 
 
 class Document(Protocol):
-    """What a report is written with."""
+    """The writer of a report."""
 
     def heading(self, text: str) -> None: ...
     def paragraph(self, text: str) -> None: ...

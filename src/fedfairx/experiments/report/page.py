@@ -1,4 +1,4 @@
-"""The report: Markdown with links to the figures, and one HTML page that holds everything."""
+"""The report: Markdown with links to figures, and one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Section:
 def write_report(
     out: Path, sections: Sequence[Section], *, size: Size, made_by: Provenance, facts: Mapping[str, Any]
 ) -> tuple[Path, Path]:
-    """OUT/report.html and OUT/report.md."""
+    """Write OUT/report.html and OUT/report.md."""
     paths = []
     for name, document in (("report.html", Html(TITLE)), ("report.md", Markdown(TITLE))):
         _compose(document, sections, size, made_by, facts)
@@ -91,7 +91,7 @@ def _compose(
 
 
 def _opening(page: Document, sections: Sequence[Section]) -> None:
-    """What was found, its figure, and the words that the rest of the page takes for granted."""
+    """Write the headline with its figure, and define the terms of the page."""
     for section in sections:
         if section.scores.headline:
             page.heading("What was found")

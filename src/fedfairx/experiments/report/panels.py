@@ -1,32 +1,43 @@
-"""Panels that experiments share: the paper's own curves, and regret at T against a parameter."""
+"""Panels and tables that experiments share: the paper's curves, regret at T against a parameter."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedfairx.experiments import paper_data as paper
-from fedfairx.experiments.experiment import REWARD, Size
-from fedfairx.experiments.report.figures import (
-    COLOURS,
-    METRIC_NAMES,
-    NAMES,
-    End,
-    draw_points,
-    end_labels,
-    few_rounds,
-    log_ticks,
-    plain_log,
-    round_above,
-    thousands,
-)
+from fedfairx.experiments.experiment import METRICS, REWARD, Outcome, Size
+from fedfairx.experiments.report.figures import canvas, draw_points, log_ticks, plain_log, round_above
+from fedfairx.experiments.scores import Table, estimate, number
 from fedfairx.util.arrays import Array
+from fedfairx.util.figure_style import COLOURS, METRIC_NAMES, NAMES, End, end_labels, few_rounds, thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 DASHED = (0, (4, 2))
+
+
+def regret_table(
+    title: str, columns: tuple[str, ...], rows: Iterable[tuple[Outcome, tuple[str, ...]]], note: str = ""
+) -> Table:
+    """Table of outcomes: each row's own cells, then both regrets at T and the synchronisations."""
+    filled = (
+        (*cells, *(str(estimate(made.final(metric))) for metric in METRICS), number(float(made.syncs.mean())))
+        for made, cells in rows
+    )
+    measured = ("fairness regret at T", "reward regret at T", "synchronisations")
+    return Table(title, (*columns, *measured), tuple(filled), note)
+
+
+def reward_panels(size: Size) -> tuple[Figure, Axes, Axes]:
+    """A figure of reward regret: a panel for ours, which is signed, and one for the paper's."""
+    figure, (ours, printed) = canvas(size, panels=2)
+    ours.axhline(0, color="#333333", lw=0.7)
+    ours.set_title("(a) ours: signed, against the fair policy")
+    return figure, ours, printed
 
 
 def series_style(name: str) -> tuple[str, str]:
@@ -36,7 +47,7 @@ def series_style(name: str) -> tuple[str, str]:
 
 
 def paper_rounds(axes: Axes, experiment: str, series: Sequence[str], size: Size) -> None:
-    """The paper's own "reward regret" over rounds, as printed, dashed."""
+    """Draw the paper's "reward regret" over rounds, dashed."""
     ends = []
     for name in series:
         label, colour = series_style(name)
@@ -75,7 +86,7 @@ def draw_trends(
     log_y: bool = True,
     extra: Sequence[End] = (),
 ) -> None:
-    """Means with 95 % intervals, the paper's dashed with open marks, names at the right end (`extra` too)."""
+    """Draw means with 95 % intervals, the paper's dashed with open marks; label the ends (`extra` too)."""
     ends = list(extra)
     if log_x:
         axes.set_xscale("log")
@@ -97,10 +108,16 @@ def draw_trends(
     end_labels(axes, ends)
 
 
+def title_trends(axes: Axes, size: Size) -> None:
+    """Explain solid and dashed lines in the title."""
+    dashed = "dashed: paper" if size.comparable else "the paper has T = 100 000 only"
+    axes.set_title(f"solid: ours, 95 % intervals; {dashed}")
+
+
 def paper_trends(
     axes: Axes, experiment: str, series: Sequence[str], *, xlabel: str, ticks: Sequence[float]
 ) -> None:
-    """The paper's own "reward regret" at the horizon, as printed, dashed."""
+    """Draw the paper's "reward regret" at the horizon, dashed."""
     axes.set_xscale("log")
     plain_log(axes.xaxis, ticks)
     ends = []

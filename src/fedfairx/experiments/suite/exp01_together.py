@@ -10,21 +10,15 @@ import numpy as np
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import (
-    COLOURS,
-    Line,
-    canvas,
-    draw_lines,
-    end_labels,
-    key,
-    plain_log,
-    share_height,
-)
-from fedfairx.experiments.report.panels import paper_rounds
-from fedfairx.experiments.scores import Claim, Ratio, Scores, Table, below, estimate, judged, number, ratio
+from fedfairx.experiments.report.figures import Line, canvas, draw_lines, key, plain_log, share_height
+from fedfairx.experiments.report.panels import paper_rounds, regret_table, reward_panels
+from fedfairx.experiments.scores import Claim, Ratio, Scores, Table, below, number, ratio
 from fedfairx.experiments.theory_bounds import bound_table, trivial
+from fedfairx.util.figure_style import COLOURS, end_labels
 
 PRINTED, FIGURE = "schedule as printed", "schedule as plotted"
+ALGORITHMS = {"b0": "fairx-linucb", "fed": "fed-fairx-linucb", "priv": "priv-fairx-linucb"}
+LABELS = {"b0": "B0", "fed": "Fed", "priv": "Priv"}
 # Priv/Fed in the paper: 2129/1143.
 NEAR_NON_PRIVATE = 1.9
 
@@ -52,9 +46,9 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
     cost = ratio(final["priv"], final["fed"])
     ideal = 1 / math.sqrt(env.AGENTS)
     ratios = (
-        Ratio("Fed / B0", 1142.79 / 3988.82, fed, size.full, "the paper's Fed from Exp 3"),
-        Ratio("Fed / B0", 0.5 * 1897.27 / 3988.82, fed, size.full, "half of the paper's Fed in Figure 1(a)"),
-        Ratio("Priv / B0", 2129.16 / 3988.82, priv, size.full),
+        Ratio("Fed / B0", 1142.79 / 3988.82, fed, "the paper's Fed from Exp 3"),
+        Ratio("Fed / B0", 0.5 * 1897.27 / 3988.82, fed, "half of the paper's Fed in Figure 1(a)"),
+        Ratio("Priv / B0", 2129.16 / 3988.82, priv),
     )
     claims = (
         Claim(
@@ -62,20 +56,20 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
             "the 95 % interval of Fed/B0 lies below 1",
             f"Fed/B0 = {fed}; perfect pooling would give 1/√m = {ideal:.3f}, so Fed is at "
             f"{fed.value / ideal:.2f} times it",
-            judged(below(fed, 1.0), size.full),
+            below(fed, 1.0),
         ),
         Claim(
             "Priv-FairX-LinUCB beats learning alone",
             "the 95 % interval of Priv/B0 lies below 1",
             f"Priv/B0 = {priv} with blt noise at (ε=2, δ=0.1)",
-            judged(below(priv, 1.0), size.full),
+            below(priv, 1.0),
         ),
         Claim(
             "the private algorithm is near the non-private one",
             f"the 95 % interval of Priv/Fed lies below {NEAR_NON_PRIVATE:g} (the paper plots 2129/1143 = "
             "1.86)",
             f"Priv/Fed = {cost}",
-            judged(below(cost, NEAR_NON_PRIVATE), size.full),
+            below(cost, NEAR_NON_PRIVATE),
         ),
     )
     return Scores(
@@ -85,13 +79,12 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
 
 def _table(outcomes: Outcomes, size: Size) -> Table:
     theirs = {"b0": "3 989", "fed": "1 143 (Exp 3); 1 897 plotted", "priv": "2 129"}
-    rows = tuple(
+    shown = "mean over agents and seeds [95 % interval]"
+    columns = ("algorithm", "paper, fairness regret (T = 100 000)")
+    rows = (
         (
-            label,
-            theirs.get(name.partition("-")[0], "") if name != "priv-printed-noise" else "",
-            str(estimate(outcomes[name].final())),
-            str(estimate(outcomes[name].final(REWARD))),
-            number(float(outcomes[name].syncs.mean())),
+            outcomes[name],
+            (label, theirs.get(name.partition("-")[0], "") if name != "priv-printed-noise" else ""),
         )
         for name, label in (
             ("b0", "B0"),
@@ -102,16 +95,7 @@ def _table(outcomes: Outcomes, size: Size) -> Table:
             ("priv-printed-noise", f"Priv (the paper's printed noise), {PRINTED}"),
         )
     )
-    columns = (
-        "algorithm",
-        "paper, fairness regret (T = 100 000)",
-        "fairness regret at T",
-        "reward regret at T",
-        "synchronisations",
-    )
-    return Table(
-        f"Regret at T = {number(size.horizon)}", columns, rows, "mean over agents and seeds [95 % interval]"
-    )
+    return regret_table(f"Regret at T = {number(size.horizon)}", columns, rows, shown)
 
 
 def _notes(outcomes: Outcomes, size: Size) -> tuple[str, ...]:
@@ -135,11 +119,8 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
 
 def _fairness(outcomes: Outcomes, size: Size) -> Picture:
     figure, panels = canvas(size, panels=2)
-    theirs = {
-        "b0": paper_data.curve("exp1", FAIRNESS, "b0"),
-        "fed": paper_data.curve("exp1", FAIRNESS, "fed-fairx-linucb"),
-        "priv": paper_data.curve("exp1", FAIRNESS, "priv-fairx-linucb"),
-    }
+    series = {"b0": "b0", "fed": "fed-fairx-linucb", "priv": "priv-fairx-linucb"}
+    theirs = {name: paper_data.curve("exp1", FAIRNESS, full) for name, full in series.items()}
     ends = []
     for axes, title, names in (
         (panels[0], f"(a) {PRINTED}", ("b0", "fed", "priv")),
@@ -148,15 +129,8 @@ def _fairness(outcomes: Outcomes, size: Size) -> Picture:
         shown = {name: paper_data.up_to(curve, size.horizon) for name, curve in theirs.items()}
         ends.append(draw_lines(axes, _lines(outcomes, names, shown)))
         if size.comparable:
-            axes.plot(
-                [size.horizon],
-                [1142.79],
-                "D",
-                color=COLOURS["fed-fairx-linucb"],
-                ms=4,
-                clip_on=False,
-                mfc="w",
-            )
+            colour = COLOURS["fed-fairx-linucb"]
+            axes.plot([size.horizon], [1142.79], "D", color=colour, ms=4, clip_on=False, mfc="w")
         syncs = number(float(outcomes[names[1]].syncs.mean()))
         axes.set_title(f"{title}: {syncs} syncs")
     share_height(panels, ends)
@@ -169,23 +143,16 @@ def _fairness(outcomes: Outcomes, size: Size) -> Picture:
 
 
 def _lines(outcomes: Outcomes, names: tuple[str, ...], theirs: dict[str, paper_data.Curve]) -> list[Line]:
-    full = {
-        "b0": ("fairx-linucb", "B0"),
-        "fed": ("fed-fairx-linucb", "Fed"),
-        "priv": ("priv-fairx-linucb", "Priv"),
-    }
+    shorts = [name.partition("-")[0] for name in names]
     return [
-        Line(outcomes[name], full[short][1], COLOURS[full[short][0]], theirs.get(short))
-        for name in names
-        for short in [name.partition("-")[0]]
+        Line(outcomes[name], LABELS[short], COLOURS[ALGORITHMS[short]], theirs.get(short))
+        for name, short in zip(names, shorts, strict=True)
     ]
 
 
 def _reward(outcomes: Outcomes, size: Size) -> Picture:
-    figure, (ours, printed) = canvas(size, panels=2)
-    ours.axhline(0, color="#333333", lw=0.7)
+    figure, ours, printed = reward_panels(size)
     end_labels(ours, draw_lines(ours, _lines(outcomes, ("b0", "fed", "priv"), {}), REWARD))
-    ours.set_title("(a) ours: signed, against the fair policy")
     key(ours, paper=False, seeds=size.seeds, where="lower left")
     paper_rounds(printed, "exp1", ("b0", "fed-fairx-linucb", "priv-fairx-linucb"), size)
     caption = (
@@ -200,15 +167,11 @@ def _reward(outcomes: Outcomes, size: Size) -> Picture:
 def _theory(outcomes: Outcomes, size: Size) -> Picture:
     figure, (axes,) = canvas(size, width=5.2, height=3.4)
     ends = []
-    for name, algorithm in (
-        ("b0", "fairx-linucb"),
-        ("fed", "fed-fairx-linucb"),
-        ("priv", "priv-fairx-linucb"),
-    ):
+    for name, algorithm in ALGORITHMS.items():
         outcome = outcomes[name]
         mean = outcome.fairness_regret.mean(axis=0)
         axes.plot(outcome.rounds, mean, color=COLOURS[algorithm])
-        ends.append((float(mean[-1]), {"b0": "B0"}.get(name, name.capitalize()), COLOURS[algorithm]))
+        ends.append((float(mean[-1]), LABELS[name], COLOURS[algorithm]))
     rounds = outcomes["b0"].rounds
     guide = 0.5 * float(outcomes["fed"].final().mean())
     axes.plot(rounds, guide * np.sqrt(rounds / rounds[-1]), color="#999999", lw=0.9, ls="--")
@@ -230,12 +193,5 @@ def _theory(outcomes: Outcomes, size: Size) -> Picture:
     return Picture("exp1-growth", caption, figure)
 
 
-EXPERIMENT = Experiment(
-    name="exp1",
-    title="Learning alone and together",
-    question="Does sharing statistics lower fairness regret, and how much of the gain does privacy cost?",
-    runs=runs,
-    score=score,
-    plot=plot,
-    paper=True,
-)
+QUESTION = "Does sharing statistics lower fairness regret, and how much of the gain does privacy cost?"
+EXPERIMENT = Experiment("exp1", "Learning alone and together", QUESTION, runs, score, plot, paper=True)

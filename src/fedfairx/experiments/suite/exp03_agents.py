@@ -9,20 +9,17 @@ import numpy as np
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import COLOURS, canvas
-from fedfairx.experiments.report.panels import Trend, draw_trends, paper_trends
-from fedfairx.experiments.scores import (
-    Claim,
-    Ratio,
-    Scores,
-    Table,
-    Verdict,
-    below,
-    estimate,
-    judged,
-    number,
-    ratio,
+from fedfairx.experiments.report.figures import canvas
+from fedfairx.experiments.report.panels import (
+    Trend,
+    draw_trends,
+    paper_trends,
+    regret_table,
+    reward_panels,
+    title_trends,
 )
+from fedfairx.experiments.scores import Claim, Ratio, Scores, Verdict, below, number, ratio
+from fedfairx.util.figure_style import COLOURS
 
 AGENTS = (10, 20, 30, 40)
 ALGORITHMS = {"fed": "fed-fairx-linucb", "priv": "priv-fairx-linucb"}
@@ -49,7 +46,7 @@ def slope(outcomes: Outcomes, name: str) -> float:
     return float(np.polyfit(np.log(AGENTS), np.log(means), 1)[0])
 
 
-def score(outcomes: Outcomes, size: Size) -> Scores:
+def score(outcomes: Outcomes, _: Size) -> Scores:
     """Regret at m=40 over that at m=10, and the exponent of m."""
     last, first = AGENTS[-1], AGENTS[0]
     found = {
@@ -58,7 +55,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
     }
     theirs = {name: paper_data.curve("exp3", FAIRNESS, ALGORITHMS[name])[1] for name in LABELS}
     ratios = tuple(
-        Ratio(f"{LABELS[name]}(m=40) / {LABELS[name]}(m=10)", float(y[-1] / y[0]), found[name], size.full)
+        Ratio(f"{LABELS[name]}(m=40) / {LABELS[name]}(m=10)", float(y[-1] / y[0]), found[name])
         for name, y in reversed(theirs.items())
     )
     slopes = {name: slope(outcomes, name) for name in LABELS}
@@ -74,30 +71,16 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
                 f"m^{paper_slopes[name]:.2f}; perfect pooling m^-0.5)"
                 for name in LABELS
             ),
-            judged(verdict, size.full),
+            verdict,
         ),
     )
-    rows = tuple(
-        (
-            LABELS[name],
-            str(agents),
-            number(float(theirs[name][AGENTS.index(agents)])),
-            str(estimate(outcomes[f"{name}-{agents}"].final())),
-            str(estimate(outcomes[f"{name}-{agents}"].final(REWARD))),
-            number(float(outcomes[f"{name}-{agents}"].syncs.mean())),
-        )
+    rows = (
+        (outcomes[f"{name}-{agents}"], (LABELS[name], str(agents), number(float(paper))))
         for name in LABELS
-        for agents in AGENTS
+        for agents, paper in zip(AGENTS, theirs[name], strict=True)
     )
-    columns = (
-        "algorithm",
-        "agents m",
-        "paper (T = 100 000)",
-        "fairness regret at T",
-        "reward regret at T",
-        "synchronisations",
-    )
-    return Scores(ratios, claims, (Table("Regret at T by number of agents", columns, rows),))
+    columns = ("algorithm", "agents m", "paper (T = 100 000)")
+    return Scores(ratios, claims, (regret_table("Regret at T by number of agents", columns, rows),))
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
@@ -119,39 +102,22 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     start = float(outcomes[f"fed-{AGENTS[0]}"].final().mean())
     axes.plot(AGENTS, start * np.sqrt(AGENTS[0] / np.array(AGENTS)), color="#999999", lw=0.9, ls="-.")
     pooled = start * np.sqrt(AGENTS[0] / AGENTS[-1]), "∝ 1/√m", "#888888"
-    draw_trends(
-        axes,
-        trends(FAIRNESS, dashed=size.comparable),
-        xlabel="agents m",
-        metric=FAIRNESS,
-        extra=[pooled],
-    )
-    axes.set_title(
-        "solid: ours, 95 % intervals"
-        + ("; dashed: paper" if size.comparable else "; the paper has T = 100 000 only")
-    )
+    shown = trends(FAIRNESS, dashed=size.comparable)
+    draw_trends(axes, shown, xlabel="agents m", metric=FAIRNESS, extra=[pooled])
+    title_trends(axes, size)
     yield Picture(
         "exp3-fairness",
         "Exp 3, fairness regret at T against the number of agents; grey: perfect pooling from m = 10.",
         figure,
     )
 
-    figure, (ours, printed) = canvas(size, panels=2)
-    ours.axhline(0, color="#333333", lw=0.7)
+    figure, ours, printed = reward_panels(size)
     draw_trends(ours, trends(REWARD, dashed=False), xlabel="agents m", metric=REWARD, log_y=False)
-    ours.set_title("(a) ours: signed, against the fair policy")
     paper_trends(printed, "exp3", tuple(ALGORITHMS.values()), xlabel="agents m", ticks=AGENTS)
     yield Picture(
         "exp3-reward", "Exp 3, reward regret at T (appendix); see Exp 1 for why two panels.", figure
     )
 
 
-EXPERIMENT = Experiment(
-    name="exp3",
-    title="The number of agents",
-    question="How does regret fall as more agents join?",
-    runs=runs,
-    score=score,
-    plot=plot,
-    paper=True,
-)
+QUESTION = "How does regret fall as more agents join?"
+EXPERIMENT = Experiment("exp3", "The number of agents", QUESTION, runs, score, plot, paper=True)

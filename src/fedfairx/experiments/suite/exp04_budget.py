@@ -10,8 +10,8 @@ import numpy as np
 from fedfairx.experiments import paper_data
 from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import FAIRNESS, REWARD, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import COLOURS, canvas
-from fedfairx.experiments.report.panels import Trend, draw_trends, paper_trends
+from fedfairx.experiments.report.figures import canvas
+from fedfairx.experiments.report.panels import Trend, draw_trends, paper_trends, reward_panels, title_trends
 from fedfairx.experiments.scores import (
     Claim,
     Ratio,
@@ -20,10 +20,11 @@ from fedfairx.experiments.scores import (
     Verdict,
     below,
     estimate,
-    judged,
+    holds,
     number,
     ratio,
 )
+from fedfairx.util.figure_style import COLOURS
 
 EPSILONS = (0.1, 1.0, 2.0, 10.0)
 MECHANISMS = ("blt", "paper-tree")
@@ -53,7 +54,7 @@ def theirs(metric: str) -> dict[float, float]:
     return dict(sorted({**values, 2.0: float(over_rounds[-1])}.items()))
 
 
-def score(outcomes: Outcomes, size: Size) -> Scores:
+def score(outcomes: Outcomes, _: Size) -> Scores:
     """Priv(ε)/Priv(2), and whether private learning still beats learning alone."""
     final = {name: outcome.final() for name, outcome in outcomes.items()}
     paper_values = theirs(FAIRNESS)
@@ -62,33 +63,25 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
             f"Priv(ε={epsilon:g}) / Priv(ε=2)",
             paper_values[epsilon] / paper_values[2.0],
             ratio(final[f"blt-{epsilon:g}"], final["blt-2"]),
-            size.full,
         )
         for epsilon in (0.1, 1.0, 10.0)
     )
     steps = [ratio(final[f"blt-{high:g}"], final[f"blt-{low:g}"]) for low, high in pairwise(EPSILONS)]
-    falls: Verdict = "holds" if all(step.value < 1 for step in steps) else "does not hold"
     alone = {epsilon: ratio(final[f"blt-{epsilon:g}"], final["b0"]) for epsilon in EPSILONS}
     reasonable = [below(alone[epsilon], 1.0) for epsilon in EPSILONS if epsilon >= 1]
-    fine: Verdict = (
-        "holds"
-        if set(reasonable) == {"holds"}
-        else "undecided"
-        if "undecided" in reasonable
-        else "does not hold"
-    )
+    fine: Verdict = "undecided" if "undecided" in reasonable else holds(set(reasonable) == {"holds"})
     claims = (
         Claim(
             "regret falls as the privacy budget grows",
             "mean regret at ε = 0.1, 1, 2, 10 is in falling order",
             ", ".join(f"ε={e:g}: {number(float(final[f'blt-{e:g}'].mean()))}" for e in EPSILONS),
-            judged(falls, size.full),
+            holds(all(step.value < 1 for step in steps)),
         ),
         Claim(
             "private learning performs reasonably for ε of 1 or more",
             "the 95 % intervals of Priv/B0 lie below 1 at ε = 1, 2 and 10",
             "; ".join(f"ε={epsilon:g}: {alone[epsilon]}" for epsilon in EPSILONS),
-            judged(fine, size.full),
+            fine,
         ),
     )
     rows = tuple(
@@ -133,16 +126,9 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
         return [*private, Trend(EPSILONS, level, "B0 (alone)", COLOURS["fairx-linucb"], marker="")]
 
     figure, (axes,) = canvas(size, width=5.4, height=3.4)
-    draw_trends(
-        axes,
-        trends(FAIRNESS, MECHANISMS, dashed=size.comparable),
-        xlabel="privacy budget ε (δ = 0.1)",
-        metric=FAIRNESS,
-    )
-    axes.set_title(
-        "solid: ours, 95 % intervals"
-        + ("; dashed: paper" if size.comparable else "; the paper has T = 100 000 only")
-    )
+    xlabel = "privacy budget ε (δ = 0.1)"
+    draw_trends(axes, trends(FAIRNESS, MECHANISMS, dashed=size.comparable), xlabel=xlabel, metric=FAIRNESS)
+    title_trends(axes, size)
     yield Picture(
         "exp4-fairness",
         "Exp 4, fairness regret at T against ε: with calibrated noise (blt), with the noise that the paper "
@@ -150,18 +136,10 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
         figure,
     )
 
-    figure, (ours, printed) = canvas(size, panels=2)
-    ours.axhline(0, color="#333333", lw=0.7)
-    draw_trends(
-        ours,
-        trends(REWARD, ("blt",), dashed=False),
-        xlabel="privacy budget ε (δ = 0.1)",
-        metric=REWARD,
-        log_y=False,
-    )
-    ours.set_title("(a) ours: signed, against the fair policy")
+    figure, ours, printed = reward_panels(size)
+    draw_trends(ours, trends(REWARD, ("blt",), dashed=False), xlabel=xlabel, metric=REWARD, log_y=False)
     series = ("priv-fairx-linucb", "b0")
-    paper_trends(printed, "exp4", series, xlabel="privacy budget ε (δ = 0.1)", ticks=(0.1, 1, 10))
+    paper_trends(printed, "exp4", series, xlabel=xlabel, ticks=(0.1, 1, 10))
     yield Picture(
         "exp4-reward",
         "Exp 4, reward regret at T (appendix), with calibrated noise; the printed noise's is in the table. "
@@ -170,12 +148,5 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     )
 
 
-EXPERIMENT = Experiment(
-    name="exp4",
-    title="The privacy budget",
-    question="What does a smaller ε cost?",
-    runs=runs,
-    score=score,
-    plot=plot,
-    paper=True,
-)
+QUESTION = "What does a smaller ε cost?"
+EXPERIMENT = Experiment("exp4", "The privacy budget", QUESTION, runs, score, plot, paper=True)

@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
+from fedfairx.agent.schedules import Paper
 from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import COLOURS, canvas, log_ticks, power
+from fedfairx.experiments.report.figures import canvas, error_bar, log_ticks, power
 from fedfairx.experiments.report.panels import Trend, draw_trends
-from fedfairx.experiments.scores import (
-    Claim,
-    Scores,
-    Table,
-    Verdict,
-    below,
-    estimate,
-    half_width,
-    judged,
-    ratio,
-)
+from fedfairx.experiments.scores import Claim, Scores, Table, below, estimate, holds, ratio
 from fedfairx.privacy import Bounds, mechanisms
+from fedfairx.util.figure_style import COLOURS
 
 DELTAS = (0.1, 1e-6)
 EPSILONS = (0.1, 1.0, 2.0, 10.0)
@@ -44,14 +34,12 @@ REFINEMENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "nonnegative": ("x ≥ 0 and y in [0, 1] known: sensitivity √3", {"bounds": Bounds(nonnegative=True)}),
     "gram-half": ("half the noise variance on the Gram matrix", {"bounds": Bounds(gram_share=0.5)}),
     "shift-2": ("shift of 2 sd, not the default", {"shift": 2.0}),
-    "gap-50": ("a release every 50 rounds", {"schedule": "gap-50"}),
+    "gap-50": ("a release every 50 rounds", {"schedule": Paper(gap=50)}),
 }
 
 
 def runs(size: Size) -> tuple[Run, ...]:
     """Mechanisms by δ at ε=2; two rules by ε and δ; refinements at (2, 0.1)."""
-    from fedfairx.agent.schedules import Paper
-
     world = env.scenario(size)
 
     def private(key: str, **changes: Any) -> Run:
@@ -66,10 +54,7 @@ def runs(size: Size) -> tuple[Run, ...]:
         for delta in DELTAS
         for epsilon in EPSILONS
     ]
-    refined = []
-    for key, (_, changes) in REFINEMENTS.items():
-        given = {**changes, "schedule": Paper(gap=50)} if "schedule" in changes else changes
-        refined.append(private(key, **given))
+    refined = [private(key, **changes) for key, (_, changes) in REFINEMENTS.items()]
     plain = (
         Run("b0", world, "fairx-linucb", env.options()),
         Run("fed", world, "fed-fairx-linucb", env.options()),
@@ -77,7 +62,7 @@ def runs(size: Size) -> tuple[Run, ...]:
     return (*plain, *by_mechanism, *by_rule, *refined)
 
 
-def score(outcomes: Outcomes, size: Size) -> Scores:
+def score(outcomes: Outcomes, _: Size) -> Scores:
     """Cost over Fed of every mechanism, and of joining over B0."""
     final = {name: outcome.final() for name, outcome in outcomes.items()}
     cheap, plain = ratio(final["centred"], final["fed"]), ratio(final["blt@0.1"], final["fed"])
@@ -87,20 +72,19 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
         for epsilon in EPSILONS
     }
     worst = max(joining, key=lambda pair: joining[pair].value)
-    harmless: Verdict = "holds" if joining[worst].value <= HARMLESS else "does not hold"
     claims = (
         Claim(
             "privacy is cheap with calibrated noise (ours, not the paper's)",
             "the 95 % interval of Priv/Fed at (2, 0.1) with blt, centred at a public point, lies below "
             f"{CHEAP:g}",
             f"Priv/Fed = {cheap} (clipped around zero: {plain})",
-            judged(below(cheap, CHEAP), size.full),
+            below(cheap, CHEAP),
         ),
         Claim(
             "joining hardly hurts (ours, not the paper's)",
             f"own+released is at most {HARMLESS:g} times B0 at every (ε, δ)",
             f"worst at (ε, δ) = ({worst[0]:g}, {power(worst[1])}): {joining[worst]}",
-            judged(harmless, size.full),
+            holds(joining[worst].value <= HARMLESS),
         ),
     )
     by_mechanism = Table(
@@ -149,9 +133,15 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     for i, name in enumerate(mechanisms()):
         for delta, place, fill in zip(DELTAS, (i - 0.12, i + 0.12), (COLOURS[name], "white"), strict=True):
             values = outcomes[f"{name}@{delta:g}"].final()
-            half = float(np.nan_to_num(half_width(values)))
             axes.errorbar(
-                place, values.mean(), yerr=half, marker="o", ms=7, mfc=fill, color=COLOURS[name], capsize=3
+                place,
+                values.mean(),
+                yerr=error_bar(values),
+                marker="o",
+                ms=7,
+                mfc=fill,
+                color=COLOURS[name],
+                capsize=3,
             )
     axes.set_yscale("log")
     for name, label in (("b0", "B0 (alone)"), ("fed", "Fed (no privacy)")):
@@ -198,11 +188,5 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     )
 
 
-EXPERIMENT = Experiment(
-    name="exp5",
-    title="Mechanisms and rules at equal (ε, δ)",
-    question="How much of the cost of privacy is the mechanism's, and can joining hurt?",
-    runs=runs,
-    score=score,
-    plot=plot,
-)
+QUESTION = "How much of the cost of privacy is the mechanism's, and can joining hurt?"
+EXPERIMENT = Experiment("exp5", "Mechanisms and rules at equal (ε, δ)", QUESTION, runs, score, plot)

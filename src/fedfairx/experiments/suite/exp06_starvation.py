@@ -12,17 +12,8 @@ from fedfairx.agent.algorithms import Algorithm, algorithm
 from fedfairx.agent.schedules import Paper
 from fedfairx.core.merit import Exponential
 from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import COLOURS, canvas, log_ticks, plain_log
-from fedfairx.experiments.scores import (
-    Claim,
-    Scores,
-    Table,
-    Verdict,
-    estimate,
-    half_width,
-    judged,
-    number,
-)
+from fedfairx.experiments.report.figures import canvas, error_bar, log_ticks, plain_log
+from fedfairx.experiments.scores import Claim, Scores, Table, estimate, holds, number
 from fedfairx.experiments.suite.exp09_worlds import (
     MERIT,
     PAPER,
@@ -33,6 +24,7 @@ from fedfairx.experiments.suite.exp09_worlds import (
     least_seeds,
 )
 from fedfairx.util.arrays import Array
+from fedfairx.util.figure_style import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,7 +118,6 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
     )
     starved = max(float(last["linucb", how].mean()) for how in HOWS)
     served = min(float(last[MERIT, how].mean()) for how in HOWS)
-    verdict: Verdict = "holds" if starved < STARVED and served > SERVED else "does not hold"
     means = {name: " and ".join(f"{last[name, how].mean():.2f}" for how in HOWS) for name in POLICIES}
     claim = Claim(
         "winner-takes-all starves arms, fair exposure does not (ours, not the paper's)",
@@ -134,7 +125,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
         f"{SERVED:g} of it from expected merit, alone and together",
         f"alone and together: LinUCB {means['linucb']}, the paper's rule {means[PAPER]}, expected merit "
         f"{means[MERIT]} of the fair share",
-        judged(verdict, size.full),
+        holds(starved < STARVED and served > SERVED),
     )
     return Scores((), (claim,), (table,))
 
@@ -180,8 +171,16 @@ def _regret(axes: Axes, outcomes: Outcomes) -> None:
         place = len(POLICIES) - 1 - list(POLICIES).index(name) + (0.12 if how == "alone" else -0.12)
         _, colour, marker = POLICIES[name]
         fill = colour if how == "alone" else "white"
-        half = float(np.nan_to_num(half_width(values)))
-        axes.errorbar(values.mean(), place, xerr=half, marker=marker, ms=6, color=colour, mfc=fill, capsize=3)
+        axes.errorbar(
+            values.mean(),
+            place,
+            xerr=error_bar(values),
+            marker=marker,
+            ms=6,
+            color=colour,
+            mfc=fill,
+            capsize=3,
+        )
     axes.set_yticks(range(len(POLICIES)), [label for label, _, _ in reversed(POLICIES.values())])
     means = [float(values.mean()) for values in finals.values()]
     axes.set_xscale("log")
@@ -191,14 +190,8 @@ def _regret(axes: Axes, outcomes: Outcomes) -> None:
     axes.set_xlabel("fairness regret at T")
 
 
-EXPERIMENT = Experiment(
-    name="exp6",
-    title="Starvation",
-    question=(
-        "Of arms that stay, who is starved of exposure by winner-takes-all and by optimism, and does a "
-        "minimum share mend it?"
-    ),
-    runs=runs,
-    score=score,
-    plot=plot,
+QUESTION = (
+    "Of arms that stay, who is starved of exposure by winner-takes-all and by optimism, and does a "
+    "minimum share mend it?"
 )
+EXPERIMENT = Experiment("exp6", "Starvation", QUESTION, runs, score, plot)

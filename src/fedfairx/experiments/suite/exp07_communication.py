@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from fedfairx.agent.schedules import SCHEDULES, Paper, Schedule
 from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import COLOURS, canvas, log_ticks
-from fedfairx.experiments.scores import Claim, Scores, Table, Verdict, estimate, half_width, judged, number
+from fedfairx.experiments.report.figures import canvas, error_bar, log_ticks
+from fedfairx.experiments.scores import Claim, Scores, Table, estimate, holds, number
+from fedfairx.util.figure_style import COLOURS
 
 SAME_AS = {"determinant": "b1", "doubling": "b2"}  # Exp 2 has them under these names
 KINDS = {"fed": "fed-fairx-linucb", "priv": "priv-fairx-linucb"}
@@ -24,7 +23,7 @@ def schedules(size: Size) -> dict[str, Schedule]:
 
 
 def runs(size: Size) -> tuple[Run, ...]:
-    """Fed and Priv under every schedule; own fresh data used, or long gaps would only show their lack."""
+    """Fed and Priv under every schedule, with own fresh data: else long gaps would only show its lack."""
     world = env.scenario(size)
     found = [Run("never", world, "fairx-linucb", env.options())]
     for name, schedule in schedules(size).items():
@@ -40,14 +39,8 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
     """Regret by number of releases; how few releases come within a tenth of the best."""
     releases = {key: float(outcome.syncs.mean()) for key, outcome in outcomes.items()}
     final = {key: float(outcome.final().mean()) for key, outcome in outcomes.items()}
-    rows: list[tuple[str, ...]] = [
-        (
-            "never (B0)",
-            "0",
-            str(estimate(outcomes["never"].final())),
-            str(estimate(outcomes["never"].final())),
-        )
-    ]
+    alone = str(estimate(outcomes["never"].final()))
+    rows: list[tuple[str, ...]] = [("never (B0)", "0", alone, alone)]
     for name in sorted(schedules(size), key=lambda name: releases[f"fed, {name}"]):
         pair = [outcomes[f"{kind}, {name}"] for kind in KINDS]
         counts = " / ".join(dict.fromkeys(number(float(outcome.syncs.mean())) for outcome in pair))
@@ -61,13 +54,12 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
         )
         for kind in KINDS
     }
-    verdict: Verdict = "holds" if near["fed"] <= 0.1 * releases["fed, paper"] else "does not hold"
     claim = Claim(
         "far fewer releases do as well (ours, not the paper's)",
         "a schedule with a tenth of the printed schedule's releases is within a tenth of Fed's least regret",
         f"within a tenth of the least regret: Fed with {number(near['fed'])} releases, Priv with "
         f"{number(near['priv'])}; the printed schedule makes {number(releases['fed, paper'])}",
-        judged(verdict, size.full),
+        holds(near["fed"] <= 0.1 * releases["fed, paper"]),
     )
     table = Table(
         "Fairness regret at T by schedule", ("schedule", "releases", "Fed", "Priv (blt)"), tuple(rows)
@@ -87,7 +79,7 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
             axes.errorbar(
                 values.mean(),
                 row,
-                xerr=float(np.nan_to_num(half_width(values))),
+                xerr=error_bar(values),
                 marker="o",
                 ms=5.5,
                 capsize=2,
@@ -119,11 +111,5 @@ def _row_label(outcomes: Outcomes, name: str) -> str:
     return f"{name}: {' / '.join(dict.fromkeys(counts))} releases"
 
 
-EXPERIMENT = Experiment(
-    name="exp7",
-    title="Communication",
-    question="How many releases does the gain of learning together need?",
-    runs=runs,
-    score=score,
-    plot=plot,
-)
+QUESTION = "How many releases does the gain of learning together need?"
+EXPERIMENT = Experiment("exp7", "Communication", QUESTION, runs, score, plot)

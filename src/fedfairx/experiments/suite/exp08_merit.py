@@ -9,10 +9,11 @@ import numpy as np
 from fedfairx.core.merit import Exponential
 from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import COLOURS, NAMES, canvas, thousands
+from fedfairx.experiments.report.figures import canvas, error_bar
 from fedfairx.experiments.report.panels import Trend, draw_trends
-from fedfairx.experiments.scores import Claim, Scores, Table, below, estimate, half_width, judged, ratio
+from fedfairx.experiments.scores import Claim, Scores, Table, below, estimate, ratio
 from fedfairx.util.arrays import Array
+from fedfairx.util.figure_style import COLOURS, NAMES, thousands
 
 STEEPNESSES = (3.0, 10.0, 30.0)
 ALGORITHMS = {"b0": "fairx-linucb", "fed": "fed-fairx-linucb", "priv": "priv-fairx-linucb"}
@@ -37,7 +38,7 @@ def apart(outcomes: Outcomes, name: str) -> Array:
     return np.asarray(sum(share * final for share, final in zip(shares, finals, strict=True)))
 
 
-def score(outcomes: Outcomes, size: Size) -> Scores:
+def score(outcomes: Outcomes, _: Size) -> Scores:
     """Fed/B0 and Priv/B0 by steepness and in the mixed federation."""
     final = {key: outcome.final() for key, outcome in outcomes.items()}
     rows = tuple(
@@ -55,7 +56,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
         "the 95 % interval of Fed's regret in the mixed federation, over each agent's among its own kind, "
         "lies below 1.1",
         f"Fed {mixing['fed']}, Priv {mixing['priv']}",
-        judged(below(mixing["fed"], 1.1), size.full),
+        below(mixing["fed"], 1.1),
     )
     return Scores((), (claim,), (Table("Fairness regret at T by merit", columns, rows),))
 
@@ -77,12 +78,11 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     for i, (name, algorithm) in enumerate(ALGORITHMS.items()):
         pair = apart(outcomes, name), outcomes[f"{name}, mixed"].final()
         for j, values in enumerate(pair):
-            half = float(np.nan_to_num(half_width(values)))
             mixed.bar(
                 i + (j - 0.5) * 0.38,
                 values.mean(),
                 0.34,
-                yerr=half,
+                yerr=error_bar(values),
                 color=COLOURS[algorithm],
                 alpha=0.45 if j == 0 else 1.0,
                 error_kw={"lw": 0.9, "capsize": 2},
@@ -100,11 +100,5 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     )
 
 
-EXPERIMENT = Experiment(
-    name="exp8",
-    title="Merit",
-    question="How does regret depend on the steepness of merit, and may agents differ in it?",
-    runs=runs,
-    score=score,
-    plot=plot,
-)
+QUESTION = "How does regret depend on the steepness of merit, and may agents differ in it?"
+EXPERIMENT = Experiment("exp8", "Merit", QUESTION, runs, score, plot)

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from fedfairx.experiments import world as env
 from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import COLOURS, canvas, end_labels, log_ticks
-from fedfairx.experiments.scores import Claim, Scores, Table, below, estimate, half_width, judged, ratio
+from fedfairx.experiments.report.figures import canvas, draw_points, log_ticks
+from fedfairx.experiments.scores import Claim, Scores, Table, below, estimate, holds, ratio
 from fedfairx.util.arrays import Array
+from fedfairx.util.figure_style import COLOURS, end_labels
 
 DISTANCES = (0.0, 0.1, 0.3, 1.0)
 LONGEST = 20_000  # rounds: what differs shows early
@@ -81,19 +80,19 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
             "joining hardly hurts at any distance that was tried (ours, not the paper's)",
             f"regret is at most {NO_WORSE:g} times that alone at every distance, with and without privacy",
             f"worst: {worst[0][0]} at {worst[0][1]:g}: {worst[1]}",
-            judged("holds" if worst[1].value <= NO_WORSE else "does not hold", size.full),
+            holds(worst[1].value <= NO_WORSE),
         ),
         Claim(
             "and is near the better of alone and pooled (ours, not the paper's)",
             f"regret is at most {NEAR_BEST:g} times the better of the two at every distance",
             f"worst: {farthest[0][0]} at {farthest[0][1]:g}: {farthest[1]}",
-            judged("holds" if farthest[1].value <= NEAR_BEST else "does not hold", size.full),
+            holds(farthest[1].value <= NEAR_BEST),
         ),
         Claim(
             "partners who are alike gain as before (ours, not the paper's)",
             "the 95 % interval of regret over that alone lies below 0.5 at distance 0, without privacy",
             str(over_alone["differ", 0.0]),
-            judged(below(over_alone["differ", 0.0], 0.5), size.full),
+            below(over_alone["differ", 0.0], 0.5),
         ),
     )
     note = (
@@ -106,13 +105,11 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """Regret against distance; the first place is no distance at all."""
     figure, (axes,) = canvas(size, width=6.4, height=3.6)
-    ends, places = [], np.arange(len(DISTANCES))
+    ends, places = [], range(len(DISTANCES))
     for how, (_, _, label, colour) in HOWS.items():
         values = [outcomes[f"{how}, {distance:g}"].final(FAIRNESS) for distance in DISTANCES]
-        means = [float(each.mean()) for each in values]
-        halves = np.nan_to_num([float(half_width(each)) for each in values])
-        axes.errorbar(places, means, yerr=halves, color=colour, marker="o", ms=4.5, capsize=2.5, lw=1.4)
-        ends.append((means[-1], label, colour))
+        draw_points(axes, places, values, colour=colour)
+        ends.append((float(values[-1].mean()), label, colour))
     axes.set_yscale("log")
     log_ticks(axes.yaxis, *axes.get_ylim())
     axes.set_xticks(places, [f"{distance:g}" for distance in DISTANCES])
@@ -128,11 +125,5 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     )
 
 
-EXPERIMENT = Experiment(
-    name="exp10",
-    title="Partners who differ",
-    question="Does joining still not hurt where members' θ are not the same?",
-    runs=runs,
-    score=score,
-    plot=plot,
-)
+QUESTION = "Does joining still not hurt where members' θ are not the same?"
+EXPERIMENT = Experiment("exp10", "Partners who differ", QUESTION, runs, score, plot)

@@ -1,4 +1,4 @@
-"""A sweep: the jobs that runs and seeds need, less what is stored; done on an engine, stored as they come."""
+"""Sweeps: plan the jobs that are not stored yet, run them on an engine, store each result."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Outcome, Run
 from fedfairx.experiments.provenance import Provenance, provenance
+from fedfairx.experiments.sweep.job_order import Job, ordered
 from fedfairx.experiments.sweep.progress import Progress
-from fedfairx.experiments.sweep.scheduling import Job, ordered
 from fedfairx.experiments.sweep.store import Store
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 
 # Small enough that two workers end together and progress is seen, large enough to fill the kernel's lanes.
 JOB_COST = 5_000_000  # agent-rounds
@@ -26,7 +26,7 @@ LOST = "TypeError: cannot unpack non-iterable Outcome object"
 
 @dataclass(frozen=True)
 class Failure:
-    """A job that did not give a result."""
+    """A job that failed."""
 
     job: Job
     reason: str
@@ -34,7 +34,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Swept:
-    """How a sweep went."""
+    """The outcome of a sweep."""
 
     jobs: int
     reused: int  # (run, seed) pairs that were stored already
@@ -43,7 +43,7 @@ class Swept:
 
 
 class SweepInterruptedError(ResultsError):
-    """The sweep was stopped; what had been computed is stored."""
+    """The sweep was interrupted; finished jobs are stored."""
 
 
 def plan(wanted: Iterable[tuple[str, Run]], seeds: int, store: Store) -> tuple[list[Job], int]:
@@ -73,7 +73,7 @@ def plan(wanted: Iterable[tuple[str, Run]], seeds: int, store: Store) -> tuple[l
 
 
 def seeds_of_a_job(run: Run) -> int:
-    """About as many as `JOB_COST` allows, and so many that their agents fill blocks of the kernel's lanes."""
+    """Number of seeds in a job: about `JOB_COST`, and such that their agents fill the kernel's blocks."""
     usual = max(1, round(JOB_COST / run.cost))
 
     def left_empty(seeds: int) -> float:
@@ -89,7 +89,7 @@ def perform(run: Run, seeds: Sequence[int], expected: Provenance) -> Outcome:
     from fedfairx.simulation import simulate
 
     if provenance() != expected:  # a cluster's worker with another installation
-        raise ResultsError(f"this worker has {provenance()}, and the sweep needs {expected}")
+        raise ResultsError(f"worker must have {expected}, got {provenance()}")
     began = time.perf_counter()
     result = simulate(run.scenario, algorithm=run.algorithm, seeds=tuple(seeds), **run.options)
     return Outcome(
@@ -113,9 +113,9 @@ def sweep(
     reused: int = 0,
     stored: Callable[[Job], None] = lambda _: None,
 ) -> Swept:
-    """Do all jobs; one that fails is noted and the others go on. Each result is stored when it comes.
+    """Run all jobs and store each result as it comes; a failed job is noted and the others go on.
 
-    `stored` hears of each, and may take its time: the others go on meanwhile.
+    `stored` is called after each, while other jobs run.
     """
     began = time.perf_counter()
     failures: list[Failure] = []
@@ -157,7 +157,7 @@ def _take(future: Future[Outcome], job: Job, store: Store, progress: Progress) -
 def _stop(
     futures: dict[Future[Outcome], Job], handled: set[Future[Outcome]], store: Store, progress: Progress
 ) -> list[Failure]:
-    """Give up what has not begun, keep what is under way: a kernel can't be interrupted anyway."""
+    """Cancel jobs that have not begun; running ones finish, because a kernel can't be interrupted."""
     failures: list[Failure] = []
     under_way = [future for future in futures if future not in handled and not future.cancel()]
     if under_way:

@@ -1,4 +1,4 @@
-"""Files of a results folder: written whole or not at all, and what a killed run left of them removed.
+"""Atomic writes into a results folder, and removal of what a killed run left.
 
 A file is written beside its place, as .NAME.MACHINE.PROCESS.partial, made durable, then renamed.
 """
@@ -19,7 +19,7 @@ STALE_SECONDS = 86_400  # after which a partial file of another machine has no w
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
-    """Make or replace a file; when that fails, what was there before is still there."""
+    """Create or replace a file atomically; on failure the old one stays."""
     partial = path.with_name(f".{path.name}.{_machine()}.{os.getpid()}.partial")
     try:
         write_atomically(path, content, partial=partial)
@@ -47,11 +47,11 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it runs for somebody else
+    except OSError:  # it runs as another user
         return True
     return True
 
 
 def _machine() -> str:
-    """A name for this machine without dots in it."""
+    """The machine's name without dots."""
     return hashlib.sha256(platform.node().encode()).hexdigest()[:8]

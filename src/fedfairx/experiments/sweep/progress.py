@@ -1,4 +1,4 @@
-"""Progress: a bar with rate and time left on a terminal, plain lines in a log, or nothing."""
+"""Progress of a sweep: a bar on a terminal, lines in a log, or nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol, TextIO
 
 
 class Progress(Protocol):
-    """What a sweep tells whoever watches."""
+    """Callbacks of a sweep."""
 
     def start(self, jobs: int, cost: int) -> None: ...
     def done(self, label: str, cost: int, seconds: float) -> None: ...
@@ -18,7 +18,7 @@ class Progress(Protocol):
 
 
 class Quiet:
-    """Says nothing."""
+    """Show nothing."""
 
     def start(self, jobs: int, cost: int) -> None:
         pass
@@ -34,7 +34,7 @@ class Quiet:
 
 
 class Lines:
-    """One line for each job: what is left in a log file."""
+    """Print one line for each job, for a log file."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -63,7 +63,7 @@ class Lines:
 
 
 class Bar:
-    """A bar that counts agent-rounds, because jobs differ in size."""
+    """Show a bar of agent-rounds, because jobs differ in size."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -103,7 +103,7 @@ class Bar:
 
 
 def progress(*, quiet: bool = False, stream: TextIO | None = None) -> Progress:
-    """What suits the stream (default: standard error)."""
+    """Choose the display for a stream (default: standard error)."""
     if quiet:
         return Quiet()
     return Bar(stream) if (stream or sys.stderr).isatty() else Lines(stream)

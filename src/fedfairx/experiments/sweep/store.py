@@ -1,9 +1,9 @@
-"""Stored results: one Parquet file for each job, written whole or not at all, found again by its id.
+"""Stored results: one Parquet file for each job, written atomically and found by its id.
 
     FOLDER/<id of the run>-s<first seed>-<last seed>.parquet
 
-A row is a seed; curves are list columns. The file's metadata say what was run and which code ran it, and hold
-a digest of themselves and of all values: a file in which a bit has changed is not believed.
+A row is a seed; curves are list columns. The file's metadata hold the run, its provenance, and a digest of
+themselves and of all values: a file in which a bit has changed is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OF_EACH_SEED = ("seeds", "fairness_regret", "reward_regret", "syncs", "exposure
 
 @dataclass(frozen=True)
 class Stored:
-    """A results file that was read in full."""
+    """The content of a results file."""
 
     path: Path
     identity: str
@@ -49,7 +49,7 @@ class Store:
         self._files: dict[str, list[Path]] = {}
 
     def open(self) -> Store:
-        """Make the folder if need be, clear away what a killed run left half written, and look through it."""
+        """Create the folder if missing, remove partial files of killed runs, and index it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             probe = self.folder / f".writable-{os.getpid()}"
@@ -63,7 +63,7 @@ class Store:
         return self.look()
 
     def look(self) -> Store:
-        """Look through the folder without writing to it, but for setting damaged files aside."""
+        """Index the folder without writing to it, except to set damaged files aside."""
         self.damaged, self.foreign, self._files = [], {}, {}
         for path in sorted(self.folder.glob("*.parquet")):
             try:
@@ -88,7 +88,7 @@ class Store:
         return frozenset(found)
 
     def write(self, run: Run, outcome: Outcome) -> Path:
-        """Store what a job gave."""
+        """Store the outcome of a job."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -103,15 +103,8 @@ class Store:
             "values": _digest_of_values(outcome),
         }
         table = pa.table(
-            {
-                "seed": seeds,
-                "rounds": [outcome.rounds.tolist()] * len(seeds),
-                "fairness_regret": outcome.fairness_regret.tolist(),
-                "reward_regret": outcome.reward_regret.tolist(),
-                "syncs": outcome.syncs.tolist(),
-                "exposure": outcome.exposure.tolist(),
-                "weakest": outcome.weakest.tolist(),
-            }
+            {"seed": seeds, "rounds": [outcome.rounds.tolist()] * len(seeds)}
+            | {name: getattr(outcome, name).tolist() for name in _OF_EACH_SEED if name != "seeds"}
         ).replace_schema_metadata({_META: json.dumps({**meta, "digest": _digest(meta)}).encode()})
         path = self.folder / f"{identity}-s{seeds[0]}-{seeds[-1]}.parquet"
         buffer = pa.BufferOutputStream()
@@ -122,7 +115,7 @@ class Store:
         return path
 
     def read(self, identity: str, seeds: Sequence[int], *, label: str) -> Outcome:
-        """What is stored of a run, in the order of `seeds`; `label` is for messages."""
+        """Read the outcome of a run, in the order of `seeds`; `label` is for error messages."""
         rows: dict[int, tuple[Outcome, int]] = {}
         seconds = 0.0
         for path in self._files.get(identity, ()):
@@ -140,7 +133,7 @@ class Store:
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """What a results file says of itself; reading it proves that the file was written to its end."""
+    """Read the metadata of a results file, which proves that it is complete."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -154,7 +147,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         whole = False
     if not whole:
         raise ResultsError(
-            f"{path} is cut short or no results file; remove it and run the same command again"
+            f"{path} is truncated or not a results file; remove it and run the same command again"
         )
     if schema == SCHEMA and digest != _digest(meta):  # other schemas are refused by their number
         raise _changed(path)
@@ -162,7 +155,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def read_file(path: Path) -> Stored:
-    """A results file, whoever made it, if this version knows its schema."""
+    """Read a results file of any provenance, if this version knows its schema."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -173,16 +166,8 @@ def read_file(path: Path) -> Stored:
     try:
         table = pq.read_table(path)
         column = {name: np.array(table.column(name).to_pylist()) for name in table.column_names}
-        outcome = Outcome(
-            seeds=column["seed"],
-            rounds=column["rounds"][0],
-            fairness_regret=column["fairness_regret"],
-            reward_regret=column["reward_regret"],
-            syncs=column["syncs"],
-            exposure=column["exposure"],
-            weakest=column["weakest"],
-            seconds=float(meta["seconds"]),
-        )
+        seeds, rounds = column.pop("seed"), column.pop("rounds")[0]
+        outcome = Outcome(seeds=seeds, rounds=rounds, seconds=float(meta["seconds"]), **column)
         same = meta["values"] == _digest_of_values(outcome)
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, IndexError):
         same = False
@@ -202,7 +187,7 @@ def _digest(meta: dict[str, Any]) -> str:
 
 
 def _digest_of_values(outcome: Outcome) -> str:
-    """Of all numbers, their kinds and shapes; the same before writing and after reading."""
+    """Digest of all numbers, their types and shapes; the same before writing and after reading."""
     digest = hashlib.sha256()
     for name in _COLUMNS:
         values = np.asarray(getattr(outcome, name))
@@ -223,7 +208,5 @@ def _join(rows: list[tuple[Outcome, int]], seconds: float) -> Outcome:
         return np.array([getattr(outcome, name)[i] for outcome, i in rows])
 
     return Outcome(
-        rounds=rows[0][0].rounds,
-        seconds=seconds,
-        **{name: column(name) for name in _OF_EACH_SEED},
+        rounds=rows[0][0].rounds, seconds=seconds, **{name: column(name) for name in _OF_EACH_SEED}
     )

@@ -1,4 +1,4 @@
-"""Doing something in a thread, whenever a transport has news, and now and then without."""
+"""A background thread that works whenever the transport has news, and at intervals."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from fedfairx.federation.transport.protocol import Transport
 
-SHARE = 5  # a thread takes one part in so many of a core at most: decisions are what the machine is for
+SHARE = 5  # the thread uses at most 1/SHARE of a core, which decisions need
 
 
 class Wakeup:
-    """What a thread waits for: `ring` when there may be something to do, `hurry` when it should not rest."""
+    """An event for the thread: `ring` when there may be work, `hurry` to skip the rest period."""
 
     def __init__(self) -> None:
         self._rung = threading.Event()
@@ -39,13 +39,12 @@ class Wakeup:
 def repeat(
     work: Callable[[], None], transport: Transport, bell: Wakeup, *, every: float, name: str
 ) -> Callable[[], None]:
-    """Do `work` at once, when the bell rings, as it does when the transport has news, and every so often.
+    """Do `work` at once, whenever `wakeup` rings, as on news of the transport, and every `every` seconds.
 
-    After it the thread rests, in proportion to the CPU time that it took, so that it keeps to its share and
-    news of many agents is taken together; never longer than `every`. Time that it waited, for the hub or on a
-    busy machine for its turn, does not count: it took nothing from anybody.
+    After each turn the thread rests in proportion to the CPU time that it took, at most `every` seconds, so
+    that it keeps to its share and takes news of many peers together. Time spent waiting does not count.
 
-    Gives a function that ends it, and returns when it has ended.
+    Returns a function that stops the thread and waits for its end.
     """
     ended = threading.Event()
     unwatch = transport.watch(bell.ring)

@@ -1,4 +1,4 @@
-"""A release on its way: whose it is, in which federation, under which terms, signed.
+"""Envelopes: a release with its sender, federation and terms, signed.
 
     "FFXE", version   5 bytes
     federation        16 bytes: its id
@@ -32,7 +32,7 @@ _LABEL = b"fedfairx envelope 1\n"  # so that a signature made for another purpos
 
 @dataclass(frozen=True)
 class Envelope:
-    """What an envelope says, before anybody has verified it."""
+    """The fields of an envelope, not yet verified."""
 
     federation: str
     terms: str
@@ -44,9 +44,9 @@ class Envelope:
 
     @classmethod
     def parse(cls, message: bytes) -> Envelope:
-        """The parts of a message that is written as an envelope; `SignedCodec` says whether it is true."""
+        """Parse the bytes of an envelope; `SignedCodec.open` verifies it."""
         if len(message) < _HEADER.size + SIGNATURE_BYTES or not message.startswith(_MAGIC):
-            raise MessageRefused("these bytes are no envelope of this version")
+            raise MessageRefused("the message is not an envelope of this version")
         _, federation, terms, dimension, length = _HEADER.unpack_from(message)
         body, signature = message[:-SIGNATURE_BYTES], message[-SIGNATURE_BYTES:]
         name, content = body[_HEADER.size : _HEADER.size + length], body[_HEADER.size + length :]
@@ -60,8 +60,7 @@ class Envelope:
 
 
 class SignedCodec:
-    """Closes and opens the envelopes of one member, by a roster and its key. Rosters change: see
-    `Member.follow`.
+    """Seal and verify the envelopes of one member, by a roster and the member's key.
 
     Guarantees:
     - What `open` returns was signed by the roster's key of that name, byte by byte, in this federation and
@@ -78,7 +77,7 @@ class SignedCodec:
         self._agreed, self.limits = terms.digest, terms.limits
 
     def follow(self, roster: Roster, key: SigningKey | None = None) -> SignedCodec:
-        """The same member's by a later version of the roster, with its new key if it has one.
+        """The codec for a later version of the roster, with the member's new key if it has one.
 
         An earlier version is refused, and so is another federation's or one with other terms.
         """
@@ -86,7 +85,7 @@ class SignedCodec:
         return SignedCodec(roster, self.name, key or self._key)
 
     def close(self, release: Release) -> bytes:
-        """The envelope of a release of one's own."""
+        """Seal a release of this member."""
         roster, name = self.roster, self.name.encode("ascii")
         header = _HEADER.pack(
             _MAGIC,
@@ -110,7 +109,7 @@ class SignedCodec:
             raise MessageRefused(f"message under the name {name!r} is another agent's", reason="sender")
         public = roster.key_of(name)
         if public is None:
-            raise MessageRefused(f"message of {name!r}, who is not in the roster", reason="unknown")
+            raise MessageRefused(f"sender {name!r} is not in the roster", reason="unknown")
         if not signed_by(public, _LABEL + envelope.body, envelope.signature):
             raise MessageRefused(f"message of {name!r} is not signed by its key", reason="signature")
         if envelope.dimension != terms.dimension:
@@ -122,11 +121,11 @@ class SignedCodec:
 
 
 class Codec(Protocol):
-    """How a release becomes a message and is verified when it comes (`SignedCodec`)."""
+    """Conversion of releases to messages, and verification of received ones (`SignedCodec`)."""
 
     @property
     def roster(self) -> Roster | None:
-        """Who is in and under which terms; None among agents of one process."""
+        """Members and terms; None among agents of one process."""
         ...
 
     @property
@@ -142,7 +141,7 @@ class Codec(Protocol):
 
 
 class PlainCodec:
-    """Plain bytes, for agents of one process, which need no protection from each other."""
+    """Unsigned bytes, for agents of one process, which trust each other."""
 
     roster: None = None
     limits: None = None

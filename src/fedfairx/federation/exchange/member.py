@@ -1,8 +1,8 @@
-"""One agent's place in a federation: what it sends, what it takes from the others, and what it refused.
+"""A member of a federation: send the agent's releases, receive and verify those of its peers.
 
-The outbox is the agent's own latest release: releases are cumulative, so that an older one that was never
-delivered is in it. It is published until the transport holds it, and again if the transport has lost it.
-While the transport is away the agent goes on deciding; afterwards it has the latest of everybody at once.
+The outbox is the agent's latest release: releases are cumulative, so it contains older ones that were never
+delivered. It is published until the transport holds it, and again if the transport has lost it. While the
+transport is unavailable the agent goes on deciding; afterwards it receives the latest of every peer at once.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from fedfairx.federation.exchange.seen import Seen
 from fedfairx.federation.transport.protocol import Conflict, Transport
 from fedfairx.privacy import Release
 
-_ATTEMPTS = 3  # at a name that somebody else writes to at the same moment
+_ATTEMPTS = 3  # attempts at a name that another writer uses at the same moment
 
 
 class Member:
-    """`agent` at its end of `transport`, by a `seal`.
+    """Connects `agent` to its peers by a `transport`, with envelopes by `seal`.
 
-    Call `exchange` when there may be something to send or to take: after a release, when the transport's
-    `watch` calls, and now and then. Threads may share a member.
+    Call `exchange` after a release, when the transport's `watch` calls, and at intervals. Threads may share a
+    member.
 
-    refusals: how many messages were refused, by sender and reason.
-    ignored: messages that were older than what is held.
-    away: why the transport can't be reached; None while it can.
-    halted: why this agent must send nothing any more; None while it may.
+    refusals: number of refused messages, by sender and reason.
+    ignored: number of messages older than what is held.
+    away: why the transport is unavailable; None while it is not.
+    halted: why sending is halted; None while it is not.
     """
 
     def __init__(
@@ -59,23 +59,22 @@ class Member:
         self._join(seal)
         self._release: Release | None = agent.held.get(agent.name)
         self._message = None if self._release is None else seal.close(self._release)
-        self._there: bytes | None = None  # what the transport holds of ours, as far as we know
+        self._there: bytes | None = None  # our message in the transport, as far as we know
         self._shared = 0  # our release that decisions come from
 
     # --- sending -------------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something that the transport does not hold yet."""
+        """Whether the transport lacks the latest release."""
         sealed = 0 if self._release is None else self._release.number
         return self.agent.released > sealed or self._there != self._message
 
     def send(self, release: Release | None = None) -> bool:
-        """Publish a new release, or the one that waits; False: the transport is away, and it goes on waiting.
+        """Publish the latest release if the transport lacks it; False if the transport is unavailable.
 
-        `LedgerMismatch`: somebody with this agent's key has sent another release under this number or a
-        later one. It is this agent's own past (it was restored from an old copy) or a second one of it; it
-        must send nothing.
+        Raises `LedgerMismatch` if another release was sent with this agent's key, under this number or a
+        later one: this agent was restored from an old copy, or runs twice, and must send nothing.
         """
         with self._lock:
             self._seal_latest(release)
@@ -94,13 +93,13 @@ class Member:
 
     @property
     def message(self) -> bytes | None:
-        """Its own latest release as others get it, sealed; None before the first."""
+        """The agent's latest release in its envelope; None before the first."""
         with self._lock:
             self._seal_latest()
             return self._message
 
     def _seal_latest(self, release: Release | None = None) -> None:
-        """The outbox follows the agent, which may release where this member does not see it."""
+        """Update the outbox from the agent, which may release without this member."""
         latest = release or self.agent.held.get(self.agent.name)
         if latest is not None and latest != self._release:
             self._release, self._message = latest, self._seal.close(latest)
@@ -113,7 +112,7 @@ class Member:
             except Conflict as taken:
                 if attempt == _ATTEMPTS - 1:
                     raise TransportUnavailable(
-                        "somebody else keeps writing under this agent's name"
+                        "another writer keeps publishing under this agent's name"
                     ) from taken
                 self._judge(taken.held)
                 self._there = taken.held
@@ -145,15 +144,15 @@ class Member:
     # --- taking --------------------------------------------------------------------------------------
 
     def receive(self, *, strict: bool = False) -> list[str]:
-        """Take what the others have published; the names of those who had something new.
+        """Receive the releases of the peers; return the names of those with a new one.
 
-        What is refused is counted, and hinders nothing else; if `strict`, it is raised.
+        Refused messages are counted and skipped; with `strict` they are raised.
         """
         with self._lock:
             return self._take(self._look(), strict=strict)
 
     def _look(self) -> Mapping[str, bytes]:
-        """What the transport holds, ours among it; nothing while it is away."""
+        """All messages in the transport, ours included; none while it is unavailable."""
         try:
             messages = self.transport.latest()
             self.away = None
@@ -165,9 +164,9 @@ class Member:
         return messages
 
     def take(self, messages: Mapping[str, bytes]) -> list[str]:
-        """`receive` of messages that somebody else has brought.
+        """`receive` for messages that an external engine delivers.
 
-        This agent's own latest among them says that the others have it.
+        This agent's own latest among them acknowledges it.
         """
         with self._lock:
             self._seal_latest()
@@ -199,16 +198,16 @@ class Member:
         return taken
 
     def _look_at_ours(self, message: bytes | None) -> None:
-        """What the transport holds of ours: where it has lost it, it waits again."""
+        """Note which of our messages the transport holds; send the latest again if it was lost."""
         if message == self._message:
             self._there = message
             return
         self._there = None
-        with contextlib.suppress(LedgerMismatch):  # `send` raises it; what others say is taken all the same
+        with contextlib.suppress(LedgerMismatch):  # `send` raises it; receiving goes on
             self._judge(message)
 
     def _absorb(self, come: dict[str, Release], messages: Mapping[str, bytes], *, strict: bool) -> list[str]:
-        """Into the agent: together, and one by one where together they are refused."""
+        """Absorb releases together, or one by one if together they are refused."""
         if not come and self._shared == self.agent.released:
             return []
         groups = [come]
@@ -239,9 +238,9 @@ class Member:
     # --- both ----------------------------------------------------------------------------------------
 
     def exchange(self) -> bool:
-        """Send what waits and take what there is; False: the transport is away.
+        """Send the outbox and receive; False if the transport is unavailable.
 
-        Sending comes first: the others wait for it, and to take in what they have sent may last.
+        Sending comes first: peers wait for it, and absorbing theirs may take long.
         """
         with self._lock:
             messages = self._look()
@@ -252,9 +251,9 @@ class Member:
             return sent and self.away is None
 
     def follow(self, seal: Codec) -> None:
-        """Go on with the seal of a later roster.
+        """Switch to a later version of the roster.
 
-        What was refused is looked at again, ours is signed anew, and what is held of who has left is dropped.
+        Refused messages are verified again, ours is signed again, and releases of peers who left are dropped.
         """
         with self._lock:
             self._join(seal)
@@ -263,7 +262,7 @@ class Member:
             self._message = None if self._release is None else seal.close(self._release)
 
     def _join(self, seal: Codec) -> None:
-        """Who is not in the roster has no say in decisions, and the terms' run is the only one."""
+        """Drop releases of agents that are not in the roster, and refuse any run but the terms' own."""
         with self.agent.transaction():
             self._seen.keep(self.agent.held)
             if seal.roster is not None:
@@ -272,34 +271,34 @@ class Member:
                 self.agent.bound = seal.roster.federation
 
     def watch(self, *, every: float = 1.0, after: Callable[[], None] | None = None) -> Callable[[], None]:
-        """`exchange` in a thread, when the transport has news and every so many seconds; gives its end.
+        """Call `exchange` in a thread, on news and every `every` seconds; return a function that stops it.
 
-        After each it calls `after`, and rests a moment, so that it takes a fifth of a core at most.
+        After each exchange it calls `after`, and rests so that it takes at most a fifth of a core.
         """
 
         def work() -> None:
             try:
                 self.exchange()
-            except FedFairXError as error:  # also of an agent whose storage is away
-                self.away = str(error)  # and it is tried again, for whoever has seen to it
+            except FedFairXError as error:  # including an agent whose storage is unavailable
+                self.away = str(error)  # try again later: an operator may have acted
             if after is not None:
                 after()
 
         return repeat(work, self.transport, self._bell, every=every, name=self.agent.name)
 
     def wake(self) -> None:
-        """Have the thread of `watch` exchange at once; it returns before that has happened."""
+        """Have the thread of `watch` exchange at once; return without waiting for it."""
         self._bell.hurry()
 
     @property
     def peers(self) -> dict[str, Peer]:
-        """The others, by name; not under the lock, which may be held while the transport is waited for."""
+        """The peers, by name; without the lock, which may be held during a call of the transport."""
         return peers_of(self.agent, self.refusals, self._came)
 
 
 @dataclass(frozen=True)
 class Peer:
-    """What a member knows of another: its latest release, when it came, how many messages were refused."""
+    """What a member knows of a peer: its latest release, when it came, how many messages were refused."""
 
     number: int
     count: int
@@ -311,7 +310,7 @@ class Peer:
 def peers_of(
     agent: Agent, refusals: Mapping[tuple[str, str], int], came: Mapping[str, float]
 ) -> dict[str, Peer]:
-    """The others, by name, of whom something is held or was refused; `refusals` are by sender and reason."""
+    """The peers, by name, of whom a release is held or was refused; `refusals` are by sender and reason."""
     refused: Counter[str] = Counter()
     for (name, _), times in list(refusals.items()):
         refused[name] += times
@@ -324,10 +323,10 @@ def peers_of(
 
 
 def contradiction(agent: Agent, ours: Release | None, theirs: Release) -> str | None:
-    """Why an agent whose latest release is `ours` must send nothing, `theirs` being out under its name.
+    """Why an agent with the latest release `ours` must halt when `theirs` is published under its name.
 
-    None if `theirs` is a release that this agent has made. A private agent remembers all of its own; of one
-    that is not private an earlier number is taken for its past.
+    None if `theirs` is a release that this agent has made. A private agent remembers all of its own; for one
+    that is not private any earlier number counts as its own.
     """
     made = 0 if ours is None else ours.number
     if theirs.number == made:
@@ -337,15 +336,15 @@ def contradiction(agent: Agent, ours: Release | None, theirs: Release) -> str | 
     if same:
         return None
     return (
-        f"the others have release {theirs.number} of {agent.name!r} with other content than this agent's, "
-        f"which has made {made}: this is an old copy of it, or a second one runs. Nothing is sent. Stop the "
-        "second one, or put back the latest copy; if there is none, start anew under a new name and a new "
-        "key, with a new ledger and a budget of its own"
+        f"peers hold release {theirs.number} of {agent.name!r} with other content than this agent's, which "
+        f"has made {made}: this agent is an old copy, or a second instance runs. Sending is halted. Stop the "
+        "second instance, or restore the latest copy; without one, start again under a new name and a new "
+        "key, with a new ledger and a new budget"
     )
 
 
 def _again(agent: Agent, number: int) -> Release | None:
-    """A past release of its own, which costs nothing; None if it can't be given any more."""
+    """Repeat a past release, which costs no budget; None if it is no longer available."""
     try:
         return agent.past_release(number)
     except PrivacyError:

@@ -1,8 +1,8 @@
-"""What a member has seen of its federation, so that nothing older is taken, not after a restart either.
+"""The newest roster and releases that a member has seen, kept so that no older one is ever accepted.
 
-A signature says who has made a roster or a release, and not that it is the latest. The highest roster version
-and the highest release number of each other are remembered for that, with a digest of what they held. They
-stay when a member leaves, so that one that comes back can't come back as it was before.
+A signature proves who made a roster or a release, not that it is the latest. So the highest roster version
+and each peer's highest release number are stored with a digest of their content, also after a peer has left:
+one that rejoins can't start again from an older release.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from fedfairx.storage.seen import Numbered, SeenTables
 
 
 class Seen:
-    """Of `agent` in the federation of `roster`: in the agent's database, if it has one, else in memory.
+    """What `agent` has seen in the federation of `roster`, in the agent's database or in memory.
 
-    Agents of one process have no roster, and nothing is written for them. The writing methods are called
-    inside a step of the agent.
+    Nothing is written for agents of one process, which have no roster. Writing methods are called inside a
+    step of the agent.
     """
 
     def __init__(self, agent: Agent, roster: Roster | None) -> None:
@@ -34,24 +34,24 @@ class Seen:
             self._read()
 
     def _read(self) -> None:
-        """As it is on disk."""
+        """Read the stored state."""
         if self._tables is not None:
             self._roster, self.releases = self._tables.roster(), self._tables.releases()
 
     # --- rosters -------------------------------------------------------------------------------------
 
     def admit(self, roster: Roster) -> None:
-        """Refuse a version that is older than one that was seen, or another of the same number."""
+        """Refuse a roster older than one that was seen, or another one of the same version."""
         name, (version, digest) = self._agent.name, self._roster or (0, "")
         if roster.version < version:
             raise StateError(
-                f"this roster is version {roster.version}, and {name!r} has had version {version}: "
-                "put the latest into its place; the convener has it, and every other member"
+                f"roster must be at least version {version}, which {name!r} has seen, got {roster.version}: "
+                "get the latest from the convener or a peer"
             )
         if roster.version == version and roster.digest != digest:
             raise StateError(
-                f"this roster is another version {version} than {name!r} has had: the convener has signed "
-                "two of that number; ask for a later version, which everybody gets"
+                f"roster differs from the version {version} that {name!r} has seen: the convener has signed "
+                "two of that number; ask for a later version"
             )
         if roster.version > version:
             self._roster = roster.version, roster.digest
@@ -61,7 +61,7 @@ class Seen:
     # --- releases ------------------------------------------------------------------------------------
 
     def keep(self, releases: Mapping[str, Release]) -> None:
-        """These were taken; what is later than all before of its sender is remembered."""
+        """Remember accepted releases that are the newest of their sender."""
         for name, release in releases.items():
             if release.number > self.releases.get(name, (0, ""))[0]:
                 self.releases[name] = release.number, release.digest

@@ -1,7 +1,7 @@
-"""Certificates for the hub's door: an authority of the federation's own, one for the hub, one for each agent.
+"""TLS certificates: the federation's own authority, one certificate for the hub, one for each member.
 
-They say who may come in and under which name one may write there. What is believed of a message is its
-signature (`envelope.py`), which these have nothing to do with.
+They decide who may connect to the hub and under which name it may write. Messages are trusted by their
+own signature (`envelope.py`), which does not depend on certificates.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from fedfairx.util.files import require_private, write_private
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate, and the private key that goes with it."""
+    """A certificate and its private key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
     def issue(self, name: str, *, days: int, hosts: Sequence[str] = (), email: str = "") -> Identity:
-        """A certificate by this authority: for a server at `hosts`, or for the client `email`."""
+        """Issue a certificate: for a server at `hosts`, or for the client `email`."""
         names: list[x509.GeneralName] = [_host(host) for host in hosts]
         names += [x509.RFC822Name(email)] if email else []
         usage = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
@@ -54,13 +54,13 @@ class Identity:
         return Identity(builder.sign(self.key, hashes.SHA256()), key)
 
     def write(self, certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> None:
-        """Two new files; the key's is for its owner alone."""
+        """Write the certificate and the key into new files; the key's has mode 0600."""
         Path(certificate).write_bytes(self.certificate.public_bytes(Encoding.PEM))
         write_private(key, self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
     @classmethod
     def read(cls, certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> Identity:
-        """What `write` wrote; `StateError` if the two don't go together or others may read the key."""
+        """Read what `write` wrote; `StateError` if the pair does not match or others may read the key."""
         require_private(key)
         try:
             found = x509.load_pem_x509_certificate(Path(certificate).read_bytes())
@@ -73,7 +73,7 @@ class Identity:
 
 
 def new_authority(name: str, *, days: int) -> Identity:
-    """An authority that signs certificates and is signed by itself."""
+    """Make a self-signed certificate authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
     usage = x509.KeyUsage(
@@ -97,12 +97,14 @@ def new_authority(name: str, *, days: int) -> Identity:
 
 
 def identity_of(agent: str, federation: str) -> str:
-    """What the hub knows an agent by: an address in its certificate."""
+    """The email address in a member's certificate, by which the hub knows it."""
     return f"{agent}@{federation}"
 
 
-def why_unfit(certificate: x509.Certificate, authority: x509.Certificate, *, email: str = "") -> str:
-    """Why a certificate will not do now; "" if it will."""
+def certificate_problem(
+    certificate: x509.Certificate, authority: x509.Certificate, *, email: str = ""
+) -> str:
+    """Describe why a certificate is not valid now; "" if it is."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Bounds that every honest release keeps: sums of a known number of bounded records, and known noise.
+"""Plausibility limits: what a sum of a known number of bounded records with known noise can be.
 
 docs/explanation/federation.md ("What a release can be") has the inequalities, their proof, and Υ and H.
 """
@@ -27,7 +27,7 @@ _ROUNDING = 1e-6  # of sums of floats, and of the grid that releases lie on, rel
 
 @dataclass(frozen=True)
 class Limits:
-    """What release k of a member can hold; `records[k - 1]` of them at most. Exact sums have no noise."""
+    """Limits of release k of a member: at most `records[k - 1]` records; exact sums have no noise."""
 
     mechanism: Mechanism
     dimension: int
@@ -36,40 +36,41 @@ class Limits:
     records: Integers
 
     def check(self, name: str, release: Release, before: Release | None = None) -> None:
-        """Refuse what can't be; `before` is what is held of this sender. The size must have been checked."""
+        """Refuse an impossible release of checked size; `before` is the sender's last one."""
         why = self._why_absurd(release) or _why_not_after(release, before)
         if why:
-            raise MessageRefused(f"release {release.number} of {name!r} can't be: {why}", reason="absurd")
+            text = f"release {release.number} of {name!r} is impossible: {why}"
+            raise MessageRefused(text, reason="absurd")
 
     def _why_absurd(self, release: Release) -> str:
         number, count = release.number, release.count
         if number > self.records.size:
-            return f"there are {self.records.size} releases"
+            return f"a member makes at most {self.records.size} releases"
         most = int(self.records[number - 1])
         if count > most:
-            return f"it claims {count} records, and at most {most} can be in it"
+            return f"it claims {count} records, at most {most} are possible"
         gram, moment = unpack(release.packed)
         diagonal = np.einsum("ii->i", gram)
         length, reward = self._largest_record()
         matrix, vector, trace = self._noise(number)
         slack = 1.0 + _ROUNDING
-        # Of exact sums rounding is all that stands for noise.
+        # Exact sums have only rounding errors for noise.
         matrix = matrix * slack or _ROUNDING * max(float(diagonal.max()), 0.0) + np.finfo(np.float64).tiny
         if float(diagonal.sum()) > (count * length**2 + trace) * slack:
-            return "its Gram matrix has a larger trace than so many records make it"
+            return "its Gram matrix has a larger trace than its records allow"
         if float(np.linalg.norm(moment)) > (count * length * reward + vector) * slack:
-            return "its moment is larger than so many records make it"
+            return "its moment is larger than its records allow"
         above = -gram
         np.einsum("ii->i", above)[:] += count * length**2 * slack + matrix
         if _factor(above) is None:
-            return "its Gram matrix is larger than so many records make it"
+            return "its Gram matrix is larger than its records allow"
         diagonal += matrix
         if _factor(gram) is None:
-            return "its Gram matrix is more negative than noise makes it"
+            return "its Gram matrix is more negative than noise allows"
         diagonal += matrix
         seen = math.sqrt(max(float(moment @ np.linalg.solve(gram, moment)), 0.0))
         if seen > (math.sqrt(count) * reward + vector / math.sqrt(matrix)) * slack:
-            return "its moment does not go with its Gram matrix"
+            return "its moment contradicts its Gram matrix"
         return ""
 
     def _largest_record(self) -> tuple[float, float]:
@@ -81,7 +82,7 @@ class Limits:
 
     @cached_property
     def _noise(self) -> Callable[[int], tuple[float, float, float]]:
-        """`_noise_of`, remembered: many members are at the same number."""
+        """`_noise_of` with a cache: many members are at the same number."""
         return lru_cache(64)(self._noise_of)
 
     def _noise_of(self, number: int) -> tuple[float, float, float]:
@@ -113,7 +114,7 @@ def _why_not_after(release: Release, before: Release | None) -> str:
 
 
 def _factor(matrix: Array) -> Array | None:
-    """Cholesky's factor; None where there is a negative direction. Much faster than eigenvalues."""
+    """Cholesky factor; None if an eigenvalue is negative. Much faster than computing eigenvalues."""
     try:
         return np.asarray(np.linalg.cholesky(matrix))
     except np.linalg.LinAlgError:

@@ -1,14 +1,13 @@
-"""Who is in a federation, under which terms: one file that the convener signs, and every member holds.
+"""The roster: members, their public keys and the terms, in one file that the convener signs.
 
     {"format": "fedfairx-roster", "schema": 1, "roster": {…}, "signature": Ed25519 over the canonical roster}
 
-The convener's key makes the federation: its id is a hash of that key and a nonce. Whoever knows the id,
-which members tell each other when they join, knows the key that a true roster is signed by. The key is
-needed for nothing else and stays offline.
+The federation's id is a hash of the convener's key and a nonce, so the id alone, which members tell each
+other when they join, says which key must have signed a roster. The key signs nothing else and stays offline.
 
-Members come, go and change their keys by a new version, signed by the same key, under the same terms. A
-member takes a version only if it is later than its own, so an old one can't bring back a key that was given
-up. Other terms are another federation.
+Members join, leave and change keys by a new version under the same terms, signed by the same key. A member
+accepts only versions later than its own, so that an old one can't restore a revoked key. Other terms make
+another federation.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _LABEL = b"fedfairx roster 1\n"
 
 @dataclass(frozen=True, eq=False)
 class Roster:
-    """A version of the roster, verified: there is no way to have one whose signature is wrong."""
+    """A verified version of the roster: construction fails if the signature is wrong."""
 
     federation: str  # 16 bytes as hexadecimal digits
     convener: str  # public key
@@ -57,7 +56,7 @@ class Roster:
             require(
                 key not in SMALL_ORDER,
                 "key",
-                f"of {name!r} must have a private half, and has none: anybody can sign under it",
+                f"of {name!r} must not be of small order, under which anybody can sign",
                 key,
                 "`fedfairx federate key` makes one",
             )
@@ -67,11 +66,11 @@ class Roster:
         if self.federation != federation_id(self.convener, self.nonce):
             raise StateError("the roster's federation id is not that of its convener's key")
         if self.convener in SMALL_ORDER:
-            raise StateError("the roster's convener has a key under which anybody can sign: found another")
+            raise StateError("the convener's key must not be of small order: create another federation")
         if not _is_hex(self.signature, 64) or not signed_by(
             self.convener, _LABEL + canonical(self._body()), bytes.fromhex(self.signature)
         ):
-            raise StateError("the roster is not signed by its convener: it was changed, or is not theirs")
+            raise StateError("the roster's signature must be its convener's: the file was changed")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Roster) and self.to_json() == other.to_json()
@@ -91,27 +90,27 @@ class Roster:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what was signed."""
+        """SHA-256 of the signed bytes."""
         return hashlib.sha256(_LABEL + canonical(self._body())).hexdigest()
 
     def key_of(self, name: str) -> str | None:
-        """A member's public key; None for who is not in it."""
+        """A member's public key; None for a name that is not in the roster."""
         return self.members.get(name)
 
     def require_key(self, name: str, key: SigningKey) -> None:
-        """Refuse a private key that is not this member's."""
+        """Refuse a private key that does not match the member's public key."""
         if self.key_of(name) is None:
             raise StateError(
-                f"{name!r} is not in the roster (version {self.version}): {', '.join(self.members)} are"
+                f"{name!r} is not in the roster (version {self.version}), which has {', '.join(self.members)}"
             )
         if self.key_of(name) != key.public:
             raise StateError(
                 f"the key of {name!r} is not the one in the roster (version {self.version}): "
-                "one of the two is of another time"
+                "one of the two is outdated"
             )
 
     def amended(self, key: SigningKey, members: Mapping[str, str]) -> Roster:
-        """The next version, with these members, signed by the convener's key."""
+        """Sign the next version, with these members."""
         if key.public != self.convener:
             raise StateError(
                 "this is not the convener's key: nobody else can sign a roster of this federation"
@@ -127,16 +126,16 @@ class Roster:
         )
 
     def require_follows(self, before: Roster) -> None:
-        """Refuse to go from `before` to this one, unless it is a later version of the same."""
+        """Refuse to replace `before` by this roster unless it is a later version of the same federation."""
         if self.federation != before.federation:
             raise StateError("this is the roster of another federation")
         if self.terms.digest != before.terms.digest:
             raise StateError(
-                "this roster has other terms: that is another federation, which all have to join anew"
+                "this roster has other terms: members must create a new federation to change them"
             )
         if self.version < before.version or (self.version == before.version and self != before):
             raise StateError(
-                f"this roster is version {self.version}, and version {before.version} is held: "
+                f"this roster is version {self.version}, and version {before.version} is in use: "
                 "ask the convener for the latest"
             )
 
@@ -147,12 +146,12 @@ class Roster:
         return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Whole or not at all. It holds nothing secret."""
+        """Write the file atomically. It holds nothing secret."""
         write_atomically(path, self.to_json())
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Roster:
-        """The roster in a file's content; `StateError` says why it is none."""
+        """Parse and verify a roster; `StateError` if it is not valid."""
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
@@ -179,15 +178,15 @@ class Roster:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, federation: str | None = None) -> Roster:
-        """The roster in a file, and that of `federation`, if one knows which it should be."""
+        """Read a roster file, which must be of `federation` if that is given."""
         roster = cls.from_json(Path(path).read_bytes())
         if federation is not None and roster.federation != federation:
             raise StateError(f"{path} is the roster of federation {roster.federation}, not of {federation}")
         return roster
 
 
-def convene(key: SigningKey, terms: Terms, members: Mapping[str, str]) -> Roster:
-    """The first version of a new federation's roster."""
+def create_roster(key: SigningKey, terms: Terms, members: Mapping[str, str]) -> Roster:
+    """Sign version 1 of a new federation's roster."""
     nonce = secrets.token_hex(16)
     return _signed(
         key,
@@ -201,7 +200,7 @@ def convene(key: SigningKey, terms: Terms, members: Mapping[str, str]) -> Roster
 
 
 def federation_id(convener: str, nonce: str) -> str:
-    """16 bytes that stand for a convener's key; another key with the same id can't be found."""
+    """Federation id: 16 bytes of a hash of the convener's key and a nonce."""
     if not (_is_hex(convener, 32) and _is_hex(nonce, 16)):
         raise StateError("the roster's convener and nonce must be 32 and 16 bytes in hexadecimal")
     return hashlib.sha256(b"fedfairx federation\n" + bytes.fromhex(convener + nonce)).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Ed25519 keys: an agent's own, and the convener's. A private one is a file that its owner alone may read."""
+"""Ed25519 signing keys of members and of the convener, in files that only their owner may read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SMALL_ORDER = frozenset(
 
 
 class SigningKey:
-    """A private key. It signs, says its public half, and shows nothing else of itself."""
+    """A private key, which signs and never shows itself."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -50,29 +50,29 @@ class SigningKey:
         return f"SigningKey(public={self.public!r})"
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Into a new file, mode 0600; what is there is never overwritten."""
+        """Write a new file with mode 0600; an existing one is never overwritten."""
         write_private(path, self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> SigningKey:
-        """The key in a file; one that others may read is refused."""
+        """Read a key file; refuse one that others may read."""
         require_private(path)
         try:
             key = load_pem_private_key(Path(path).read_bytes(), password=None)
         except (ValueError, TypeError):
-            raise StateError(f"{path} must hold an unencrypted private key as PEM, and does not") from None
+            raise StateError(f"{path} must hold an unencrypted private key as PEM") from None
         if not isinstance(key, Ed25519PrivateKey):
-            raise StateError(f"{path} must hold an Ed25519 key, and holds another kind")
+            raise StateError(f"{path} must hold an Ed25519 key, got another kind")
         return cls(key)
 
 
 def new_signing_key() -> SigningKey:
-    """A fresh key from the operating system."""
+    """Generate a key."""
     return SigningKey(Ed25519PrivateKey.generate())
 
 
 def signed_by(public: str, message: bytes, signature: bytes) -> bool:
-    """Whether `signature` of `message` was made with the private half of `public`, which must have one."""
+    """Whether `signature` of `message` is valid under the public key; never under one of small order."""
     if public in SMALL_ORDER:
         return False
     try:
@@ -82,6 +82,6 @@ def signed_by(public: str, message: bytes, signature: bytes) -> bool:
     return True
 
 
-@lru_cache(1024)  # a member's is used for every message of it, and to read one takes half as long again
+@lru_cache(1024)  # used for every message of a member; loading a key takes half as long as verifying
 def _public_key(public: str) -> Ed25519PublicKey:
     return Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))

@@ -43,7 +43,7 @@ EXACT_NORM = 10.0
 
 @dataclass(frozen=True, init=False)
 class Terms:
-    """What members agree on. Whatever is left out is set when terms are made, and is then the same for all.
+    """What members agree on. Defaults are resolved when terms are made, so that all members have the same.
 
     dimension: numbers that describe an arm.
     agents: how many the schedule is made for; who joins later changes neither schedule nor noise.
@@ -112,7 +112,7 @@ class Terms:
 
     @property
     def releases(self) -> int:
-        """How many releases a member makes at most."""
+        """The most releases that a member makes."""
         return max(self.times.max_releases(self.plan), 1)
 
     def budget(self, decide_from: str | None = None) -> Budget:
@@ -126,7 +126,7 @@ class Terms:
 
     @cached_property
     def limits(self) -> Limits:
-        """What a release of a member can hold."""
+        """The plausibility limits of a member's releases."""
         rounds = self.times.rounds(self.plan)
         if rounds.size == 0:  # the data decide
             rounds = np.full(self.releases, self.horizon)

@@ -1,14 +1,14 @@
-"""The files of a federation, made in one folder and then handed out.
+"""Create and amend the files of a federation, in one folder whose parts are then handed out.
 
-    roster.json              who is in, under which terms; for everybody
-    convener/                federation.key signs rosters, authority.key certificates: to be kept offline
-    hub/                     (with NATS) nats-server.conf, the hub's certificate: for whoever runs the server
+    roster.json              members and terms; for everybody
+    convener/                federation.key signs rosters, authority.key certificates; keep it offline
+    hub/                     (with NATS) nats-server.conf, the hub's certificate: for the server's operator
                              (with Flower) the app, nodes' public keys, the certificate: for the SuperLink
     NAME/                    for each agent: roster.json, agent.key, its certificate (with Flower: its node's
                              key), its service's settings
 
-A private key never goes into another's folder. An agent's own signing key need not be made here: who gives
-its public key has a folder without `agent.key`, and puts in its own.
+A private key never goes into another member's folder. A member may make its own signing key: for one whose
+public key is given, the folder has no `agent.key`, and the member adds its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.federation.roster.certificates import Identity, identity_of, new_authority
-from fedfairx.federation.roster.roster import Roster, convene
+from fedfairx.federation.roster.roster import Roster, create_roster
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder, settings
@@ -35,7 +35,7 @@ SUPERLINK_PORT = 9092
 TRANSPORTS = ("nats", "sqlite", "flower")
 
 
-def found(
+def create_federation(
     folder: str | os.PathLike[str],
     terms: Terms,
     agents: Mapping[str, str | None],
@@ -45,7 +45,7 @@ def found(
     days: int = 825,
     transport: str = "nats",
 ) -> Roster:
-    """Make all files of a new federation. `agents` are names with a public key, or None to make one.
+    """Create all files of a new federation. `agents` maps names to public keys, or None to make a key.
 
     With transport "sqlite" all agents are on this machine, and there is no hub. With "flower" the hub is a
     SuperLink.
@@ -53,14 +53,14 @@ def found(
     require(transport in TRANSPORTS, "transport", f"must be one of {', '.join(TRANSPORTS)}", transport)
     base = Path(folder)
     if base.exists() and any(base.iterdir()):
-        raise InvalidInput(f"out must be a new or an empty folder, got {base}, which has something in it")
+        raise InvalidInput(f"out must be a new or an empty folder, got {base}, which is not empty")
     for name in agents:
         require_name(name)
-        require(name not in RESERVED, "name", f"must be another than {', '.join(RESERVED)}", name)
+        require(name not in RESERVED, "name", f"must not be one of {', '.join(RESERVED)}", name)
     convener = new_signing_key()
     made = {name: new_signing_key() if given is None else None for name, given in agents.items()}
     members = {name: key.public if key else str(agents[name]) for name, key in made.items()}
-    roster = convene(convener, terms, members)
+    roster = create_roster(convener, terms, members)
     (base / "convener").mkdir(mode=0o700, parents=True)
     convener.write(base / "convener" / "federation.key")
     server = superlink = authority = None
@@ -77,7 +77,7 @@ def found(
     return roster
 
 
-def amend(
+def amend_federation(
     folder: str | os.PathLike[str],
     *,
     add: Mapping[str, str | None] | None = None,
@@ -85,7 +85,7 @@ def amend(
     rekey: Mapping[str, str | None] | None = None,
     days: int = 825,
 ) -> Roster:
-    """The next version of the roster: who joins, who leaves, who has a new key (None: to be made)."""
+    """Sign and distribute the next version of the roster; a key of None is generated."""
     base = Path(folder)
     before = Roster.read(base / "roster.json")
     convener = SigningKey.read(base / "convener" / "federation.key")
@@ -96,7 +96,7 @@ def amend(
         require(name in members, "name", f"must be one of the members {', '.join(members)}", name)
     for name in joining:
         fits = name not in (*members, *RESERVED) and not (base / name).exists()
-        require(fits, "name", "must be a new one, without a folder", name)
+        require(fits, "name", "must be a new one without a folder", name)
     made = {name: new_signing_key() if key is None else None for name, key in (joining | changing).items()}
     for name in remove:
         del members[name]
@@ -116,7 +116,7 @@ def amend(
 
 
 def hub_configuration(roster: Roster, *, port: int = PORT) -> str:
-    """A nats-server's configuration: TLS, one identity for each agent, and what each may do."""
+    """Configuration of nats-server: TLS, one identity for each member, and its permissions."""
     users = ",\n".join(_user(name, roster.federation) for name in roster.members)
     return f"""# The hub of federation {roster.federation}, roster version {roster.version}.
 # Made by `fedfairx federate`. Run it in this folder: nats-server -c nats-server.conf
@@ -142,7 +142,7 @@ authorization {{
 
 
 def _user(name: str, federation: str) -> str:
-    """An agent writes its own key and no other, reads all, and makes the bucket if it comes first."""
+    """Permissions of a member: write its own key, read all keys, create the bucket."""
     stream = stream_of_bucket(federation)
     asks = [f"$JS.API.STREAM.{what}.{stream}" for what in ("INFO", "CREATE", "MSG.GET")]
     publish = json.dumps([subject_of(federation, name), *asks])
@@ -194,7 +194,7 @@ def _make_agent(
 
 
 def _spread(base: Path, roster: Roster, server: str | None) -> None:
-    """The roster to everybody who is in it, and the hub's configuration."""
+    """Write the roster into every member's folder, and the hub's configuration."""
     if server is not None:
         port = int(server.rpartition(":")[2])
         write_atomically(base / "hub" / "nats-server.conf", hub_configuration(roster, port=port))
@@ -205,12 +205,12 @@ def _spread(base: Path, roster: Roster, server: str | None) -> None:
 
 
 def _way_of(base: Path, roster: Roster) -> tuple[str | None, str | None]:
-    """The server or the SuperLink that agents were told of, from one of their settings."""
+    """The address of the server or SuperLink, from a member's settings."""
     for name in roster.members:
         if (base / name / SETTINGS).exists():
             place = MemberFolder.read(base / name)
             return place.server, place.superlink
-    raise StateError(f"{base} has no agent's folder left to read the hub's address from")
+    raise StateError(f"{base} must hold at least one member's folder, which has the hub's address")
 
 
 def _copy(file: Path, folder: Path) -> None:

@@ -1,8 +1,8 @@
-"""What joining is worth to a member: regret over that of deciding alone, by a table of simulations.
+"""Expected gain of joining: regret as a member over regret alone, from a table of simulations.
 
-`joining_table.py` holds the table, and `benchmarks/joining_gain.py` has measured it. Between its entries the
-ratio is linear in the logarithms of ε, members and horizon; outside of them the nearest entry is taken, and
-named. It is of one simulated world, which the sentence names, and no promise of another.
+`benchmarks/joining_gain.py` measures the table in `joining_table.py`. Between its entries the ratio is linear
+in the logarithms of ε, members and horizon; outside, the nearest entry is used and named. The table is of one
+simulated world, which the sentence names, and promises nothing about others.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SAME = 0.005  # shown as no difference
 
 @dataclass(frozen=True)
 class Gain:
-    """What a member can expect of joining.
+    """The gain that a member can expect from joining.
 
     ratio: its fairness regret over that of deciding alone; below 1 joining pays.
-    nearest: what of the table was taken for what lies outside of it, in words.
+    nearest: which entry was used for values outside the table, in words.
     """
 
     members: int
@@ -55,7 +55,7 @@ class Gain:
 
     @property
     def sentence(self) -> str:
-        """What to expect, for whom, and where it was simulated."""
+        """State the expected gain, for whom, and in which simulation."""
         budget = "exact sums" if self.epsilon is None else f"ε = {self.epsilon:g}"
         clipped = "centred" if self.centred else "clipped around zero"
         world = WORLD if self.epsilon is None else f"{WORLD}, geometric schedule, records {clipped}"
@@ -68,7 +68,7 @@ class Gain:
 
     @property
     def warning(self) -> str | None:
-        """What to say where the gain is small; None where it is not."""
+        """A warning if the gain is small, else None."""
         if self.ratio <= 1.0 - SMALL:
             return None
         remedies = ["a larger ε"] if self.epsilon is not None else []
@@ -104,9 +104,9 @@ def expected_gain(
     decide_from: str = "own+released",
     centred: bool = False,
 ) -> Gain | None:
-    """The gain that simulations give; None for what was not simulated, such as "released+local".
+    """The gain in simulations; None for what was not simulated, such as "released+local".
 
-    members: of the federation; one alone has nothing to gain, which is None too.
+    members: size of the federation; None is returned for 1.
     horizon: decisions of each member.
     epsilon, delta: of each member's releases; an ε of None is for exact sums. The table is for δ = 1e-6:
         another δ is read at the ε that asks for as much noise.
@@ -146,7 +146,7 @@ def expected_gain(
 
 
 def _counted(value: float) -> str:
-    """A number with its thousands apart."""
+    """Format a count with spaced thousands."""
     return f"{value:,.10g}".replace(",", " ")
 
 
@@ -155,7 +155,7 @@ def _held(grid: Sequence[float], x: float) -> float:
 
 
 def _between(grid: Sequence[float], x: float) -> tuple[int, float]:
-    """The entry below x, and how far x is on the way to the next, in logarithms."""
+    """Index of the entry below x, and the fraction of the way to the next one, in logarithms."""
     x = _held(grid, x)
     low = bisect_right(grid, x) - 1
     if x == grid[low]:

@@ -1,4 +1,4 @@
-"""Regret of members over that alone, written by `python benchmarks/joining_gain.py --write`."""
+"""Regret of members over regret alone, written by `python benchmarks/joining_gain.py --write`."""
 
 from __future__ import annotations
 

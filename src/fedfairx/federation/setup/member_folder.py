@@ -1,4 +1,4 @@
-"""An agent's folder in a federation, as `fedfairx federate` makes it: its settings, and what they lead to."""
+"""A member's folder, as `fedfairx federate` makes it: settings, roster, keys and transport."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ path = "../transport.sqlite"
 
 
 def settings(roster: Roster, name: str, *, server: str | None, superlink: str | None = None) -> str:
-    """TOML for an agent's service; without a server the way is a file beside the agents' folders."""
+    """TOML settings of a member's service; with SQLite the transport is a file beside the folders."""
     way = _SQLITE if server is None else _NATS.format(server=json.dumps(server))
     if superlink is not None:
         way = _FLOWER.format(superlink=json.dumps(superlink))
@@ -55,7 +55,7 @@ key = "agent.key"
 
 @dataclass(frozen=True)
 class MemberFolder:
-    """Who an agent is in its federation, and the way to the others."""
+    """A member's name, roster, key and transport, read from its folder."""
 
     folder: Path
     name: str
@@ -64,7 +64,7 @@ class MemberFolder:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> MemberFolder:
-        """The folder's settings and roster, which must be of the federation that the settings name."""
+        """Read settings and roster, which must be of the federation that the settings name."""
         base = Path(folder)
         try:
             values = tomllib.loads((base / SETTINGS).read_text(encoding="utf-8"))
@@ -75,7 +75,7 @@ class MemberFolder:
         return cls(base, name, Roster.read(roster, federation=federation), table)
 
     def stamp(self) -> tuple[int, ...]:
-        """Another one when the roster's file or the key's was written anew; to look is cheap."""
+        """A cheap value that changes whenever the roster's or the key's file is rewritten."""
         marks: list[int] = []
         for entry in ("roster", "key"):
             with contextlib.suppress(OSError):  # on its way, perhaps
@@ -85,12 +85,12 @@ class MemberFolder:
 
     @property
     def server(self) -> str | None:
-        """The first server of its hub; None where the way is a file."""
+        """The first server of the hub; None without NATS."""
         return str(self._entry("servers")[0]) if self.table.get("transport") == "nats" else None
 
     @property
     def superlink(self) -> str | None:
-        """Where its SuperNode finds the SuperLink; None where the way is another than Flower."""
+        """The SuperLink's address; None without Flower."""
         return None if self.table.get("superlink") is None else str(self.table["superlink"])
 
     def _entry(self, name: str) -> Any:
@@ -102,11 +102,11 @@ class MemberFolder:
         return str(self.folder / str(self._entry(name)))
 
     def seal(self) -> SignedCodec:
-        """Its envelopes, by its roster and its own key."""
+        """The codec of this member's envelopes."""
         return SignedCodec(self.roster, self.name, SigningKey.read(self._file("key")))
 
     def transport(self) -> Transport:
-        """Its end of the way to the others."""
+        """Open this member's transport."""
         kind = self._entry("transport")
         if kind == "sqlite":
             return SqliteTransport(self._file("path"))
@@ -126,11 +126,11 @@ class MemberFolder:
 
     @property
     def carried(self) -> bool:
-        """Whether an engine beside the agent carries messages, instead of a transport of its own."""
+        """Whether an external engine carries messages, instead of a transport of ours."""
         return bool(self._entry("transport") == "engine")
 
     def member(self, agent: Agent) -> Member:
-        """This agent's place taken: an agent of the roster's terms (`roster.terms.agent`), under its name."""
+        """Connect an agent with the roster's terms (`roster.terms.agent`) and this member's name."""
         if agent.name != self.name:
-            raise StateError(f"this is the place of {self.name!r}, and the agent is called {agent.name!r}")
+            raise StateError(f"agent must have the member's name {self.name!r}, got {agent.name!r}")
         return Member(agent, self.transport(), self.seal())

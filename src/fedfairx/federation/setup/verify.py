@@ -1,4 +1,4 @@
-"""Whether the files of a federation are sound and go together, with a word for whoever has to mend them."""
+"""Check that the files of a federation are valid and consistent, and say what is wrong with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedfairx.errors import FedFairXError, StateError
-from fedfairx.federation.roster.certificates import Identity, identity_of, why_unfit
+from fedfairx.federation.roster.certificates import Identity, certificate_problem, identity_of
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SigningKey
 from fedfairx.federation.setup.create import hub_configuration
@@ -25,7 +25,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at; `trouble` is what is wrong with it, "" if nothing is."""
+    """One check; `trouble` says what is wrong, "" if nothing is."""
 
     what: str
     trouble: str = ""
@@ -36,12 +36,10 @@ class Finding:
 
 
 def inspect(folder: str | os.PathLike[str]) -> list[Finding]:
-    """All that can be looked at in a federation's folder, or in one agent's."""
+    """Check a federation's folder, or one member's."""
     base = Path(folder)
     if not (base / "roster.json").exists():
-        return [
-            Finding(f"{base}", "there is no roster.json: this is no folder of a federation or of an agent")
-        ]
+        return [Finding(f"{base}", "roster.json is missing: not the folder of a federation or a member")]
     found: list[Finding] = []
     roster = _look(found, "the roster is signed by its convener", lambda: Roster.read(base / "roster.json"))
     if roster is None:
@@ -57,14 +55,12 @@ def inspect(folder: str | os.PathLike[str]) -> list[Finding]:
         if (base / name).is_dir():
             found += _agent(base / name, roster, name)
     strays = [path.parent.name for path in base.glob("*/agent.key") if path.parent.name not in roster.members]
-    found += [
-        Finding(f"{name}: has left the federation; its folder is of no use any more") for name in strays
-    ]
+    found += [Finding(f"{name}: has left the federation; its folder can be deleted") for name in strays]
     return found
 
 
 def _look(found: list[Finding], what: str, work: Callable[[], Made]) -> Made | None:
-    """The result of `work`, or None; what it raises is what is wrong."""
+    """Run `work` as a check: its result, or None if it raises."""
     try:
         made = work()
     except FileNotFoundError as error:
@@ -80,21 +76,21 @@ def _look(found: list[Finding], what: str, work: Callable[[], Made]) -> Made | N
 def _convener(base: Path, roster: Roster) -> Iterator[Finding]:
     folder = base / "convener"
     if not folder.exists():
-        yield Finding("the convener's keys are not here, as it should be once all is handed out")
+        yield Finding("the convener's keys are not here, as is right once the files are handed out")
         return
     found: list[Finding] = []
 
     def matching() -> SigningKey:
         key = SigningKey.read(folder / "federation.key")
         if key.public != roster.convener:
-            raise StateError(f"{folder / 'federation.key'} is not the key that the roster is signed by")
+            raise StateError(f"{folder / 'federation.key'} must be the key that signed the roster")
         return key
 
     _look(found, "convener: federation.key signs this federation's rosters", matching)
     if (folder / "authority.crt").exists():
         _look(
             found,
-            "convener: authority.key goes with its certificate",
+            "convener: authority.key matches its certificate",
             lambda: Identity.read(folder / "authority.crt", folder / "authority.key"),
         )
     yield from found
@@ -103,13 +99,13 @@ def _convener(base: Path, roster: Roster) -> Iterator[Finding]:
 def _hub(base: Path, roster: Roster) -> Iterator[Finding]:
     folder = base / "hub"
     if not folder.exists():
-        yield Finding("the hub's files are not here: there is none, or it has them")
+        yield Finding("the hub's files are not here: handed out, or a federation without a hub")
         return
-    yield _certificate(folder, "hub", "hub: its certificate is its authority's, and valid")
+    yield _certificate(folder, "hub", "hub: its certificate is issued by the authority and valid")
     if (folder / "nodes").exists():
         yield _nodes(folder / "nodes", roster)
         return
-    what = "hub: nats-server.conf lets in the members and nobody else"
+    what = "hub: nats-server.conf admits the members and nobody else"
     try:
         text = (folder / "nats-server.conf").read_text(encoding="utf-8")
     except OSError as error:
@@ -119,15 +115,15 @@ def _hub(base: Path, roster: Roster) -> Iterator[Finding]:
     open_door = "verify_and_map: true" not in text
     trouble = ""
     if open_door:
-        trouble = "it must have verify_and_map: true, or whoever comes is let in"
+        trouble = "it must have verify_and_map: true, or it admits everybody"
     elif there != wanted:
-        trouble = "its users or their permissions are not those of this roster: make it anew"
+        trouble = "its users or permissions differ from this roster's: generate it again"
     yield Finding(what, trouble)
 
 
 def _nodes(folder: Path, roster: Roster) -> Finding:
     missing = sorted(set(roster.members) - {path.stem for path in folder.glob("*.pub")})
-    trouble = f"there is no {folder / missing[0]}.pub" if missing else ""
+    trouble = f"{folder / missing[0]}.pub is missing" if missing else ""
     return Finding("hub: has the key of every member's SuperNode", trouble)
 
 
@@ -137,9 +133,9 @@ def _node_key(folder: Path) -> None:
     try:
         key = load_ssh_private_key(path.read_bytes(), password=None)
     except (ValueError, TypeError):
-        raise StateError(f"{path} must hold an unencrypted private key in OpenSSH's form") from None
+        raise StateError(f"{path} must hold an unencrypted private key in OpenSSH's format") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise StateError(f"{path} must hold an ECDSA key, and holds another kind")
+        raise StateError(f"{path} must hold an ECDSA key, got another kind")
 
 
 def _users(configuration: str) -> list[str]:
@@ -152,7 +148,7 @@ def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Fi
         values = tomllib.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         named, table = str(values["name"]), dict(values["federation"])
         right = named == (name or named) and table["id"] == roster.federation
-        trouble = "" if right else f"{SETTINGS} is another agent's, or another federation's"
+        trouble = "" if right else f"{SETTINGS} belongs to another member or another federation"
     except (OSError, ValueError, KeyError, TypeError):
         named, table, trouble = name or folder.name, {}, f"{SETTINGS} is missing or damaged"
     yield Finding(f"{named}: {SETTINGS} is its own", trouble)
@@ -160,7 +156,7 @@ def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Fi
     def own_roster() -> Roster:
         held = Roster.read(folder / "roster.json", federation=roster.federation)
         if held != roster:
-            raise StateError(f"it is version {held.version}, and the federation's is {roster.version}")
+            raise StateError(f"roster must be version {roster.version}, got version {held.version}")
         return held
 
     def own_key() -> SigningKey:
@@ -170,17 +166,17 @@ def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Fi
 
     _look(found, f"{named}: has the latest roster", own_roster)
     if name is None or (folder / "agent.key").exists():
-        _look(found, f"{named}: agent.key is the one in the roster, and its own alone", own_key)
+        _look(found, f"{named}: agent.key matches the roster and is private", own_key)
     else:
-        found.append(Finding(f"{named}: its key is not here: it has made it itself, and keeps it"))
+        found.append(Finding(f"{named}: its key is not here: the member made it and keeps it"))
     if table.get("superlink") is not None:
-        _look(found, f"{named}: node.key is a SuperNode's, and its own alone", lambda: _node_key(folder))
+        _look(found, f"{named}: node.key is a SuperNode's key and private", lambda: _node_key(folder))
     yield from found
     if table.get("transport") in ("sqlite", "engine"):
         return
     email = identity_of(named, roster.federation)
     yield _certificate(
-        folder, "tls", f"{named}: its certificate is the authority's, its own, and valid", email
+        folder, "tls", f"{named}: its certificate is issued by the authority for it, and valid", email
     )
 
 
@@ -194,4 +190,4 @@ def _certificate(folder: Path, stem: str, what: str, email: str = "") -> Finding
         return Finding(what, f"{error.filename} is missing")
     except (FedFairXError, OSError, ValueError) as error:
         return Finding(what, str(error))
-    return Finding(what, why_unfit(identity.certificate, authority, email=email))
+    return Finding(what, certificate_problem(identity.certificate, authority, email=email))

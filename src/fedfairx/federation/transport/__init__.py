@@ -1,4 +1,4 @@
-"""How messages get from one agent to the others: in one process, by a file, by a NATS server, by others."""
+"""Transports between agents: in memory, a SQLite file, a NATS server, or an external engine."""
 
 from fedfairx.federation.transport.external import EngineTransport
 from fedfairx.federation.transport.memory import MemoryTransport

@@ -1,7 +1,7 @@
-"""Messages that somebody else carries: an engine beside the agent fetches its own and brings the others'.
+"""Messages carried by an external engine, which fetches the agent's own and delivers its peers'.
 
-There is nothing to call here. `Member.message` is what the engine fetches, `Member.take` what it brings; that
-the agent's own envelope has come back with the others' is how it is acknowledged.
+The engine fetches `Member.message` and delivers by `Member.take`; the agent's own envelope among the
+delivered ones acknowledges it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from fedfairx.errors import TransportUnavailable
 
 
 class EngineTransport:
-    """Waits for the engine: nothing can be published or looked at from this side."""
+    """A transport that can only wait for the engine to carry messages."""
 
     def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:  # noqa: ARG002
-        raise TransportUnavailable(f"the engine beside {agent!r} has not carried its latest release yet")
+        raise TransportUnavailable(f"the external engine has not carried the latest release of {agent!r} yet")
 
     def latest(self) -> dict[str, bytes]:
-        raise TransportUnavailable("the engine beside this agent brings messages; they can't be fetched")
+        raise TransportUnavailable("the external engine delivers messages; they can't be fetched")
 
     def watch(self, notify: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
         return lambda: None
 
     def close(self) -> None:
-        """It holds nothing open."""
+        """Nothing to close."""

@@ -1,4 +1,4 @@
-"""Messages between agents of one process."""
+"""A transport between agents of one process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedfairx.federation.transport.protocol import Conflict, Watchers
 
 
 class MemoryTransport:
-    """A dictionary with a lock: what `Federation` uses, and tests."""
+    """A dictionary with a lock, used by `Federation`."""
 
     def __init__(self) -> None:
         self._messages: dict[str, bytes] = {}

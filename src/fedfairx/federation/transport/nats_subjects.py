@@ -1,4 +1,4 @@
-"""What things are called at a NATS server; its permissions are made of the same names."""
+"""Names of streams, subjects and inboxes at a NATS server, from which its permissions are made."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def subject_of(federation: str, agent: str) -> str:
 
 
 def news_of(federation: str, agent: str) -> str:
-    """Where the server tells what it has stored; no agent may write there."""
+    """Subject under which the server republishes stored messages; no member may write to it."""
     return f"ffx_news.{federation}.{agent}"
 
 
 def inbox_of(agent: str) -> str:
-    """Where answers to this agent come: under a prefix of its own, so that no other may listen there."""
+    """Inbox prefix of a member, which no other may subscribe to."""
     return f"_INBOX_{agent}"

@@ -1,4 +1,4 @@
-"""Messages between processes of one machine, by a SQLite file: no server, nothing to set up.
+"""A transport between processes of one machine by a SQLite file, without a server.
 
 The file must lie on a disk of this machine, since write-ahead logs don't work on network file systems.
 """
@@ -24,10 +24,10 @@ _SAVE = (
 
 
 class SqliteTransport:
-    """The file at `path`, made if it is not there, readable by its owner alone.
+    """The file at `path`, created if missing, readable only by its owner.
 
-    deadline: seconds that a call waits for another process to finish its own.
-    poll: seconds between two looks at the file while somebody watches.
+    deadline: seconds that a call waits for another process.
+    poll: seconds between two checks of the file while it is watched.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, deadline: float = 5.0, poll: float = 0.05) -> None:
@@ -102,15 +102,15 @@ class SqliteTransport:
                     connection.execute("ROLLBACK")
                     raise
                 connection.execute("COMMIT")
-            except sqlite3.OperationalError as error:  # locked, full, gone: opened anew the next time
+            except sqlite3.OperationalError as error:  # locked, full, gone: opened again the next time
                 self._drop()
-                raise TransportUnavailable(f"transport {self.path} can't be used now: {error}") from error
+                raise TransportUnavailable(f"transport {self.path} is unavailable: {error}") from error
             except sqlite3.DatabaseError as error:
                 self._drop()
-                raise TransportRefused(f"{self.path} is no transport of fedfairx: {error}") from error
+                raise TransportRefused(f"{self.path} is not a transport of fedfairx: {error}") from error
 
     def _connect(self) -> sqlite3.Connection:
-        with contextlib.suppress(OSError):  # SQLite says it better
+        with contextlib.suppress(OSError):  # SQLite has the better error text
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(
             self.path, timeout=self._deadline, isolation_level=None, check_same_thread=False
@@ -127,7 +127,7 @@ class SqliteTransport:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Make the table in a new file, unless somebody else just has; any other file is refused."""
+        """Create the table in a new file, unless another process just has; refuse any other file."""
         connection.execute("BEGIN IMMEDIATE")
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if _version(connection) == 0 and tables == 0:
@@ -135,7 +135,7 @@ class SqliteTransport:
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute("COMMIT")
         if _version(connection) != _APPLICATION:
-            raise TransportRefused(f"{self.path} is no transport of this version of fedfairx")
+            raise TransportRefused(f"{self.path} is not a transport of this version of fedfairx")
 
 
 def _version(connection: sqlite3.Connection) -> int:

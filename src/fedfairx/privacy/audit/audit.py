@@ -29,7 +29,7 @@ from fedfairx.privacy.mechanisms.gaussian import Gaussian
 from fedfairx.privacy.mechanisms.noise import KeyedNoise, NoiseSource
 from fedfairx.privacy.privatizers.protocol import Privatizer
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
-from fedfairx.util.plotting import COLOURS, styled
+from fedfairx.util.figure_style import COLOURS, styled
 
 # Chance that any statistic of one look at a right mechanism fails; half for the attacks, half for the tests.
 _LOOK_ERROR_RATE = 1e-3

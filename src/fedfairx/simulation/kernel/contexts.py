@@ -1,4 +1,4 @@
-"""The arms that a round offers, in every lane of a block; they depend on seed, agent and round alone."""
+"""The contexts of a round in every lane of a block, which depend only on seed, agent and round."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ import numpy as np
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows, by_lane, vectors
 from fedfairx.simulation.kernel.random import fill_uniform, normalise_rows
-from fedfairx.simulation.kernel.state import CONTEXTS, PERSISTENT, RECORDED, UNIT_NORM, Counts, Desk, World
+from fedfairx.simulation.kernel.state import (
+    CONTEXTS,
+    PERSISTENT,
+    RECORDED,
+    UNIT_NORM,
+    Counts,
+    DecisionScratch,
+    World,
+)
 
 
 @stage
-def draw_contexts(world: World, block: int, t: int, desk: Desk, present: Counts) -> None:
-    """desk.contexts (K, d) of round t: drawn anew, or those of arms that are in a table."""
-    contexts = desk.contexts
+def draw_contexts(world: World, block: int, t: int, scratch: DecisionScratch, present: Counts) -> None:
+    """Fill scratch.contexts (K, d) for round t, with fresh draws or arms of a table."""
+    contexts = scratch.contexts
     key, agent = vectors(world.keys)[CONTEXTS, block], vectors(world.agent)[block]
     number = agent + np.uint64(t) * np.uint64(world.agents)
-    # Counters are spaced by the most arms there can be, so that the number of arms shifts nothing.
+    # Counters are spaced by the largest number of arms, so that the present number shifts nothing.
     if world.contexts >= PERSISTENT:
-        fill_uniform(key, number * np.uint64(world.most_arms + 1), 1.0, desk.chances)
-        pick_arms(world, block, by_lane(contexts), by_lane(desk.chances), present)
+        fill_uniform(key, number * np.uint64(world.most_arms + 1), 1.0, scratch.chances)
+        pick_arms(world, block, by_lane(contexts), by_lane(scratch.chances), present)
         return
     spacing = np.uint64(world.most_arms * contexts.shape[1])
     fill_uniform(key, number * spacing, vectors(world.context_scale)[block], contexts)
@@ -29,7 +37,7 @@ def draw_contexts(world: World, block: int, t: int, desk: Desk, present: Counts)
 
 @stage
 def pick_arms(world: World, block: int, contexts: Rows, chances: Rows, present: Counts) -> None:
-    """contexts ← a uniformly random subset of a table's arms, their numbers, ascending, in present (K, n).
+    """contexts ← a uniformly random subset of a table's arms; present (K, n) ← their numbers, ascending.
 
     Selection sampling (Knuth, The Art of Computer Programming, vol. 2, 3.4.2, algorithm S): each arm in turn
     is taken with probability (places left)/(arms left), which fills all places. `chances` (1 + most arms, 1,

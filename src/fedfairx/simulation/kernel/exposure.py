@@ -1,4 +1,4 @@
-"""Who is shown how much, and how much is due to whom: measured only when asked for."""
+"""Exposure and entitlement of every arm, measured on request."""
 
 from __future__ import annotations
 

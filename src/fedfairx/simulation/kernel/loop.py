@@ -2,7 +2,7 @@
 
 A lane is one agent of one seed. WIDTH lanes are a block, which stays in the nearest cache. Every round,
 each block draws its contexts, decides, observes and learns with the stage functions of core/; then the
-seeds whose schedule says so synchronise. Nothing here is mathematics of its own.
+seeds that are due synchronise. The mathematics is in core/.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedfairx.lanes.decorators import body, releasing, stage
 from fedfairx.lanes.linalg import scores
 from fedfairx.lanes.rows import Rows, by_lane, vectors
 from fedfairx.lanes.vector import absolute, fma, sqrt
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.simulation.kernel.contexts import draw_contexts
 from fedfairx.simulation.kernel.exposure import count_exposure, note_exposure
 from fedfairx.simulation.kernel.observe import deliver, derive_marked, learns_own
@@ -38,15 +38,15 @@ from fedfairx.simulation.kernel.state import (
     MARKED,
     REWARDS,
     THOMPSON,
+    BlockScratch,
     Delay,
     Exposure,
     Privacy,
-    Room,
     Sharing,
     Tally,
     World,
-    desk,
-    mind_of,
+    decision_scratch,
+    lane_state_of,
 )
 from fedfairx.simulation.kernel.synchronize import share
 from fedfairx.util.arrays import Array
@@ -54,7 +54,7 @@ from fedfairx.util.arrays import Array
 
 @stage
 def refresh_radius(state: Learner) -> None:
-    """√β of every lane; equal counts, which are the rule, are worked out once."""
+    """√β of every lane, computed once for equal counts, which are common."""
     numbers, radius = by_lane(state.numbers), by_lane(state.radius)
     known, value = -1.0, 0.0
     for l in range(numbers.shape[1]):
@@ -67,7 +67,7 @@ def refresh_radius(state: Learner) -> None:
 
 @stage
 def act(world: World, state: Learner, contexts: Rows, policy: Rows, means: Rows, block: int, t: int) -> None:
-    """Draw every lane's action and its reward (Alg. 1 line 8); the observation is left at hand."""
+    """Draw every lane's arm and its reward (Alg. 1 line 8), the current observation."""
     keys = vectors(world.keys)
     position = vectors(world.agent)[block] + np.uint64(t) * np.uint64(world.agents)
     u = uniform(keys[ACTIONS, block], position)
@@ -100,7 +100,7 @@ def drift_parameter(drift: float, parameter: Rows, key: np.uint64, t: int) -> No
 def draw_parameters(
     state: Learner, variance: float, key: np.uint64, position: np.uint64, work: Scratch
 ) -> None:
-    """Thompson: θ̂ of every lane ← a draw of its posterior."""
+    """Thompson sampling: θ̂ of every lane ← a draw of its posterior."""
     normals, dimension = work.model[PULL], state.estimate.shape[0]
     for j in range(dimension):
         normals[j] = normal(key, position * np.uint64(dimension) + np.uint64(j))
@@ -108,7 +108,7 @@ def draw_parameters(
 
 
 @stage
-def believe(
+def posterior_policy(
     world: World,
     state: Learner,
     rule: int,
@@ -140,7 +140,7 @@ def believe(
 @body
 def play(
     world: World,
-    minds: Array,
+    lane_states: Array,
     rule: int,
     posterior: bool | None,
     quadrature: bool | None,
@@ -155,22 +155,22 @@ def play(
     delay: Delay,
     tally: Tally,
     exposure: Exposure,
-    room: Room,
+    workspace: BlockScratch,
     block: int,
     t: int,
 ) -> None:
     """Round t (from 0) of every lane of a block: Alg. 1 lines 5 to 9."""
     parameter = vectors(world.parameter)[block]
     dimension, arms = parameter.shape[0], world.arms[t]
-    table = desk(vectors(room.memory), arms, world.most_arms, dimension)
+    table = decision_scratch(vectors(workspace.memory), arms, world.most_arms, dimension)
     contexts, means, entitled, policy = table.contexts, table.means, table.fair, table.work.arms[POLICY]
-    mind = mind_of(minds, block, dimension)
-    state = mind.learner
+    lanes = lane_state_of(lane_states, block, dimension)
+    state = lanes.learner
     if world.drift > 0.0:
         drift_parameter(world.drift, parameter, vectors(world.keys)[DRIFT, block], t)
-    draw_contexts(world, block, t, table, room.present)
+    draw_contexts(world, block, t, table, workspace.present)
     if posterior is not None:
-        believe(world, state, rule, quadrature, contexts, table.work, block, t)
+        posterior_policy(world, state, rule, quadrature, contexts, table.work, block, t)
     if solver is not None:
         estimate(state.inverse, state.statistics, state.estimate)
         refresh_radius(state)
@@ -184,11 +184,11 @@ def play(
     unfair[block], lost[block] = regrets(entitled, policy, means, unfair[block], lost[block])
     act(world, state, contexts, policy, means, block, t)
     sums = by_lane(means), by_lane(entitled), by_lane(policy)
-    count_exposure(exposure, world.contexts, world.agents, block, *sums, room.present)
-    deliver(world, mind, posterior, sharing, privacy, differ, delay, table, block, t)
+    count_exposure(exposure, world.contexts, world.agents, block, *sums, workspace.present)
+    deliver(world, lanes, posterior, sharing, privacy, differ, delay, table, block, t)
     if (t + 1) % REFRESH_EVERY == 0 and learns_own(privacy):
-        mind.notes[MARKED] = 1.0
-        derive_marked(mind, table.work.square[0])
+        lanes.notes[MARKED] = 1.0
+        derive_marked(lanes, table.work.square[0])
 
 
 @stage
@@ -206,7 +206,7 @@ def note(tally: Tally, agents: int, point: int) -> None:
 @releasing
 def run(
     world: World,
-    minds: Array,
+    lane_states: Array,
     rule: int,
     posterior: bool | None,
     quadrature: bool | None,
@@ -222,24 +222,25 @@ def run(
     delay: Delay,
     tally: Tally,
     exposure: Exposure,
-    room: Room,
+    workspace: BlockScratch,
     begin: int,
     end: int,
 ) -> None:
-    """Rounds `begin` to `end` (exclusive, from 0); call it again to go on.
+    """Run rounds `begin` to `end` (exclusive, from 0); call it again to go on.
 
-    minds (B, size, n). Either `solver` is for optimism, with its `variant`, or `rule` is one of the
-    `posterior`'s. What is None is not compiled either: Numba leaves out what stands under `if x is not None`
-    where x is None. It compiles any `else`, so there is none.
+    lane_states (B, size, n). Optimism has a `solver` with its `variant`, other rules a `posterior`.
+    Parameters that are None are not compiled: Numba drops the body of `if x is not None` where the argument
+    x is None, and compiles any `else`, so there is none. It does so for arguments, not for fields of a
+    NamedTuple, which is why they are passed one by one.
     """
-    blocks, point, dimension = minds.shape[0], 0, world.parameter.shape[1]
+    blocks, point, dimension = lane_states.shape[0], 0, world.parameter.shape[1]
     while point < tally.points.shape[0] and tally.points[point] < begin + 1:
         point += 1
     for t in range(begin, end):
         for block in range(blocks):
             play(
                 world,
-                minds,
+                lane_states,
                 rule,
                 posterior,
                 quadrature,
@@ -254,12 +255,12 @@ def run(
                 delay,
                 tally,
                 exposure,
-                room,
+                workspace,
                 block,
                 t,
             )
-        table = desk(vectors(room.memory), 1, world.most_arms, dimension)
-        share(minds, solver, sharing, privacy, weighing, differ, tally.syncs, table, world.agents, t)
+        table = decision_scratch(vectors(workspace.memory), 1, world.most_arms, dimension)
+        share(lane_states, solver, sharing, privacy, weighing, differ, tally.syncs, table, world.agents, t)
         if point < tally.points.shape[0] and tally.points[point] == t + 1:
             note(tally, world.agents, point)
             note_exposure(exposure, world.agents, point)

@@ -1,4 +1,4 @@
-"""The end of a turn: an observation is learnt, at once or when its reward arrives (Alg. 1 line 9)."""
+"""Learn an observation, at once or when its delayed reward arrives (Alg. 1 line 9)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from fedfairx.simulation.kernel.state import (
     MARKED,
     REFIT,
     RELEASED,
+    DecisionScratch,
     Delay,
-    Desk,
-    Mind,
+    LaneState,
     Privacy,
     Sharing,
     World,
@@ -43,9 +43,9 @@ from fedfairx.simulation.kernel.state import (
 
 @stage
 def clip(privacy: Privacy, state: Learner) -> None:
-    """Move the observation at hand inside the privatizer's bounds, around its public point.
+    """Clip the current observation to the privatizer's bounds, around its public point.
 
-    A zero context stands for no observation, and stays zero wherever the public point is.
+    A zero context means no observation, and stays zero wherever the public point is.
     """
     chosen, centre = state.chosen, floats(privacy.centre)
     square, size = 1e-300, 0.0
@@ -63,9 +63,9 @@ def clip(privacy: Privacy, state: Learner) -> None:
 
 
 @stage
-def own_records(mind: Mind, sharing: Sharing, privacy: Privacy | None, block: int) -> Rows:
-    """All that the lanes of a block have observed, exact: (q,)."""
-    own = mind.learner.statistics  # of agents that never share
+def own_records(lanes: LaneState, sharing: Sharing, privacy: Privacy | None, block: int) -> Rows:
+    """Exact sums (q,) of all own records of the lanes of a block."""
+    own = lanes.learner.statistics  # of agents that never share
     if sharing.own.shape[1] > 0:
         own = vectors(sharing.own)[block]
     if privacy is not None and privacy.exact.shape[1] > 0:
@@ -75,40 +75,40 @@ def own_records(mind: Mind, sharing: Sharing, privacy: Privacy | None, block: in
 
 @stage
 def follow_own(
-    mind: Mind,
+    lanes: LaneState,
     sharing: Sharing,
     privacy: Privacy | None,
     differ: bool | None,
     agents: int,
-    desk: Desk,
+    scratch: DecisionScratch,
     block: int,
 ) -> None:
-    """Where own observations have doubled: learn σ and sd, judge partners who may differ, and derive V⁻¹."""
-    numbers, own = mind.learner.numbers, own_records(mind, sharing, privacy, block)
-    doubled = any_above(numbers[OBSERVED], mind.notes[REFIT] - 0.5)
+    """When own observations have doubled, learn σ and sd, judge peers that may differ, and derive V⁻¹."""
+    numbers, own = lanes.learner.numbers, own_records(lanes, sharing, privacy, block)
+    doubled = any_above(numbers[OBSERVED], lanes.notes[REFIT] - 0.5)
     if doubled and any_above(numbers[LEARNING], 0.0):
-        learn_sizes(mind, own, desk)
+        learn_sizes(lanes, own, scratch)
         if differ is not None:
-            judge_marked(mind, sharing, own, agents, block)
-            shared, statistics = vectors(sharing.shared), mind.learner.statistics
+            judge_marked(lanes, sharing, own, agents, block)
+            shared, statistics = vectors(sharing.shared), lanes.learner.statistics
             for k in range(statistics.shape[0]):
-                statistics[k] = where_above(mind.notes[MARKED], 0.0, shared[k], statistics[k])
-        derive_marked(mind, desk.work.square[0])
+                statistics[k] = where_above(lanes.notes[MARKED], 0.0, shared[k], statistics[k])
+        derive_marked(lanes, scratch.work.square[0])
 
 
 @stage
 def take_in(
-    mind: Mind,
+    lanes: LaneState,
     posterior: bool | None,
     sharing: Sharing,
     privacy: Privacy | None,
     differ: bool | None,
     agents: int,
-    desk: Desk,
+    scratch: DecisionScratch,
     block: int,
 ) -> None:
-    """Learn the observation at hand in every lane of a block; a zero context stands for none."""
-    state, notes = mind.learner, mind.notes
+    """Learn the current observation in every lane of a block; a zero context means none."""
+    state, notes = lanes.learner, lanes.notes
     chosen, numbers = state.chosen, state.numbers
     if learns_own(privacy):
         learn(state)
@@ -121,7 +121,7 @@ def take_in(
     if sharing.own.shape[1] > 0:
         add(vectors(sharing.own)[block], chosen, numbers[REWARD])
     if posterior is not None:
-        follow_own(mind, sharing, privacy, differ, agents, desk, block)
+        follow_own(lanes, sharing, privacy, differ, agents, scratch, block)
 
 
 @stage
@@ -134,10 +134,11 @@ def learns_own(privacy: Privacy | None) -> bool:
 
 
 @stage
-def send(mind: Mind, delay: Delay, block: int, t: int) -> None:
-    """Put the observations at hand on their way."""
-    dimension, now = mind.learner.chosen.shape[0], t % delay.history.shape[0]
-    each, chosen, history = by_lane(mind.learner.numbers), by_lane(mind.learner.chosen), floats(delay.history)
+def send(lanes: LaneState, delay: Delay, block: int, t: int) -> None:
+    """Queue the current observations."""
+    dimension, now = lanes.learner.chosen.shape[0], t % delay.history.shape[0]
+    each, chosen = by_lane(lanes.learner.numbers), by_lane(lanes.learner.chosen)
+    history = floats(delay.history)
     for l in range(each.shape[1]):
         for j in range(dimension):
             history[now, block, j, l] = chosen[j, l]
@@ -145,10 +146,13 @@ def send(mind: Mind, delay: Delay, block: int, t: int) -> None:
 
 
 @stage
-def receive(world: World, mind: Mind, delay: Delay, learnt: float, block: int, t: int, age: int) -> bool:
-    """The observations `age` rounds old that arrive in round t come to hand; False when none does."""
-    dimension, made = mind.learner.chosen.shape[0], (t - age) % delay.history.shape[0]
-    each, chosen, history = by_lane(mind.learner.numbers), by_lane(mind.learner.chosen), floats(delay.history)
+def receive(
+    world: World, lanes: LaneState, delay: Delay, learnt: float, block: int, t: int, age: int
+) -> bool:
+    """Make the observations of age `age` that arrive in round t the current ones; False when none does."""
+    dimension, made = lanes.learner.chosen.shape[0], (t - age) % delay.history.shape[0]
+    each, chosen = by_lane(lanes.learner.numbers), by_lane(lanes.learner.chosen)
+    history = floats(delay.history)
     stay, some = delay.mean / (1.0 + delay.mean), False
     for l in range(each.shape[1]):
         position = np.uint64(t - age) * np.uint64(world.agents) + world.agent[block, l]
@@ -167,37 +171,37 @@ def receive(world: World, mind: Mind, delay: Delay, learnt: float, block: int, t
 @stage
 def deliver(
     world: World,
-    mind: Mind,
+    lanes: LaneState,
     posterior: bool | None,
     sharing: Sharing,
     privacy: Privacy | None,
     differ: bool | None,
     delay: Delay,
-    desk: Desk,
+    scratch: DecisionScratch,
     block: int,
     t: int,
 ) -> None:
-    """Learn now, or put the observations on their way and learn those that arrive in round t."""
-    learnt, numbers = 1.0 if learns_own(privacy) else 0.0, mind.learner.numbers
+    """Learn the observations now, or queue them and learn those that arrive in round t."""
+    learnt, numbers = 1.0 if learns_own(privacy) else 0.0, lanes.learner.numbers
     if delay.longest > 0:
-        send(mind, delay, block, t)
+        send(lanes, delay, block, t)
     for age in range(min(t, delay.longest) + 1):
         some = True
         if delay.longest > 0:
-            some = receive(world, mind, delay, learnt, block, t, age)
+            some = receive(world, lanes, delay, learnt, block, t, age)
         else:
             numbers[OBSERVED] = numbers[OBSERVED] + 1.0
             numbers[COUNT] = numbers[COUNT] + learnt
         if some:
-            take_in(mind, posterior, sharing, privacy, differ, world.agents, desk, block)
+            take_in(lanes, posterior, sharing, privacy, differ, world.agents, scratch, block)
 
 
 @stage
-def learn_sizes(mind: Mind, own: Rows, desk: Desk) -> None:
+def learn_sizes(lanes: LaneState, own: Rows, scratch: DecisionScratch) -> None:
     """Learn σ and sd again in the lanes whose own observations have doubled, from their own records (q,),
-    and mark them: V⁻¹ is to be derived then."""
-    numbers, notes = mind.learner.numbers, mind.notes
-    variance, ridge = learnt_sizes(mind.learner, own, desk.turned)
+    and mark them for `derive_marked`."""
+    numbers, notes = lanes.learner.numbers, lanes.notes
+    variance, ridge = learnt_sizes(lanes.learner, own, scratch.turned)
     due = where_above(numbers[OBSERVED], notes[REFIT] - 0.5, numbers[LEARNING], 0.0)
     numbers[NOISE_VARIANCE] = where_above(due, 0.0, variance, numbers[NOISE_VARIANCE])
     numbers[PRIOR_VARIANCE] = where_above(due, 0.0, variance / ridge, numbers[PRIOR_VARIANCE])
@@ -210,12 +214,12 @@ def learn_sizes(mind: Mind, own: Rows, desk: Desk) -> None:
 
 
 @stage
-def derive_marked(mind: Mind, fresh: Rows) -> None:
-    """V⁻¹ of the marked lanes from their sums. fresh (d, d) is room."""
-    state, inverse = mind.learner, mind.learner.inverse
+def derive_marked(lanes: LaneState, fresh: Rows) -> None:
+    """Derive V⁻¹ of the marked lanes from their sums. fresh (d, d) is workspace."""
+    state, inverse = lanes.learner, lanes.learner.inverse
     derive(state.statistics, state.numbers[RIDGE], fresh)
-    marked = mind.notes[MARKED]
+    marked = lanes.notes[MARKED]
     for i in range(inverse.shape[0]):
         for j in range(inverse.shape[0]):
             inverse[i, j] = where_above(marked, 0.0, fresh[i, j], inverse[i, j])
-    mind.notes[MARKED] = 0.0
+    lanes.notes[MARKED] = 0.0

@@ -1,4 +1,4 @@
-"""Lanes whose partners may differ: what `federation.partners.Judge` does, on the simulator's arrays."""
+"""Judge peers that may differ, in lanes: what `agent.partners.Judge` does, on the simulator's arrays."""
 
 from __future__ import annotations
 
@@ -7,90 +7,90 @@ from typing import NamedTuple
 
 from fedfairx.core.learner import NOISE_VARIANCE, RIDGE
 from fedfairx.core.noise_filter import size_of_parameter
-from fedfairx.core.partners import BEFOREHAND, LEVELS, Room, believed_power, room_in
+from fedfairx.core.partners import LEVELS, PRIOR_WEIGHTS, PartnerEvidence, believed_power, partner_evidence
 from fedfairx.core.posterior import posterior_mean
 from fedfairx.lanes.decorators import layout, stage
 from fedfairx.lanes.rows import Rows, by_lane, cut, floats, put_run
-from fedfairx.lanes.vector_lowering import WIDTH
-from fedfairx.simulation.kernel.state import MARKED, Mind, Sharing
+from fedfairx.lanes.vector_llvm import WIDTH
+from fedfairx.simulation.kernel.state import MARKED, LaneState, Sharing
 
 
-class Hearing(NamedTuple):
-    """Room for lanes whose partners may differ."""
+class PartnerScratch(NamedTuple):
+    """Workspace for judging the peers of a lane."""
 
     size: Rows  # (n,) E‖θ‖²
-    told: Rows  # (q,) what one partner has released, and then what all of them say
+    release: Rows  # (q,) the release of one peer, and then the weighted sum of all
     powers: Rows  # (agents,)
     weights: Rows  # (agents, LEVELS)
-    room: Room
+    evidence: PartnerEvidence
 
 
 @layout
-def hearing_in(memory: Rows, dimension: int, agents: int) -> Hearing:
-    """All of it, in flat rows."""
+def partner_scratch(memory: Rows, dimension: int, agents: int) -> PartnerScratch:
+    """Lay out the workspace in flat rows."""
     size, rest = cut(memory, WIDTH)
-    told, rest = cut(rest, dimension * (dimension + 3) // 2)
+    release, rest = cut(rest, dimension * (dimension + 3) // 2)
     powers, rest = cut(rest, agents)
     weights, rest = cut(rest, agents, LEVELS)
-    room, rest = room_in(rest, dimension)
-    return Hearing(size, told, powers, weights, room)
+    evidence, rest = partner_evidence(rest, dimension)
+    return PartnerScratch(size, release, powers, weights, evidence)
 
 
 @stage
 def judge_lane(
-    sharing: Sharing, agents: int, lane: int, size: float, ridge: float, variance: float, heard: Hearing
+    sharing: Sharing, agents: int, lane: int, size: float, ridge: float, variance: float, work: PartnerScratch
 ) -> None:
-    """told ← what the others of a lane's seed say of its own θ, by what they have released so far."""
-    held, told, room = floats(sharing.held), heard.told, heard.room
+    """release ← the weighted sum of what a lane's peers have released so far."""
+    held, release, evidence = floats(sharing.held), work.release, work.evidence
     first, noise_sd, largest = lane // agents * agents, sharing.noise_sd[lane // agents], 1e-300
     for k in range(LEVELS):
-        room.beforehand[k] = BEFOREHAND[k]
+        evidence.prior_weights[k] = PRIOR_WEIGHTS[k]
     for j in range(agents):
-        heard.powers[j] = 0.0
+        work.powers[j] = 0.0
         if first + j != lane:
-            for k in range(told.shape[0]):
-                told[k] = held[(first + j) // WIDTH, k, (first + j) % WIDTH]
-            heard.powers[j] = believed_power(told, noise_sd, size, ridge, variance, room)
-            largest = max(largest, heard.powers[j])
+            for k in range(release.shape[0]):
+                release[k] = held[(first + j) // WIDTH, k, (first + j) % WIDTH]
+            work.powers[j] = believed_power(release, noise_sd, size, ridge, variance, evidence)
+            largest = max(largest, work.powers[j])
             for k in range(LEVELS):
-                heard.weights[j, k] = room.weights[k]
+                work.weights[j, k] = evidence.weights[k]
     total, square = 1e-300, 0.0
     for k in range(LEVELS):
-        room.beforehand[k] = 0.0
-    for k in range(told.shape[0]):
-        told[k] = 0.0
+        evidence.prior_weights[k] = 0.0
+    for k in range(release.shape[0]):
+        release[k] = 0.0
     for j in range(agents):
-        power = heard.powers[j] / largest
+        power = work.powers[j] / largest
         total += power
         square += (power * noise_sd) ** 2
         for k in range(LEVELS):
-            room.beforehand[k] += power * heard.weights[j, k]
-        for k in range(told.shape[0]):
-            told[k] += power * held[(first + j) // WIDTH, k, (first + j) % WIDTH]
+            evidence.prior_weights[k] += power * work.weights[j, k]
+        for k in range(release.shape[0]):
+            release[k] += power * held[(first + j) // WIDTH, k, (first + j) % WIDTH]
     for k in range(LEVELS):
-        room.beforehand[k] /= total
-    common = believed_power(told, math.sqrt(square), size, ridge, variance, room)
-    for k in range(told.shape[0]):
-        told[k] *= common
+        evidence.prior_weights[k] /= total
+    common = believed_power(release, math.sqrt(square), size, ridge, variance, evidence)
+    for k in range(release.shape[0]):
+        release[k] *= common
 
 
 @stage
-def judge_marked(mind: Mind, sharing: Sharing, own: Rows, agents: int, block: int) -> None:
-    """shared ← own records (q, n) and what the others say beside them, in each marked lane of a block."""
-    state, shared = mind.learner, floats(sharing.shared)
+def judge_marked(lanes: LaneState, sharing: Sharing, own: Rows, agents: int, block: int) -> None:
+    """shared ← own records (q, n) plus the peers' weighted releases, in each marked lane of a block."""
+    state, shared = lanes.learner, floats(sharing.shared)
     numbers, mean = by_lane(state.numbers), by_lane(state.mean)
-    heard = hearing_in(floats(sharing.hearing), mean.shape[0], agents)
+    work = partner_scratch(floats(sharing.partner_memory), mean.shape[0], agents)
     posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
     size = size_of_parameter(state.estimate, state.inverse, state.numbers[NOISE_VARIANCE])
-    put_run(size, heard.size, 0)
+    put_run(size, work.size, 0)
     records = by_lane(own)
     for l in range(WIDTH):
-        if by_lane(mind.notes)[MARKED, l] > 0.0:
+        if by_lane(lanes.notes)[MARKED, l] > 0.0:
             for k in range(shared.shape[0]):
-                heard.room.own[k] = records[k, l]
+                work.evidence.own[k] = records[k, l]
             for j in range(mean.shape[0]):
-                heard.room.mean[j] = mean[j, l]
+                work.evidence.mean[j] = mean[j, l]
             ridge, variance = numbers[RIDGE, l], numbers[NOISE_VARIANCE, l]
-            judge_lane(sharing, agents, block * WIDTH + l, heard.size[l], ridge, variance, heard)
+            judge_lane(sharing, agents, block * WIDTH + l, work.size[l], ridge, variance, work)
             for k in range(shared.shape[0]):
-                shared[k, l] = records[k, l] + heard.told[k]
+                shared[k, l] = records[k, l] + work.release[k]

@@ -1,4 +1,4 @@
-"""Counter-based random numbers: number c of a stream is a hash of (key, c), whoever asks and whenever.
+"""Counter-based random numbers: number c of a stream is a hash of (key, c), independent of order.
 
 So contexts, noise and draws depend on the seed, the agent and the round alone: runs of different algorithms
 are paired, and neither the number of workers nor the order of work can change a byte. The hash is that of

@@ -19,9 +19,9 @@ from fedfairx.core.rules import RULES
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import require
 from fedfairx.lanes.rows import size_of, vectors, zeros
-from fedfairx.lanes.vector_lowering import WIDTH
+from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.privacy.guarantee import DECIDE_FROM
-from fedfairx.simulation.kernel.partners import hearing_in
+from fedfairx.simulation.kernel.partners import partner_scratch
 from fedfairx.simulation.kernel.random import Keys, generator, stream_key
 from fedfairx.simulation.kernel.state import (
     OWN_RELEASED,
@@ -29,16 +29,16 @@ from fedfairx.simulation.kernel.state import (
     REFIT,
     RELEASED,
     RELEASED_LOCAL,
+    BlockScratch,
     Counts,
     Delay,
     Exposure,
     Privacy,
-    Room,
     Sharing,
     Tally,
     World,
-    desk,
-    mind_in,
+    decision_scratch,
+    lane_state,
 )
 from fedfairx.simulation.recorded import Recorded
 from fedfairx.simulation.scenario import CONTEXTS, NOISES, Scenario
@@ -49,12 +49,12 @@ CODES = dict(zip(DECIDE_FROM, (OWN_RELEASED, RELEASED, RELEASED_LOCAL), strict=T
 
 
 class Setting(NamedTuple):
-    """What `kernel.run` is made of."""
+    """The arguments of `loop.run`."""
 
     world: World
-    minds: Array  # (B, size, n)
+    lane_states: Array  # (B, size, n)
     rule: int
-    posterior: bool | None  # whether the rule is one of it
+    posterior: bool | None  # whether the rule uses it
     quadrature: bool | None
     solver: Solver | None
     fair: bool | None
@@ -63,12 +63,12 @@ class Setting(NamedTuple):
     least_share: float
     sharing: Sharing
     privacy: Privacy | None
-    weighing: bool | None  # whether a posterior weighs what is released beside its noise
-    differ: bool | None  # whether partners may
+    weighing: bool | None  # whether a posterior filters the noise of releases
+    differ: bool | None  # whether peers' θ may
     delay: Delay
     tally: Tally
     exposure: Exposure
-    room: Room
+    workspace: BlockScratch
 
 
 def prepare(
@@ -100,7 +100,7 @@ def prepare(
         _delay(scenario, seeds, seed_of, shape),
         _tally(len(seeds), grid, shape),
         _exposure(len(seeds), scenario.arms if exposure else 0, grid),
-        _room(scenario),
+        _workspace(scenario),
     )
 
 
@@ -137,7 +137,7 @@ def _world(
 
 
 def _table(scenario: Scenario, seeds: tuple[int, ...]) -> Array:
-    """A copy, because compiled code wants arrays that can be written."""
+    """A copy, because compiled code needs writable arrays."""
     size = (scenario.arms, scenario.dimension)
     if isinstance(scenario.contexts, Recorded):
         return np.array(scenario.contexts.contexts)
@@ -151,13 +151,13 @@ def _table(scenario: Scenario, seeds: tuple[int, ...]) -> Array:
 def _minds(scenario: Scenario, options: Options, decide_from: int, agent_of: Counts, shape: Shape) -> Array:
     blocks, lanes = shape
     dimension = scenario.dimension
-    minds: Array = zeros(blocks, size_of(mind_in, dimension), lanes)
+    lane_states: Array = zeros(blocks, size_of(lane_state, dimension), lanes)
     merits = table([scenario.merits[agent] for agent in agent_of]).reshape(-1, *shape)
     told = options.reward_range
     priors = [options.prior or Prior.for_merit(merit, reward_range=told) for merit in scenario.merits]
     for block in range(blocks):
         start(
-            minds[block],
+            lane_states[block],
             dimension,
             merits=merits[:, block],
             rule=options.composed.rule,
@@ -165,8 +165,8 @@ def _minds(scenario: Scenario, options: Options, decide_from: int, agent_of: Cou
             priors=[priors[agent] for agent in agent_of[block * lanes : (block + 1) * lanes]],
             learning=decide_from != RELEASED,  # un-noised rewards must drive nothing there
         )
-        mind_in(vectors(minds[block]), dimension).notes[REFIT] = 1.0
-    return minds
+        lane_state(vectors(lane_states[block]), dimension).notes[REFIT] = 1.0
+    return lane_states
 
 
 def _plan(scenario: Scenario) -> Plan:
@@ -189,7 +189,7 @@ def _sharing(scenario: Scenario, options: Options, seeds: int, shape: Shape) -> 
         zeros(q, WIDTH),
         zeros(shape[0], q if differ else 0, WIDTH),
         np.zeros(seeds),
-        zeros(size_of(hearing_in, scenario.dimension, scenario.agents) if differ else 0),
+        zeros(size_of(partner_scratch, scenario.dimension, scenario.agents) if differ else 0),
     )
 
 
@@ -265,7 +265,7 @@ def _exposure(seeds: int, arms: int, grid: Counts) -> Exposure:
     )
 
 
-def _room(scenario: Scenario) -> Room:
+def _workspace(scenario: Scenario) -> BlockScratch:
     arms, d = scenario.arms, scenario.dimension
-    size = size_of(desk, arms, arms, d) + scratch_size(arms, d, lanes=WIDTH)
-    return Room(zeros(size, WIDTH), zeros(arms, WIDTH, dtype=np.int64))
+    size = size_of(decision_scratch, arms, arms, d) + scratch_size(arms, d, lanes=WIDTH)
+    return BlockScratch(zeros(size, WIDTH), zeros(arms, WIDTH, dtype=np.int64))

@@ -1,6 +1,6 @@
-"""What a simulation holds: plain arrays, in tuples that compiled code reads. B blocks of n = WIDTH lanes.
+"""The state of a simulation: arrays in NamedTuples that compiled code reads. B blocks of n = WIDTH lanes.
 
-A lane is one agent of one seed. What a run does not need is None, and then not compiled either, or empty.
+A lane is one agent of one seed. Unused parts are None, and then not compiled, or empty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Counts = NDArray[np.int64]
 GAUSSIAN, BOUNDED, HETEROSCEDASTIC = range(3)
 UNIT_BALL, RAW, UNIT_NORM, PERSISTENT, ONE_HOT, RECORDED = range(6)  # from PERSISTENT on, arms of a table
 RELEASED, RELEASED_LOCAL, OWN_RELEASED = range(3)
-#: Streams of random numbers, of each of which every lane has a key.
+#: Streams of random numbers; every lane has a key of each.
 CONTEXTS, ACTIONS, REWARDS, DRIFT, THOMPSON = range(5)
 #: A lane's numbers beside those of its learner: log det V since the last synchronisation, the observations
 #: made at which σ and the prior's sd are learnt again, and 1 where V⁻¹ is to be derived from the sums.
@@ -32,7 +32,7 @@ NOTES = 3
 
 
 class World(NamedTuple):
-    """What the lanes of a block meet."""
+    """The environment of the lanes."""
 
     arms: Counts  # (T,) arms in each round
     most_arms: int
@@ -49,29 +49,29 @@ class World(NamedTuple):
     row: Counts  # (B, n) the row of a lane whose arms stay
 
 
-class Mind(NamedTuple):
-    """What the lanes of a block know."""
+class LaneState(NamedTuple):
+    """The learners and further numbers of a block of lanes."""
 
     learner: Learner
     notes: Rows  # (NOTES,)
 
 
 @layout
-def mind_in(memory: Rows, dimension: int) -> Mind:
-    """The minds of a block, in its memory."""
+def lane_state(memory: Rows, dimension: int) -> LaneState:
+    """Lay out the lane states of a block in its memory."""
     state, rest = learner(memory, dimension)
     notes, rest = cut(rest, NOTES)
-    return Mind(state, notes)
+    return LaneState(state, notes)
 
 
 @stage
-def mind_of(minds: Array, block: int, dimension: int) -> Mind:
-    """The minds of one block of minds (B, size, n)."""
-    return mind_in(vectors(minds)[block], dimension)
+def lane_state_of(lane_states: Array, block: int, dimension: int) -> LaneState:
+    """The lane states of one block of lane_states (B, size, n)."""
+    return lane_state(vectors(lane_states)[block], dimension)
 
 
 class Tally(NamedTuple):
-    """What is measured."""
+    """The measured regrets."""
 
     points: Counts  # (P,) rounds at which sums are noted, ascending
     fairness: Array  # (seeds, P) cumulative, mean over agents
@@ -82,9 +82,9 @@ class Tally(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """Who is shown how much. By arm where arms stay, else by rank; cumulative, mean over agents.
+    """The measured exposure, by arm where arms stay, else by rank; cumulative, mean over agents.
 
-    K = 0 where nobody asks.
+    K = 0 unless requested.
     """
 
     by_rank: Array  # (seeds, K) policy mass by rank of the true mean
@@ -95,7 +95,7 @@ class Exposure(NamedTuple):
 
 
 class Delay(NamedTuple):
-    """Rewards that come later."""
+    """Delayed rewards."""
 
     mean: float  # rounds
     longest: int  # 0: none does
@@ -104,9 +104,9 @@ class Delay(NamedTuple):
 
 
 class Sharing(NamedTuple):
-    """When the agents of a seed share, and what.
+    """When the agents of a seed share, and their sums.
 
-    Also where they never do: one kernel for both, as whoever shares is compared with whoever does not.
+    Agents that never share have it too, so that both kinds run the same kernel.
     """
 
     due: Flags  # (T,) a synchronisation at the end of the round; public schedules
@@ -114,16 +114,16 @@ class Sharing(NamedTuple):
     most: int  # releases at most
     last: Counts  # (seeds,) round of the last synchronisation
     own: Array  # (B, q, n) everything observed, as it is released: clipped; q = 0 where nobody shares
-    totals: Array  # (seeds, q) room: the sum of all releases
-    counts: Array  # (seeds,) room: observations in it; 0 of the seeds that don't synchronise now
-    shared: Array  # (q, n) room: what the lanes of a block are about to adopt
+    totals: Array  # (seeds, q) workspace: the sum of all releases
+    counts: Array  # (seeds,) workspace: observations in it; 0 of the seeds that don't synchronise now
+    shared: Array  # (q, n) workspace: what the lanes of a block are about to adopt
     held: Array  # (B, q, n) what each has released last; q = 0 unless partners may differ
     noise_sd: Array  # (seeds,) of an entry of it
-    hearing: Array  # flat room, of `hearing.hearing_in` where partners may differ
+    partner_memory: Array  # flat workspace for `partners.partner_scratch`, where peers may differ
 
 
 class Privacy(NamedTuple):
-    """What is released instead of exact sums."""
+    """The noise and clipping of private releases."""
 
     decide_from: int
     centre: Array  # (d,) public point around which contexts are clipped; zeros without centring
@@ -137,15 +137,15 @@ class Privacy(NamedTuple):
     exact: Array  # (B, q, n) everything observed, as it was; q = 0 unless decisions or sizes come from it
 
 
-class Room(NamedTuple):
-    """Room to work in, of one block at a time."""
+class BlockScratch(NamedTuple):
+    """The workspace of one block at a time."""
 
-    memory: Array  # (size, n), laid out by `desk` for each number of arms
+    memory: Array  # (size, n), laid out by `decision_scratch` for each number of arms
     present: Counts  # (K, n) which arms of a table are there
 
 
-class Desk(NamedTuple):
-    """A decision's room, laid out."""
+class DecisionScratch(NamedTuple):
+    """The workspace of a decision."""
 
     contexts: Rows  # (K, d)
     means: Rows  # (K,) true ones
@@ -157,12 +157,12 @@ class Desk(NamedTuple):
 
 
 @layout
-def desk(memory: Rows, arms: int, most_arms: int, dimension: int) -> Desk:
-    """Room for a decision among `arms` arms, in flat rows."""
+def decision_scratch(memory: Rows, arms: int, most_arms: int, dimension: int) -> DecisionScratch:
+    """Lay out the workspace of a decision among `arms` arms in flat rows."""
     contexts, rest = cut(memory, arms, dimension)
     means, rest = cut(rest, arms)
     fair, rest = cut(rest, arms)
     slopes, rest = cut(rest, arms)
     chances, rest = cut(rest, 1 + most_arms, 1)
     turned, rest = cut(rest, dimension, dimension + 1)
-    return Desk(contexts, means, fair, slopes, chances, turned, scratch(rest, arms, dimension))
+    return DecisionScratch(contexts, means, fair, slopes, chances, turned, scratch(rest, arms, dimension))

@@ -1,4 +1,4 @@
-"""What a SuperLink and its SuperNodes need: the app, a secret, and a key for each node."""
+"""Files of a SuperLink and its SuperNodes: the app, a secret, and a key for each node."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ APP = Path(__file__).with_name("app")
 
 
 def write_app(folder: Path) -> None:
-    """The Flower app, as a folder that `flwr run` takes."""
+    """Copy the Flower app into a folder for `flwr run`."""
     shutil.copytree(APP, folder, ignore=shutil.ignore_patterns("__pycache__", "*.fab"))
 
 
 def make_hub(folder: Path) -> None:
-    """Into the hub's folder: the app, and the secret between SuperLink and SuperExec."""
+    """Write the app and the secret between SuperLink and SuperExec into the hub's folder."""
     write_app(folder / "app")
     write_private(folder / "superexec.secret", secrets.token_hex(32).encode())
 
 
 def make_node(folder: Path, public: Path) -> None:
-    """A SuperNode's key into an agent's folder, in OpenSSH's form, which alone Flower reads; its public half
-    into the hub's."""
+    """Write a SuperNode's private key into a member's folder and its public key into the hub's, in OpenSSH's
+    format, the only one that Flower reads."""
     key = ec.generate_private_key(ec.SECP384R1())
     write_private(folder / "node.key", key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     public.parent.mkdir(exist_ok=True)

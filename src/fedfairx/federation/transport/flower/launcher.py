@@ -1,5 +1,5 @@
-"""All of Flower on one machine: a SuperLink with TLS and node authentication, its SuperExec, a SuperNode for
-each agent, and the run. For trying it out and for tests; organisations start each part where it belongs.
+"""Start all of Flower on one machine, for trials and tests: a SuperLink with TLS and node authentication, its
+SuperExec, a SuperNode for each member, and the run. In production each organisation starts its own part.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ START = 60.0  # seconds that a part may take to begin
 
 
 def find_commands(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder that Flower's commands are in: `bin` of the environment that it was installed into."""
+    """Find the folder of Flower's commands: `bin` of the environment that it is installed in."""
     if folder is None:
         first = shutil.which(COMMANDS[0])
         if first is None:
             raise InvalidInput(
-                "Flower's commands are not on the path: install fedfairx[flower] into an environment of its "
-                "own, and say where it is (--flower ENVIRONMENT/bin)"
+                "Flower's commands are not on the path: install fedfairx[flower] into a separate environment "
+                "and give its folder (--flower ENVIRONMENT/bin)"
             )
         folder = Path(first).parent
     found = Path(folder).resolve()
@@ -41,10 +41,10 @@ def find_commands(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 class Flower:
-    """The processes of one SuperLink. As a context they are started, and in the end all are stopped.
+    """The processes of one SuperLink: a context manager that starts and stops them.
 
     base: a federation's folder that `federate init --transport flower` has made.
-    services: where each agent's service is, as http://127.0.0.1:8001, and the file with its key.
+    services: URL of each agent's service, as http://127.0.0.1:8001, and the file with its API key.
     door: the port that SuperNodes go to, where there is a proxy before the SuperLink.
     """
 
@@ -110,7 +110,7 @@ class Flower:
         self._flwr("run", str(self.base / "hub" / "app"), CONNECTION, "--run-config", self.run_config)
 
     def _register(self) -> None:
-        """Each node's key under its agent's name, unless a start before has done it."""
+        """Register each node's key under its member's name, unless an earlier start has done it."""
         for name in self.services:
             public = self.base / "hub" / "nodes" / f"{name}.pub"
             done = public.with_suffix(".registered")
@@ -119,7 +119,7 @@ class Flower:
                 done.touch()
 
     def stop(self) -> None:
-        """Whatever was started here ends, and what that has started; nodes first, so that they can say so."""
+        """Stop all process groups, nodes first, so that they can sign off."""
         nodes = [process for part, process in self._processes.items() if part.startswith("supernode-")]
         others = [process for process in self._processes.values() if process not in nodes]
         for processes in (nodes, others):
@@ -134,11 +134,11 @@ class Flower:
 
     @property
     def processes(self) -> dict[str, int]:
-        """Each part's process, which leads the group of those that it has started."""
+        """The process of each part, which leads the group of its children."""
         return {name: process.pid for name, process in self._processes.items()}
 
     def check(self) -> None:
-        """`StateError` if a part has ended."""
+        """Raise `StateError` if a part has ended."""
         for name, process in self._processes.items():
             if process.poll() is not None:
                 raise StateError(f"{name} has ended with {process.returncode}; see {self._logs / name}.log")
@@ -156,7 +156,7 @@ class Flower:
             )
 
     def _connect(self, address: str) -> None:
-        """Tell `flwr` where the SuperLink is."""
+        """Configure the SuperLink's address for `flwr`."""
         home = self._logs / "flwr.home"
         home.mkdir(exist_ok=True)
         authority = json.dumps(str(self.base / "hub" / "authority.crt"))
@@ -202,7 +202,7 @@ class Flower:
 
 
 def _flags(**options: object) -> list[str]:
-    """port=1 as --port 1."""
+    """Convert keywords to flags: port=1 becomes --port 1."""
     return [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", str(value))]
 
 

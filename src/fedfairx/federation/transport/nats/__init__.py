@@ -1,4 +1,4 @@
-"""Messages between machines, by a NATS server's JetStream bucket: `pip install 'fedfairx[nats]'`."""
+"""A transport between machines by a NATS server: `pip install 'fedfairx[nats]'`."""
 
 from fedfairx.federation.transport.nats.client import NatsTransport, tls_context
 

@@ -1,8 +1,8 @@
-"""The bucket of a federation at a NATS server: how it is made, and which one is good enough.
+"""The JetStream bucket of a federation: its configuration, and the check of an existing one.
 
-It is made with less than nats-py's own ones may do: no roll-ups, no purge and no deletion, so that a member
-who may write its own key can't remove another's. What it has stored, and nothing else, it tells under
-subjects that no member may write to.
+Unlike nats-py's own buckets it allows no roll-ups, no purge and no deletion, so that a member, who may write
+its own key, can't remove another's. The server republishes stored messages under subjects that no member may
+write to.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ with needs("nats"):
 
 
 def new_bucket(federation: str, *, replicas: int) -> api.StreamConfig:
-    """As the first agent makes it."""
+    """Configuration of a new bucket."""
     subjects = subject_of(federation, ">")
     return api.StreamConfig(
         name=stream_of_bucket(federation),
@@ -33,7 +33,7 @@ def new_bucket(federation: str, *, replicas: int) -> api.StreamConfig:
 
 
 def require_sound(config: api.StreamConfig, federation: str) -> None:
-    """Refuse a bucket that could lose messages, or does not tell of them."""
+    """Refuse a bucket that could lose messages or does not republish them."""
     subjects = subject_of(federation, ">")
     sound = config.deny_delete and config.deny_purge and not config.allow_rollup_hdrs and not config.max_age
     told = config.republish is not None and config.republish.dest == news_of(federation, ">")

@@ -1,12 +1,12 @@
-"""Messages between machines, by a NATS server's JetStream key/value bucket: `pip install 'fedfairx[nats]'`.
+"""A transport by a NATS server's JetStream key/value bucket.
 
-One bucket for a federation (`bucket.py`), one key for each agent. A message is written with the revision
-that it replaces, which the server compares and refuses if it is another.
+A federation has one bucket (`bucket.py`) with one key for each member. A message is written with the revision
+that it replaces, and the server refuses the write if another revision is there.
 
-News comes by the stream's own republishing. The client renews that subscription by itself when it connects
-again, which nats-py's watchers of a bucket don't. Every `poll` seconds the stream is asked how far it is; if
-something was missed, all of it is fetched. So it is after every connection, whatever the stream says: the hub
-may have been put back from an older copy meanwhile, and its revisions then say nothing.
+News arrives by the stream's republishing, a subscription that the client renews on reconnection, unlike
+nats-py's bucket watchers. Every `poll` seconds the stream's last revision is compared, and everything is
+fetched if some was missed; so it is after every connection, because the hub may have been restored from an
+older copy, whose revisions can't be compared.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ with needs("nats"):
 Answer = TypeVar("Answer")
 _WRONG_SEQUENCE = (10071, 10164)  # the server's codes for "another revision than expected"
 _PAUSE = 0.2  # seconds between two attempts to connect again
-_LONG_PAUSE = 10.0  # where the hub does not let this agent in any more, which takes somebody to change
+_LONG_PAUSE = 10.0  # where the hub refuses this agent, until an operator acts
 _LARGEST = 2**20 - 2**12  # bytes of a message, d = 510: the server's own limit, but for headers
 
 
 def tls_context(*, ca: str, certificate: str, key: str) -> ssl.SSLContext:
-    """TLS with the hub's authority alone, and this agent's certificate."""
+    """TLS context that trusts only the hub's authority and presents this member's certificate."""
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca)
     context.load_cert_chain(certificate, key)
     return context
 
 
 class NatsTransport:
-    """The bucket of `federation` at `servers`, as `agent`.
+    """The bucket of `federation` at `servers`, written as `agent`.
 
-    It connects in the background, whenever the server is there, and again for as long as it is open.
+    It connects in the background, and reconnects for as long as it is open.
 
     deadline: seconds that a call waits for the server.
-    poll: seconds between two looks at all keys.
-    replicas: servers that keep the bucket, where this agent is the first to come and makes it.
+    poll: seconds between two comparisons with the stream.
+    replicas: number of servers that keep the bucket, if this member is the one to create it.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class NatsTransport:
             self._loop.close()
 
     def _call(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Do `work` in the loop's thread, within the deadline."""
+        """Run `work` in the loop's thread, within the deadline."""
         if self._closed:
             work.close()
             raise TransportRefused("this transport is closed")
@@ -161,14 +161,14 @@ class NatsTransport:
         self._mirror.keep(agent, kept.seq, message)
 
     async def _permitted(self, asking: Coroutine[Any, Any, Any]) -> Any:
-        """The answer. A violation of permissions has none: the server tells of it elsewhere."""
+        """Wait for the answer, or for the error that reports missing permissions instead of one."""
         self._violated.clear()
         answer, violated = asyncio.ensure_future(asking), asyncio.ensure_future(self._violated.wait())
         try:
             await asyncio.wait({answer, violated}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 raise TransportRefused(
-                    f"the hub does not let agent {self._agent!r} do this: {self._trouble}; its identity or "
+                    f"the hub denies agent {self._agent!r} permission: {self._trouble}; its identity or "
                     "the server's permissions are wrong"
                 )
             return answer.result()
@@ -177,7 +177,7 @@ class NatsTransport:
             violated.cancel()
 
     async def _fetch(self, agent: str) -> tuple[int, bytes | None]:
-        """What the stream's leader has under a name now, into the mirror too."""
+        """Fetch the message under a name from the stream's leader, into the mirror too."""
         known, _ = self._mirror.of(agent)
         revision, message = 0, None
         with contextlib.suppress(NotFoundError):
@@ -190,7 +190,7 @@ class NatsTransport:
         return revision, message
 
     def _look_again(self) -> None:
-        """At everything, and at once."""
+        """Wake the loop to compare with the stream at once."""
         self._mirror.doubt()
         self._stale.set()
 
@@ -199,7 +199,7 @@ class NatsTransport:
             raise ConnectionError("not connected")
 
     async def _live(self) -> None:
-        """Connect, and then look at what changes, for as long as this is open."""
+        """Connect, then keep the mirror up to date for as long as the transport is open."""
         pause = 0.1
         while self._client is None:
             try:
@@ -227,20 +227,20 @@ class NatsTransport:
                 self._stale.set()
 
     async def _look(self) -> None:
-        """Fetch all that the stream has, if any of it was missed; one that the hub has lost is made again."""
+        """Fetch all messages if some were missed; create the bucket again if the hub has lost it."""
         known, info = self._mirror.highest, await self._find_bucket()
         if not self._mirror.same_stream(info.created, last=info.state.last_seq, known=known):
-            info = await self._find_bucket()  # it has what was told in between, which counts no more
+            info = await self._find_bucket()  # includes messages received meanwhile
         if info.state.last_seq > self._mirror.whole:
             doubts = self._mirror.doubts
             for subject in sorted(info.state.subjects or {}):
                 await self._fetch(subject.removeprefix(self._prefix))
-            self._mirror.looked(info.state.last_seq, doubts)
+            self._mirror.fetched(info.state.last_seq, doubts)
 
     async def _connect(self) -> None:
         async def news(message: Any) -> None:
             agent = message.subject.removeprefix(self._news)
-            if not self._mirror.hear(agent, int(message.headers["Nats-Sequence"]), message.data):
+            if not self._mirror.receive(agent, int(message.headers["Nats-Sequence"]), message.data):
                 self._stale.set()
 
         async def again() -> None:
@@ -277,7 +277,7 @@ class NatsTransport:
         self._stale.set()
 
     async def _find_bucket(self) -> api.StreamInfo:
-        """The federation's bucket, made if nobody has; one that could lose messages is refused."""
+        """Open the federation's bucket, or create it; refuse one that could lose messages."""
         try:
             info = await self._stream_info()
         except NotFoundError:

@@ -1,4 +1,4 @@
-"""What a NATS stream holds, as far as one agent has heard: the latest of each, and whether any was missed."""
+"""A local copy of a NATS stream: the latest message of each agent, and whether any was missed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fedfairx.federation.transport.protocol import Watchers
 class Mirror:
     """Messages by agent, with the stream's revisions, which number all of its messages together.
 
-    Revisions can be compared as long as the stream only grows. One that was made again or put back from an
-    older copy gives them a second time: `doubt` then has everything fetched.
+    Revisions can be compared as long as the stream only grows. A stream that was created again, or restored
+    from an older copy, reuses them: `doubt` then has everything fetched.
 
-    whole: up to this revision none was missed; -1 when nothing is known.
-    doubts: how often all was in doubt.
+    whole: no message up to this revision was missed; -1 when nothing is known.
+    doubts: number of calls of `doubt`.
     """
 
     def __init__(self) -> None:
@@ -24,13 +24,13 @@ class Mirror:
         self.doubts = 0
         self._lock = threading.Lock()
         self._messages: dict[str, tuple[int, bytes]] = {}
-        self._before: dict[str, bytes] = {}  # in doubt: shown until the stream was looked at
-        self._heard = 0  # the last revision that the stream has told of
-        self._ahead: set[int] = set()  # heard of, with a gap before them
-        self._stream: Any = None  # when it was made
+        self._before: dict[str, bytes] = {}  # messages in doubt, shown until the stream was fetched
+        self._heard = 0  # the last revision received
+        self._ahead: set[int] = set()  # received, with a gap before them
+        self._stream: Any = None  # its creation time
 
     def of(self, agent: str) -> tuple[int, bytes | None]:
-        """The latest of an agent, and its revision; (0, None) of one that has sent nothing."""
+        """Revision and latest message of an agent; (0, None) if it has sent nothing."""
         return self._messages.get(agent, (0, None))
 
     def latest(self) -> dict[str, bytes]:
@@ -39,19 +39,19 @@ class Mirror:
 
     @property
     def highest(self) -> int:
-        """The highest revision that is known: a stream that has only grown is at it, or beyond."""
+        """The highest revision known; a stream that has only grown is at it or beyond."""
         return max([self.whole, *(revision for revision, _ in self._messages.values())])
 
     def keep(self, agent: str, revision: int, message: bytes) -> None:
-        """A message that the stream has; an older one than is held changes nothing."""
+        """Store a message of the stream, unless a newer one is held."""
         with self._lock:
             if revision <= self._messages.get(agent, (0, b""))[0]:
                 return
             self._messages[agent] = revision, message
         self.watchers.tell()
 
-    def hear(self, agent: str, revision: int, message: bytes) -> bool:
-        """A message as the stream tells of it; False: not for the first time, so that all is in doubt."""
+    def receive(self, agent: str, revision: int, message: bytes) -> bool:
+        """Store a republished message; False if its revision is not new, which puts everything in doubt."""
         grown = revision > self._heard
         if not grown:
             self.doubt()
@@ -61,9 +61,9 @@ class Mirror:
         self._close_up()
         return grown
 
-    def looked(self, revision: int, doubts: int) -> None:
-        """All that the stream had at this revision was fetched since so many doubts."""
-        if doubts != self.doubts:  # it went back meanwhile
+    def fetched(self, revision: int, doubts: int) -> None:
+        """Note that everything up to this revision was fetched, if `doubts` is still the number of doubts."""
+        if doubts != self.doubts:  # the stream went back meanwhile
             return
         with self._lock:
             self._before = {}
@@ -78,7 +78,7 @@ class Mirror:
         self._ahead = {revision for revision in self._ahead if revision > self.whole}
 
     def doubt(self) -> None:
-        """The stream may be another, or be at an earlier time: no revision of before counts any more."""
+        """Forget all revisions: the stream may be another one, or restored to an earlier time."""
         before = self.latest()
         with self._lock:
             self._before, self._messages = before, {}
@@ -86,9 +86,9 @@ class Mirror:
         self.doubts += 1
 
     def same_stream(self, made: object, *, last: int, known: int) -> bool:
-        """Whether the stream, made then and now at revision `last`, has only grown since it was at `known`.
+        """Whether the stream, created at `made` and now at revision `last`, has only grown since `known`.
 
-        If not, all is in doubt.
+        If not, everything is put in doubt.
         """
         same = made == self._stream and last >= known
         if not same:

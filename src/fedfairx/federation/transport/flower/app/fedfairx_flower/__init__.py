@@ -1,1 +1,1 @@
-"""Carries sealed messages between the agents of a federation, by Flower. It needs Flower and nothing else."""
+"""Flower app that carries envelopes between the members of a federation. It needs Flower and nothing else."""

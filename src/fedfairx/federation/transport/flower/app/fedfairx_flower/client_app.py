@@ -1,11 +1,11 @@
-"""At an organisation's SuperNode: bring the others' messages to the agent's service, and take its own along.
+"""At a member's SuperNode: deliver the peers' messages to the agent's service, and fetch its own.
 
-The SuperLink sends this code, so whoever has the SuperLink can run other code here. So it holds no secret of
-the agent: only a key to the service's two doors for messages, in a file that the node's own configuration
-names. What the SuperLink sends decides neither where nor with which key anything is asked.
+The SuperLink sends this code, so its operator can run other code here. Therefore it holds no secret of the
+agent: only an API key for the service's two message endpoints, in a file that the node's configuration
+names. Nothing that the SuperLink sends decides which address or key is used.
 
-Each message starts a new Python: nothing is imported but the standard library and Flower. What goes wrong is
-told in a few fixed words, because an exception's text would be sent to the SuperLink.
+Each message starts a new Python process: nothing is imported but the standard library and Flower. Errors are
+a few fixed words, because an exception's text would be sent to the SuperLink.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PORTION = 2**21  # letters of messages in a request; a service takes twice as mu
 
 
 class Trouble(Exception):
-    """Something that the SuperLink may be told."""
+    """An error whose text may be sent to the SuperLink."""
 
 
 def carry(message: Message, context: Context) -> Message:
@@ -43,8 +43,8 @@ def carry(message: Message, context: Context) -> Message:
 
 
 def visit(config: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, bytes]:
-    """Give the board to the agent's service, and then ask for its message: in this order it has seen what
-    others hold of it before it sends more."""
+    """Deliver the board to the agent's service, then fetch its message: in this order the service knows what
+    peers hold of it before it sends more."""
     host, port, key = door(config)
     for told in portions(board):
         ask(host, port, key, "PUT", "/v1/peers", json.dumps({"envelopes": told}).encode())
@@ -53,7 +53,7 @@ def visit(config: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, byte
 
 
 def portions(board: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """The board in requests that a service takes, also when some of it is as large as it may be."""
+    """Split the board into requests within the service's size limit."""
     told: dict[str, str] = {}
     for name, held in board.items():
         if isinstance(held, bytes):
@@ -66,7 +66,7 @@ def portions(board: Mapping[str, Any]) -> Iterator[dict[str, str]]:
 
 
 def door(config: Mapping[str, Any]) -> tuple[str, int, str]:
-    """Where the agent's service is, on this machine, and the key: from the node's own configuration."""
+    """Address of the agent's service on this machine and the API key, from the node's configuration."""
     try:
         address = urlsplit(str(config["service"]))
         key = Path(str(config["key-file"])).read_text(encoding="ascii").strip()
@@ -80,7 +80,7 @@ def door(config: Mapping[str, Any]) -> tuple[str, int, str]:
 
 
 def ask(host: str, port: int, key: str, method: str, path: str, body: bytes | None = None) -> Any:
-    """What the service answers, asked by no proxy and following no redirection; None where it has nothing."""
+    """Request the service without proxy or redirects; None if it has no release yet."""
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     try:

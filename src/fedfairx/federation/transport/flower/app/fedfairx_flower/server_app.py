@@ -1,9 +1,9 @@
-"""At the SuperLink: ask every node for its agent's latest message, and tell all of them what all have said.
+"""At the SuperLink: collect every agent's latest message and send all of them to every node.
 
-It forwards bytes, which it can neither read the meaning of nor change unseen: they are signed. It keeps
-them in memory alone, because a run that begins anew has everything again after its first round.
+It forwards signed bytes, which it can't change unnoticed. It keeps them in memory only, because a new run has
+everything again after its first round.
 
-A node writes under the name that its key was registered by, and no other, whatever it answers.
+A node writes only under the name that its key was registered by, whatever it answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FAILURES = 10  # rounds in a row, after which the run ends as failed
 
 
 def forward(grid: Grid, context: Context) -> None:
-    """Rounds for as long as the run goes; one that brought something is followed by one that spreads it."""
+    """Run rounds until the run ends; a round with news is followed at once by one that spreads it."""
     gap, deadline = (float(context.run_config[name]) for name in ("gap", "deadline"))
     rounds = int(context.run_config["rounds"])
     board: dict[str, bytes] = {}
@@ -45,7 +45,7 @@ def forward(grid: Grid, context: Context) -> None:
 
 
 def exchange(grid: Grid, board: dict[str, bytes], *, deadline: float) -> bool:
-    """One message to every node, with all that is on the board; whether an answer had something new."""
+    """Send the board to every node; whether an answer had something new."""
     names = named(grid.get_nodes())
     content = RecordDict({"board": ConfigRecord(dict(board))})
     messages = [Message(content, node, "query", ttl=deadline) for node in names]
@@ -63,7 +63,7 @@ def exchange(grid: Grid, board: dict[str, bytes], *, deadline: float) -> bool:
 
 
 def named(nodes: Any) -> dict[int, str]:
-    """Who is there, by the names that their keys were registered by; a name for two nodes is nobody's."""
+    """Connected nodes by the names that their keys were registered by; duplicate names are left out."""
     found = [(int(node.node_id), str(node.name)) for node in nodes]
     times = Counter(name for _, name in found)
     for name in sorted(name for name in times if not name or times[name] > 1):
@@ -72,7 +72,7 @@ def named(nodes: Any) -> dict[int, str]:
 
 
 def take(board: dict[str, bytes], name: str, reply: Any) -> bool:
-    """Put an answer on the board; whether it was new."""
+    """Put an answer on the board; return whether it was new."""
     if reply.has_error():
         log(WARNING, "fedfairx: %s could not answer: code %s", name, reply.error.code)
         return False

@@ -1,6 +1,6 @@
-"""Pooling noisy statistics: a shift, a floor, and what others' data are worth beside one's own.
+"""Noisy sums under optimism: a shift, a floor for eigenvalues, and the weight of peers beside own data.
 
-All of it is post-processing of released values: free under differential privacy.
+All of it post-processes released values, and so costs no privacy.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import all_above, any_above, fma, larger, smaller, sqrt, where_above
 
 OPTIMISM = 0.8  # share of the radius that shows in the policy
-STEPS = 41  # in which a weight is sought
-SURELY = 1.0 + 1e-12  # more than rounding
-SMALLEST = 1e-300  # what stands for a pivot that is not above zero
+STEPS = 41  # grid points of the search for a weight
+SURELY = 1.0 + 1e-12  # a factor beyond rounding
+SMALLEST = 1e-300  # replaces a pivot that is not positive
 
 
 @stage
@@ -31,8 +31,7 @@ def gram_of(packed: Rows, gram: Rows) -> None:
 
 @stage
 def least_pivot(matrix: Rows) -> float:
-    """Above zero where a matrix is positive definite: the least pivot of Cholesky's factor, which takes the
-    matrix's place."""
+    """The least pivot of a Cholesky factorisation in place; positive if the matrix is positive definite."""
     least = math.inf
     for i in range(matrix.shape[0]):
         for j in range(i + 1):
@@ -48,9 +47,9 @@ def least_pivot(matrix: Rows) -> float:
 
 
 @stage
-def lift(packed: Rows, shift: float, room: Rows) -> None:
-    """Add `shift` to the Gram diagonal, then raise negative eigenvalues to zero; in place. room (2, d, d)."""
-    gram, vectors = room[0], room[1]
+def lift(packed: Rows, shift: float, workspace: Rows) -> None:
+    """Add `shift` to the Gram diagonal and raise negative eigenvalues to zero. workspace (2, d, d)."""
+    gram, vectors = workspace[0], workspace[1]
     dimension, entry = gram.shape[0], 0
     for i in range(dimension):
         packed[entry] = packed[entry] + shift
@@ -75,7 +74,7 @@ def lift(packed: Rows, shift: float, room: Rows) -> None:
 def costs(
     gram: Rows, weight: float, ratio: float, spoilt: float, radius: float, regulariser: float
 ) -> tuple[float, float]:
-    """What optimism costs at a weight, which falls with it, and what noise does, which grows.
+    """Cost of optimism, which falls with the weight, and of noise, which grows with it.
 
     gram (d, d) is diagonal.
     """
@@ -96,19 +95,19 @@ def worth(
     radius: float,
     regulariser: float,
     parameter_norm: float,
-    room: Rows,
+    workspace: Rows,
 ) -> float:
-    """The weight in [0, 1] that the others' noisy statistics deserve beside an agent's own exact ones.
+    """The weight in [0, 1] of the peers' noisy statistics beside an agent's own exact ones.
 
-    `own` is the agent's packed statistics; the others are taken to hold `ratio` times as much in every
+    `own` is the agent's packed statistics; peers are assumed to hold `ratio` times as much in every
     direction. In a direction where V = λ + a (1 + w·ratio), optimism costs about `OPTIMISM`·√β/√V, and the
-    noise moves θ̂ by about w s √(1 + 2c²) / V: the vector's own noise, and the matrix's times θ. The weight is
-    the one that makes the sum of the two, over all directions, least. room (2, d, d).
+    noise moves θ̂ by about w s √(1 + 2c²) / V: the moment's noise, and the matrix's times θ. The weight
+    minimises the sum of the two over all directions. workspace (2, d, d).
 
-    One weight for all directions, and not one for each: what is known much better in one direction turns
-    the optimism into the others, where it costs fairness (docs/paper/cost-of-privacy.md has the figures).
+    All directions share one weight: knowing one direction much better turns optimism into the others, where
+    it costs fairness (docs/paper/cost-of-privacy.md has the figures).
     """
-    gram = room[0]
+    gram = workspace[0]
     gram_of(own, gram)
     jacobi(gram, None)
     spoilt = noise_sd * sqrt(1.0 + 2.0 * parameter_norm * parameter_norm)
@@ -119,7 +118,7 @@ def worth(
         weight, least = where_above(least, optimism + noise, low, weight), smaller(optimism + noise, least)
         less, more = costs(gram, high, ratio, spoilt, radius, regulariser)
         weight, least = where_above(least, less + more, high, weight), smaller(less + more, least)
-        if not any_above(least * SURELY, less + noise):  # a weight between has more than either
+        if not any_above(least * SURELY, less + noise):  # any weight in between costs more
             break
     return weight
 
@@ -135,16 +134,16 @@ def add_by_worth(
     radius: float,
     regulariser: float,
     parameter_norm: float,
-    room: Rows,
+    workspace: Rows,
 ) -> float:
-    """others (q,) ← one's own exact statistics, and theirs by their worth; returns that weight.
+    """others (q,) ← own exact statistics plus the peers' times their `worth`; returns that weight.
 
-    Theirs, which are noisy, are first made fit to be inverted. `radius` is with the counts of all inside V.
+    The peers' noisy statistics are first made positive semidefinite. `radius` counts all observations.
     """
     ratio = others_count / larger(own_count, 1.0)
-    weight = worth(own, ratio, noise_sd, radius, regulariser, parameter_norm, room)
+    weight = worth(own, ratio, noise_sd, radius, regulariser, parameter_norm, workspace)
     if any_above(weight, 0.0):
-        lift(others, shift, room)
+        lift(others, shift, workspace)
     for k in range(own.shape[0]):
         others[k] = own[k] + weight * others[k]
     return weight

@@ -1,4 +1,4 @@
-"""The machine's side of `rows`: what Rows are to Numba, and how their functions become LLVM's."""
+"""Rows in compiled code: their Numba type, and the LLVM code of their functions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from numba.extending import NativeValue, lower_builtin, lower_getattr, register_
 from numba.np.numpy_support import from_dtype
 
 from fedfairx.lanes import rows as plain
-from fedfairx.lanes.vector_lowering import LLVM, WIDTH, vector, words
+from fedfairx.lanes.vector_llvm import LLVM, WIDTH, vector, words
 
 _WIDE = {types.float64: vector, types.uint64: words}
 _SINGLE = {wide: single for single, wide in _WIDE.items()}
 
 
 class RowsType(types.Type):
-    """Numbers of one kind: an address, and a shape of so many axes."""
+    """Numba type of rows: an address and a shape of `axes` integers."""
 
     def __init__(self, number: Any, axes: int) -> None:
         super().__init__(name=f"Rows({number}, {axes})")
@@ -45,7 +45,7 @@ class _Model(models.StructModel):
 
 
 class _Rows:
-    """A value of a RowsType while code is written."""
+    """A value of a RowsType during lowering."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
         self._builder, self.kind = builder, kind
@@ -55,7 +55,7 @@ class _Rows:
         self.shape = cgutils.unpack_tuple(builder, proxy.shape)
 
     def at(self, places: list[Any]) -> Any:
-        """The address of the row at these places, C order."""
+        """The address of the row at these indices, in C order."""
         offset = places[0]
         for place, extent in zip(places[1:], self.shape[1:], strict=False):
             offset = self._builder.add(self._builder.mul(offset, extent), place)
@@ -150,7 +150,7 @@ def _shape(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 def _function(symbol: Any, type_of: Callable[..., Any]) -> Callable[..., Any]:
-    """Register a function over rows: its type by those of its arguments; decorates how it is written."""
+    """Register a function over rows with its typing; decorates its lowering."""
 
     class Template(AbstractTemplate):
         key = symbol
@@ -180,8 +180,7 @@ _function(plain.vectors, lambda array: _of_array(array, wide=True))(_from_array)
 
 
 @_function(
-    plain.cut,
-    lambda kind, *shape: types.Tuple([RowsType(kind.number, len(shape)), RowsType(kind.number, 1)]),
+    plain.cut, lambda kind, *shape: types.Tuple([RowsType(kind.number, len(shape)), RowsType(kind.number, 1)])
 )
 def _cut(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     rows = _Rows(context, builder, sig.args[0], args[0])
@@ -254,7 +253,7 @@ def _typeof(value: Any, context: Any) -> Any:  # noqa: ARG001 (Numba's)
     return _kind_of(array.dtype, array.ndim, array.flags.c_contiguous, value.wide)
 
 
-@cache  # to ask Numba takes longer than many a function that rows are handed to
+@cache  # asking Numba takes longer than many a function call
 def _kind_of(number: Any, axes: int, ordered: bool, wide: bool) -> Any:
     return _of_array(types.Array(from_dtype(number), axes, "C" if ordered else "A"), wide=wide)
 

@@ -1,4 +1,4 @@
-"""What a job is, about how long it takes, and in which order jobs begin. Results don't depend on it."""
+"""Jobs, their estimated duration, and their order, on which results do not depend."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Job:
 
     @cached_property
     def effort(self) -> float:
-        """About how long it takes, beside other jobs."""
+        """Estimated duration, relative to other jobs."""
         world, chosen = self.run.scenario, find_algorithm(self.run.algorithm)
         size = world.agents * len(self.seeds) * world.arms * world.dimension
         rule = 1.0 if chosen.rule == OPTIMISM else POSTERIOR
@@ -44,7 +44,7 @@ class Job:
 
     @cached_property
     def kernel(self) -> Kernel:
-        """Which parts of the simulator it needs: jobs of one kernel run the same machine code."""
+        """The simulator's parts that it needs: jobs of one kernel run the same machine code."""
         chosen, options = find_algorithm(self.run.algorithm), self.run.options
         optimistic = chosen.rule == OPTIMISM
         differ = options.get("partners", ALIKE) != ALIKE
@@ -58,9 +58,9 @@ class Job:
 
 
 def _in_turn(jobs: Sequence[Job]) -> list[Job]:
-    """The longest jobs first, that none of them begins last; of about that length, by experiments.
+    """Sort by duration, the longest first so that none begins last; jobs of similar duration by experiment.
 
-    One by one those are complete, and are drawn while others run: first what has most to do and to draw.
+    So experiments complete one by one, those with most work first, and are drawn while others run.
     """
     longest, total = defaultdict[str, float](float), defaultdict[str, float](float)
     for job in jobs:
@@ -75,13 +75,13 @@ def _in_turn(jobs: Sequence[Job]) -> list[Job]:
 
 
 def ordered(jobs: Sequence[Job]) -> list[Job]:
-    """Experiment by experiment, what is long first; but the first jobs of each kernel come early, and apart.
+    """Order jobs by experiment and duration, with the first job of each kernel early and apart from others.
 
-    On a new machine the first job of a kernel waits until it is compiled, and Numba compiles one thing at a
-    time: whoever takes the kernel's second job meanwhile, or the first one of another, waits too. So each is
-    followed by jobs whose kernels are there, enough for the other workers. The plainer kernels come first:
-    until the first is there everybody waits, and of what they have the others need not be told again. Behind
-    it stands a second job of its own: whoever took another kernel's first might be let in before it.
+    On a new machine the first job of a kernel waits for its compilation, and Numba compiles one thing at a
+    time: a worker with the kernel's second job, or with another kernel's first, waits too. So each first job
+    is followed by enough jobs of compiled kernels for the other workers. Simple kernels come first: all
+    workers wait for the first one, and later kernels reuse its parts. It is followed by a second job of its
+    own, because another kernel's compilation could take the lock before it.
     """
     in_turn = _in_turn(jobs)
     first: dict[Kernel, int] = {}  # the place of each kernel's first job

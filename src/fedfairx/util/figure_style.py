@@ -1,4 +1,4 @@
-"""How figures look: one style, one colour for each algorithm, bands, labels at the ends of lines."""
+"""The style of all figures: fonts, a colour for each algorithm, bands, labels at the ends of lines."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ End = tuple[float, str, str]  # value, label, colour
 
 @dataclass(frozen=True)
 class Curves:
-    """What was measured over rounds, of each metric (seeds, points), under one name."""
+    """The measured curves of one name: (seeds, points) for each metric."""
 
     label: str
     algorithm: str
@@ -97,7 +97,7 @@ class Curves:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The house style, for drawing and for saving."""
+    """Apply the style while figures are drawn and saved."""
     with needs("plots"):
         import matplotlib as mpl
 
@@ -106,7 +106,7 @@ def styled() -> Iterator[None]:
 
 
 def draw_curves(lines: Sequence[Curves]) -> Figure:
-    """A panel for each metric, a curve for each name, each with its 95 % band."""
+    """Draw a panel for each metric with a curve and a 95 % band for each name."""
     with styled():
         from matplotlib.figure import Figure as NewFigure
 
@@ -131,7 +131,7 @@ def draw_curves(lines: Sequence[Curves]) -> Figure:
 
 
 def _colours(lines: Sequence[Curves]) -> list[str]:
-    """The algorithm's own where it occurs once; otherwise one that no other line has."""
+    """Colours of the curves: the algorithm's own if it occurs once, else an unused one."""
     names = [line.algorithm for line in lines]
     own = {name: colour for name, colour in COLOURS.items() if names.count(name) == 1}
     others = iter([colour for name, colour in COLOURS.items() if name not in own] * len(lines))
@@ -139,14 +139,14 @@ def _colours(lines: Sequence[Curves]) -> list[str]:
 
 
 def thousands(axis: Any) -> None:
-    """12 000, not 12000."""
+    """Format tick labels with spaced thousands."""
     from matplotlib.ticker import FuncFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}".replace(",", " ")))
 
 
 def few_rounds(axes: Axes) -> None:
-    """Few enough ticks that they don't touch."""
+    """Reduce the ticks so that their labels do not touch."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
@@ -154,14 +154,14 @@ def few_rounds(axes: Axes) -> None:
 
 
 def band(axes: Axes, x: Any, values: Array, colour: str) -> None:
-    """The 95 % interval of the mean over seeds."""
+    """Shade the 95 % interval of the mean over seeds."""
     if values.shape[0] > 1:
         mean, half = values.mean(axis=0), half_width(values)
         axes.fill_between(x, mean - half, mean + half, color=colour, alpha=0.18, lw=0)
 
 
 def end_labels(axes: Axes, ends: Sequence[End], *, gap: float = 0.065) -> None:
-    """Names at the right end of lines, pushed apart where they would overlap. Call it last."""
+    """Label lines at their right end, without overlaps. Call it after setting the axis limits."""
     low, high = axes.get_ylim()
     logarithmic = axes.get_yscale() == "log"
     scale = np.log if logarithmic else np.asarray

@@ -1,4 +1,4 @@
-"""The machine's side of `vector`: what a Vector is to Numba, and how its operators become LLVM's."""
+"""Vectors in compiled code: their Numba types, and the LLVM code of their operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numba.core.typeconv.castgraph import Conversion
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import lower_builtin, lower_cast, register_model
 
-#: Lanes of a block. Two of the widest registers there are: while one waits for a result, the other works.
+#: Lanes of a block: two of the widest registers, so that one works while the other waits for a result.
 WIDTH = 16
 
 
@@ -60,7 +60,7 @@ class _Model(models.PrimitiveModel):
 @lower_cast(types.Float, VectorType)
 @lower_cast(types.Integer, WordsType)
 def _spread(context: Any, builder: Any, fromty: Any, toty: Any, value: Any) -> Any:  # noqa: ARG001
-    """One number in all lanes."""
+    """Broadcast a number to all lanes."""
     empty = ir.Constant(LLVM[toty], ir.Undefined)
     first = builder.insert_element(empty, value, ir.IntType(32)(0))
     return builder.shuffle_vector(
