@@ -6,7 +6,14 @@ FLOWER := .venv-flower
 OUT ?= results
 CODE := src tests benchmarks examples $(wildcard docs/*.py docs/img/*.py)
 
-.PHONY: setup flower test test-all lint docs mutants reproduce quick bench clean
+# As many workers as there are cores; they take tests off each other when one has nothing left.
+PYTEST := $(BIN)/python -m pytest -n logical --dist worksteal
+# Types are checked while documentation is built and machine code compiled.
+MAKEFLAGS += --jobs=2
+# Bytecode is kept wherever this runs: tests start Python hundreds of times.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: setup flower check test test-all lint docs warm mutants reproduce quick bench clean
 
 setup: $(VENV)/.ready
 
@@ -33,12 +40,20 @@ lint: setup
 docs: setup
 	$(BIN)/python -m sphinx -q -E -n -W --keep-going -d $(VENV)/doctrees docs site
 
-test: lint docs
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# Machine code is compiled once, before there are workers that would all compile the same.
+warm: setup
+	$(BIN)/fedfairx warm --all
 
-# Also those that are marked `slow`: minutes more.
-test-all: lint docs
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "slow or not slow"
+# For while you work: what needs no server and no other process, and no second of its own.
+check: lint warm
+	$(PYTEST) -m "not process and not long and not slow"
+
+test: lint docs warm
+	$(PYTEST)
+
+# Also those that are marked `slow`, and stored values of slow oracles computed again: minutes more.
+test-all: lint docs warm
+	FEDFAIRX_ORACLE=compute $(PYTEST) -m "slow or not slow"
 
 mutants: setup
 	$(BIN)/python tests/mutants.py $(ONLY)

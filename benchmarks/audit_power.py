@@ -1,4 +1,4 @@
-"""How often the audit catches each mistake of tests/privacy/broken.py, and how often it accuses the innocent.
+"""How often the audit catches each mistake of tests/support/broken.py, and how often it accuses the innocent.
 
     python benchmarks/audit_power.py --seeds 100 --right 1000
 
@@ -16,10 +16,9 @@ from collections import Counter
 from itertools import product
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "privacy"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 from broken import MISTAKES, asked, mistake
-
 from fedfairx.privacy import Bounds, Centring, mechanisms
 from fedfairx.privacy.audit.audit import audit
 

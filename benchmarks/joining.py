@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -95,7 +95,13 @@ def members(seed: int, epsilon: float | None, partners: str) -> list[ffx.Agent]:
     made = options.privatizers(plan, lambda i: SimulatedNoise(seed, agent=i))
     merit = ffx.merit.Exponential(STEEPNESS)
     return [
-        options.agent(DIMENSION, merit=merit, seed=1000 * seed + i, privatizer=made[i], name=f"member-{i}")
+        ffx.Agent(
+            DIMENSION,
+            options=replace(options, merit=merit),
+            seed=1000 * seed + i,
+            privatizer=made[i],
+            name=f"member-{i}",
+        )
         for i in range(MEMBERS)
     ]
 

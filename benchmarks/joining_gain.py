@@ -88,7 +88,7 @@ def measure(
 def text(ratios: dict[str, Ratios]) -> str:
     """The text of `joining_table.py`."""
     lines = [
-        '"""Regret of members over that alone, written by `python benchmarks/joining_gain.py --write`."""',
+        '"""Regret of members over regret alone, written by `python benchmarks/joining_gain.py --write`."""',
         "",
         "from __future__ import annotations",
         "",

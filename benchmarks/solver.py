@@ -18,7 +18,7 @@ from measure import Contestant, Report, finish, parser, race
 from problem import problem
 from scaling import agent_for, deciding
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 import reference as ref
 from instances import Answer, Instance, solve, wild
 

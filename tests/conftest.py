@@ -1,5 +1,56 @@
-"""Fixtures that several folders share."""
+"""The rings of the test suite.
+
+`make check` runs what needs nothing but this process and is not marked `long`, `make test` all but what is
+marked `slow`, and `make test-all` everything. A test belongs to the outer rings when it is marked `process`,
+or asks for a server by a fixture or a parameter. A test that starts a process and is not marked fails.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
 pytest_plugins = ("servers",)
+
+SERVERS = frozenset({"postgres", "postgresql", "nats", "flower"})  # names of fixtures, values of parameters
+STARTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
+
+_started: list[str] = []
+
+
+def _audit(event: str, _: Any) -> None:
+    if event in STARTS:
+        _started.append(event)
+
+
+sys.addaudithook(_audit)
+
+
+def _needs_a_server(item: pytest.Item) -> bool:
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    named = {*getattr(item, "fixturenames", ()), *(value for value in given if isinstance(value, str))}
+    return bool(SERVERS & named)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _needs_a_server(item):
+            item.add_marker("process")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    yield
+    without = "not process" in item.config.getoption("markexpr", "")  # the ring that must start none
+    if without and _started:
+        pytest.fail(f"it starts a process ({_started[0]}): mark it with pytest.mark.process")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    _started.clear()
+    return (yield)

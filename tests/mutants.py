@@ -42,52 +42,52 @@ class Mutant:
 
 
 SETUP = ("tests/simulation/test_setup.py",)
-WORLD = ("tests/simulation/test_environments.py", "-k", "not private_run")
+WORLD = ("tests/simulation/test_scenario.py", "-k", "not private_run")
 KERNEL = ("tests/simulation/test_kernel.py", "-k", "bounded or heteroscedastic or norms")
-OBSERVING = ("tests/simulation/test_observing.py",)
-HALVES = ("tests/simulation/test_sharing.py", "-k", "halves")
-POOL = ("tests/federation/test_pool.py",)
-DURABLE = ("tests/federation/test_durable.py", "-k", "sqlite or tmp or copy or older")
-NEW_RUN = ("tests/federation/test_agent_private.py", "-k", "run or interrupted")
+OBSERVING = ("tests/simulation/test_observe.py",)
+HALVES = ("tests/simulation/test_synchronize.py", "-k", "halves")
+POOL = ("tests/agent/test_pool.py",)
+DURABLE = ("tests/agent/test_persistence.py", "-k", "sqlite or tmp or copy or older")
+NEW_RUN = ("tests/agent/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
-RESULTS = ("tests/experiments/sweep/test_results.py",)
+RESULTS = ("tests/experiments/sweep/test_store.py",)
 SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
-DESK = ("tests/service/test_desk.py",)
-DOORS = ("tests/service/test_doors.py", "-k", "sqlite")
+DESK = ("tests/service/test_write_queue.py",)
+DOORS = ("tests/service/test_auth.py", "-k", "sqlite")
 GATE = ("tests/service/test_gate.py",)
 CONNECTIONS = ("tests/service/test_connections.py",)
 TWIN = ("tests/service/test_published.py", "-k", "twin and partner")
 TWIN_PRIVATE = ("tests/service/test_published.py", "-k", "twin and private")
 BATCHES = ("tests/service/test_published.py", "-k", "batch")
-ENTERING = ("tests/service/pages/test_entering.py",)
+ENTERING = ("tests/service/pages/test_access.py",)
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
 MIRROR = ("tests/federation/transport/test_nats_mirror.py",)
 RESTORED = ("tests/federation/transport/test_nats_restored.py", "-k", "ahead")
-KEYS = ("tests/federation/test_keys.py",)
-SEEN = ("tests/federation/test_seen.py", "-k", "not postgresql")
-ENVELOPE = ("tests/federation/test_envelope.py",)
-ROSTER = ("tests/federation/test_roster.py",)
-MEMBER = ("tests/federation/test_member.py",)
-PLAUSIBLE = ("tests/federation/test_plausible.py",)
+KEYS = ("tests/federation/roster/test_signing_keys.py",)
+SEEN = ("tests/federation/exchange/test_seen.py", "-k", "not postgresql")
+ENVELOPE = ("tests/federation/exchange/test_envelope.py",)
+ROSTER = ("tests/federation/roster/test_roster.py",)
+MEMBER = ("tests/federation/exchange/test_member.py",)
+PLAUSIBLE = ("tests/federation/roster/test_limits.py",)
 FLOWER = ("tests/federation/transport/test_flower_app.py", "tests/federation/transport/test_flower_client.py")
 SQLITE = ("tests/federation/transport/test_contract.py", "-k", "sqlite")
-SEQUENCES = ("tests/fairness/test_sequences.py",)
-REGION = ("tests/fairness/test_region.py",)
+SEQUENCES = ("tests/fairness/test_confidence_sequences.py",)
+REGION = ("tests/fairness/test_confidence_region.py",)
 ENTITLED = ("tests/fairness/test_entitlement.py",)
 QUADRATURE = "tests/core/test_quadrature.py"
-EXPOSED = ("tests/service/test_exposing.py", "-k", "own_rewards and sqlite")
-DRAWN = ("tests/fairness/test_drawn.py",)
-TABLE = ("tests/fairness/test_table.py",)
+EXPOSED = ("tests/service/test_exposure_cache.py", "-k", "own_rewards and sqlite")
+DRAWN = ("tests/fairness/test_draw_test.py",)
+TABLE = ("tests/fairness/test_exposure_table.py",)
 
 SEALS = ("tests/storage/test_seals.py", "-k", "not postgresql")
 MIGRATED = ("tests/storage/test_migrations.py", "-k", "not postgresql")
 SEVERAL = ("tests/storage/test_several_agents.py", "-k", "not postgresql")
-REPLACED = ("tests/federation/test_replacing.py", "-k", "not postgresql and not optimism")
+REPLACED = ("tests/storage/test_replacement.py", "-k", "not postgresql and not optimism")
 REPLACED_HTTP = ("tests/service/test_rewarding.py", "-k", "not postgresql")
-LIMITS = ("tests/federation/test_reward_limits.py",)
+LIMITS = ("tests/agent/test_reward_limits.py",)
 ACTIONS = (
-    "tests/federation/test_actions.py",
+    "tests/agent/test_actions.py",
     "-k",
     "not postgresql and not an_agent_with_unit and not thousand",
 )
@@ -193,21 +193,21 @@ MUTANTS = (
         "StreamPrivatizer.add",
         "if not within:",
         "if False:",
-        ("tests/privacy/test_persons.py",),
+        ("tests/privacy/privatizers/test_per_person.py",),
     ),
     Mutant(
         "what was refused is counted as a person's",
         "StreamPrivatizer.add",
         "self.persons.count(known, -1)",
         "pass",
-        ("tests/privacy/test_persons.py",),
+        ("tests/privacy/privatizers/test_per_person.py",),
     ),
     Mutant(
         "a ledger whose persons were not counted",
         "StreamPrivatizer._bind_persons",
         "if self.persons.total() < here.total_count + here.leaf_count:",
         "if False:",
-        ("tests/privacy/test_persons.py",),
+        ("tests/privacy/privatizers/test_per_person.py",),
     ),
     Mutant(
         "noise is calibrated to the records and not to the centred ones",
@@ -292,7 +292,7 @@ MUTANTS = (
         "_open",
         " | os.O_NOFOLLOW",
         "",
-        ("tests/privacy/test_file_lock.py", "-k", "link"),
+        ("tests/privacy/ledger/test_file_lock.py", "-k", "link"),
     ),
     Mutant(
         "a digest that does not know where records are centred",
@@ -426,7 +426,7 @@ MUTANTS = (
         "repeat.live",
         "began = time.thread_time()\n            work()\n            took = time.thread_time() - began",
         "began = time.monotonic()\n            work()\n            took = time.monotonic() - began",
-        ("tests/federation/test_watching.py",),
+        ("tests/federation/exchange/test_background.py",),
     ),
     Mutant(
         "who must send nothing takes nothing either",
@@ -682,7 +682,7 @@ MUTANTS = (
         "_ALL",
         'decide_from="own+released"',
         'decide_from="released"',
-        ("tests/federation/test_options.py",),
+        ("tests/agent/test_options.py",),
     ),
     Mutant(
         "a budget is for the strict mode by default",
@@ -696,14 +696,14 @@ MUTANTS = (
         "Gain.warning",
         "if self.ratio <= 1.0 - SMALL",
         "if self.ratio <= 1.0",
-        ("tests/federation/test_joining_gain.py",),
+        ("tests/federation/setup/test_joining_gain.py",),
     ),
     Mutant(
         "what joining gains is read at the δ of the table, whatever δ is",
         "expected_gain",
         "epsilon if delta == DELTA else epsilon_for(DELTA, mu_for(epsilon, delta))",
         "epsilon",
-        ("tests/federation/test_joining_gain.py",),
+        ("tests/federation/setup/test_joining_gain.py",),
     ),
     Mutant(
         "the reward bound of every scenario is 1",
@@ -761,28 +761,28 @@ MUTANTS = (
         "Exchange._pool",
         "shared, count = shared + learner.fresh, count + model.local_count",
         "pass",
-        ("tests/federation/test_agent.py", "-k", "fresh_records"),
+        ("tests/agent/test_agent.py", "-k", "fresh_records"),
     ),
     Mutant(
         "another agent of the same name is believed",
         "_check_own",
         "if release != latest:",
         "if False:",
-        ("tests/federation/test_checks.py",),
+        ("tests/agent/test_exchange.py",),
     ),
     Mutant(
         "clipping is never spoken of",
         "TOLERATED",
         "TOLERATED = 0.01",
         "TOLERATED = 1.0",
-        ("tests/federation/test_clipping.py",),
+        ("tests/agent/test_clipping.py",),
     ),
     Mutant(
         "asking for a policy works in the agent's own memory",
         "Agent.policy",
         "self._draws, self._model.learner.memory.copy())",
         "self._draws)",
-        ("tests/federation/test_learn.py", "-k", "policy"),
+        ("tests/agent/test_learn.py", "-k", "policy"),
     ),
     Mutant(
         "a smaller run replaces a larger report",
@@ -882,7 +882,7 @@ MUTANTS = (
         "Parts.restore",
         '_numbers(mark.sums, size, "marks") for mark in state.marks}',
         '_numbers(mark.sums, size, "marks") for mark in ()}',
-        ("tests/federation/test_agent_private.py", "-k", "interrupted"),
+        ("tests/agent/test_agent_private.py", "-k", "interrupted"),
     ),
     Mutant(
         "an older copy is taken for the latest",
@@ -926,7 +926,7 @@ MUTANTS = (
         "put_log_merit",
         "fma(0.5 * steepness * variance, width, mean)",
         "fma(0.0 * steepness * variance, width, mean)",
-        ("tests/core/test_expectation.py", "-k", "closed_form"),
+        ("tests/core/test_expected_merit.py", "-k", "closed_form"),
     ),
     Mutant(
         "quadrature looks where the posterior is, and not where merit is",
@@ -954,7 +954,7 @@ MUTANTS = (
         "_sigmoid",
         "(1.0 if x > 0.0 else small) / (1.0 + small)",
         "0.5 * (1.0 + math.tanh(0.5 * x))",
-        ("tests/core/test_merit_table.py", "-k", "lower_tail"),
+        ("tests/core/test_merit_kernels.py", "-k", "lower_tail"),
     ),
     Mutant(
         "what the prior does not explain is all taken for noise",
@@ -989,14 +989,14 @@ MUTANTS = (
         "doubt",
         "noise_sd * noise_sd * (1.0 + size) / variance",
         "noise_sd * noise_sd / variance",
-        ("tests/core/test_weighing.py", "-k", "eigenbasis or doubt"),
+        ("tests/core/test_noise_filter.py", "-k", "eigenbasis or doubt"),
     ),
     Mutant(
         "sums are lifted where nobody synchronises",
         "lift_totals",
         "            if sharing.counts[first + l] >= 0.0:",
         "            if True:",
-        ("tests/simulation/test_sharing.py", "-k", "lifted"),
+        ("tests/simulation/test_synchronize.py", "-k", "lifted"),
     ),
     Mutant(
         "own exact statistics are forgotten beside the others'",
@@ -1046,21 +1046,21 @@ MUTANTS = (
         "judge_lane",
         "power = work.powers[j] / largest",
         "power = 1.0 if work.powers[j] > 0.0 else 0.0",
-        ("tests/simulation/test_sharing.py", "-k", "differ"),
+        ("tests/simulation/test_synchronize.py", "-k", "differ"),
     ),
     Mutant(
         "only the partner whose release is new is judged, and it is not",
         "Exchange._share",
         "if name in latest and latest[name].number == before[name].number",
         "if name in latest",
-        ("tests/federation/test_partners_table.py", "-k", "new"),
+        ("tests/agent/test_partners_table.py", "-k", "new"),
     ),
     Mutant(
         "a reward of any size is taken before there are others",
         "FIRST",
         "FIRST = 1000.0",
         "FIRST = 1e100",
-        ("tests/federation/test_reward_limits.py",),
+        ("tests/agent/test_reward_limits.py",),
     ),
     # One private run after another.
     Mutant(
@@ -1068,7 +1068,7 @@ MUTANTS = (
         "carry_over",
         "old.ledger.add(None, replace(here, leaf=np.zeros_like(here.leaf), leaf_count=0))",
         "pass",
-        ("tests/privacy/test_continued.py",),
+        ("tests/privacy/privatizers/test_consecutive.py",),
     ),
     Mutant(
         "a new run sends exact sums",
@@ -1146,7 +1146,7 @@ MUTANTS = (
         "take_decision",
         "radius[0, lane_of(region.radius, lane)]",
         "radius[0, lane]",
-        ("tests/core/optimism/test_choose.py", "-k", "neighbours or held"),
+        ("tests/core/optimism/test_solver.py", "-k", "neighbours or held"),
     ),
     # The service.
     Mutant(

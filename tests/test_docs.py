@@ -107,6 +107,7 @@ def test_every_command_exists_with_its_flags(command: str, capsys: pytest.Captur
     assert accepted(words), capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("block", "printed"), BLOCKS)
 def test_python_blocks_run_and_print_what_stands_below(
     block: str,

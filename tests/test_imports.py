@@ -150,6 +150,7 @@ def test_the_core_does_no_input_or_output(path: Path) -> None:
             assert "random" not in called.split("."), f"{path.name} calls {called}: randomness is passed in"
 
 
+@pytest.mark.process
 def test_importing_the_package_loads_nothing_heavy() -> None:
     heavy = (
         "pandas",

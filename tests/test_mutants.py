@@ -7,6 +7,7 @@ import pytest
 from mutants import MUTANTS, Mutant, places
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: f"{each.where}: {each.what}")
 def test_its_old_text_is_there_once(mutant: Mutant) -> None:
     assert len(places(mutant)) == 1

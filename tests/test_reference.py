@@ -222,6 +222,7 @@ def statistics_by_hand(run, t, agent, regulariser, local=True):
     return regulariser * np.eye(3) + x.T @ x, x.T @ y, len(chosen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("decide_from", ["released+local", "released"])
 @pytest.mark.parametrize("algorithm", ref.ALGORITHMS)
 def test_statistics_hold_each_record_once(algorithm, decide_from):
@@ -273,6 +274,7 @@ def test_a_federation_of_one_is_the_single_agent():
     assert one.policies == pytest.approx(other.policies, abs=1e-10)
 
 
+@pytest.mark.long
 def test_sync_rounds_of_each_algorithm():
     problem = (CONTEXTS[:30], NOISE[:30], UNIFORMS[:30], THETA_STAR)
     rounds = {a: ref.reference_run(*problem, a, start=5).syncs for a in ref.ALGORITHMS}

@@ -77,6 +77,7 @@ def test_elliptical_potential_by_hand():
     assert bound == pytest.approx(6 * math.log((6 + 12 * 0.25) / (3 * 2)))
 
 
+@pytest.mark.long
 def test_elliptical_potential_on_real_runs():
     contexts = problem()[0]
     for algorithm in ("fairx-linucb", "fed-fairx-linucb", "b2"):
@@ -174,6 +175,7 @@ def lemma3_on(history, merit):
     return counts, failures
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algorithm", "merit", "scale"),
     [
@@ -259,6 +261,7 @@ def test_theorem_1_by_hand():
     assert bound.per_agent == bound.total / 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("merit", ["exponential", "affine"])
 def test_theorem_1_holds_on_real_runs(merit):
     history, (contexts, _, _, truth) = run(merit=merit), problem()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ def agents(merit: ffx.merit.Affine) -> dict[str, ffx.Agent]:
     winner = ffx.Options(algorithm="linucb")
     return {
         "fedfairx: in proportion to merit": ffx.Agent(dimension=3, merit=merit, seed=SEED),
-        "LinUCB: the best takes all": winner.agent(3, merit=merit, seed=SEED),
+        "LinUCB: the best takes all": ffx.Agent(3, options=replace(winner, merit=merit), seed=SEED),
     }
 
 

@@ -84,6 +84,7 @@ def test_whatever_is_accepted_decides_in_finite_numbers() -> None:
             assert np.isfinite(decision.theta).all()
 
 
+@pytest.mark.process
 def test_a_radius_waits_for_no_compiler(tmp_path: Path) -> None:
     """One number, which a statement of privacy or a report asks for."""
     code = "from fedfairx import Confidence; print(Confidence(noise_sd=0.5).radius(count=100, dimension=5))"

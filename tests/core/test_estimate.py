@@ -17,6 +17,7 @@ from instances import blank, follow, in_rows
 seeds = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(seeds, st.integers(1, 8), st.sampled_from([1, WIDTH]), st.floats(-3, 3))
 def test_derive_is_the_inverse(seed: int, dimension: int, lanes: int, log_regulariser: float) -> None:

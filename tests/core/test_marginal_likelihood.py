@@ -64,6 +64,7 @@ def test_quadratic_form_and_volume_are_those_of_dense_algebra(seed: int, d: int,
     assert found[1] == pytest.approx(np.linalg.slogdet(whole / ridge)[1], rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     seeds, st.integers(1, 5), st.integers(1, 60), st.floats(-3.0, 3.0), st.floats(-3.0, 1.0), st.booleans()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfairx.core import partners
-from fedfairx.core.noise_filter import believe
+from fedfairx.core.noise_filter import filter_noise
 from fedfairx.core.partners import LEVELS, POWERS, PRIOR_WEIGHTS
 from fedfairx.core.statistics import pack, unpack
 from fedfairx.lanes.rows import floats, size_of
@@ -70,6 +70,7 @@ def dense_weights(
     return weights / weights.sum()
 
 
+@pytest.mark.long
 @settings(max_examples=80, deadline=None)
 @given(seeds, st.integers(1, 5), st.integers(1, 9), st.integers(1, 60), st.floats(0.0, 1.5), st.booleans())
 def test_weights_are_those_of_the_density_of_own_rewards(
@@ -109,7 +110,7 @@ def test_noisy_statistics_are_filtered_before_they_are_judged(seed: int) -> None
     rng, theta = np.random.default_rng(seed), np.array([0.8, 0.1, 0.4])
     mine, others = rows(rng, 30, theta), packed(*rows(rng, 300, theta)) + 3.0 * rng.normal(size=9)
     filtered = others.copy()
-    believe(floats(filtered), 3.0, 1.0, NOISE**2, floats(np.empty((3, 3))), floats(np.empty((3, 4))))
+    filter_noise(floats(filtered), 3.0, 1.0, NOISE**2, floats(np.empty((3, 3))), floats(np.empty((3, 4))))
     _, found = judged(packed(*mine), others, np.zeros(3), noise_sd=3.0)
     assert found == pytest.approx(dense_weights(mine, filtered, np.zeros(3)), rel=1e-5, abs=1e-9)
 

@@ -63,6 +63,7 @@ def test_noise_makes_others_worthless_and_its_absence_makes_them_worth_all() -> 
     assert worth(packed, noise_sd=1e6, **common) == 0.0
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(seeds, st.integers(1, 6), st.floats(0.0, 30.0), st.floats(0.0, 3.0))
 def test_a_lane_of_a_block_has_the_bits_of_an_agent_alone(

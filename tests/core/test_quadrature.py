@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -13,8 +14,11 @@ from fedfairx.core import quadrature
 from fedfairx.core.expected_merit import log_expected_merit, log_normal_below
 from fedfairx.core.merit import Affine, Custom, Logistic, Merit, Power
 from instances import each_merit
+from stored_oracle import stored
 
 SMOOTH, KINKED = 1e-9, 1e-6  # the errors of ln E f that docs/explanation/expected-merit.md states
+
+oracle = stored(Path(__file__).with_name("expected_merit.json"))
 
 
 def found(merit: Merit, mean: float, sd: float) -> float:
@@ -26,6 +30,7 @@ def tails(low: mpmath.mpf, high: mpmath.mpf, mean: float, sd: float) -> tuple[mp
     return mpmath.ncdf((low - mean) / mpmath.mpf(sd)), mpmath.ncdf((mean - high) / mpmath.mpf(sd))
 
 
+@oracle
 def power(exponent: int, offset: float, low: float, high: float, mean: float, sd: float) -> float:
     """ln E (offset + μ)^n, μ held to [low, high], by parts: I_n = m I_{n-1} + (n - 1) s² I_{n-2} + ends.
 
@@ -78,6 +83,17 @@ def test_a_steep_power_tells_arms_apart() -> None:
     assert 5 < wanted < 50
 
 
+@oracle
+def exponential(steepness: float, mean: float, sd: float) -> float:
+    """ln E e^{cμ}, μ held to [-1, 1]."""
+    with mpmath.workdps(800):
+        c, m, s = mpmath.mpf(steepness), mpmath.mpf(mean), mpmath.mpf(sd)
+        below, above = tails(mpmath.mpf(-1), mpmath.mpf(1), mean, sd)
+        tilted = [mpmath.ncdf((end - m) / s - c * s) for end in (-1, 1)]
+        inside = mpmath.exp(c * m + (c * s) ** 2 / 2) * (tilted[1] - tilted[0])
+        return float(mpmath.log(below * mpmath.exp(-c) + above * mpmath.exp(c) + inside))
+
+
 @pytest.mark.parametrize("steepness", [3.0, 10.0, 50.0, 300.0])
 @pytest.mark.parametrize("sd", [1e-3, 0.03, 0.2, 1.0, 30.0])
 def test_a_steep_smooth_function_of_the_users_own(steepness: float, sd: float) -> None:
@@ -88,12 +104,7 @@ def test_a_steep_smooth_function_of_the_users_own(steepness: float, sd: float) -
         lipschitz_constant=1.1 * steepness * math.exp(steepness),
     )
     for mean in (-1.3, -0.9, 0.1, 1.3):
-        with mpmath.workdps(800):
-            c, m, s = mpmath.mpf(steepness), mpmath.mpf(mean), mpmath.mpf(sd)
-            below, above = tails(mpmath.mpf(-1), mpmath.mpf(1), mean, sd)
-            tilted = [mpmath.ncdf((end - m) / s - c * s) for end in (-1, 1)]
-            inside = mpmath.exp(c * m + (c * s) ** 2 / 2) * (tilted[1] - tilted[0])
-            wanted = float(mpmath.log(below * mpmath.exp(-c) + above * mpmath.exp(c) + inside))
+        wanted = exponential(steepness, mean, sd)
         assert found(merit, mean, sd) == pytest.approx(wanted, rel=1e-12, abs=SMOOTH)
 
 
@@ -120,6 +131,7 @@ def lines(points: Points) -> Custom:
     )
 
 
+@oracle
 def expected_lines(points: Points, mean: float, sd: float, digits: int = 60) -> float:
     """ln E f of such a merit."""
     with mpmath.workdps(digits):
@@ -172,6 +184,7 @@ def test_a_budget_bounds_the_work_and_not_the_answer() -> None:
     assert calls[0] < 2 * quadrature.MOST_PANELS * (quadrature.DEGREE + 1)
 
 
+@oracle
 def logistic(steepness: float, midpoint: float, floor: float, mean: float, sd: float) -> float:
     """ln E f by mpmath's quadrature, in panels that narrow towards the bend and the mean."""
     with mpmath.workdps(30):
@@ -217,7 +230,7 @@ def test_an_affine_merit_does_not_cancel(
     with mpmath.workdps(700):
         points = tuple((end, mpmath.mpf(offset) + mpmath.mpf(slope) * end) for end in (low, high))
     for mean in (-0.9, -0.2, 0.0, 0.4, 1.0, 3.0, 1e6):
-        wanted = expected_lines(points, mean, sd, digits=700)
+        wanted = expected_lines(points, mean, sd, 700)
         assert found(merit, mean, sd) == pytest.approx(wanted, rel=1e-12, abs=1e-11)
 
 

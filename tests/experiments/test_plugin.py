@@ -32,6 +32,7 @@ def documented(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_the_documented_plug_in_runs(tmp_path: Path):
     load_plugin(documented(tmp_path))
     done = reproduce(choose(["mine"]), size=Size(horizon=60, seeds=2), out=tmp_path / "out")

@@ -30,6 +30,7 @@ FIGURES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_figure_is_drawn_and_says_that_it_is_reduced(smoke: Reproduction, name: str):
     for figure in FIGURES[name]:
@@ -105,6 +106,7 @@ def test_scores_are_stored(smoke: Reproduction):
     assert set(json.loads((smoke.out / "scores.json").read_text())) == set(BUILT_IN)
 
 
+@pytest.mark.long
 def test_running_again_computes_nothing_and_gives_the_same_figures(smoke: Reproduction):
     before = (smoke.out / "figures" / "exp3-fairness.svg").read_bytes()
     again = reproduce(choose(["exp3"]), size=SMOKE, out=smoke.out)
@@ -113,6 +115,7 @@ def test_running_again_computes_nothing_and_gives_the_same_figures(smoke: Reprod
     assert (smoke.out / "figures" / "exp3-fairness.svg").read_bytes() == before
 
 
+@pytest.mark.long
 def test_drawing_again_from_stored_results(smoke: Reproduction):
     def written(name: str) -> int:
         return (smoke.out / "figures" / name).stat().st_mtime_ns
@@ -133,6 +136,7 @@ def sections(out: Path) -> list[str]:
     return sorted(json.loads((out / "scores.json").read_text()))
 
 
+@pytest.mark.long
 def test_one_folder_keeps_every_experiment_of_one_size(tmp_path: Path):
     for name in ("exp6", "exp8"):
         reproduce(choose([name]), size=SMALL, out=tmp_path)
@@ -140,6 +144,7 @@ def test_one_folder_keeps_every_experiment_of_one_size(tmp_path: Path):
     assert (tmp_path / "figures" / "exp6-starvation.png").is_file()
 
 
+@pytest.mark.long
 def test_another_size_does_not_silently_replace_a_report(tmp_path: Path):
     reproduce(choose(["exp6"]), size=LARGE, out=tmp_path)
     before = (tmp_path / "report.html").read_bytes()
@@ -155,6 +160,7 @@ def test_another_size_does_not_silently_replace_a_report(tmp_path: Path):
     reproduce(choose(["exp8"]), size=LARGE, out=tmp_path)  # larger: nothing is lost
 
 
+@pytest.mark.long
 def test_other_code_does_not_silently_drop_experiments(tmp_path: Path):
     reproduce(choose(["exp6"]), size=SMALL, out=tmp_path)
     path = tmp_path / MANIFEST
@@ -182,7 +188,7 @@ def test_drawing_an_experiment_that_was_not_run(tmp_path: Path, smoke: Reproduct
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda text: text[: len(text) // 2], "cut short"),
+        (lambda text: text[: len(text) // 2], "truncated"),
         (lambda text: text.replace(f'"schema": {SCHEMA}', '"schema": 99'), "reads results schema"),
     ],
 )

@@ -60,6 +60,7 @@ def brute(
     return np.min(means, axis=0), np.max(means, axis=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("merit", MERITS, ids=lambda merit: type(merit).__name__)
 @pytest.mark.parametrize("records", [12, 200, 5_000])
 @pytest.mark.parametrize("dimension", [1, 2, 4])

@@ -64,6 +64,7 @@ def assert_same(ours: Exposure, theirs: Exposure) -> None:
 some = st.lists(st.integers(0, 4), min_size=1, max_size=5, unique=True)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     rounds=st.lists(st.tuples(some, st.floats(0.0, 1.0)), min_size=1, max_size=40), which=st.integers(0, 1)

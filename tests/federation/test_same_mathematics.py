@@ -101,6 +101,7 @@ def test_over_sqlite(name: str, tmp_path: Path) -> None:
         transport.close()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["private", "exact"])
 def test_over_nats(name: str, tmp_path: Path) -> None:
     with nats_server(tmp_path) as server:

@@ -72,11 +72,12 @@ def test_without_a_folder_to_write_to_nothing_is_cached(
     assert twice(4.0) == 8.0
 
 
+@pytest.mark.process
 def test_everything_runs_uncompiled_and_follows_the_oracle() -> None:
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "lockstep"],
-        cwd=TESTS,
+        cwd=TESTS / "support",
         env=environment,
         capture_output=True,
         text=True,
@@ -86,6 +87,7 @@ def test_everything_runs_uncompiled_and_follows_the_oracle() -> None:
     assert done.stdout.splitlines()[-1] == "uncompiled: True"
 
 
+@pytest.mark.process
 def test_the_simulator_runs_uncompiled_and_follows_the_oracle() -> None:
     # A part of test_kernel.py: exact sums at public rounds, noisy ones when a determinant says so.
     some = "fed-fairx-linucb or b1"
@@ -119,6 +121,7 @@ print(twice(3.0), twice(3))
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("place", "arguments", "said"),
     [

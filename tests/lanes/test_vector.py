@@ -55,6 +55,7 @@ def _expected(a: Any, b: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(numbers, numbers)
 def test_operators(x: list[float], y: list[float]) -> None:

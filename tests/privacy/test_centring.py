@@ -112,6 +112,7 @@ def largest_change(subject: AuditedConfig, blank: list[Record]) -> float:
     return max(-float(minimize(objective, start, method="Powell", options=options).fun) for start in starts)
 
 
+@pytest.mark.long
 def test_blanking_a_record_changes_no_more_than_is_claimed() -> None:
     """Through the real privatizer. A record of zeros is not blank: it is one far from the public point."""
     box = RecordingCentring.of(Centring.unit_box(2))

@@ -124,6 +124,7 @@ def _check(folder: Path, name: str) -> None:
     assert position.total_count == RECORDS
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", mechanisms())
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("occurrence", [1, 4])
@@ -136,6 +137,7 @@ def test_killed_between_two_steps(tmp_path: Path, name: str, step: str, occurren
     _check(tmp_path, name)
 
 
+@pytest.mark.process
 def test_killed_at_the_same_step_of_every_life(tmp_path: Path) -> None:
     """An agent that dies at every first checkpoint still gets on: no step has to be repeated for ever."""
     for step in STEPS * RECORDS:
@@ -147,6 +149,7 @@ def test_killed_at_the_same_step_of_every_life(tmp_path: Path) -> None:
     _check(tmp_path, "blt")
 
 
+@pytest.mark.process
 def test_killed_at_any_moment(tmp_path: Path) -> None:
     """A kill -9 from outside, at moments spread over the whole run."""
     began = time.perf_counter()

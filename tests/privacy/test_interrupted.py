@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from streams import KEY, configured, feed
 
 from fedfairx.privacy.ledger.ledger import MemoryLedger
 from fedfairx.privacy.ledger.sqlite import SqliteLedger
 from fedfairx.privacy.mechanisms.gaussian import mechanisms
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
+from streams import KEY, configured, feed
 
 
 class _Failing:

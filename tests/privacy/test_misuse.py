@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from streams import configured, feed
 
 from fedfairx.core.statistics import pack
 from fedfairx.errors import PrivacyError
@@ -23,6 +22,7 @@ from fedfairx.privacy.ledger.sqlite import SqliteLedger
 from fedfairx.privacy.mechanisms.gaussian import calibrate, mechanisms
 from fedfairx.privacy.mechanisms.noise import SimulatedNoise
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
+from streams import configured, feed
 
 
 def _first_noise(privatizer: StreamPrivatizer, context: np.ndarray) -> np.ndarray:
@@ -95,6 +95,7 @@ def test_neither_a_privatizer_nor_its_agent_is_copied(copied: Callable[[object],
         copied(privatizer)
 
 
+@pytest.mark.process
 def test_a_forked_process_does_not_go_on() -> None:
     privatizer = StreamPrivatizer(2, **configured())
     simulated = StreamPrivatizer(2, **(configured() | {"noise": SimulatedNoise(0)}))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from service_helpers import ACTIONS, CONTEXTS, asking, decide, until
 
 import fedfairx as ffx
 from old_databases import load
+from service_helpers import ACTIONS, CONTEXTS, asking, decide, until
 
 
 def put(client, identity, reward):

@@ -9,11 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
-from service_helpers import ACTIONS, CONTEXTS, Running
 
 import fedfairx as ffx
 from fedfairx import client as calling
 from fedfairx.client import AsyncClient, Client, ServiceError
+from service_helpers import ACTIONS, CONTEXTS, Running
+
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")

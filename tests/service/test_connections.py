@@ -13,7 +13,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from service_helpers import CONTEXTS, Running, decide, self_signed, until
+
+pytestmark = pytest.mark.process
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 POST = b"POST /v1/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -147,7 +150,7 @@ def test_a_body_may_take_longer_than_a_header(tmp_path: Path) -> None:
 
 def test_who_was_refused_may_not_stay(tmp_path: Path) -> None:
     """Its body is not read, and comes byte by byte."""
-    from test_doors import new_key
+    from test_auth import new_key
 
     new_key(str(tmp_path / "agent.db"), "writer")
     begun = POST + b"Content-Length: 1000\r\n\r\n{"

@@ -6,11 +6,11 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from member_service import founded, member_of, rounds, sync
-from service_helpers import asking
-from test_doors import bearer, new_key
+from test_auth import bearer, new_key
 
 from fedfairx.federation.exchange.envelope import Envelope
+from member_service import founded, member_of, rounds, sync
+from service_helpers import asking
 
 
 def fetch(client: Any) -> Any:

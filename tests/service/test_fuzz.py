@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from service_helpers import ACTIONS, CONTEXTS, asking, decide
 
 SECRET = 0.73519264  # a number that must turn up nowhere
@@ -204,6 +205,7 @@ ANY = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(ANY)
 def test_any_json_is_answered(client: Any, value: object) -> None:
@@ -212,9 +214,11 @@ def test_any_json_is_answered(client: Any, value: object) -> None:
         assert post(client, body, path).status_code in (201, 204, 400, 404, 409, 422)
 
 
+@pytest.mark.process
 def test_nothing_sent_is_in_the_log_of_a_process(tmp_path: Path) -> None:
     """The whole standard error of a service that gets good and bad bodies, and tells all that it can."""
     import httpx
+
     from service_helpers import Running
 
     running = Running(str(tmp_path / "agent.db"), "--dimension", "3", "--log-level", "debug")

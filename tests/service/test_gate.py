@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service_helpers import CONTEXTS, asking, decide
 
 from fedfairx.service.routes import OPERATIONS
+from service_helpers import CONTEXTS, asking, decide
 
 BODY = {"contexts": CONTEXTS}
 WRITES = [operation for operation in OPERATIONS if operation.method != "GET"]
@@ -33,7 +33,7 @@ def test_a_page_of_another_site_writes_nothing(client: Any, operation: Any) -> N
 
 
 def test_a_key_does_not_help_another_site(tmp_path: Path) -> None:
-    from test_doors import bearer, new_key
+    from test_auth import bearer, new_key
 
     place = str(tmp_path / "agent.db")
     key = bearer(new_key(place, "admin"))

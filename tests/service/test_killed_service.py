@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from service_helpers import CONTEXTS, Running, settings_for, until
+import pytest
 
 import fedfairx as ffx
 from fedfairx.service.settings import place_of
+from service_helpers import CONTEXTS, Running, settings_for, until
+
+pytestmark = pytest.mark.process
 
 ROUNDS = 20
 CLIENTS = 4

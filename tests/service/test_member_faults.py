@@ -12,13 +12,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from member_service import founded, member_of, rounds, sync
-from service_helpers import CONTEXTS, Running, until
 
 import fedfairx as ffx
 from fedfairx.federation.exchange.envelope import Envelope
 from fedfairx.federation.transport import Conflict, SqliteTransport
+from member_service import founded, member_of, rounds, sync
 from nats_server import NatsServer, free_port
+from service_helpers import CONTEXTS, Running, until
+
+pytestmark = pytest.mark.process
 
 #: What has just been done when the service dies.
 STEPS = {

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from service_helpers import asking, settings_for
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
@@ -25,6 +24,7 @@ from fedfairx.service.pages import PAGES, page_data
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
+from service_helpers import asking, settings_for
 
 STEPS = 8
 NOW = 2e9  # what all clocks say, so that twins differ in nothing but a reward
@@ -103,6 +103,7 @@ def step(client: Any, headers: dict[str, dict[str, str]], t: int, identity: str,
 
 
 @pytest.mark.parametrize("kind", SERVICES)
+@pytest.mark.long
 def test_an_attacker_with_a_twin(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It knows all contexts, all actions and all rewards but the last, which it must tell: one of two.
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from service_helpers import CONTEXTS, asking, decide, settings_for
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
@@ -21,6 +20,7 @@ from fedfairx.service.auth import ROLES
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
+from service_helpers import CONTEXTS, asking, decide, settings_for
 
 WRONG, RIGHT = 0.875, 0.25
 NOBODY: dict[str, str] = {}

@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
-from service_helpers import Running, asking, decide, settings_for
 
 import fedfairx as ffx
 from fedfairx.client import AsyncClient, Client, ServiceError
@@ -20,6 +19,7 @@ from fedfairx.errors import InvalidInput
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import load
 from fedfairx.storage.api_keys import ApiKeys
+from service_helpers import Running, asking, decide, settings_for
 
 NAMES = ["ann", "ben", "cid"]
 WILD = ["=1+1", "a/b", "a/../b", "..", ".", "Ω 数 🦊", " ", "x" * 200, 'quo"te', "a,b", "<b>?#%", "\0", "-"]
@@ -335,6 +335,7 @@ def test_the_setting(tmp_path: Path) -> None:
         load({"actions": "a,b,c", "max_actions": "2"}, environment={})
 
 
+@pytest.mark.process
 def test_both_clients(tmp_path: Path) -> None:
     running = Running(str(tmp_path / "agent.db"), "--actions", "ann,ben,cid")
     try:

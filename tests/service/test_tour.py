@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from service_helpers import Running, asking, decide
 
 from fedfairx.errors import OlderCopy
 from servers import missing
+from service_helpers import Running, asking, decide
+
+pytestmark = pytest.mark.process
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "first-service.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

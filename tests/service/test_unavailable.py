@@ -6,24 +6,26 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from service_helpers import CONTEXTS, asking, decide, until
 
 from fedfairx.service import service, write_queue
 from servers import Postgres, missing
+from service_helpers import CONTEXTS, asking, decide, until
 
 
 @pytest.fixture(autouse=True)
-def _short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_queue, "PAUSE", 0.05)
+def time_passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Ends the pause after a failure, which lasts until then."""
+    monkeypatch.setattr(write_queue, "PAUSE", 600.0)
+    return lambda: monkeypatch.setattr(write_queue, "PAUSE", 0.0)
 
 
-def check_unavailable(client: Any, identity: str) -> None:
+def check_unavailable(client: Any, identity: str, time_passes: Callable[[], None]) -> None:
     for answer in (
         client.post("/v1/decisions", json={"contexts": CONTEXTS}, headers={"idempotency-key": "again"}),
         client.put(f"/v1/decisions/{identity}/reward", json={"reward": 1.0}),
@@ -33,7 +35,7 @@ def check_unavailable(client: Any, identity: str) -> None:
         assert answer.headers["retry-after"] == "1"
         assert answer.json()["type"].endswith(":unavailable")
     assert client.get("/healthz").status_code == 200  # the process is well
-    time.sleep(2 * write_queue.PAUSE)  # others may be tried again, but nothing has been written yet
+    time_passes()  # others may be tried again, but nothing has been written yet
     assert "\nfedfairx_ready 0\n" in client.get("/metrics").text
 
 
@@ -46,13 +48,13 @@ def check_recovered(client: Any, identity: str) -> None:
     assert (model["pending"], model["observed"]) == (1, 1)
 
 
-def test_a_locked_database(tmp_path: Path) -> None:
+def test_a_locked_database(tmp_path: Path, time_passes: Callable[[], None]) -> None:
     with asking(str(tmp_path / "agent.db")) as client:
         identity = decide(client)["decision_id"]
         other = sqlite3.connect(tmp_path / "agent.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         # Whoever waits for the first try is answered after SQLite's own patience; the others at once.
-        check_unavailable(client, identity)
+        check_unavailable(client, identity, time_passes)
         assert "Nothing can be written" in client.get("/").text  # it can be read
         other.execute("ROLLBACK")
         other.close()
@@ -72,7 +74,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.process
+def test_a_full_disk(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch, time_passes: Callable[[], None]
+) -> None:
     """Nobody writes but whoever asks whether it is ready: pages and metrics say the same."""
     monkeypatch.setattr(service, "PROBED", 0.0)
 
@@ -92,7 +97,7 @@ def test_a_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         until(lambda: client.get("/readyz").status_code == 503)  # a few may fit into what is allocated
         assert client.post("/v1/decisions", json={"contexts": CONTEXTS}).status_code == 503
         assert client.put("/v1/decisions/nobody-1/reward", json={"reward": 1.0}).status_code in (404, 503)
-        time.sleep(2 * write_queue.PAUSE)
+        time_passes()
         assert client.put("/v1/decisions/nobody-1/reward", json={"reward": 1.0}).status_code == 404
         assert ready(client) == (False, False, False)  # one who was refused has written nothing
         (small_disk / "rest").unlink()
@@ -120,19 +125,18 @@ def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyP
         other.close()
 
 
-def test_a_server_that_is_stopped(postgres: Postgres) -> None:
+def test_a_server_that_is_stopped(postgres: Postgres, time_passes: Callable[[], None]) -> None:
     with asking(postgres.schema()) as client:
         identity = decide(client)["decision_id"]
         postgres.stop()
         try:
-            check_unavailable(client, identity)
+            check_unavailable(client, identity, time_passes)
         finally:
             postgres.start()
         check_recovered(client, identity)
 
 
-def test_after_a_failure_others_are_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_queue, "PAUSE", 60.0)
+def test_after_a_failure_others_are_refused_at_once(tmp_path: Path) -> None:
     with asking(str(tmp_path / "agent.db")) as client:
         other = sqlite3.connect(tmp_path / "agent.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

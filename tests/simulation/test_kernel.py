@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulation_helpers import options_for, records, setting_for
 
 import reference
 from fedfairx.agent.schedules import Determinant, Doubling, Paper, Plan
@@ -22,6 +21,7 @@ from fedfairx.simulation import Recorded, Scenario
 from fedfairx.simulation.kernel.random import normal, stream_key, uniform
 from fedfairx.simulation.kernel.setup import prepare
 from simulated import held_against_reference
+from simulation_helpers import options_for, records, setting_for
 
 AGENTS, ARMS, DIMENSION, HORIZON = 3, 4, 3, 300
 
@@ -29,11 +29,13 @@ AGENTS, ARMS, DIMENSION, HORIZON = 3, 4, 3, 300
 SCENARIO = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=HORIZON)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["fairx-linucb", "fed-fairx-linucb", "linucb"])
 def test_algorithms_without_noise(name: str) -> None:
     held_against_reference(name, SCENARIO, reference.Exponential(10.0), ours={}, theirs={})
 
 
+@pytest.mark.long
 def test_a_merit_of_its_own_for_every_agent() -> None:
     merits = (Exponential(3.0), Exponential(20.0), Logistic(8.0, 0.4, 0.1))
     scenario = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=120, merit=merits)
@@ -44,6 +46,7 @@ def test_a_merit_of_its_own_for_every_agent() -> None:
 RECORDED = Recorded(np.random.default_rng(0).normal(size=(30, ARMS, DIMENSION)), scale="unit-ball")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [
@@ -72,6 +75,7 @@ def test_one_hot_arms(name: str, presence: float) -> None:
     held_against_reference(name, scenario, reference.Exponential(10.0), ours=ours, theirs=theirs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "schedule", "decide_from"),
     [
@@ -162,20 +166,21 @@ ONLY_WHAT_IS_ASKED_FOR = """
 import fedfairx as ffx
 from fedfairx.core.optimism import ascent, solver
 from fedfairx.simulation.kernel import loop, partners, synchronize
-stages = (loop.believe, solver.optimise, ascent.ascend_pgd, solver.favour, synchronize.share,
-          synchronize.weigh, synchronize.weigh_others, partners.judge_marked)
+stages = (loop.posterior_policy, solver.optimise, ascent.ascend_pgd, solver.favour, synchronize.share,
+          synchronize.filter_shared, synchronize.weigh_others, partners.judge_marked)
 ffx.simulate(ffx.Scenario(agents=2, horizon=3), algorithm={algorithm!r}, seeds=1, **{options!r})
 print(*(stage.__name__ for stage in stages if stage.inside.overloads))
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not COMPILING, reason="nothing is compiled")
 @pytest.mark.parametrize(
     ("algorithm", "options", "made"),
     [
         ("linucb", {}, "favour share"),
-        ("fed-fairx-bayes", {"partners": "differ"}, "believe share judge_marked"),
-        ("priv-fairx-bayes", {"epsilon": 1.0}, "believe share weigh"),
+        ("fed-fairx-bayes", {"partners": "differ"}, "posterior_policy share judge_marked"),
+        ("priv-fairx-bayes", {"epsilon": 1.0}, "posterior_policy share filter_shared"),
     ],
 )
 def test_only_what_is_asked_for_is_compiled(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simulation_helpers import options_for
 
 from fedfairx.agent.algorithms import algorithms
 from fedfairx.core.merit import Custom, Exponential
@@ -12,6 +11,7 @@ from fedfairx.errors import InvalidInput
 from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.kernel.setup import prepare
+from simulation_helpers import options_for
 
 SMALL = Scenario(agents=3, arms=4, dimension=2, horizon=60)
 PRIVATE = {"priv-fairx-bayes", "priv-fairx-linucb", "b1", "b2"}

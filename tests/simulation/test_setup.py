@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from simulation_helpers import options_for, setting_for
 
 from fedfairx.agent.schedules import Doubling
 from fedfairx.core.statistics import diagonal_entries, packed_size
 from fedfairx.privacy import Bounds, Centring
 from fedfairx.simulation import Scenario
+from simulation_helpers import options_for, setting_for
 
 D, SEEDS = 3, tuple(range(200))
 SCHEDULE = Doubling(start=10)  # three releases in 40 rounds

@@ -95,6 +95,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         accepted_by_all(agent, path)
 
 
+@pytest.mark.process
 def test_a_disk_that_takes_no_more_in_another_process(tmp_path: Path) -> None:
     """A limit of the system on the size of files, which SQLite meets in the middle of a write."""
     program = f"""
@@ -182,6 +183,7 @@ def test_a_server_that_is_restarted(postgres: Postgres) -> None:
         accepted_by_all(agent, place)
 
 
+@pytest.mark.process
 def test_who_holds_it(place: str) -> None:
     with opened(place):  # type: ignore[arg-type]
         with pytest.raises(StorageUnavailable, match="is open already"):
@@ -192,6 +194,7 @@ def test_who_holds_it(place: str) -> None:
     ffx.Agent.open(place).close()
 
 
+@pytest.mark.process
 def test_a_forked_child_is_refused(place: str) -> None:
     with opened(place) as agent:  # type: ignore[arg-type]
         child = os.fork()

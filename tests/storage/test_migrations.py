@@ -194,6 +194,7 @@ def _interrupt(_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.process
 def test_killed_in_the_middle_it_is_of_the_old_version(place: str) -> None:
     load("version3-plain", place)
     before = content_of(place)

@@ -33,6 +33,7 @@ def inside(rng: np.random.Generator, instance: Instance) -> np.ndarray:
     return np.linalg.solve(np.linalg.cholesky(instance.gram).T, u)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_value_and_gradient_of_every_merit(kind: str) -> None:
     rng = np.random.default_rng(4)
@@ -63,6 +64,7 @@ def climbed(instance: Instance, merit: kinds.Merit, tolerance: float, steps: int
     return region, work
 
 
+@pytest.mark.long
 def test_it_ends_at_a_fixed_point() -> None:
     rng = np.random.default_rng(1)
     for _ in range(20):
@@ -133,6 +135,7 @@ def block_of(instances: list[Instance], merit_list: list[Any]) -> tuple[Rows, Re
     return in_rows(contexts), region, merit_rows(*merit_list), work
 
 
+@pytest.mark.long
 def test_a_lane_climbs_to_the_same_bits_in_any_company_and_alone() -> None:
     rng = np.random.default_rng(6)
     instances = []

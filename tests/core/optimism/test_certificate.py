@@ -10,7 +10,7 @@ from fedfairx.core import merit as kinds
 from fedfairx.core.optimism import certificate, problem
 from fedfairx.core.optimism.problem import Region, Scratch
 from fedfairx.lanes.rows import floats
-from instances import Instance, merit_rows, merits, realistic, region_of, scratch_of, solve, wild
+from instances import Instance, brute_force, merit_rows, merits, realistic, region_of, scratch_of, solve, wild
 
 WHOLE_BALL = 2.0
 
@@ -57,6 +57,7 @@ def proved(
     return bool(work.lane[problem.PROVED] == distance)
 
 
+@pytest.mark.long
 def test_what_is_proved_of_the_whole_ball_brute_force_can_not_beat() -> None:
     rng = np.random.default_rng(0)
     certified, others, coarse = 0, 0, 0
@@ -77,9 +78,7 @@ def test_what_is_proved_of_the_whole_ball_brute_force_can_not_beat() -> None:
             certified += 1
             coarse += coarsely
             if best == -np.inf:
-                _, best = ref.optimistic_bruteforce(
-                    instance.estimate, instance.gram, instance.radius, x, merit, 200, number
-                )
+                best = brute_force(instance, merit, 200, number)
             assert best <= ref.objective(theta, x, merit) + 1e-9
     assert min(certified, others) >= 40  # or the test shows nothing
     assert 20 <= coarse < certified

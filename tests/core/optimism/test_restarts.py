@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from fedfairx.core import merit as kinds
 from fedfairx.core.optimism import problem
@@ -36,6 +37,7 @@ def upper_bounds(instance: Instance) -> tuple[np.ndarray, np.ndarray]:
     return x @ instance.estimate + instance.radius * width, width
 
 
+@pytest.mark.long
 def test_every_arm_that_could_lead_to_more_is_worth_a_start() -> None:
     rng = np.random.default_rng(0)
     for _ in range(30):

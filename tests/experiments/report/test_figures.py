@@ -24,6 +24,7 @@ def test_every_algorithm_and_mechanism_has_a_colour():
     assert len(set(shown)) == len(shown)
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=30)  # the first figure loads matplotlib
 @given(st.lists(st.floats(1, 100), min_size=1, max_size=6))
 def test_labels_never_overlap_and_keep_their_order(values):

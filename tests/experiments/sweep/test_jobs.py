@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from experiment_helpers import outcome, small_run
 
+from experiment_helpers import outcome, small_run
 from fedfairx.experiments.experiment import Run
 from fedfairx.experiments.provenance import provenance
 from fedfairx.experiments.sweep import jobs as sweeping

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transport_helpers import ends_of
 
 from fedfairx import Agent
 from fedfairx.errors import LedgerMismatch
@@ -18,6 +17,7 @@ from fedfairx.federation.transport import EngineTransport, MemoryTransport
 from flower_app import Grid, carried_by, flower_app
 from member_helpers import NAMES, D, work, world
 from nats_server import wait_until
+from transport_helpers import ends_of
 
 WAYS = ("memory", "sqlite", "nats", "flower")
 

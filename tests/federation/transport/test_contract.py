@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from transport_helpers import Opening, ends_of
 
 from fedfairx.errors import TransportRefused
 from fedfairx.federation.transport import Conflict
 from nats_server import wait_until
+from transport_helpers import Opening, ends_of
 
 #: An engine such as Flower visits agents, instead of being called; what holds there too: test_carried.py.
 KINDS = ("memory", "sqlite", "nats")

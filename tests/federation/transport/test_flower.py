@@ -21,6 +21,8 @@ from fedfairx.federation.transport.flower.files import make_node
 from flower_server import flower_commands
 from nats_server import free_port, wait_until
 
+pytestmark = pytest.mark.process
+
 NAMES = ("org1", "org2")
 
 

@@ -15,6 +15,8 @@ from fedfairx.federation.transport.nats_subjects import stream_of_bucket
 from member_helpers import World, work, world
 from nats_server import NatsServer, free_port, nats_server, wait_until
 
+pytestmark = pytest.mark.process
+
 nats = pytest.importorskip("nats")
 
 from fedfairx.errors import TransportRefused, TransportUnavailable  # noqa: E402

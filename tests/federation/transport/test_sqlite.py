@@ -26,6 +26,7 @@ while True:
 """
 
 
+@pytest.mark.process
 def test_a_writer_that_is_killed_leaves_its_last_whole_message(tmp_path: Path) -> None:
     """kill -9 in the middle of writing: what was acknowledged is there, and every message is whole."""
     path = tmp_path / "transport.sqlite"

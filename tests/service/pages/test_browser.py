@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import uvicorn
-from market import fill
 
 from fedfairx.agent.schedules import Never
 from fedfairx.federation.roster.terms import Terms
@@ -23,7 +22,10 @@ from fedfairx.service.factory import open_service
 from fedfairx.service.pages import PAGES
 from fedfairx.service.settings import load
 from fedfairx.storage.api_keys import ApiKeys
+from market import fill
 from servers import missing
+
+pytestmark = pytest.mark.process
 
 AXE = Path(__file__).with_name("axe.min.js").read_text(encoding="utf-8")
 PATHS = [

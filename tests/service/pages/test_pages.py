@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from market import NAMES, fill, looking
 from starlette.testclient import TestClient
 
 from fedfairx.service.pages import PAGES, jinja
+from market import NAMES, fill, looking
 
 PATHS = [path for path, _ in PAGES.values()]
 

@@ -173,7 +173,7 @@ class Roster:
         except InvalidInput as error:
             raise StateError(f"the roster can't be used: {error}") from None
         if canonical(document["roster"]) != canonical(roster._body()):
-            raise StateError("the roster holds something that this version of fedfairx does not read")
+            raise StateError("the roster has fields that this version of fedfairx does not know")
         return roster
 
     @classmethod

@@ -1,0 +1,498 @@
+"""Every verb: its help, its answers, its errors in one line, its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedfairx.cli.main import main
+
+VERBS = ("list", "simulate", "reproduce", "plot", "calibrate", "privacy", "audit", "verify", "warm")
+SMALL = ("--agents", "2", "--arms", "3", "--dimension", "2", "--horizon", "40", "--seeds", "2")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """One clear line on standard error, nothing on standard output, exit 2."""
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("fedfairx: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stopped:
+        main([verb, "--help"])
+    assert stopped.value.code == 0
+    assert f"example:\n  fedfairx {verb}" in capsys.readouterr().out
+
+
+def test_no_verb_is_a_usage_error(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stopped:
+        main([])
+    assert stopped.value.code == 2
+
+
+def test_version(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert re.fullmatch(r"fedfairx \S+\n", capsys.readouterr().out)
+
+
+@pytest.mark.process
+def test_help_needs_none_of_the_heavy_libraries():
+    code = (
+        "import sys, fedfairx.cli.main as c; c.parser(); "
+        "sys.exit(any(m in sys.modules for m in ('pandas','pyarrow','matplotlib','tqdm','distributed')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_list(capsys: pytest.CaptureFixture[str]):
+    assert main(["list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"algorithms", "mechanisms", "schedules", "merits", "experiments"}
+    assert {"fairx-linucb", "b1", "linucb"} <= set(found["algorithms"])
+    assert list(found["experiments"]) == [f"exp{i}" for i in range(1, 11)]
+    assert main(["list", "schedules"]) == 0
+    assert "figure-gap" in capsys.readouterr().out
+
+
+# --- simulate ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [None, "unit-ball"])
+def test_simulate_in_recorded_contexts(tmp_path: Path, capsys: pytest.CaptureFixture[str], scale: str | None):
+    from fedfairx.simulation import Recorded, Scenario, simulate
+
+    path = tmp_path / "recorded.npy"
+    np.save(path, np.random.default_rng(0).random((9, 3, 2)))
+    text = str(path) if scale is None else f"{path}:scale={scale}"
+    flags = ("--agents", "2", "--horizon", "40", "--seeds", "1", "--contexts", text)
+    assert main(["simulate", *flags, "--json"]) == 0  # arms and dimension are the file's
+    found = json.loads(capsys.readouterr().out)
+    recorded = Recorded.load(path, scale=scale)
+    scenario = Scenario(agents=2, arms=3, dimension=2, horizon=40, contexts=recorded)
+    np.testing.assert_array_equal(found["fairness_regret"], simulate(scenario, seeds=1).fairness_regret)
+    assert found["scenario"]["contexts"] == repr(recorded)
+    assert main(["simulate", *flags, "--arms", "4"]) == 2
+    assert "arms must be that of the recorded contexts, 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("contexts", "message"),
+    [
+        ("none.npy", "path must be a file that can be read"),
+        ("none.txt", "path must end in .npy"),
+        ("nonsense", "contexts must be one of unit-ball"),
+        ("one-hot", "dimension must be the number of arms, 3"),
+    ],
+)
+def test_simulate_says_what_contexts_may_be(contexts: str, message: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["simulate", *SMALL, "--contexts", contexts]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_simulate_is_the_library(capsys: pytest.CaptureFixture[str]):
+    from fedfairx.agent.schedules import Paper
+    from fedfairx.core.confidence import Confidence
+    from fedfairx.simulation import Scenario, simulate
+
+    flags = (
+        "--algorithm",
+        "priv-fairx-linucb",
+        "--epsilon",
+        "2",
+        "--schedule",
+        "paper:gap=3",
+        "--scale",
+        "0.7",
+    )
+    assert main(["simulate", *SMALL, *flags, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = simulate(
+        Scenario(agents=2, arms=3, dimension=2, horizon=40),
+        algorithm="priv-fairx-linucb",
+        seeds=2,
+        epsilon=2.0,
+        schedule=Paper(gap=3),
+        confidence=Confidence(scale=0.7),
+    )
+    np.testing.assert_array_equal(found["fairness_regret"], expected.fairness_regret)
+
+
+@pytest.mark.long
+def test_flags_override_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    config = tmp_path / "mine.toml"
+    config.write_text(
+        '[scenario]\nagents = 2\narms = 3\ndimension = 2\nhorizon = 500\nmerit = ["exponential:steepness=3", '
+        '"logistic"]\n[run]\nalgorithm = "fairx-linucb"\nseeds = 1\n[confidence]\nscale = 0.4\n'
+    )
+    out, figure = tmp_path / "r.csv", tmp_path / "r.png"
+    arguments = [
+        "simulate",
+        "--config",
+        str(config),
+        "--horizon",
+        "30",
+        "--out",
+        str(out),
+        "--plot",
+        str(figure),
+    ]
+    assert main(arguments) == 0
+    assert "fairx-linucb, T=30" in capsys.readouterr().out
+    assert out.read_text().splitlines()[0].startswith("algorithm,seed,round,fairness_regret")
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--horizon", "-5"), "horizon must be an integer >= 1, got horizon=-5"),
+        (("--algorithm", "nope"), "algorithm must be one of"),
+        (("--algorithm", "priv-fairx-linucb", "--epsilon", "0"), "epsilon"),
+        (("--schedule", "paper:gap=x"), "parameters as name=number"),
+        (("--schedule", "paper:step=2"), "paper has no parameter 'step'; it has: gap"),
+        (("--schedule", "doubling:start=1.5"), "start must be an integer"),
+        (("--merit", "nope"), "merit must be one of"),
+        (("--config", "/nonexistent.toml"), "config must be a file"),
+        (("--out", "curves.txt"), "out must end in"),
+    ],
+)
+def test_simulate_refuses(arguments, message, capsys: pytest.CaptureFixture[str]):
+    assert message in refused(capsys, "simulate", *SMALL, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("flag", "file", "message"),
+    [
+        ("--out", "missing/r.csv", "out must lie in a folder that exists"),
+        ("--plot", "missing/r.png", "plot must lie in a folder that exists"),
+        ("--out", "r.txt", "out must end in .csv, .parquet"),
+        ("--plot", "r.txt", "plot must end in .png, .svg, .pdf"),
+        ("--out", "folder.csv", "out must be a file, got the folder"),
+    ],
+)
+def test_simulate_refuses_files_before_it_simulates(
+    flag, file, message, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "folder.csv").mkdir()
+    monkeypatch.setattr("fedfairx.cli.simulate.perform", lambda _: pytest.fail("simulated"))
+    assert message in refused(capsys, "simulate", *SMALL, flag, str(tmp_path / file))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[scenario]\nagent = 2\n", "[scenario] has no 'agent'"),
+        ("[other]\nx = 1\n", "must hold tables scenario, run, confidence"),
+        ("agents = 2\n", "must hold tables"),
+        ("[scenario\n", "config must be TOML"),
+        ('[confidence]\nscale = "wide"\n', "scale must be a finite number"),
+    ],
+)
+def test_a_bad_file(tmp_path: Path, text, message, capsys: pytest.CaptureFixture[str]):
+    config = tmp_path / "bad.toml"
+    config.write_text(text)
+    assert message in refused(capsys, "simulate", "--config", str(config), "--horizon", "20")
+
+
+# --- reproduce and plot ------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_reproduce_and_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = ("--out", str(tmp_path / "out"))
+    assert (
+        main(["reproduce", "exp6", "--horizon", "60", "--seeds", "2", "--workers", "2", "--json", *out]) == 0
+    )
+    first = capsys.readouterr()
+    answer = json.loads(first.out)
+    assert answer["jobs"] == 8
+    assert answer["failures"] == []
+    assert "[8/8]" in first.err
+    assert Path(answer["report"]).is_file()
+    assert main(["reproduce", "exp6", "--horizon", "60", "--seeds", "2", "--quiet", *out]) == 0
+    quiet = capsys.readouterr()
+    assert quiet.err == ""
+    assert quiet.out.startswith(answer["report"])
+    assert main(["plot", "exp6", "--json", *out]) == 0
+    assert "exp6" in json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("exp0",), "experiment must be one of exp1"),
+        (("exp1", "--horizon", "-1"), "horizon must be an integer >= 1, got horizon=-1"),
+        (("exp1", "--seeds", "0"), "seeds must be an integer >= 1"),
+        (("exp1", "--engine", "spark"), "engine must be one of"),
+        (("exp1", "--workers", "0"), "workers must be >= 1"),
+        (("exp1", "--out", "/proc/nowhere"), "out must be a folder that can be written"),
+        (("exp1", "--plugin", "/nonexistent.py"), "plugin must be a Python file"),
+    ],
+)
+def test_reproduce_refuses(
+    arguments, message, tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(capsys, "reproduce", *arguments, "--quiet")
+
+
+def test_plot_without_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert "holds no results" in refused(capsys, "plot", "--out", str(tmp_path), "--quiet")
+    assert "experiment must be one of" in refused(capsys, "plot", "exp0", "--out", str(tmp_path))
+
+
+FAILING = """
+from fedfairx.experiments import Experiment, Run, Scores
+from fedfairx.simulation import Scenario
+small = Scenario(agents=2, arms=3, dimension=2, horizon=20)
+def runs(size):
+    return (Run("good", small, "fairx-linucb"), Run("bad", small, "priv-fairx-linucb", {"epsilon": -1.0}))
+EXPERIMENT = Experiment("failing", "F", "?", runs, lambda o, s: Scores(), lambda o, s: iter(()))
+"""
+
+
+def test_a_failed_job_exits_1_and_keeps_the_rest(
+    tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
+):
+    from fedfairx.experiments import registry
+
+    monkeypatch.setattr(registry, "_PLUGGED", {})
+    plugin = tmp_path / "failing.py"
+    plugin.write_text(FAILING)
+    arguments = [
+        "reproduce",
+        "failing",
+        "--plugin",
+        str(plugin),
+        "--seeds",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main([*arguments, "--quiet"]) == 1
+    err = capsys.readouterr().err
+    assert "1 of 2 jobs failed" in err
+    assert "failing bad, seed 0: InvalidInput: epsilon" in err
+    assert len(list((tmp_path / "out" / "results").glob("*.parquet"))) == 1
+
+
+@pytest.mark.process
+def test_ctrl_c_keeps_results_and_says_how_to_go_on(tmp_path: Path):
+    out = tmp_path / "out"
+    # The first job is short and its result is waited for; the second is long enough to be interrupted.
+    command = [sys.executable, "-m", "fedfairx", "reproduce", "exp1", "--horizon", "30000", "--seeds", "1"]
+    process = subprocess.Popen(
+        [*command, "--workers", "1", "--out", str(out)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        # Tests run in the background inherit an ignored SIGINT, and so would the child.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        deadline = time.monotonic() + 300
+        while not list(out.glob("results/*.parquet")):
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    stored = len(list(out.glob("results/*.parquet")))
+    assert process.returncode == 130
+    assert f"{stored} of 6 jobs are stored" in err
+    assert "the same command goes on from there" in err
+    assert "Traceback" not in err
+
+
+# --- privacy, audit, calibrate -----------------------------------------------------------------------
+
+
+def test_privacy_as_json(capsys: pytest.CaptureFixture[str]):
+    assert main(["privacy", "--epsilon", "2", "--delta", "0.1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["releases"] == 20_002
+    assert found["mu"] == pytest.approx(1.366, abs=1e-3)
+    assert (found["epsilon"], found["delta"], found["adjacency"]) == (2.0, 0.1, "replace")
+    noise = {item["name"]: item["noise_sd"] for item in found["mechanisms"]}
+    assert set(noise) == {"paper-tree", "tree", "sqrt-toeplitz", "blt"}
+    assert noise["paper-tree"]["max"] == pytest.approx(179, abs=1)
+    assert noise["blt"]["max"] <= 6.5
+    assert noise["sqrt-toeplitz"]["max"] <= 6.5
+    for item in found["mechanisms"]:
+        assert set(item["noise_sd"]) == {"first", "middle", "last", "max"}
+        assert item["noise_sd"]["max"] == max(item["noise_sd"].values())
+        assert item["shift"] > item["practical"]["shift"] > 0
+        assert item["radius"] > item["practical"]["radius"] > 0
+    assert "delta=0.1 permits" in found["warnings"][0]
+
+
+def test_privacy_centred(capsys: pytest.CaptureFixture[str]):
+    assert main(["privacy", "--epsilon", "2", "--delta", "0.1", "--centred", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sensitivity"] == pytest.approx(0.5625)
+    noise = {item["name"]: item["noise_sd"] for item in found["mechanisms"]}
+    assert noise["blt"]["max"] == pytest.approx(6.18 * 0.5625 / 2.0, abs=0.01)
+    assert main(["privacy", "--centred"]) == 0
+    assert "Centred:" in capsys.readouterr().out
+    for flag, value in (("--reward", "2"), ("--context-norm", "2")):
+        message = refused(capsys, "privacy", "--centred", flag, value)
+        assert f"{flag} must be left out with --centred" in message
+
+
+def test_privacy_as_a_statement(capsys: pytest.CaptureFixture[str]):
+    page = ["privacy", "--statement", "--horizon", "2000", "--person-records", "3"]
+    assert main([*page, "--centred", "--adjacency", "add-remove"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "(ε=2, δ=1e-06)-differentially private" in out
+    assert "‖x - x₀‖ ≤ 0.5" in out
+    assert "at most 3 records of one enter" in out
+    assert "over 2000 rounds" in out
+    assert main([*page, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["person"]["records"] == 3
+    assert main([*page, "--schedule", "determinant"]) == 1
+    assert "There is nothing to sign" in capsys.readouterr().out
+    assert "decide_from must be one of" in refused(capsys, *page, "--decide-from", "x")
+
+
+def test_privacy_as_a_table(capsys: pytest.CaptureFixture[str]):
+    assert main(["privacy", "--schedule", "determinant"]) == 0
+    out = capsys.readouterr().out
+    assert "blt *" in out
+    assert "NOT private end to end" in out
+
+
+def test_privacy_tells_what_joining_gains(capsys: pytest.CaptureFixture[str]):
+    small = "warning: the expected gain over deciding alone is less than a tenth"
+    assert main(["privacy", "--epsilon", "8", "--agents", "30", "--schedule", "geometric"]) == 0
+    out = capsys.readouterr().out
+    assert "Expected gain over deciding alone: " in out
+    assert "less regret at 30 members, ε = 8, 100 000 decisions each (simulated: 10 arms" in out
+    assert small not in out
+    assert main(["privacy", "--epsilon", "1", "--agents", "3", "--horizon", "1000"]) == 0
+    assert small in capsys.readouterr().out
+    strict = ["privacy", "--horizon", "10000", "--schedule", "geometric", "--decide-from", "released"]
+    assert main(strict) == 0
+    out = capsys.readouterr().out
+    assert "Expected gain over deciding alone: none; " in out
+    assert "times the regret at 10 members, ε = 2, 10 000 decisions each" in out
+    assert small in out
+    assert main([*strict, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["decide_from"] == found["gain"]["decide_from"] == "released"
+    assert found["gain"]["gain"] == pytest.approx(1 - found["gain"]["ratio"])
+    assert found["gain"]["ratio"] > 2
+    assert any("less than a tenth" in warning for warning in found["warnings"])
+    assert main(["privacy", "--decide-from", "released+local", "--horizon", "10000", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gain"] is None
+    assert "decide_from must be one of" in refused(capsys, "privacy", "--decide-from", "x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--epsilon", "0"), "epsilon"),
+        (("--delta", "1.5"), "delta must be in (0, 1)"),
+        (("--mechanism", "x"), "mechanism must be one of"),
+        (("--horizon", "0"), "horizon must be an integer >= 1"),
+        (("--adjacency", "x"), "adjacency"),
+        (("--schedule", "x"), "schedule must be one of"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["privacy", "audit"])
+def test_privacy_and_audit_refuse(verb, arguments, message, capsys: pytest.CaptureFixture[str]):
+    assert message in refused(capsys, verb, *arguments)
+
+
+def test_privacy_refuses_a_chance_that_is_none(capsys: pytest.CaptureFixture[str]):
+    assert "alpha must be in (0, 1)" in refused(capsys, "privacy", "--alpha", "2")
+
+
+@pytest.fixture
+def _small_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer draws than an audit takes: what the command says of it is the same."""
+    monkeypatch.setattr("fedfairx.privacy.audit.noise_tests._SAMPLES", 2_000)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_small_audit")
+def test_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    figure = tmp_path / "audit.png"
+    arguments = ["audit", "--releases", "4", "--dimension", "2", "--runs", "400", "--plot", str(figure)]
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ok"] is True
+    assert figure.exists()
+    assert main([*arguments, "--centred"]) == 0
+    assert main(arguments) == 0
+    assert re.search(r"claimed μ \S+, found at least \S+", capsys.readouterr().out)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("releases", ["90", "95", "100", "105", "110"])
+def test_audit_lets_a_right_mechanism_pass(releases: str, capsys: pytest.CaptureFixture[str]):
+    """By chance the noise of these was too small in one look; that is not what it is called false for."""
+    assert main(["audit", "--releases", releases, "--runs", "100"]) == 0
+    assert "nothing contradicts the claim" in capsys.readouterr().out
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_small_audit")
+def test_audit_exits_1_when_the_schedule_looks_at_the_data(capsys: pytest.CaptureFixture[str]):
+    arguments = ["--schedule", "determinant", "--horizon", "8", "--dimension", "2", "--runs", "100"]
+    assert main(["audit", *arguments]) == 1
+    assert "fixed before the first record: 0 (= 1) FAILED" in capsys.readouterr().out
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_small_audit")
+def test_audit_exits_1_when_the_claim_is_false(monkeypatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr("fedfairx.privacy.audit.audit.AuditReport.failed", ("something",))
+    assert main(["audit", "--releases", "2", "--dimension", "2", "--runs", "200"]) == 1
+    assert "FALSE" in capsys.readouterr().out
+
+
+def test_calibrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "c.json"
+    arguments = ["calibrate", "--arms", "4,", "--noise-sd", "0.1", "--horizon", "1500", "--out", str(out)]
+    assert main(arguments) == 0
+    assert "chosen:" in capsys.readouterr().out
+    assert json.loads(out.read_text())["result"]["arms"] == 4
+
+
+@pytest.mark.process
+def test_a_reader_that_leaves_early_is_no_error():
+    shell = f"{sys.executable} -m fedfairx list | head -1"
+    done = subprocess.run(["bash", "-c", shell], check=False, capture_output=True, text=True, env=os.environ)
+    assert done.stderr == ""
+    assert done.stdout.strip() == "algorithms"
+
+
+def test_warm_says_how_long_each_took(capsys: pytest.CaptureFixture[str]):
+    assert main(["warm"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "a decision by expected-merit",
+        "a simulation of fed-fairx-bayes",
+    ]
+    assert main(["warm", "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == [line.partition(":")[0] for line in lines]

@@ -1,0 +1,136 @@
+"""`fedfairx verify`: what it says of sound and of damaged databases, and that it writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedfairx as ffx
+from fedfairx.cli.main import main
+from old_databases import load
+
+X = np.eye(3)
+
+
+def verify(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> Any:
+    assert main(["verify", *argv, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def live(place: str, *, budget: ffx.Budget | None = None) -> None:
+    with ffx.Agent.open(place, dimension=3, seed=0, name="north", budget=budget) as agent:
+        made = [agent.decide(X) for _ in range(5)]
+        for each in made[:3]:
+            agent.observe(each, reward=0.5)
+        agent.observe(made[0], reward=0.75, replace=True)
+        agent.release()
+
+
+def files(folder: Path) -> dict[str, str]:
+    found = [each for each in folder.iterdir() if each.is_file()]
+    return {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in found}
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_sound_log(place: str, private: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    live(place, budget=ffx.Budget(epsilon=4.0, delta=1e-3, releases=4) if private else None)
+    (found,) = verify(capsys, "--data", place)
+    assert found == {"agent": "north", "decisions": 5, "rewards": 3, "head": found["head"], "damage": None}
+    assert len(bytes.fromhex(found["head"])) == 16
+    assert verify(capsys, "--data", place, "--agent", "north", "--replay") == [found]
+    assert main(["verify", "--data", place]) == 0
+    table = capsys.readouterr().out
+    assert found["head"] in table
+    assert "sound" in table
+    with ffx.Agent.open(place) as agent:
+        agent.decide(X)
+        (more,) = verify(capsys, "--data", place)  # while it is open
+        assert (more["decisions"], more["head"] == found["head"]) == (6, False)
+
+
+def test_it_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    live(str(folder / "agent.sqlite"))
+    (folder / "agent.sqlite.lock").unlink()
+    before = files(folder)
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        verify(capsys, "--data", str(folder), "--replay")
+    finally:
+        folder.chmod(stat.S_IRWXU)
+    assert files(folder) == before
+
+
+def test_a_copy_of_what_was_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its last steps are in the write-ahead log beside it."""
+    place = tmp_path / "agent.db"
+    with ffx.Agent.open(place, dimension=3, seed=0) as agent:
+        agent.observe(agent.decide(X), reward=0.5)
+        (tmp_path / "copy").mkdir()
+        for each in tmp_path.glob("agent.db-wal"), tmp_path.glob("agent.db"):
+            for file in each:
+                shutil.copy(file, tmp_path / "copy" / file.name)
+    (found,) = verify(capsys, "--data", str(tmp_path / "copy" / "agent.db"), "--replay")
+    assert (found["decisions"], found["rewards"], found["damage"]) == (1, 1, None)
+
+
+def test_a_damaged_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "agent.db"
+    live(str(place))
+    with sqlite3.connect(place) as file:
+        file.execute("UPDATE outcomes SET reward = 0.6 WHERE decision = 2")
+    (found,) = verify(capsys, "--data", str(place), "--replay", code=1)
+    assert "step 7 is not as it was written" in found["damage"]
+    assert (found["decisions"], found["rewards"]) == (5, 2)
+    assert main(["verify", "--data", str(place)]) == 1
+    assert "step 7 is not as it was written" in capsys.readouterr().out
+
+
+def test_a_state_that_does_not_come_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All seals are right, but a snapshot was made by something else: only doing it again tells."""
+    from fedfairx.storage.seals import seal_other
+
+    place = tmp_path / "agent.db"
+    live(str(place))
+    with sqlite3.connect(place) as file:
+        agent, seq, head, body = file.execute(
+            "SELECT agent, seq, head, body FROM snapshots ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        state = json.loads(body)
+        state["pending"].pop()
+        other = json.dumps(state).encode()
+        file.execute(
+            "UPDATE snapshots SET body = ?, seal = ? WHERE seq = ?",
+            (other, seal_other(agent, seq, head, other), seq),
+        )
+    assert verify(capsys, "--data", str(place))[0]["damage"] is None
+    (found,) = verify(capsys, "--data", str(place), "--replay", code=1)
+    assert f"{place} is damaged: replayed, its log ends in another state" == found["damage"]
+
+
+def test_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load("version3-plain", str(tmp_path / "old.db"))
+    before = files(tmp_path)
+    live(str(tmp_path / "new.db"))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text").write_text("no database")
+    for argv, said in (
+        (["--data", str(tmp_path / "old.db")], "has version 3, and only version 4 has seals"),
+        (["--data", str(tmp_path / "new.db"), "--agent", "east"], "agent must be one that there is, 'north'"),
+        (["--data", str(tmp_path / "empty")], "there is no file"),
+        (["--data", str(tmp_path / "text")], "file is not a database"),
+    ):
+        assert main(["verify", *argv]) == 2
+        assert said in capsys.readouterr().err
+    assert files(tmp_path).items() >= before.items()
+    assert os.listdir(tmp_path / "empty") == []

@@ -1,0 +1,98 @@
+"""Intervals that hold at all times: that they do, and how often a fixed one does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedfairx.fairness.confidence_sequences import log_mixture, share_interval, spending
+
+RUNS, ROUNDS, FIRST_LOOK = 10_000, 2_000, 30
+
+
+def ever_outside(shown: np.ndarray, chances: np.ndarray, error: float) -> float:
+    """How many runs the sequence ever leaves; chances (rounds,) are those of each round.
+
+    The mixture is convex in the count: in each round it is beyond the limit outside of two counts.
+    """
+    rounds = np.arange(1.0, shown.shape[1] + 1)
+    mean = np.cumsum(chances) / rounds
+
+    def last_inside(outside: np.ndarray) -> np.ndarray:
+        inside = np.round(rounds * mean)
+        for _ in range(12):
+            middle = np.round(0.5 * (inside + outside))
+            refused = log_mixture(middle, rounds, mean) >= -np.log(error)
+            inside, outside = np.where(refused, inside, middle), np.where(refused, middle, outside)
+        return inside
+
+    low, high = last_inside(np.full(rounds.size, -1.0)), last_inside(rounds + 1)
+    return float(((shown < low) | (shown > high)).any(axis=1).mean())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("chance", "figures"), [(0.2, (49, 0.3, 1.8)), (0.25, (48, 0.7, 1.8))])
+def test_a_fixed_interval_that_is_looked_at_every_round_misleads(
+    chance: float, figures: tuple[float, float, float]
+) -> None:
+    """The table of docs/explanation/fairness.md, in per cent of honest runs; sds are 0.5, 0.08 and 0.14."""
+    shown = np.cumsum(np.random.default_rng(0).random((RUNS, ROUNDS)) < chance, axis=1)
+    rounds = np.arange(1, ROUNDS + 1)
+    share = shown / rounds
+    fixed = np.abs(share - chance) > 1.96 * np.sqrt(share * (1 - share) / rounds)
+    assert 100 * fixed[:, -1].mean() == pytest.approx(5, abs=0.6)  # looked at once, it is what it says
+
+    start, variance = 100, 0.25  # Robbins's normal mixture, for steps whose variance is at most a quarter
+    width = np.sqrt(variance * (rounds + start) * np.log((rounds + start) / (start * 0.05**2)))
+    normal = (np.abs(shown - rounds * chance) > width).any(axis=1).mean()
+
+    ours = ever_outside(shown, np.full(ROUNDS, chance), 0.05)
+    measured = fixed[:, FIRST_LOOK - 1 :].any(axis=1).mean(), normal, ours
+    assert round(100 * measured[0]) == figures[0]
+    assert 100 * np.array(measured[1:]) == pytest.approx(figures[1:], abs=0.06)
+
+
+def test_chances_that_change_from_round_to_round_are_covered_too() -> None:
+    """2 000 runs; a right sequence fails at most 5 %, and 7 % would be seen once in 25 000 tests."""
+    rng = np.random.default_rng(1)
+    chances = np.where(np.arange(1_000) % 100 < 50, 0.02, 0.6) * np.linspace(1, 0.3, 1_000)
+    shown = np.cumsum(rng.random((2_000, 1_000)) < chances, axis=1)
+    assert ever_outside(shown, chances, 0.05) < 0.05
+
+
+def test_the_interval_is_where_the_mixture_is_below_its_limit() -> None:
+    shown, rounds = np.array([0.0, 3.0, 200.0, 1e6, 5.0]), np.array([40.0, 9.0, 1e4, 3e6, 5.0])
+    low, high = share_interval(shown, rounds, np.full(5, 0.01))
+    grid = np.linspace(0.0, 1.0, 20_001)
+    for k in range(5):
+        inside = grid[
+            log_mixture(np.full(grid.size, shown[k]), np.full(grid.size, rounds[k]), grid) < np.log(100)
+        ]
+        assert low[k] == pytest.approx(inside.min(), abs=5.1e-5)
+        assert high[k] == pytest.approx(inside.max(), abs=5.1e-5)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(1, 10**7), st.floats(0, 1), st.floats(1e-6, 0.5))
+def test_intervals_hold_what_was_seen_and_shrink_with_the_error(
+    rounds: int, share: float, error: float
+) -> None:
+    shown = np.array([float(round(share * rounds))])
+    low, high = share_interval(shown, np.array([float(rounds)]), np.array([error]))
+    wide_low, wide_high = share_interval(shown, np.array([float(rounds)]), np.array([error / 10]))
+    assert 0 <= wide_low[0] <= low[0] <= shown[0] / rounds <= high[0] <= wide_high[0] <= 1
+
+
+def test_with_rounds_the_interval_narrows_at_nearly_the_best_rate() -> None:
+    for rounds, factor in ((100.0, 3.6), (1e4, 3.7), (1e6, 3.8)):
+        low, high = share_interval(np.array([0.2 * rounds]), np.array([rounds]), np.array([0.05]))
+        assert (high - low)[0] / 2 < factor * np.sqrt(0.16 / rounds)
+
+
+def test_an_error_is_shared_out_among_any_number_of_actions() -> None:
+    assert spending(1_000_000).sum() < 1
+    assert (np.diff(spending(1_000)) <= 0).all()
+    assert spending(16).sum() == pytest.approx(0.5)
+    assert spending(32).sum() == pytest.approx(0.5 + 1 / 6)

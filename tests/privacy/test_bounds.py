@@ -1,0 +1,190 @@
+"""Clipping, and the sensitivity that follows from it, against brute force."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.optimize import minimize
+
+from fedfairx.core.statistics import pack
+from fedfairx.errors import InvalidInput
+from fedfairx.privacy.bounds import Bounds, Unbounded
+
+ADJACENCIES = ["replace", "add-remove"]
+CASES = [(1.0, 1.0, 1.0), (1.0, 1.0, 0.4), (2.0, 0.5, 1.0), (0.5, 2.0, 1.0), (1.0, 1.0, 3.0), (1.3, 0.8, 0.7)]
+
+
+def _change(first, second, scale) -> float:
+    """Mahalanobis length of the change of the packed statistics, straight from the definition."""
+    packed = [pack(np.outer(x, x), x * y) for x, y in (first, second)]
+    return float(np.linalg.norm((packed[0] - packed[1]) / scale))
+
+
+def _largest_change(bounds: Bounds, dimension: int) -> float:
+    """Maximises over both records by many local searches; knows nothing of the closed form."""
+    generator = np.random.default_rng(7)
+    scale = bounds.entry_scale(dimension)
+    size = dimension + 1
+
+    def record(free: np.ndarray) -> tuple[np.ndarray, float]:
+        x, y, _ = bounds.clip(free[:-1], free[-1])
+        return x, y
+
+    def objective(free: np.ndarray) -> float:
+        other = (np.zeros(dimension), 0.0) if bounds.adjacency == "add-remove" else record(free[size:])
+        return -_change(record(free[:size]), other, scale)
+
+    best = 0.0
+    for _ in range(4):
+        start = generator.normal(size=2 * size) * (2 * max(bounds.context_norm, bounds.reward))
+        if bounds.nonnegative:
+            start = np.abs(start)
+        found = minimize(objective, start, method="Powell", options={"xtol": 1e-5, "ftol": 1e-8})
+        best = max(best, -float(found.fun))
+    return best
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize(("norm", "reward", "share"), CASES)
+def test_sensitivity_is_what_brute_force_finds(adjacency, nonnegative, norm, reward, share) -> None:
+    bounds = Bounds(
+        context_norm=norm, reward=reward, adjacency=adjacency, nonnegative=nonnegative, gram_share=share
+    )
+    found = _largest_change(bounds, 2)
+    assert found <= bounds.sensitivity * (1 + 1e-9)
+    assert found >= bounds.sensitivity * (1 - 1e-3)
+
+
+@given(
+    st.sampled_from(ADJACENCIES),
+    st.booleans(),
+    st.floats(0.1, 5.0),
+    st.floats(0.1, 5.0),
+    st.floats(0.1, 5.0),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=200, deadline=None)
+def test_no_pair_exceeds_and_the_worst_pair_attains_it(
+    adjacency, nonnegative, norm, reward, share, seed
+) -> None:
+    bounds = Bounds(
+        context_norm=norm, reward=reward, adjacency=adjacency, nonnegative=nonnegative, gram_share=share
+    )
+    scale = bounds.entry_scale(3)
+    attained = _change(*bounds.worst_pair(3), scale)
+    assert attained == pytest.approx(bounds.sensitivity, rel=1e-12)
+    generator = np.random.default_rng(seed)
+    records = [
+        bounds.clip(generator.normal(size=3) * 3 * norm, generator.normal() * 3 * reward)[:2] for _ in "ab"
+    ]
+    if adjacency == "add-remove":
+        records[1] = (np.zeros(3), 0.0)
+    assert _change(*records, scale) <= bounds.sensitivity * (1 + 1e-9)
+
+
+def test_the_stated_values() -> None:
+    assert Bounds().sensitivity == 2.0
+    assert Bounds(adjacency="add-remove").sensitivity == pytest.approx(math.sqrt(1.5), rel=1e-15)
+    assert Bounds(nonnegative=True).sensitivity == pytest.approx(math.sqrt(3.0), rel=1e-15)
+    assert Bounds(gram_share=0.3).sensitivity == 1.3
+    assert Bounds(context_norm=math.sqrt(5.0)).sensitivity == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_one_dimension_never_exceeds_it(nonnegative: bool) -> None:
+    bounds = Bounds(nonnegative=nonnegative)
+    assert _largest_change(bounds, 1) <= bounds.sensitivity * (1 + 1e-9)
+    assert _change(*bounds.worst_pair(1), bounds.entry_scale(1)) <= bounds.sensitivity
+
+
+def test_entry_scale_is_goe_with_the_share() -> None:
+    scale = Bounds(gram_share=0.25).entry_scale(3)
+    root = math.sqrt(2.0)
+    assert scale.tolist() == [root, 1.0, 1.0, root, 1.0, root, 2.0, 2.0, 2.0]
+
+
+ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True, width=64)
+
+
+@given(
+    arrays(np.float64, st.integers(1, 6), elements=ANY_FLOAT), ANY_FLOAT, st.booleans(), st.floats(1e-3, 1e3)
+)
+@settings(max_examples=300, deadline=None)
+def test_clip_takes_anything_and_keeps_the_limits(context, reward, nonnegative, norm) -> None:
+    bounds = Bounds(context_norm=norm, reward=0.7, nonnegative=nonnegative)
+    x, y, moved = bounds.clip(context, reward)
+    assert np.isfinite(x).all()
+    assert float(np.linalg.norm(x)) <= norm * (1 + 2e-12)
+    assert (0.0 if nonnegative else -0.7) <= y <= 0.7
+    if nonnegative:
+        assert (x >= 0).all()
+    assert moved == (not (np.array_equal(x, context) and y == reward))
+    again = bounds.clip(x, y)
+    assert np.array_equal(again[0], x)
+    assert again[1:] == (y, False)
+
+
+@given(
+    arrays(np.float64, (5, 3), elements=st.floats(-3, 3)), arrays(np.float64, 5, elements=st.floats(-3, 3))
+)
+@settings(max_examples=100, deadline=None)
+def test_clip_many_is_clip_row_by_row(contexts, rewards) -> None:
+    bounds = Bounds()
+    x, y, moved = bounds.clip_many(contexts, rewards)
+    for row in range(5):
+        one = bounds.clip(contexts[row], rewards[row])
+        assert np.array_equal(one[0], x[row])
+        assert one[1:] == (y[row], moved[row])
+
+
+def test_a_record_inside_is_returned_bit_for_bit() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(1000):
+        context = generator.normal(size=4)
+        context /= np.linalg.norm(context)  # unit vectors are rounded to either side of 1
+        x, y, moved = Bounds().clip(context, 1.0)
+        assert not moved
+        assert x.tobytes() == context.tobytes()
+        assert y == 1.0
+
+
+def test_nonnegative_drops_signs_before_the_norm() -> None:
+    x, y, moved = Bounds(nonnegative=True).clip(np.array([-3.0, 0.6, 0.8]), -0.5)
+    assert x.tolist() == [0.0, 0.6, 0.8]
+    assert (y, moved) == (0.0, True)
+
+
+def test_sensitivity_can_not_be_set() -> None:
+    with pytest.raises(TypeError):
+        Bounds(sensitivity=1.0)
+    with pytest.raises(AttributeError):
+        Bounds().sensitivity = 1.0
+
+
+@pytest.mark.parametrize("name", ["context_norm", "reward", "gram_share"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_limits_must_be_positive(name: str, value: float) -> None:
+    with pytest.raises(InvalidInput, match=f"{name} must be > 0 and finite"):
+        Bounds(**{name: value})
+
+
+def test_adjacency_is_one_of_two() -> None:
+    with pytest.raises(InvalidInput, match="adjacency must be"):
+        Bounds(adjacency="swap")
+
+
+def test_unbounded_returns_every_record_and_is_not_private() -> None:
+    free = Unbounded()
+    x, y, moved = free.clip(np.array([5.0, 5.0]), 9.0)
+    assert x.tolist() == [5.0, 5.0]
+    assert (y, moved) == (9.0, False)
+    assert not free.is_private
+    assert free.sensitivity == Bounds().sensitivity
+    assert np.array_equal(free.entry_scale(2), Bounds().entry_scale(2))

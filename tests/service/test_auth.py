@@ -1,0 +1,156 @@
+"""Who may do what."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+
+from fedfairx.cli.main import main
+from fedfairx.errors import InvalidInput
+from fedfairx.service import auth
+from fedfairx.service.factory import open_service
+from fedfairx.service.settings import place_of
+from fedfairx.storage.api_keys import open_keys
+from service_helpers import CONTEXTS, Running, asking, self_signed, settings_for, until
+
+BODY = {"contexts": CONTEXTS}
+#: Who may what needs a role.
+MAY = {"reader": {"reader", "writer", "admin"}, "writer": {"writer", "admin"}, "admin": {"admin"}}
+
+
+def new_key(place: str, role: str) -> str:
+    with open_keys(place_of(settings_for(place))) as keys:
+        return keys.add("somebody", role)
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def test_without_a_key_this_machine_alone(place: str) -> None:
+    with asking(place) as client:
+        assert client.post("/v1/decisions", json=BODY).status_code == 201
+        for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "[::2]:80"):
+            answer = client.post("/v1/decisions", json=BODY, headers={"host": host})
+            assert answer.status_code == 403
+            assert answer.json()["type"].endswith(":host")
+        for host in ("localhost:8000", "127.0.0.1", "[::1]:8000"):
+            assert client.get("/v1/model", headers={"host": host}).status_code == 200
+    with pytest.raises(InvalidInput, match="host must be loopback while there is no key"):
+        open_service(settings_for(place, host="0.0.0.0"))
+
+
+def test_a_role_may_what_it_says(place: str) -> None:
+    keys = {role: new_key(place, role) for role in auth.ROLES}
+    with asking(place, host="0.0.0.0") as client:
+        allowed = {
+            ("GET", "/v1/model"): "reader",
+            ("GET", "/v1/decisions"): "reader",
+            ("GET", "/metrics"): "reader",
+            ("POST", "/v1/decisions"): "writer",
+            ("GET", "/v1/export"): "admin",
+        }
+        for (method, path), least in allowed.items():
+            ask = {"json": BODY} if method == "POST" else {}
+            assert client.request(method, path, **ask).status_code == 401
+            for role in auth.ROLES:
+                answer = client.request(method, path, headers=bearer(keys[role]), **ask)
+                may = role in MAY[least]
+                assert (answer.status_code in (200, 201)) is may, (path, role)
+                assert may or answer.status_code == 403
+        for path in ("/healthz", "/readyz", "/v1/openapi.json"):
+            assert client.get(path).status_code == 200
+
+
+def test_keys_that_are_none(place: str) -> None:
+    key = new_key(place, "admin")
+    identity, _, secret = key.partition(".")
+    with asking(place) as client:
+        wrong = (
+            "",
+            "x",
+            identity,
+            f"{identity}.",
+            f".{secret}",
+            f"{identity}.{secret[:-1]}",
+            key + "x",
+            "é" * 9,
+        )
+        for bad in wrong:
+            answer = client.get("/v1/model", headers={"authorization": f"Bearer {bad}".encode("latin-1")})
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
+        assert client.get("/v1/model", headers={"authorization": key}).status_code == 401
+        assert client.get("/v1/model", headers=bearer(key)).status_code == 200
+
+
+def test_a_browser_may_look_with_basic_but_not_write(place: str) -> None:
+    key = new_key(place, "admin")
+    basic = {"authorization": "Basic " + base64.b64encode(f"me:{key}".encode()).decode()}
+    with asking(place) as client:
+        assert client.get("/v1/model", headers=basic).status_code == 200
+        assert client.post("/v1/decisions", json=BODY, headers=basic).status_code == 401
+        for bad in ("Basic !!!", "Basic", "Basic " + base64.b64encode(b"nothing").decode()):
+            assert client.get("/v1/model", headers={"authorization": bad}).status_code == 401
+
+
+def test_keys_come_and_go_while_it_runs(
+    place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once there was a key, the door stays shut, also when the last one is revoked."""
+    looks, real = [], auth.Authenticator.look
+
+    async def look(self: auth.Authenticator) -> None:
+        await real(self)
+        looks.append(1)
+
+    monkeypatch.setattr(auth.Authenticator, "look", look)
+    monkeypatch.setattr(auth, "REMEMBERED", 0.02)
+    where = ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
+    with asking(place) as client:
+        assert client.get("/v1/model").status_code == 200
+        assert main(["keys", "create", "--role", "reader", *where]) == 0
+        key = capsys.readouterr().out.strip()
+        until(lambda: client.get("/v1/model").status_code == 401)
+        assert client.get("/v1/model", headers=bearer(key)).status_code == 200
+        assert main(["keys", "list", *where]) == 0
+        shown = capsys.readouterr().out
+        assert key.partition(".")[0] in shown
+        assert key.partition(".")[2] not in shown
+        assert main(["keys", "revoke", "--id", key.partition(".")[0], *where]) == 0
+        until(lambda: client.get("/v1/model", headers=bearer(key)).status_code == 401)
+        looks.clear()
+        until(lambda: len(looks) > 3)
+        assert client.get("/v1/model", headers=bearer(key)).status_code == 401
+        assert client.get("/v1/model").status_code == 401
+        assert client.post("/v1/decisions", json=BODY).status_code == 401
+    with asking(place) as client:
+        assert client.get("/v1/model").status_code == 401
+
+
+def test_secrets_are_stored_hashed(tmp_path: Path) -> None:
+    key = new_key(str(tmp_path / "agent.db"), "admin")
+    secret = key.partition(".")[2].encode()
+    assert all(secret not in file.read_bytes() for file in tmp_path.iterdir())
+
+
+@pytest.mark.process
+def test_tls(tmp_path: Path) -> None:
+    running = Running(str(tmp_path / "data" / "agent.db"), "--dimension", "3", *self_signed(tmp_path))
+    try:
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+        url = running.url.replace("127.0.0.1", "localhost")
+        assert url.startswith("https://")
+        assert httpx.post(f"{url}/v1/decisions", json=BODY, verify=trusted).status_code == 201
+    finally:
+        running.stop()
+
+
+def test_keys_asks_for_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keys", "create", "--data", str(tmp_path)]) == 2
+    assert main(["keys", "revoke", "--data", str(tmp_path), "--id", "nobody"]) == 2
+    assert "--role must be given" in capsys.readouterr().err

@@ -1,0 +1,285 @@
+"""Exposure from the service's log: the library's table, bounded, over windows, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import fedfairx as ffx
+from fedfairx.agent.agent import Agent
+from fedfairx.errors import StorageUnavailable
+from fedfairx.privacy import Budget
+from fedfairx.service import exposure_cache as exposing
+from fedfairx.service.app import make_app
+from fedfairx.service.counters import DecisionCounters
+from fedfairx.service.factory import open_service
+from fedfairx.service.service import Service
+from fedfairx.service.settings import place_of
+from fedfairx.storage.queries import by_time, first_time, last_of, latest, number_at
+from service_helpers import ACTIONS, asking, decide, settings_for
+
+
+@contextmanager
+def served(place: str, **given) -> Iterator[tuple[TestClient, Service]]:
+    """A service, and a client of it."""
+    service = open_service(settings_for(place, **given))
+    with TestClient(make_app(service), base_url="http://127.0.0.1") as client:
+        yield client, service
+
+
+def rewarded(client, count: int, **more) -> None:
+    for t in range(count):
+        made = decide(client, actions=ACTIONS, **more)
+        client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": float(t % 2)})
+
+
+def test_it_is_the_table_of_the_library(place: str) -> None:
+    with served(place) as (client, service):
+        rewarded(client, 40)
+        gone = decide(client, actions=ACTIONS)
+        client.delete(f"/v1/decisions/{gone['decision_id']}")
+        decide(client, actions=ACTIONS)  # its reward has not come
+        found = client.get("/v1/exposure").json()
+        log = [
+            ffx.Logged(
+                each.policy,
+                None if each.status == "withdrawn" else each.action,
+                each.contexts,
+                each.names,
+                each.groups,
+                each.drawn,
+                each.reward,
+            )
+            for each in service.journal.decisions()
+        ]
+        table = ffx.exposure(log)
+        assert [row["name"] for row in found["actions"]] == ["ann", "ben", "cat"]
+        assert [row["name"] for row in found["groups"]] == ["small", "large"]
+        for written, row in zip(
+            found["actions"] + found["groups"], table.actions + table.groups, strict=True
+        ):
+            assert written["shown_times"] == row.count
+            assert written["entitled"]["low"] == pytest.approx(row.entitled.low)
+            assert written["entitled"]["high"] == pytest.approx(row.entitled.high)
+            assert written["shown"] == {
+                "value": row.shown.value,
+                "low": row.shown.low,
+                "high": row.shown.high,
+            }
+            assert written["verdict"] == row.verdict == "too little data"
+        assert (found["decisions"], found["withdrawn"], found["draws"]["decisions"]) == (41, 1, 42)
+        assert found["draws"]["p_value"] == pytest.approx(table.draws.p_value)
+        assert not found["bounded"]
+        assert client.get("/v1/exposure", params={"since": "soon"}).status_code == 422
+
+
+EXACT: dict[str, dict[str, str]] = {
+    "alone": {},
+    "alike": {"partners": "alike"},
+    "differ": {"partners": "differ"},
+}
+PRIVATE = ("own+released", "released+local", "released")
+
+
+def looked_at(service: Service, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray]:
+    """The sums that a table is made with."""
+    given: list[tuple[np.ndarray, np.ndarray]] = []
+    real = exposing.exposure
+
+    def noting(*args: Any, **more: Any) -> ffx.Exposure:
+        given.append(more["sums"])
+        return real(*args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exposing, "exposure", noting)
+        patch.setattr(exposing, "FRESH", 0.0)
+        patch.setattr(exposing, "COST", 0.0)
+        asyncio.run(service.exposures.look(exact=True))
+    return given[0]
+
+
+@pytest.mark.parametrize("kind", [*EXACT, *PRIVATE])
+def test_merit_is_known_from_its_own_rewards_alone(
+    kind: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more: dict[str, Any] = EXACT.get(kind, {})
+    if kind in PRIVATE:
+        more = {"budget": Budget(epsilon=2.0, delta=1e-6, releases=10, decide_from=kind)}
+    settings, rng = settings_for(place, dimension=2), np.random.default_rng(0)
+    learnt, values = rng.random((7, 2)), rng.random(7)
+    with Agent.open(place_of(settings), dimension=2, window=0.5, default_reward=0.25, **more) as agent:
+        agent.learn(learnt, values)
+    service = open_service(settings)
+    with service.agent as mine, Agent.open(tmp_path / "partner.sqlite", dimension=2, **more) as theirs:
+        assert mine.decide_from == (kind if kind in PRIVATE else "released+local")
+        for _ in range(3):
+            for agent in (mine, theirs):
+                made = [agent.decide(rng.random((3, 2))) for _ in range(12)]
+                for each in made[:9]:
+                    agent.observe(each, reward=float(rng.random()))
+                agent.forget(made[9])
+            mine.set_window(1e-6, 0.25)
+            assert mine.expire() >= 2
+            mine.decide(rng.random((3, 2)))  # waits for its reward
+            if kind != "alone":
+                sent = {agent.name: agent.release() for agent in (mine, theirs)}
+                mine.absorb(sent)
+            gram, moment = looked_at(service, monkeypatch)
+            own = [(each.contexts[each.action], each.reward) for each in mine.journal.decisions()]
+            records = [*zip(learnt, values, strict=True), *(pair for pair in own if pair[1] is not None)]
+            assert gram == pytest.approx(sum(np.outer(x, x) for x, _ in records), rel=1e-12)
+            assert moment == pytest.approx(sum(x * y for x, y in records), rel=1e-12)
+
+
+def test_a_log_that_could_not_be_read_to_its_end_is_read_again(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_for(place, dimension=3, epsilon=2.0)
+    with served(place, dimension=3, epsilon=2.0) as (client, _):
+        rewarded(client, 5)
+    service = open_service(settings)
+    with service.agent:
+        whole = exposing.records
+
+        def broken(*args: Any, **more: Any) -> Iterator[Any]:
+            yield from whole(*args, **more)
+            raise StorageUnavailable("gone for now")
+
+        with monkeypatch.context() as patch, pytest.raises(StorageUnavailable):
+            patch.setattr(exposing, "records", broken)
+            asyncio.run(service.exposures.look(exact=True))
+        gram, _ = looked_at(service, monkeypatch)
+        own = [each.contexts[each.action] for each in service.journal.decisions()]
+        assert gram == pytest.approx(sum(np.outer(x, x) for x in own))
+
+
+@pytest.mark.parametrize("partners", ["alike", "differ"])
+def test_entitlements_hold_where_partners_differ(partners: str, tmp_path: Path) -> None:
+    """A run misses with probability 0.025 at most, so more than 2 of 8 do in 1 of 1 000 cases."""
+    actions = np.array([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]])
+    thetas = np.array([[0.3, 0.5], [0.5, 0.3], [0.6, 0.3]])  # its own first
+    merits = np.exp(10.0 * actions @ thetas[0])
+    missed = 0
+    for seed in range(8):
+        settings, rng = (
+            settings_for(str(tmp_path / str(seed) / "agent"), dimension=2, noise_sd=0.1),
+            np.random.default_rng(seed),
+        )
+        Path(settings.data).mkdir()
+        Agent.open(place_of(settings), dimension=2, partners=partners, seed=seed).close()
+        service = open_service(settings)
+        agents = [service.agent, ffx.Agent(2, seed=seed), ffx.Agent(2, seed=seed + 100)]
+        for _ in range(3):
+            with service.agent.transaction():
+                for agent, theta in zip(agents * 80, [*thetas] * 80, strict=True):
+                    made = agent.decide(actions)
+                    agent.observe(made, reward=float(actions[made.action] @ theta + 0.1 * rng.normal()))
+            sent = {agent.name: agent.release() for agent in agents}
+            for agent in agents:
+                agent.absorb(sent)
+        rows = asyncio.run(service.exposures.look(exact=True)).table.actions
+        shares = merits / merits.sum()
+        missed += any(not row.entitled.low <= shares[int(row.name[-1])] <= row.entitled.high for row in rows)
+        service.agent.close()
+    assert missed <= 2
+
+
+def test_a_window_counts_what_was_made_in_it(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposing, "FRESH", 0.0)
+    monkeypatch.setattr(exposing, "COST", 0.0)
+    with asking(place) as client:
+        rewarded(client, 3)
+        middle = time.time()
+        rewarded(client, 5)
+        ask = client.get
+        assert ask("/v1/exposure", params={"since": middle}).json()["decisions"] == 5
+        assert ask("/v1/exposure", params={"until": middle}).json()["decisions"] == 3
+        assert ask("/v1/exposure", params={"since": middle, "until": middle}).json()["decisions"] == 0
+        empty = ask("/v1/exposure", params={"since": time.time() + 100}).json()
+        assert (empty["decisions"], empty["actions"], empty["first"]) == (0, [], None)
+
+
+def test_of_too_many_decisions_the_latest_are_looked_at(place: str) -> None:
+    with asking(place, exposure_decisions=10) as client:
+        rewarded(client, 10)
+        assert client.get("/v1/exposure").json()["bounded"] is False
+    with asking(place, exposure_decisions=10) as client:
+        rewarded(client, 3)
+        found = client.get("/v1/exposure").json()
+        assert (found["decisions"], found["bounded"]) == (10, True)
+
+
+def test_in_shadow_mode_it_is_a_table_of_the_callers_own_choices(place: str) -> None:
+    with asking(place, mode="shadow") as client:
+        rewarded(client, 30, baseline="ben")
+        found = client.get("/v1/exposure").json()
+        assert {row["name"]: row["shown_times"] for row in found["actions"]} == {
+            "ann": 0,
+            "ben": 30,
+            "cat": 0,
+        }
+        assert found["baseline"] == 30
+        assert found["draws"]["verdict"] == "as the policy said"
+
+
+def test_many_who_look_make_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    real = exposing.exposure
+    monkeypatch.setattr(exposing, "exposure", lambda *args, **more: made.append(1) or real(*args, **more))
+    with served(str(tmp_path / "agent.sqlite")) as (client, service):
+        rewarded(client, 3)
+
+        async def look() -> None:
+            await asyncio.gather(*(service.exposures.look(exact=True) for _ in range(20)))
+
+        client.portal.call(look)
+        assert len(made) == 1
+
+
+def test_glances(place: str) -> None:
+    with served(place) as (client, service):
+        journal = service.journal
+        assert latest(journal, limit=5) == []
+        assert first_time(journal) is None
+        assert number_at(journal, time.time()) == 0
+        before = time.time() - 1
+        rewarded(client, 12)
+        decide(client)
+        every = [each.seq for each in journal.decisions()]
+        assert [each.seq for each in latest(journal, limit=5)] == every[::-1][:5]
+        assert [each.seq for each in latest(journal, limit=50, before=every[4])] == every[:4][::-1]
+        end = number_at(journal, None)
+        assert end == every[-1] + 1
+        for each in journal.decisions():
+            assert number_at(journal, each.time - 1e-7) <= each.seq
+        assert number_at(journal, time.time() + 100) == end
+        assert last_of(journal, 3, first=0, end=end) == every[-3]
+        assert last_of(journal, 100, first=0, end=end) == 0
+        made, rewards = by_time(journal, since=before, width=3_600.0, count=2)
+        assert (sum(made), sum(rewards)) == (13, 12)
+
+
+def test_counts_are_brought_up_to_date(place: str) -> None:
+    with served(place) as (client, service):
+        journal, counting, since = service.journal, DecisionCounters(), time.time() - 10
+        for _ in range(3):
+            rewarded(client, 4)
+            gone = decide(client)
+            client.delete(f"/v1/decisions/{gone['decision_id']}")
+            decide(client)
+            rewarded(client, 1)
+            assert counting.by_status(journal) == journal.counts()
+            time.sleep(0.01)
+            for width in (0.01, 5.0):
+                count = int((time.time() - since) / width) + 1
+                now = counting.by_time(journal, since=since, width=width, count=count)
+                assert now == by_time(journal, since=since, width=width, count=count)
+        assert counting.by_status(journal) == {"pending": 3, "rewarded": 15, "withdrawn": 3, "expired": 0}

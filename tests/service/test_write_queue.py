@@ -1,0 +1,157 @@
+"""The desk: whole groups, refused steps among them, limits, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import fedfairx as ffx
+from fedfairx.errors import StorageUnavailable, UnknownDecision
+from fedfairx.service.metrics import Metrics
+from fedfairx.service.problems import ProblemError
+from fedfairx.service.write_queue import PAUSE, WriteQueue
+
+CONTEXTS = [[0.1, 0.2], [0.2, 0.1]]
+
+
+class Watched:
+    """An agent whose transactions are seen, can be held up and can fail."""
+
+    def __init__(self) -> None:
+        self.agent = ffx.Agent(2, seed=0)
+        self.groups: list[int] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fail = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self.groups.append(0)
+        yield
+        self.gate.wait(10)
+        if self.fail:
+            raise StorageUnavailable("the disk is full")
+
+    def decide(self) -> Any:
+        self.groups[-1] += 1
+        return self.agent.decide(CONTEXTS)
+
+
+def run(work: Callable[[WriteQueue, Watched], Coroutine[Any, Any, None]], limit: int = 100) -> Watched:
+    async def whole() -> Watched:
+        watched = Watched()
+        desk = WriteQueue(watched, Metrics(), limit=limit)  # type: ignore[arg-type]
+        await work(desk, watched)
+        watched.gate.set()
+        await desk.close()
+        return watched
+
+    return asyncio.run(whole())
+
+
+def decide(watched: Any) -> Any:
+    return watched.decide()
+
+
+def unknown(_watched: Any) -> None:
+    raise UnknownDecision("no such decision")
+
+
+def test_what_waits_is_written_together() -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
+        made = await asyncio.gather(*[desk.do(decide) for _ in range(20)])
+        assert len({one.id for one in made}) == 20
+
+    assert run(work).groups == [20]
+
+
+def test_what_comes_while_it_writes_is_the_next_group() -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
+        watched.gate.clear()
+        first = asyncio.create_task(desk.do(decide))
+        while not watched.groups:
+            await asyncio.sleep(0.001)
+        others = [asyncio.create_task(desk.do(decide)) for _ in range(5)]
+        await asyncio.sleep(0.02)
+        assert not first.done()  # nothing is acknowledged before it is on disk
+        watched.gate.set()
+        await asyncio.gather(first, *others)
+
+    assert run(work).groups == [1, 5]
+
+
+def test_a_refused_step_does_the_others_no_harm() -> None:
+    async def work(desk: WriteQueue, _: Watched) -> None:
+        first, second, third = await asyncio.gather(
+            desk.do(decide), desk.do(unknown), desk.do(decide), return_exceptions=True
+        )
+        assert isinstance(second, UnknownDecision)
+        assert first.id != third.id
+
+    run(work)
+
+
+def test_a_failed_commit_refuses_the_whole_group_and_others_for_a_moment() -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
+        watched.fail = True
+        outcomes = await asyncio.gather(*[desk.do(decide) for _ in range(3)], return_exceptions=True)
+        assert all(isinstance(one, StorageUnavailable) for one in outcomes)
+        assert not desk.available
+        with pytest.raises(ProblemError):
+            await desk.do(decide)
+        watched.fail = False
+        desk.failed -= PAUSE
+        assert desk.available
+        await desk.do(decide)
+
+    assert run(work).groups == [3, 1]
+
+
+def test_a_mistake_of_ours_leaves_nobody_waiting() -> None:
+    def wrong(_: Any) -> None:
+        raise ZeroDivisionError
+
+    async def work(desk: WriteQueue, _: Watched) -> None:
+        outcomes = await asyncio.gather(desk.do(decide), desk.do(wrong), return_exceptions=True)
+        assert all(isinstance(one, ZeroDivisionError) for one in outcomes)
+
+    run(work)
+
+
+def test_too_many_that_wait() -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
+        outcomes = await asyncio.gather(*[desk.do(decide) for _ in range(9)], return_exceptions=True)
+        busy = [one for one in outcomes if isinstance(one, ProblemError)]
+        assert len(busy) == 5
+        assert all(one.kind == "busy" for one in busy)
+
+    run(work, limit=4)
+
+
+def test_one_who_has_gone_is_not_missed() -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
+        watched.gate.clear()
+        gone, there = asyncio.create_task(desk.do(decide)), asyncio.create_task(desk.do(decide))
+        await asyncio.sleep(0.02)
+        gone.cancel()
+        watched.gate.set()
+        assert (await there).action in (0, 1)
+
+    run(work)
+
+
+def test_closing_finishes_what_waits() -> None:
+    async def work(desk: WriteQueue, watched: Watched) -> None:
+        waiting = [asyncio.create_task(desk.do(decide)) for _ in range(3)]
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(desk.close())
+        await asyncio.gather(closing, *waiting)
+        with pytest.raises(ProblemError, match="unavailable"):
+            await desk.do(decide)
+
+    assert run(work).groups == [3]
