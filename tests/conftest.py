@@ -15,7 +15,7 @@ import pytest
 
 pytest_plugins = ("servers",)
 
-SERVERS = frozenset({"postgres", "postgresql", "nats", "flower"})  # names of fixtures, values of parameters
+SERVERS = frozenset({"postgres", "postgresql", "nats", "flower", "cluster"})  # fixtures, values of parameters
 STARTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})
 
 _started: list[str] = []
