@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.agent.solvers import SOLVERS
+from fedfairx.agent.algorithms import SOLVERS
 from fedfairx.core import merit as kinds
 from measure import Contestant, Report, finish, parser, race
 from problem import problem

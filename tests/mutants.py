@@ -169,16 +169,16 @@ MUTANTS = (
     ),
     Mutant(
         "a reward is replaced that was released",
-        "Agent._take_or_replace",
-        "                self._refuse_released(journal, found)\n",
+        "Agent._replace_many",
+        "                    self._refuse_released(journal, found)\n",
         "",
         REPLACED,
     ),
     Mutant(
         "steps of the same transaction are missing when an agent is made anew",
-        "Agent._take_or_replace",
-        "        journal.log.settle()\n        assert self._store is not None\n",
-        "        assert self._store is not None\n",
+        "Agent._replace_many",
+        "                journal.log.settle()\n                store.restore()\n",
+        "                store.restore()\n",
         REPLACED,
     ),
     Mutant(
@@ -368,15 +368,15 @@ MUTANTS = (
     Mutant(
         "who has left comes back older",
         "accept",
-        "if release.number < latest:",
-        "if False:",
+        "release.number < latest,",
+        "False,",
         SEEN,
     ),
     Mutant(
         "who has left comes back altered",
         "accept",
-        "if release.number == latest and release.digest != digest:",
-        "if False:",
+        "release.number == latest and release.digest != digest,",
+        "False,",
         SEEN,
     ),
     Mutant(
@@ -672,9 +672,9 @@ MUTANTS = (
     ),
     Mutant(
         "own+released counts the others in full (agent)",
-        "add_by_worth",
-        "own_count + weight * others_count",
-        "own_count + others_count",
+        "Pool.beside_own",
+        "own_count + weight * count",
+        "own_count + count",
         POOL,
     ),
     Mutant(
@@ -766,8 +766,8 @@ MUTANTS = (
     Mutant(
         "another agent of the same name is believed",
         "_check_own",
-        "if release != latest:",
-        "if False:",
+        "release != latest,",
+        "False,",
         ("tests/agent/test_exchange.py",),
     ),
     Mutant(
@@ -872,7 +872,7 @@ MUTANTS = (
     ),
     Mutant(
         "an opening goes on with the ids of the one before",
-        "AgentStore.keep",
+        "AgentStore.follow",
         "origin = self.journal.begin_incarnation()",
         "origin = (self.journal.origins.given or [(0, self.journal.begin_incarnation())])[-1][1]",
         DURABLE,

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfairx.agent.algorithms import ALGORITHMS, ALIASES
+from fedfairx.agent.algorithms import ALGORITHMS, ALIASES, SOLVERS
 from fedfairx.agent.options import DECIDE_FROM
 from fedfairx.agent.schedules import SCHEDULES, Plan, schedule
-from fedfairx.agent.solvers import SOLVERS
 from fedfairx.cli.main import parser
 from fedfairx.experiments.registry import experiments
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for

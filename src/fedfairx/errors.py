@@ -38,33 +38,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "AlreadyObserved",
-    "BudgetExhausted",
-    "ClippingWarning",
-    "ClockWarning",
-    "FedFairXError",
-    "InvalidInput",
-    "KeyTaken",
-    "LedgerMismatch",
-    "MessageRefused",
-    "MissingLibrary",
-    "OlderCopy",
-    "PrivacyError",
-    "ReplacementRefused",
-    "ResultsError",
-    "ScaleWarning",
-    "StateError",
-    "StorageError",
-    "StorageUnavailable",
-    "TransportError",
-    "TransportRefused",
-    "TransportUnavailable",
-    "UnknownDecision",
-    "needs",
-    "require",
-]
-
 
 class FedFairXError(Exception):
     """Base of every error that fedfairx raises on purpose."""

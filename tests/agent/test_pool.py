@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import posterior_reference
-from fedfairx.agent.pooling import Known, OptimismPool, Pool, PosteriorPool
+from fedfairx.agent.pooling import Known, Pool
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import pack, packed_size, unpack
 from fedfairx.privacy import NonPrivate, Release, calibrate
@@ -25,7 +25,7 @@ def release(seed: int, number: int, count: int) -> Release:
 
 
 def pool(*, private: bool = True) -> Pool:
-    return OptimismPool(BLT if private else NonPrivate(), private, Confidence(), 4.0)
+    return Pool(BLT if private else NonPrivate(), private, Confidence(), 4.0)
 
 
 KNOWN = Known(variance=0.01, size=1.0, ridge=1.0, mean=np.zeros(D))
@@ -73,7 +73,7 @@ def test_beside_ones_own_the_others_count_by_one_weight() -> None:
 
 
 def test_a_posterior_weighs_the_sum_beside_its_noise() -> None:
-    posterior = PosteriorPool(BLT, True)
+    posterior = Pool(BLT, True)
     pooled = posterior.all_alike(RELEASES, D, KNOWN)
     sd = math.sqrt(sum(float(BLT.sd(each.number)) ** 2 for each in RELEASES))
     total = np.asarray(sum(each.packed for each in RELEASES))
@@ -86,7 +86,7 @@ def test_a_posterior_weighs_the_sum_beside_its_noise() -> None:
     assert beside.records == 500.0
     assert (posterior.beside_own(own.packed, own.count, [], KNOWN).packed == own.packed).all()
     assert (posterior.all_alike([], D, KNOWN).packed == 0.0).all()
-    plain = PosteriorPool(NonPrivate(), False).all_alike(RELEASES, D, KNOWN)
+    plain = Pool(NonPrivate(), False).all_alike(RELEASES, D, KNOWN)
     assert (plain.packed == total).all()
 
 
@@ -106,6 +106,6 @@ def test_a_weight_between_none_and_all_counts_as_such() -> None:
         parameter_norm=confidence.parameter_norm,
     )
     assert 0.1 < weight < 0.9
-    pooled = OptimismPool(quiet, True, confidence, 0.0).beside_own(own.packed, own.count, many, KNOWN)
+    pooled = Pool(quiet, True, confidence, 0.0).beside_own(own.packed, own.count, many, KNOWN)
     assert pooled.records == pytest.approx(6 + 60 * weight)
     assert pooled.packed == pytest.approx(own.packed + weight * np.asarray(sum(e.packed for e in many)))

@@ -37,7 +37,7 @@ def test_a_changed_source_means_another_folder(tmp_path: Path, monkeypatch: pyte
     (package / "simulation" / "new.py").write_text("")
     third = fresh_folder()
     assert third not in (first, second)
-    source = package / "core" / "optimism" / "ascent.py"  # in a folder inside
+    source = package / "core" / "optimism" / "solver.py"  # in a folder inside
     source.write_text(source.read_text() + "\n# a comment\n")
     assert fresh_folder() not in (first, second, third)
 

@@ -164,9 +164,9 @@ def test_contexts_have_the_norms_that_they_should(contexts: str, most: float) ->
 
 ONLY_WHAT_IS_ASKED_FOR = """
 import fedfairx as ffx
-from fedfairx.core.optimism import ascent, solver
+from fedfairx.core.optimism import solver
 from fedfairx.simulation.kernel import loop, partners, synchronize
-stages = (loop.posterior_policy, solver.optimise, ascent.ascend_pgd, solver.favour, synchronize.share,
+stages = (loop.posterior_policy, solver.optimise, solver.ascend_pgd, solver.favour, synchronize.share,
           synchronize.filter_shared, synchronize.weigh_others, partners.judge_marked)
 ffx.simulate(ffx.Scenario(agents=2, horizon=3), algorithm={algorithm!r}, seeds=1, **{options!r})
 print(*(stage.__name__ for stage in stages if stage.inside.overloads))

@@ -10,7 +10,7 @@ import pytest
 import fedfairx as ffx
 from fedfairx.agent import pooling
 from fedfairx.agent.options import Options
-from fedfairx.agent.pooling import Known, OptimismPool, PosteriorPool
+from fedfairx.agent.pooling import Known, Pool
 from fedfairx.agent.schedules import Doubling
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.learner import COUNT, NOISE_VARIANCE, RIDGE
@@ -61,7 +61,7 @@ def weights_beside_agents(
     lane_states = [lanes(setting, block).learner for block in range(setting.lane_states.shape[0])]
     assert setting.tally.syncs.tolist() == [2, 2]
     mechanism = options.budget(sharing.most).calibrate()
-    pool = OptimismPool(mechanism, True, confidence, 4.0)
+    pool = Pool(mechanism, True, confidence, 4.0)
     weights: list[float] = []
     for seed in range(2):
         seed_lanes = range(seed * AGENTS, (seed + 1) * AGENTS)
@@ -127,7 +127,7 @@ def test_private_agents_whose_partners_differ_hold_what_live_ones_would(distance
     run(*setting, 0, 30)
     sharing, privacy = setting.sharing, setting.privacy
     mechanism = options.budget(sharing.most).calibrate()
-    pool, believed = PosteriorPool(mechanism, True), []
+    pool, believed = Pool(mechanism, True), []
     for lane in range(2 * AGENTS):
         block, l = lane // WIDTH, lane % WIDTH
         state, was = lanes(setting, block).learner, lanes(before, block).learner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 from fedfairx.errors import InvalidInput, require
 from fedfairx.util.arrays import Array, Coordinates
 
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # half of a surrogate pair, which UTF-8 can't encode
+
 
 class Actions:
-    """Names in the order in which they were added; one that is retired keeps its coordinate."""
+    """Names in the order in which they were added; a retired one keeps its coordinate."""
 
     def __init__(self, names: Iterable[str] = (), retired: Iterable[str] = ()) -> None:
         self._numbers: dict[str, int] = {}
@@ -29,12 +32,12 @@ class Actions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that ever were, by coordinate."""
+        """All names, retired ones included, by coordinate."""
         return tuple(self._numbers)
 
     @property
     def retired(self) -> tuple[str, ...]:
-        """Those that are no longer offered."""
+        """Names that are no longer offered."""
         return tuple(name for name in self._numbers if name in self._retired)
 
     def number(self, name: str) -> int:
@@ -42,10 +45,11 @@ class Actions:
         return self._numbers[name]
 
     def add(self, names: Iterable[str]) -> None:
-        """Offer these from now on: new ones, or retired ones again."""
+        """Offer these actions from now on: new ones, or retired ones again."""
         given = _texts(names)
         for name in given:
-            require(_is_unicode(name), "actions", "must be names that can be written as UTF-8", ascii(name))
+            encodes = not _HALF_PAIR.search(name)
+            require(encodes, "actions", "must be names that can be written as UTF-8", ascii(name))
         offered = [name for name in given if name in self._numbers and name not in self._retired]
         require(not offered, "actions", "must be new or retired", offered[0] if offered else None)
         for name in given:
@@ -54,7 +58,7 @@ class Actions:
         self._all = None
 
     def retire(self, names: Iterable[str]) -> None:
-        """Offer these no longer; one must be left."""
+        """Stop offering these actions; at least one must remain."""
         given = set(_texts(names))
         for name in given:
             self._require(name)
@@ -64,11 +68,10 @@ class Actions:
         self._all = None
 
     def offered(self, given: object = None) -> tuple[Coordinates, list[str]]:
-        """Coordinates and names of these actions; without any, of all that are not retired."""
+        """Coordinates and names of these actions; by default of all that are not retired."""
         if given is None:
             if self._all is None:
-                retired = self._retired
-                names = [name for name in list(self._numbers) if name not in retired]
+                names = [name for name in self._numbers if name not in self._retired]
                 self._all = self._coordinates(names), names
             return self._all
         names = _texts(given)
@@ -78,7 +81,7 @@ class Actions:
         return self._coordinates(names), names
 
     def coordinates(self, names: object) -> Coordinates:
-        """Of actions that were shown, each as often as it was; retired ones too."""
+        """Coordinates of actions that were shown, possibly several times; retired ones are allowed."""
         given = _texts(names, different=False)
         for name in given:
             require(name in self._numbers, "actions", "must be ones that this agent has", name)
@@ -93,7 +96,7 @@ class Actions:
 
 
 def as_arms(dimension: object, names: Sequence[str] | None) -> tuple[int, Actions | None]:
-    """The dimension of an agent's contexts, and its actions where they have no features."""
+    """The dimension of an agent's contexts, and its actions if they have no features."""
     if names is not None:
         require(dimension is None, "dimension", "must be left out beside actions", dimension)
         actions = Actions(names)
@@ -113,26 +116,17 @@ def unit_vectors(coordinates: Coordinates, dimension: int) -> Array:
 
 
 def context_of(rows: Any, row: int, dimension: int) -> Array:
-    """The context (d,) of one of contexts (K, d), or of one of coordinates (K,)."""
+    """The context (d,) of one row of contexts (K, d), or of one of the coordinates (K,)."""
     if rows.ndim == 2:
         return np.asarray(rows[row], dtype=np.float64)
-    return unit_vectors(np.array([rows[row]], dtype=np.int64), dimension).reshape(dimension)
-
-
-def _is_unicode(name: str) -> bool:
-    """Whether there is no half of a surrogate pair in it, which no database keeps."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return unit_vectors(rows[row : row + 1], dimension).reshape(dimension)
 
 
 def _texts(names: object, *, different: bool = True) -> list[str]:
     several = isinstance(names, Iterable) and not isinstance(names, str | bytes)
     given: list[Any] = list(names) if several else []  # type: ignore[call-overload]
     if not several or not all(isinstance(name, str) and name for name in given):
-        raise InvalidInput("actions must be a list of names, which are texts that are not empty")
+        raise InvalidInput("actions must be a list of names, which are strings that are not empty")
     same = not different or len(set(given)) == len(given)
     require(same, "actions", "must have different names", f"{len(given)} names")
     return given

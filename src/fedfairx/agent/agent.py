@@ -1,6 +1,6 @@
-"""The agent: it decides, observes, shares what it learns, and can be saved, or live in a database.
+"""The agent: it decides, observes, shares what it learns, and can be saved or stored in a database.
 
-What it knows is in `model`, what it exchanges with others in `exchange`, how it is kept in `persistence`.
+`model` holds what it has learnt, `exchange` its releases and those of its peers, `persistence` its database.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from numpy.typing import ArrayLike
 from fedfairx.agent import settings as files
 from fedfairx.agent.actions import as_arms, context_of
 from fedfairx.agent.decision import Decision, known
-from fedfairx.agent.display import privacy_in_short
 from fedfairx.agent.draws import Draws
-from fedfairx.agent.exchange import Exchange
+from fedfairx.agent.exchange import Exchange, privacy_in_short
 from fedfairx.agent.input_warnings import LOOKS, ScaleWatch
 from fedfairx.agent.model import Model
 from fedfairx.agent.options import Keywords, Options
@@ -32,6 +31,8 @@ from fedfairx.agent.settings import AgentSettings, plain_value, read_value
 from fedfairx.agent.state import MOST, AgentState, Parts, Waiting, waiting_decision
 from fedfairx.agent.validation import (
     Check,
+    Releases,
+    Seen,
     as_contexts,
     as_names,
     as_persons,
@@ -62,36 +63,34 @@ from fedfairx.storage.open_log import open_log
 from fedfairx.storage.records import DecisionNote, packed_log
 from fedfairx.storage.replacement import Booked
 from fedfairx.storage.rollback_marker import leave_mark
-from fedfairx.storage.transaction_log import Log, StepCounter
+from fedfairx.storage.transaction_log import StepCounter
 from fedfairx.util.arrays import Array, Coordinates
 from fedfairx.util.formatting import html_table
 
-Given = tuple[Decision | str, float, str | int | None]  # decision, reward, person
-
 
 class Agent:
-    """Chooses arms in proportion to their merit, and learns from rewards, alone or with others.
+    """Chooses arms in proportion to their merit, and learns from rewards, alone or with other agents.
 
     dimension: d, how many numbers describe an arm.
-    actions: names of arms that have no features, instead: each has an expected reward of its own. More can be
-        added, and some retired, later.
-    options: how it decides and learns, as one object; or give its fields as keywords (`Options`):
-    rule: where shares come from: "expected-merit", "greedy" (the merit of the expected reward), "thompson"
-        (of a drawn parameter), or "optimism" (the paper's).
-    merit: what a reward is worth, one of `fedfairx.merit`; steeper ones give the best arms more. By default
-        7 % of the reward range better doubles the share; without a range it is taken to be (0, 1).
-    reward_range: (low, high) that no reward leaves, if known: it sets the defaults of merit and prior, and
-        other rewards are refused.
-    prior: what is believed before the first reward (`Prior`), by every rule but "optimism".
-    minimum_share: that every arm gets in any case, in [0, 1).
-    confidence, solver, shift: of "optimism"; see `Options`.
-    partners: "alike", one θ for all, or "differ": whom to believe, and how far, is learnt from its own
-        rewards; for the rules of the posterior, and not where decisions come from releases alone. The
-        attribute of that name is a table of who they are, what they weigh, and why.
-    privatizer: what stands between this agent's records and its messages, as `fedfairx.privacy.private`
-        makes it; without one `release` gives exact sums, which are NOT private.
-    name: what others know its releases by, and must differ from theirs; by default it is random.
-    seed: of the draws; without one they differ from run to run.
+    actions: instead of a dimension, the names of arms without features: each has its own expected reward.
+        Actions can be added and retired later.
+    options: how the agent decides and learns, as one object; or give its fields as keywords (see `Options`):
+    rule: how shares are computed: "expected-merit", "greedy" (the merit of the expected reward), "thompson"
+        (the merit under a drawn parameter), or "optimism" (the paper's).
+    merit: what a reward is worth, one of `fedfairx.merit`; a steeper one gives the best arms more. By default
+        an arm that is better by 7 % of the reward range gets twice the share; the default range is (0, 1).
+    reward_range: (low, high) of all rewards, if known. It sets the defaults of merit and prior, and rewards
+        outside are refused.
+    prior: what is believed before the first reward (`Prior`), for every rule but "optimism".
+    minimum_share: the least share of every arm, in [0, 1).
+    confidence, solver, shift: for "optimism"; see `Options`.
+    partners: "alike" (one θ for all) or "differ": the agent learns from its own rewards whom to believe, and
+        how far. For rules with a posterior, unless decisions come from releases alone. The attribute of this
+        name is a table of the partners, their weights and the reasons.
+    privatizer: adds noise to what this agent sends, as `fedfairx.privacy.private` makes it; without one,
+        `release` gives exact sums, which are NOT private.
+    name: identifies its releases, and must differ from the names of other agents; by default it is random.
+    seed: of the random draws; without one they differ from run to run.
 
     >>> agent = Agent(2, seed=0)
     >>> decision = agent.decide([[1.0, 0.0], [0.0, 1.0]])
@@ -107,14 +106,14 @@ class Agent:
     >>> agent.decide(["ben", "dora"]).policy.tolist()
     [0.5, 0.5]
 
-    Threads may share an agent: a lock makes each call whole. Whose turn is next is then the threads' affair,
-    and a seed repeats a run only if the order of calls is repeated. A `ClippingWarning` says when a private
-    agent's bounds move more than 1 % of its records.
+    Threads may share an agent: a lock makes each call atomic. A seed then repeats a run only if the order of
+    calls is the same. A `ClippingWarning` says when a private agent's bounds clip more than 1 % of its
+    records.
     """
 
     window: float | None = None  # seconds after which a durable agent's decision may expire
-    default_reward: float | None = None  # that it has then earned
-    bound: str | None = None  # the federation whose terms its budget is; see `Member`
+    default_reward: float | None = None  # the reward of an expired decision
+    bound: str | None = None  # the federation whose terms set its budget; see `Member`
 
     def __init__(
         self,
@@ -157,26 +156,23 @@ class Agent:
         self._scale = ScaleWatch(self._expected_length())
 
     def _expected_length(self) -> float:
-        """The length that contexts have if the prior or the confidence is right."""
-        options = self.options
-        if options.prior is None:
-            assert options.confidence is not None
-            return 1.0 / options.confidence.parameter_norm
-        assert options.merit is not None
+        """The length of contexts that fits the prior or the confidence region."""
+        prior, reward_range = self.options.prior, self.options.reward_range
+        if prior is None:
+            return 1.0 / self.options.region.parameter_norm
         own = self._model.actions is not None
-        default = Prior.for_merit(options.merit, reward_range=options.reward_range, arms_of_their_own=own)
-        return default.sd / options.prior.sd
+        return Prior.for_merit(self.merit, reward_range=reward_range, arms_of_their_own=own).sd / prior.sd
 
     # --- what it is ----------------------------------------------------------------------------------
 
     @property
     def dimension(self) -> int:
-        """d: numbers that describe an arm, or the actions without features, retired ones too."""
+        """d: how many numbers describe an arm, or how many actions without features were ever added."""
         return self._model.dimension
 
     @property
     def rule(self) -> str:
-        """Where shares come from."""
+        """How shares are computed."""
         return str(self.options.rule)
 
     @property
@@ -187,15 +183,15 @@ class Agent:
 
     @property
     def decide_from(self) -> str:
-        """What decisions come from: "released+local", "own+released" or "released"; see `agent.model`."""
+        """The data that decisions use: "released+local", "own+released" or "released"; see `agent.model`."""
         return self._model.decide_from
 
     @property
     def privatizer(self) -> Privatizer:
-        """What stands between its records and its messages."""
+        """What adds noise between its records and its messages."""
         return self._exchange.privatizer
 
-    def __repr__(self) -> str:  # settings and counts alone: such lines end up in logs
+    def __repr__(self) -> str:  # only settings and counts: it ends up in logs
         shape = f"actions={list(self.actions)}" if self.actions else f"dimension={self.dimension}"
         kind = "private, " if self.private else ""
         return (
@@ -219,28 +215,28 @@ class Agent:
 
     @property
     def observed(self) -> int:
-        """Rewards that it has taken, those of `learn` too."""
+        """Number of rewards that it has taken, those of `learn` included."""
         return self._model.observed
 
     @property
     def pending(self) -> int:
-        """Decisions whose reward has not come."""
+        """Number of decisions that wait for their reward."""
         return len(self._pending)
 
     @property
     def model_version(self) -> int:
-        """Grows with every reward and every message that it takes."""
+        """A number that grows with every reward and every message that it takes."""
         return self.observed + sum([release.number for release in self._exchange.latest.values()])
 
     @property
     def gram(self) -> Array:
-        """V = λI + Gram (d, d), as the next decision will use it."""
+        """V = λI + Gram (d, d) of the next decision."""
         with self._lock:
             return self._model.gram
 
     @property
     def moment(self) -> Array:
-        """b (d,), and what the prior's mean adds to it."""
+        """b (d,), including the term of the prior's mean."""
         with self._lock:
             return self._model.learner.moment
 
@@ -254,46 +250,46 @@ class Agent:
     def radius(self) -> float:
         """√β, the half-width of the confidence region in the norm of V.
 
-        Of the rules that have a posterior σ: one standard deviation of it in that norm.
+        For rules with a posterior it is σ, one standard deviation in that norm.
         """
         return self._model.learner.radius
 
     @property
     def noise_sd(self) -> float:
-        """σ of the rewards as this agent has it: assumed, or learnt from its own rewards."""
+        """σ of the rewards: assumed, or learnt from the agent's own rewards."""
         return self._model.noise_sd
 
     @property
     def growth(self) -> float:
-        """log(det V / det V at the last absorb): what the baseline B1 watches."""
+        """log(det V / det V at the last absorb), which triggers a synchronisation of the baseline B1."""
         return self._model.growth
 
     @property
     def reward_limits(self) -> tuple[float, float]:
-        """The smallest and the largest reward that it takes now."""
+        """The smallest and the largest reward that it accepts now."""
         return self._model.limits.ends
 
     def own_sums(self) -> Array | None:
-        """Packed exact sums of all its own records; None of an agent that decides from releases alone."""
+        """Packed exact sums of all its own records; None if it decides from releases alone."""
         with self._lock:
             return self._model.own_sums()
 
     @property
     def held(self) -> dict[str, Release]:
-        """The latest release of every agent that it has one of, its own too, by name."""
+        """The latest release that it holds from every agent, its own included, by name."""
         with self._lock:
             return dict(self._exchange.latest)
 
     @property
     def partners(self) -> Partners:
-        """Whose releases it holds, how far each is believed now, and why: a table, by name."""
+        """The agents whose releases it holds, by name: how far each is believed now, and why."""
         with self._lock:
             return self._exchange.partners
 
     def policy(self, contexts: ArrayLike | Sequence[str] | None = None) -> Array:
-        """(K,) the probability of every arm if `decide` were called now; nothing is drawn or changed.
+        """The probabilities (K,) of the arms if `decide` were called now; nothing is drawn or changed.
 
-        By Thompson's rule it is the policy of the parameter that the next decision will draw.
+        For "thompson" it is the policy under the parameter that the next decision will draw.
         """
         with self._lock:
             rows, _ = self._arms(contexts)
@@ -311,12 +307,12 @@ class Agent:
         names: Sequence[str] | None = None,
         note: DecisionNote | None = None,
     ) -> Decision:
-        """Draw an arm for a (K, d) array of contexts; K may change from call to call.
+        """Draw an arm from a (K, d) array of contexts; K may change from call to call.
 
-        With `names`, one for each arm, `decision.name` is that of the drawn one. An agent whose actions have
-        no features takes the names of those that can be chosen now, or nothing for all of them. `note` is
-        what a durable agent keeps beside the decision; where it names a baseline's row, that is the action
-        taken and learnt from.
+        contexts: if actions have no features, the names of those to choose from; by default all.
+        names: one for each arm; `decision.name` is then the name of the drawn one.
+        note: stored by a durable agent beside the decision. If it names the row of a baseline, that row is
+            the action taken and learnt from.
         """
         with self._lock:
             rows, called = self._arms(contexts, names)
@@ -334,7 +330,7 @@ class Agent:
     def _arms(
         self, contexts: ArrayLike | Sequence[str] | None, names: Sequence[str] | None = None
     ) -> tuple[Array | Coordinates, list[str] | None]:
-        """What is chosen from, and its names: contexts (K, d), or coordinates (K,) of actions without any."""
+        """The arms to choose from, as contexts (K, d) or coordinates (K,) of actions, and their names."""
         model = self._model
         if model.actions is not None:
             require(names is None, "names", "must be left out: this agent's actions have names", names)
@@ -355,7 +351,7 @@ class Agent:
         number = self._numbers.next
         drawn = model.draw(rows, values, self._draws)
         if self._looks:
-            self._look(rows)  # before anything changes, since the warning may be an error
+            self._look(rows)  # before anything changes: the warning may be turned into an error
         self._draws.advance()
         action = drawn if taken is None else taken
         name = None if called is None else called[action]
@@ -375,9 +371,9 @@ class Agent:
         self._looks -= 1
 
     def decide_many(self, contexts: Sequence[ArrayLike | Sequence[str]] | Array) -> list[Decision]:
-        """Independent decisions from one state of knowledge: a (B, K, d) array, or B arrays (K_b, d).
+        """Make independent decisions for a (B, K, d) array, or for B arrays (K_b, d).
 
-        The same decisions as B calls of `decide`, and none of them if one of the arrays is refused.
+        They are the same as those of B calls of `decide`; if one array is refused, no decision is made.
         """
         with self._lock:
             blocks: Sequence[Any] = list(contexts)
@@ -395,23 +391,23 @@ class Agent:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """Names of the actions that it chooses from, where they have no features."""
+        """Names of the actions without features that it chooses from."""
         with self._lock:
             actions = self._model.actions
             return () if actions is None else tuple(actions.offered()[1])
 
     @property
     def all_actions(self) -> tuple[str, ...]:
-        """The same with those that were retired, in the order of the coordinates of `estimate`."""
+        """`actions` and the retired ones, in the order of the coordinates of `estimate`."""
         with self._lock:
             return () if self._model.actions is None else self._model.actions.names
 
     def add_actions(self, *names: str) -> None:
-        """Choose from these too, from now on: new ones, of which nothing is known, or retired ones again."""
+        """Add new actions, about which nothing is known, or bring back retired ones."""
         self._change_actions("add", names)
 
     def retire_actions(self, *names: str) -> None:
-        """Choose from these no longer; one must be left. Rewards that are still to come are learnt."""
+        """Stop choosing these actions; one must remain. Their outstanding rewards are still learnt."""
         self._change_actions("retire", names)
 
     def _change_actions(self, how: str, names: Sequence[str]) -> None:
@@ -421,7 +417,7 @@ class Agent:
         with self._lock, self._step():
             fixed = self.private or self.bound is not None or bool(self._exchange.latest)
             new = [name for name in names if how == "add" and name not in actions]
-            text = "must be known: this agent shares its statistics, whose size is fixed"
+            text = "must be ones that it has: this agent shares its statistics, whose size is fixed"
             require(not (fixed and new), "actions", text, new[:1])
             self._parts.change_actions(how, names)
             self._append("actions", json.dumps({"how": how, "names": list(names)}))
@@ -436,15 +432,15 @@ class Agent:
         person: str | int | None = None,
         replace: bool = False,
     ) -> None:
-        """Take the reward of a decision: at once or later, in any order, each once.
+        """Learn the reward of a decision, once, at any later time and in any order.
 
-        A reward outside of the agent's `reward_range` is refused; without a range, one that is absurdly large
-        (docs/howto/keep-an-agent.md). A private agent takes any number, since a refusal would show in the
-        public count, and clips it. `person` says whose record it is, for a privatizer that bounds a person's
-        records (`Budget.person_records`).
+        A reward outside `reward_range` is refused; without a range, an absurdly large one
+        (docs/howto/keep-an-agent.md). A private agent accepts any number and clips it, since a refusal would
+        show in the public count.
 
-        With `replace` a durable agent takes it in the place of one that was booked wrongly, and is then as if
-        that had never come; what is in a release stays (`ReplacementRefused`).
+        person: whose record it is, for a privatizer that bounds a person's records (`Budget.person_records`).
+        replace: replace an earlier reward that was wrong, as if it had never come. Only a durable agent can,
+            and not once the reward is in a release (`ReplacementRefused`).
         """
         with self._lock:
             if replace:
@@ -478,25 +474,24 @@ class Agent:
             self._journal.append_outcome(number, status, value, person)
 
     def _enter(self, made: Decision, value: float, person: str | int | None) -> None:
-        """Give the record to the privatizer, unless its sums are exact, which learning adds to."""
-        if self.private or person is not None:  # which exact sums refuse
+        """Give the record to the privatizer; to exact sums, learning adds it."""
+        if self.private or person is not None:  # exact sums refuse a person
             self._exchange.privatizer.add(made.chosen(), value, made.id, person)
 
     def _reward(self, reward: float) -> float:
-        """A reward that may be taken, as a float: any, where it will be clipped."""
+        """Check a reward, and convert it to a float; a private agent takes any, since it clips them."""
         value = as_reward(reward)
         if not self.private:
             self._model.limits.check(value)
         return value
 
     def _gone(self, identity: str) -> FedFairXError:
-        """Why no decision of this id is pending."""
-        number = self._origins.number_in(identity)
-        if number is None or number >= self._numbers.next:
-            return UnknownDecision(f"decision must be one that this agent made, got decision={identity!r}")
-        if self._journal is None:
-            return AlreadyObserved(f"decision {identity} has its reward already (or was forgotten)")
-        status = self._journal.status_of(number)
+        """The error that says why no decision of this id is pending."""
+        number, status = self._origins.number_in(identity), None
+        if number is not None and number < self._numbers.next:
+            if self._journal is None:
+                return AlreadyObserved(f"decision {identity} has its reward already (or was forgotten)")
+            status = self._journal.status_of(number)
         if status is None:
             return UnknownDecision(f"decision must be one that this agent made, got decision={identity!r}")
         why = {"withdrawn": "was forgotten", "expired": "has expired"}.get(status, "has its reward already")
@@ -510,7 +505,7 @@ class Agent:
         *,
         replace: bool = False,
     ) -> None:
-        """`observe` for several; when one of them is refused, none has been taken."""
+        """`observe` several decisions; if one reward is refused, none is taken."""
         with self._lock:
             if replace:
                 self._replace_many(list(decisions), list(rewards), persons)
@@ -526,7 +521,7 @@ class Agent:
             self._warn(len(values))
 
     def _different(self, decisions: Iterable[Decision | str]) -> list[int]:
-        """The numbers of pending decisions; each may be named once."""
+        """The numbers of these pending decisions, each of which must occur once."""
         numbers = [known(decision, self._pending, self._gone) for decision in decisions]
         if len(set(numbers)) != len(numbers):
             raise AlreadyObserved("a decision occurs twice among these decisions")
@@ -539,13 +534,13 @@ class Agent:
         *,
         persons: Iterable[str | int] | None = None,
     ) -> None:
-        """Start from a log: contexts (n, d) of arms that somebody has shown, and their rewards (n,). An agent
-        whose actions have no features takes their names (n,).
+        """Learn from a log: contexts (n, d) of arms that were shown elsewhere, and their rewards (n,).
 
-        Each is a record as if this agent had shown the arm: the privatizer bounds it and it will be released.
-        When one of them is refused, none has been taken.
+        An agent whose actions have no features takes their names (n,) instead of contexts. Each record counts
+        as if this agent had shown the arm: the privatizer bounds it and it will be released. If one record is
+        refused, none is taken.
         """
-        rows: Array | Coordinates
+        rows: Any
         if self._model.actions is None:
             rows = as_sound_contexts(contexts, self.dimension)
         else:
@@ -556,28 +551,24 @@ class Agent:
             if self._looks:
                 self._look(rows)
             with self._step():
-                self._learn_log(rows, values, whose)
+                first = self._numbers.next
+                for place, (row, value, person) in enumerate(zip(rows, values, whose, strict=True)):
+                    made = self._parts.shown(first + place, row, self._origin)
+                    self._enter(made, value, person)
+                    self._parts.learn(made, value)
+                if self._journal is None:
+                    self._numbers.next += len(rows)
+                else:
+                    log = packed_log(rows.reshape(len(rows), -1), values)
+                    self._journal.append_event("learn", log, steps=len(rows))
             self._warn(len(rows))
 
-    def _learn_log(self, rows: Any, values: list[float], whose: Sequence[str | int | None]) -> None:
-        first = self._numbers.next
-        for place, (row, value, person) in enumerate(zip(rows, values, whose, strict=True)):
-            made = self._parts.shown(first + place, row, self._origin)
-            self._enter(made, value, person)
-            self._parts.learn(made, value)
-        if self._journal is None:
-            self._numbers.next += len(rows)
-        else:
-            self._journal.append_event(
-                "learn", packed_log(rows.reshape(len(rows), -1), values), steps=len(rows)
-            )
-
     def forget(self, decision: Decision | str) -> None:
-        """Give up on a reward that will never come."""
+        """Stop waiting for the reward of a decision."""
         self.forget_many([decision])
 
     def forget_many(self, decisions: Iterable[Decision | str]) -> None:
-        """`forget` for several; when one of them is refused, none has been forgotten."""
+        """`forget` several decisions; if one is refused, none is forgotten."""
         with self._lock, self._step():
             for number in self._different(decisions):
                 del self._pending[number]
@@ -585,7 +576,7 @@ class Agent:
                     self._journal.append_outcome(number, "withdrawn", None)
 
     def set_window(self, window: float | None, default_reward: float | None = None) -> None:
-        """After how many seconds `expire` gives up on a reward, and what it then was, if anything."""
+        """Set the seconds after which `expire` gives up on a reward, and the reward learnt then, if any."""
         fits = window is None or (isinstance(window, int | float) and window > 0)
         require(fits, "window", "must be > 0", window)
         fits = default_reward is None or window is not None
@@ -594,9 +585,9 @@ class Agent:
         self.default_reward = None if default_reward is None else self._reward(default_reward)
 
     def expire(self, now: float | None = None) -> int:
-        """Give up on decisions older than the `window` that the agent was opened with, and say how many.
+        """Give up on decisions that are older than `window`; return how many.
 
-        `now` is in seconds since 1970. With a `default_reward` that is what such a decision has earned.
+        `now` is in seconds since 1970. If there is a `default_reward`, it is learnt as their reward.
         """
         with self._lock, self._step():
             if self._journal is None or self.window is None:
@@ -612,7 +603,7 @@ class Agent:
             return len(due)
 
     def _warn(self, records: int) -> None:
-        """After so many records: last of all, since the owner may have made a warning an error."""
+        """Warn about clipping and scale, after all else: the caller may have turned warnings into errors."""
         sums = self._model.sums
         if sums is None or sums.bounds is not None:
             self._exchange.watch.look(records)
@@ -627,66 +618,54 @@ class Agent:
         rewards: Sequence[float],
         persons: Iterable[str | int] | None,
     ) -> None:
-        if self._journal is None:
+        """Take these rewards, all or none; each replaces the earlier reward of its decision, if any."""
+        journal, store = self._journal, self._store
+        if journal is None or store is None:
             raise InvalidInput(
                 "replace must be left out: an agent in memory keeps no log to replay; use Agent.open"
             )
         count = len(decisions)
         require(len(rewards) == count, "rewards", f"must be as many as the {count} decisions", len(rewards))
-        identities = [getattr(decision, "id", decision) for decision in decisions]
-        if len({str(identity) for identity in identities}) != count:
+        if len({str(getattr(decision, "id", decision)) for decision in decisions}) != count:
             raise AlreadyObserved("a decision occurs twice among these decisions")
         whose = as_persons(persons, count)
         with self._step():
-            self._take_or_replace(self._journal, list(zip(decisions, rewards, whose, strict=True)))
+            journal.log.settle()
+            first: list[tuple[Decision | str, float, str | int | None]] = []
+            wrong: list[tuple[Booked, float]] = []
+            for decision, reward, person in zip(decisions, rewards, whose, strict=True):
+                found, value = self._booked(journal, decision), self._reward(reward)
+                if found is None:
+                    first.append((decision, value, person))
+                    continue
+                same = person is None or str(person) == found.person
+                require(same, "person", "must be the one whose record it is", "another")
+                before = found.outcome.reward
+                if before != value and not (before != before and value != value):
+                    self._refuse_released(journal, found)
+                    wrong.append((found, value))
+            for each in first:
+                self._take(*each)
+            for found, value in wrong:
+                if self.private:
+                    self._amend(journal, found, value)
+                replacement.replace(journal, found, value)
+            if wrong:
+                journal.log.settle()
+                store.restore()
         self._warn(count)
 
-    def _take_or_replace(self, journal: Journal, given: Sequence[Given]) -> None:
-        """Inside a step: take these rewards, all or none, each in the place of another if there is one."""
-        journal.log.settle()
-        waiting: list[Given] = []
-        wrong: list[tuple[Booked, float]] = []
-        for decision, reward, person in given:
-            found = self._booked(journal, decision)
-            value = self._reward(reward)
-            if found is None:
-                waiting.append((decision, value, person))
-                continue
-            whose = person is None or str(person) == found.person
-            require(whose, "person", "must be the one whose record it is", "another")
-            before = found.outcome.reward
-            if before != value and not (before != before and value != value):
-                self._refuse_released(journal, found)
-                wrong.append((found, value))
-        for each in waiting:
-            self._take(*each)
-        if not wrong:
-            return
-        for found, value in wrong:
-            if self.private:
-                self._amend(journal, found, value)
-            replacement.replace(journal, found, value)
-        journal.log.settle()
-        assert self._store is not None
-        self._store.restore()
-
     def _booked(self, journal: Journal, decision: Decision | str) -> Booked | None:
-        """What is booked for a decision; None if it waits for its reward. Others are refused."""
-        found: list[Booked] = []
-
-        def gone(identity: str) -> FedFairXError:
-            number = journal.origins.number_in(identity)
-            there = None if number is None else replacement.booked(journal, number)
-            if there is not None:
-                found.append(there)
-            return self._gone(identity)
-
+        """The reward that a decision has; None if it is pending. Other decisions are refused."""
         try:
-            known(decision, self._pending, gone)
+            known(decision, self._pending, self._gone)
         except AlreadyObserved:
-            if not found:
+            identity = decision.id if isinstance(decision, Decision) else decision
+            number = journal.origins.number_in(identity)
+            found = None if number is None else replacement.booked(journal, number)
+            if found is None:
                 raise
-            return found[0]
+            return found
         return None
 
     def _refuse_released(self, journal: Journal, found: Booked) -> None:
@@ -694,28 +673,24 @@ class Agent:
         if event is None:
             return
         identity = journal.id_of(found.outcome.decision)
-        federated = self.bound is not None or any(name != self.name for name in self._exchange.latest)
-        remedy = (
-            "create a new run of the federation, in which a new agent learns the right rewards"
-            if federated
-            else "let a new agent learn the right rewards"
-        )
+        why = f"the reward of decision {identity} is in release {event.body.decode()} already"
         if event.kind == "run":
             why = f"decision {identity} was rewarded under an earlier budget"
-        else:
-            why = f"the reward of decision {identity} is in release {event.body.decode()} already"
-        raise ReplacementRefused(f"{why} and can't be replaced; to be without it, {remedy}")
+        remedy = "let a new agent learn the right rewards"
+        if self.bound is not None or any(name != self.name for name in self._exchange.latest):
+            remedy = "create a new run of the federation, in which a new agent learns the right rewards"
+        raise ReplacementRefused(f"{why} and can't be replaced; to undo it, {remedy}")
 
     def _amend(self, journal: Journal, found: Booked, value: float) -> None:
         """Change the record in the open leaf."""
-        identity = journal.id_of(found.outcome.decision)
-        more: dict[str, Any] = {}
-        if found.person is not None:
-            more = {"person": found.person, "turn": replacement.turn_of(journal, found.outcome, found.person)}
-        assert found.outcome.reward is not None
+        outcome, person, turn = found.outcome, found.person, (1, 1)
+        if person is not None:
+            turn = replacement.turn_of(journal, outcome, person)
         stream = self.privatizer.stream
+        assert outcome.reward is not None
         assert stream is not None
-        stream.amend(found.made.context, found.outcome.reward, value, identity, **more)
+        identity = journal.id_of(outcome.decision)
+        stream.amend(found.made.context, outcome.reward, value, identity, person=person, turn=turn)
 
     # --- sharing -------------------------------------------------------------------------------------
 
@@ -726,15 +701,14 @@ class Agent:
 
     @property
     def unreleased(self) -> int:
-        """Rewards that it has taken since its latest release."""
+        """Number of rewards that it has taken since its latest release."""
         return self._model.local_count
 
     def release(self, number: int | None = None) -> Release:
-        """Close the open leaf and give what may leave this agent: its cumulative statistics, privatized.
+        """Release the agent's cumulative statistics, privatized: the message that it may send to others.
 
-        What was observed until now is in the release, exactly once; what comes next is in the next one. After
-        a release that was interrupted the next call gives that one, which lacks what came since. A past
-        `number` is given again, and costs nothing.
+        It holds everything observed until now, exactly once. After a release that was interrupted, the next
+        call returns that one, without what came since. A past `number` is returned again, at no cost.
         """
         with self._lock, self._step():
             release, new = self._exchange.release(number)
@@ -743,35 +717,31 @@ class Agent:
             return release
 
     def past_release(self, number: int) -> Release:
-        """A release that was made before, at no cost; `PrivacyError` if it can't be given any more."""
+        """A release that was made before, at no cost; `PrivacyError` if it is no longer available."""
         with self._lock:
             return self._exchange.made(number)
 
     def accepted(
-        self,
-        releases: Mapping[str, Release],
-        *,
-        limits: Check | None = None,
-        seen: Mapping[str, tuple[int, str]] | None = None,
+        self, releases: Releases, *, limits: Check | None = None, seen: Seen | None = None
     ) -> dict[str, Release]:
-        """Those of these releases that are new to this agent, by sender, as `validation.accept` decides."""
+        """The releases that are new to this agent, by sender, as `validation.accept` decides."""
         with self._lock:
-            return self._exchange.accepted(releases, limits=limits, seen=seen)
+            return self._exchange.accepted(releases, limits, seen)
 
     def absorb(self, releases: Mapping[str, Release]) -> None:
-        """Take the latest releases of other agents (by name); what is older than what is held is ignored.
+        """Learn from the latest releases of other agents, by name; older ones than those held are ignored.
 
         A release is cumulative: it replaces its sender's earlier one and is never added to it. Under its own
-        name an agent takes its own latest release alone. When one is refused, none has been taken.
+        name an agent accepts only its own latest release. If one release is refused, none is taken.
         """
         with self._lock, self._step():
             self._exchange.absorb(releases)
             if self._journal is not None:
-                told = {name: release.to_bytes().hex() for name, release in releases.items()}
-                self._append("absorb", json.dumps(told))
+                sent = {name: release.to_bytes().hex() for name, release in releases.items()}
+                self._append("absorb", json.dumps(sent))
 
     def drop_peers(self, names: Collection[str]) -> None:
-        """Drop what is held of these agents, as if they had never sent anything. Its own release stays."""
+        """Drop the releases of these agents, as if they had never sent any. The agent's own release stays."""
         with self._lock, self._step():
             gone = sorted(self._exchange.latest.keys() & set(names) - {self.name})
             if gone:
@@ -779,21 +749,21 @@ class Agent:
                 self._append("part", json.dumps(gone))
 
     def begin_run(self, privatizer: Privatizer | Budget) -> None:
-        """Go on under a new budget when the old one is spent; all that was learnt and shared stays.
+        """Continue under a new budget when the old one is spent; everything learnt and shared stays.
 
-        A durable agent takes a `Budget` and makes the privatizer in its own database.
+        A durable agent takes a `Budget`, and makes the privatizer in its own database.
 
-        Records since the last release go into the first of the new run, if it clips as the old one did. If
-        not, or where a person's records are bounded, the old run makes a last release of them; if it has none
-        left, they get into no message, and a warning says how many.
+        Records since the last release go into the first release of the new run, if it clips as the old one
+        did. If not, or if a person's records are bounded, the old run makes a last release of them; if it has
+        none left, they get into no message, and a warning says how many.
 
-        Not for a member of a federation with a roster: members who begin new runs at different moments would
-        have different mechanisms, and refuse each other.
+        A member of a federation with a roster can't: members who begin new runs at different times would have
+        different mechanisms, and refuse each other's releases.
         """
         if self.bound is not None:
             raise InvalidInput(
-                f"the budget of {self.name!r} must stay: it shares under the terms of federation "
-                f"{self.bound}, which are of one run; create another federation to share for longer"
+                f"the budget of {self.name!r} can't change: it shares under the terms of federation "
+                f"{self.bound}, which cover one run; create another federation to share for longer"
             )
         with self._lock, self._step():
             if not self.private:
@@ -813,21 +783,22 @@ class Agent:
     # --- saving --------------------------------------------------------------------------------------
 
     def state(self) -> AgentState:
-        """What it knows, exact to the bit, as one value: agents of equal state decide alike.
+        """Everything that it knows, exact to the bit, as one value: agents of equal state decide alike.
 
-        Of a durable agent, whose decisions and ledger are in its database, pending ones are numbers.
+        For a durable agent, whose decisions and ledger are in its database, `pending` holds numbers only.
         """
         with self._lock:
             return self._parts.state(whole=self._store is None)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write all that it needs to go on to a file, as JSON, whole or not at all.
+        """Write the agent to a JSON file from which `load` continues; the file is replaced atomically.
 
-        The file is as secret as the data. Keys and a user's own merit function are not in it.
+        The file is as secret as the data. It does not hold keys or a user's own merit function.
         """
         with self._lock:
+            names = None if self._model.actions is None else list(self._model.actions.names)
             body = {
-                **plain_value(self._settings()),
+                **plain_value(AgentSettings.of(self.name, self.dimension, names, self.options)),
                 **plain_value(self._parts.state(whole=True)),
                 "next_number": self._numbers.next,
                 "origins": [{"first": n, "origin": o} for n, o in self._origins.used(self._numbers.next)],
@@ -844,13 +815,13 @@ class Agent:
         merit: Merit | None = None,
         privatizer: Callable[[dict[str, Any]], Privatizer] | None = None,
     ) -> Self:
-        """The agent that `save` wrote: it goes on with the same decisions, bit for bit.
+        """Load an agent that `save` wrote: it continues with the same decisions, bit for bit.
 
-        Only the noise of a private agent's releases to come and the ids of decisions to come are new, so that
-        two lives of one file never share them.
+        Only the noise of future releases and the ids of future decisions are new, so that two agents loaded
+        from one file never share them.
 
-        A merit of your own (`Custom`) is not in the file: give it as `merit`. Nor are keys: a private agent
-        needs `privatizer`, which makes its privatizer from the stored state of the old one.
+        merit: your own merit (`Custom`), which is not in the file.
+        privatizer: makes a private agent's privatizer from its stored state; the file holds no keys.
         """
         body = files.read(path)
         settings = read_value(body, AgentSettings, "agent")
@@ -883,15 +854,10 @@ class Agent:
                 raise StateError("agent.pending must be decisions, got a number")
             waiting = waiting_decision(each, agent.dimension, saved.next_number)
             if actions is not None and waiting.name not in actions:
-                raise StateError("the file has a pending decision that is of none of the agent's actions")
+                raise StateError("the file has a pending decision for an action that the agent does not have")
             agent._pending[waiting.number] = waiting
         agent._origin = agent._origins.begin(agent._numbers.next)
         return agent
-
-    def _settings(self) -> AgentSettings:
-        actions = self._model.actions
-        names = None if actions is None else list(actions.names)
-        return AgentSettings.of(self.name, self.dimension, names, self.options)
 
     # --- durable -------------------------------------------------------------------------------------
 
@@ -911,24 +877,62 @@ class Agent:
         confirm: Confirm | None = None,
         **keywords: Unpack[Keywords],
     ) -> Self:
-        """An agent in a file (SQLite) or a `postgresql://` database; see docs/howto/keep-an-agent.md.
+        """Open an agent in a file (SQLite) or a `postgresql://` database; see docs/howto/keep-an-agent.md.
 
-        The first opening makes it, and needs `dimension` or `actions`; later ones need nothing but the place,
-        and refuse a setting that differs from what is kept. Every call is on disk before it returns, or has
-        changed nothing. One process at a time has it open: `close` it, or use it as a context manager.
+        The first opening creates the agent and needs `dimension` or `actions`. Later openings need only the
+        place, and refuse a setting that differs from the stored one. Every call is on disk before it returns,
+        or has changed nothing. Only one process at a time can have it open: `close` it, or use it as a
+        context manager.
 
-        name: of the agent, where several live in one database: each of its own name, all opened by one
-            process.
-        dimension, actions, options, seed: as of `Agent`, and so are other keywords.
-        budget: makes it private (`privacy.Budget`); ledger and noise key are in the same database.
-            Of one that is not private, `bounds` are what records are clipped to before others get their sums.
-        window, default_reward: seconds after which `expire` gives up on a reward, and what it then was; they
-            may differ from one opening to the next.
+        name: which agent, if the database holds several; one process must open all of them.
+        dimension, actions, options, seed: as for `Agent`, like other keywords.
+        budget: makes the agent private (`privacy.Budget`); ledger and noise key are in the same database. For
+            an agent that is not private, `bounds` clip records before others get their sums.
+        window, default_reward: seconds after which `expire` gives up on a reward, and the reward learnt then;
+            they may change from one opening to the next.
         confirm: asks the peers whether this is the latest copy, before anything is sent (`privacy.peers`).
         """
+        given: Any = {key: value for key, value in keywords.items() if value is not None}
+        bounds = given.get("bounds") if options is None else options.bounds
+        alone = budget is None or bounds is None
+        require(alone, "bounds", "must be left out if a budget is given, which has its own", bounds)
+        sharing = budget or bounds
         log = open_log(place)
         try:
-            agent = cls._open(log, name, dimension, actions, options, budget, seed, keywords)
+            store = find_store(log, name)
+            if store is not None:
+                settings = store.settings
+                merit = given.get("merit") if options is None else options.merit
+                kept = settings.options(merit if settings.merit["kind"] == files.CUSTOM else None)
+                made = store.first_privatizer()
+                agent = cls(**settings.arms(), options=kept, privatizer=made, name=settings.name)
+                store.refuse_others(kept, sharing, dimension=dimension, options=options, keywords=given)
+                agent._attach_to(store)
+                store.restore()
+                agent._refuse_actions(actions)
+            else:
+                if dimension is None and actions is None:
+                    which = f"no agent{'' if name is None else f' {name!r}'} in {log.database.place}"
+                    raise InvalidInput(f"dimension or actions must be given: there is {which}")
+                asked, (dimension, arms) = Options.given(options, **given), as_arms(dimension, actions)
+                budgeted = isinstance(sharing, Budget) or not asked.private
+                require(budgeted, "budget", f"must be given for {asked.composed.name}", None)
+                require(name is None or isinstance(name, str), "name", "must be a string", name)
+                settings = AgentSettings.of(
+                    name or f"agent-{secrets.token_hex(4)}",
+                    dimension,
+                    None if arms is None else list(arms.names),
+                    asked.for_agent(arms_of_their_own=arms is not None),
+                )
+                with log.step():
+                    store = make_store(log, settings, sharing)
+                    made = store.first_privatizer()
+                    agent = cls(
+                        **settings.arms(), options=asked, privatizer=made, name=settings.name, seed=seed
+                    )
+                    agent._attach_to(store)
+                    store.take_snapshot()
+            agent._origin = store.follow()
             leave_mark(log)
             agent.set_window(window, default_reward)
             if confirm is not None:
@@ -939,106 +943,54 @@ class Agent:
             raise
         return agent
 
-    @classmethod
-    def _open(
-        cls,
-        log: Log,
-        name: str | None,
-        dimension: int | None,
-        actions: Sequence[str] | None,
-        options: Options | None,
-        budget: Budget | None,
-        seed: int | np.random.SeedSequence | None,
-        keywords: Keywords,
-    ) -> Self:
-        given: Any = {key: value for key, value in keywords.items() if value is not None}
-        bounds = given.get("bounds") if options is None else options.bounds
-        alone = budget is None or bounds is None
-        require(alone, "bounds", "must be left out beside a budget, which has its own", bounds)
-        sharing = budget or bounds
-        store = find_store(log, name)
-        if store is not None:
-            settings = store.settings
-            merit = given.get("merit") if options is None else options.merit
-            kept = settings.options(merit if settings.merit["kind"] == files.CUSTOM else None)
-            privatizer = store.first_privatizer()
-            agent = cls(**settings.arms(), options=kept, privatizer=privatizer, name=settings.name)
-            store.refuse_others(kept, sharing, dimension=dimension, options=options, keywords=given)
-            agent._live_in(store)
-            store.load(agent._parts)
-            agent._refuse_actions(actions)
-        else:
-            if dimension is None and actions is None:
-                which = "" if name is None else f" {name!r}"
-                where = log.database.place
-                raise InvalidInput(f"dimension or actions must be given: there is no agent{which} in {where}")
-            asked, (dimension, arms) = Options.given(options, **given), as_arms(dimension, actions)
-            budgeted = isinstance(sharing, Budget) or not asked.private
-            require(budgeted, "budget", f"must be given for {asked.composed.name}", None)
-            require(name is None or isinstance(name, str), "name", "must be a string", name)
-            settings = AgentSettings.of(
-                name or f"agent-{secrets.token_hex(4)}",
-                dimension,
-                None if arms is None else list(arms.names),
-                asked.for_agent(arms_of_their_own=arms is not None),
-            )
-            with log.step():
-                store = make_store(log, settings, sharing)
-                made = store.first_privatizer()
-                agent = cls(**settings.arms(), options=asked, privatizer=made, name=settings.name, seed=seed)
-                store.take_snapshot(agent._parts)
-            agent._live_in(store)
-        agent._origin = store.keep(agent._parts)
-        return agent
-
-    def _live_in(self, store: AgentStore) -> None:
-        self._store, self._journal = store, store.journal
+    def _attach_to(self, store: AgentStore) -> None:
+        self._store, self._journal, store.parts = store, store.journal, self._parts
         self._lock = store.log.lock
         self._numbers = store.log.numbers
         self._origins = store.journal.origins
 
     def _refuse_actions(self, given: Sequence[str] | None) -> None:
-        """Actions that the caller names must be ones that the agent has."""
+        """Refuse actions that the agent does not have."""
         if given is None:
             return
         actions = self._model.actions
         if actions is None:
             raise InvalidInput("actions must be left out: this agent's arms have features")
         new = [name for name in given if name not in actions]
-        require(not new, "actions", "must be ones that it has", new[:1], "others are added while it is open")
+        require(not new, "actions", "must be ones that it has", new[:1], "add others once it is open")
 
     def _step(self) -> AbstractContextManager[Any]:
-        """One step: on disk whole or not at all, where the agent is durable."""
+        """One step of a durable agent, written to disk as a whole or not at all."""
         return nullcontext() if self._journal is None else self._journal.log.step()
 
     def _append(self, kind: str, body: str) -> None:
-        """Inside a step: keep an event."""
+        """Store an event, inside a step."""
         if self._journal is not None:
             self._journal.append_event(kind, body.encode())
 
     @property
     def durable(self) -> bool:
-        """Whether it lives in a database (`Agent.open`), and not in memory."""
+        """Whether it is stored in a database (`Agent.open`)."""
         return self._journal is not None
 
     @property
     def journal(self) -> Journal:
-        """What is kept, to be asked: decisions by id, by key, by time."""
+        """The stored decisions, by id, by key or by time."""
         if self._journal is None:
-            raise InvalidInput("this agent lives in memory and keeps no journal: open it with Agent.open")
+            raise InvalidInput("this agent lives in memory and has no journal: open it with Agent.open")
         return self._journal
 
     @property
     def incarnation(self) -> str:
-        """The prefix of the ids that it gives: a new one each time an agent is made, loaded or opened."""
+        """The prefix of its decisions' ids: a new one each time the agent is made, loaded or opened."""
         return self._origin
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Steps inside are one transaction: on disk when it ends, all of them or, on failure, none.
+        """Make all steps inside one transaction, which is on disk when it ends; on failure none of them is.
 
-        Nothing that a step inside has given may be told to anybody before the end. A step that is refused
-        (`InvalidInput` and the like) changes nothing, and the others stay.
+        Results of a step must not be passed on before the end. A step that is refused (`InvalidInput` and the
+        like) changes nothing, and the others stay.
         """
         with self._lock, self._step():
             yield
@@ -1046,14 +998,14 @@ class Agent:
     def verify(self) -> None:
         """Replay a durable agent's whole log; `StateError` unless it ends in the same state, to the bit.
 
-        It takes about as long as the rewards took, and nothing else can be done meanwhile.
+        It takes about as long as learning the rewards took, and blocks all other calls.
         """
         if self._store is None:
             raise InvalidInput("this agent lives in memory and has no log: open it with Agent.open")
         self._store.verify()
 
     def close(self) -> None:
-        """Let go of the database; an agent in memory has none."""
+        """Close the database; an agent in memory has none."""
         if self._store is not None:
             self._store.close()
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from fedfairx.agent.schedules import Determinant, Doubling, Geometric, Never, Paper, Schedule
-from fedfairx.agent.solvers import SOLVERS
-from fedfairx.agent.solvers import solver as make_solver
-from fedfairx.core.optimism.solver import FAIR, WINNER, Solver
+from fedfairx.core.optimism.solver import FAIR, FAIR_PGD, WINNER, Solver
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.errors import require
+
+SOLVERS: dict[str, Solver] = {
+    "fixed-point": Solver(rule=FAIR),
+    "pgd": Solver(rule=FAIR_PGD, max_steps=100, rate=1.0),  # the paper's, whose settings it does not give
+}
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What an algorithm is made of."""
+    """An algorithm: its rule, solver and schedule, and what is shared."""
 
     name: str
     summary: str
@@ -25,9 +28,12 @@ class Algorithm:
     rule: str = OPTIMISM
 
     def with_solver(self, solver: str | Solver) -> Algorithm:
-        """The same with another solver, where the rule is the fair one."""
+        """The same algorithm with another solver, given or by name, if its rule is the paper's."""
+        if isinstance(solver, str):
+            require(solver in SOLVERS, "solver", f"must be one of {', '.join(SOLVERS)}", solver)
+            solver = SOLVERS[solver]
         fair = self.rule == OPTIMISM and self.solver.rule == FAIR
-        return replace(self, solver=make_solver(solver)) if fair else self
+        return replace(self, solver=solver) if fair else self
 
 
 _ALL = (
@@ -89,7 +95,7 @@ def algorithms() -> tuple[str, ...]:
 
 
 def algorithm(name: str | Algorithm) -> Algorithm:
-    """The algorithm of that name (or alias); an `Algorithm` is given back as it is."""
+    """The algorithm of that name (or alias); an `Algorithm` is returned as it is."""
     if isinstance(name, Algorithm):
         return name
     resolved = ALIASES.get(name, name)

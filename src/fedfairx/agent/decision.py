@@ -1,4 +1,4 @@
-"""One decision, as its caller sees it, and which one a caller means."""
+"""A decision as its caller sees it, and how a caller refers to it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fedfairx.util.arrays import Array
 class Decision:
     """The arm to show, and the policy that it was drawn from.
 
-    `id` is unique, and the reward refers to it. `action` is a row of the contexts, and `name`
-    that row's, if `decide` was given names. `drawn` is another row where a baseline's was taken instead.
-    `number` and `origin` are what the id is made of (`storage.decision_ids`).
+    id: unique; the reward refers to it. It consists of `origin` and `number` (`storage.decision_ids`).
+    action: a row of the contexts; `name` is its name, if `decide` was given names.
+    drawn: the row that was drawn; it differs from `action` if a baseline's row was taken instead.
     """
 
     __slots__ = ("_arms", "_propensity", "_values", "action", "drawn", "name", "number", "origin", "time")
@@ -42,38 +42,38 @@ class Decision:
 
     @property
     def id(self) -> str:
-        """A text that no other decision has, of this agent or of any other."""
+        """An id that no other decision has, of this agent or of any other."""
         return f"{self.origin}-{self.number}"
 
     @property
     def policy(self) -> Array:
-        """(K,) the probability of every arm."""
+        """The probability (K,) of every arm."""
         return _read_only(self._values[: self._arms])
 
     @property
     def probability(self) -> float:
-        """The probability with which `action` was taken, its propensity.
+        """The propensity: the probability with which `action` was taken.
 
-        It is `policy[action]`, unless a baseline is taken in some or all decisions (`DecisionNote`).
+        It is `policy[action]`, unless a baseline's row is taken in some or all decisions (`DecisionNote`).
         """
         return float(self._values[self.action]) if self._propensity is None else self._propensity
 
     @property
     def theta(self) -> Array:
-        """(d,) the θ that the policy came from, by the agent's rule: posterior mean, drawn, or optimistic."""
+        """The θ (d,) that the policy came from: posterior mean, drawn or optimistic, by the agent's rule."""
         return _read_only(self._values[self._arms : (self._arms + self._values.size) // 2])
 
     @property
     def context(self) -> Array:
-        """(d,) the context of the chosen arm."""
+        """The context (d,) of the chosen arm."""
         return _read_only(self.chosen())
 
     def chosen(self) -> Array:
-        """`context` as compiled code takes it: to be read, though it could be written."""
+        """`context` for compiled code: a writable view, which must only be read."""
         return self._values[(self._arms + self._values.size) // 2 :]
 
     def __eq__(self, other: object) -> bool:
-        """The same number and content, to the bit: agents of one seed decide alike, under other ids."""
+        """Whether number and content are equal, to the bit. The ids of agents with the same seed differ."""
         return (
             isinstance(other, Decision)
             and (self.number, self.action, self._arms) == (other.number, other.action, other._arms)
@@ -83,13 +83,13 @@ class Decision:
     def __hash__(self) -> int:
         return hash((self.number, self.action))
 
-    def __repr__(self) -> str:  # no context and no θ: a repr ends up in logs
+    def __repr__(self) -> str:  # without context and θ: it ends up in logs
         name = "" if self.name is None else f"name={self.name!r}, "
         return f"Decision(id={self.id!r}, action={self.action}, {name}probability={self.probability:.6g})"
 
 
 def shown(number: int, context: Array, origin: str = "", name: str | None = None) -> Decision:
-    """An arm that was shown by somebody else: a decision of one arm, for its reward to be learnt."""
+    """A decision among one arm, which was shown elsewhere, so that its reward can be learnt."""
     values = np.concatenate([[1.0], np.zeros(context.size), context])
     return Decision(number, 0, values, 1, name, origin)
 
@@ -97,7 +97,7 @@ def shown(number: int, context: Array, origin: str = "", name: str | None = None
 def known(
     decision: Decision | str, pending: Mapping[int, Decision], gone: Callable[[str], FedFairXError]
 ) -> int:
-    """The number of a decision that waits for its reward; `gone` makes the error for an id that doesn't."""
+    """The number of a pending decision; `gone` makes the error for an id that is not pending."""
     if isinstance(decision, Decision) and pending.get(decision.number) is decision:
         return decision.number
     identity = decision.id if isinstance(decision, Decision) else decision
@@ -113,5 +113,5 @@ def known(
 
 
 def _read_only(view: Array) -> Array:
-    view.flags.writeable = False  # of this view alone
+    view.flags.writeable = False  # only this view
     return view

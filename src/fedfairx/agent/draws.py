@@ -1,7 +1,8 @@
-"""The random numbers of an agent: uniforms drawn ahead, from a generator whose position can be stored."""
+"""An agent's random numbers: uniforms drawn ahead, from a generator whose position can be stored."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,18 @@ import numpy as np
 from fedfairx.errors import StateError
 from fedfairx.util.arrays import Array
 
-AHEAD = 64  # decisions' worth of uniforms drawn at a time: one call costs as much as all
-STREAM = 1  # spawn key of a seed: a caller's own default_rng(seed) must not draw the same numbers
+AHEAD = 64  # decisions whose uniforms are drawn in one call, which costs as much as for one
+STREAM = 1  # spawn key of a seed, so that a caller's default_rng(seed) draws other numbers
+PCG64 = "PCG64"
+
+
+@dataclass(frozen=True)
+class Position:
+    """The generator's position: two numbers of 128 bits, in hexadecimal since JSON numbers are shorter."""
+
+    generator: str
+    state: str
+    increment: str
 
 
 class Draws:
@@ -34,7 +45,7 @@ class Draws:
             self._fill()
 
     def resize(self, each: int) -> None:
-        """Draw another number of uniforms per decision from now on."""
+        """Draw `each` uniforms per decision from now on."""
         self._generator.bit_generator.advance(-len(self.ahead))  # type: ignore[attr-defined]
         self.each = each
         self._fill()
@@ -46,20 +57,26 @@ class Draws:
         return np.asarray(ndtri(np.array(self.ahead[-self.each : -1][::-1])))[:, None]
 
     @property
-    def position(self) -> tuple[int, int]:
-        """State and increment of the generator, as if nothing had been drawn ahead."""
+    def position(self) -> Position:
+        """The generator's position, as if nothing had been drawn ahead."""
         generator: Any = np.random.PCG64()
         generator.state = self._generator.bit_generator.state
         generator.advance(-len(self.ahead))
-        return generator.state["state"]["state"], generator.state["state"]["inc"]
+        numbers = generator.state["state"]
+        return Position(PCG64, hex(numbers["state"]), hex(numbers["inc"]))
 
-    def restore(self, position: tuple[int, int], each: int) -> None:
-        """Go to a `position`."""
-        state, increment = position
+    def restore(self, position: Position, each: int) -> None:
+        """Go to a `position`, and draw `each` uniforms per decision."""
+        try:
+            state, increment = int(position.state, 16), int(position.increment, 16)
+        except ValueError:
+            raise StateError("random must be hexadecimal numbers") from None
+        if position.generator != PCG64:
+            raise StateError(f"random.generator must be {PCG64}")
         if not (0 <= state < 2**128 and 0 <= increment < 2**128):
-            raise StateError("random must be a position of PCG64: two numbers below 2^128")
+            raise StateError(f"random must be a position of {PCG64}: two numbers below 2^128")
         self._generator.bit_generator.state = {
-            "bit_generator": "PCG64",
+            "bit_generator": PCG64,
             "state": {"state": state, "inc": increment},
             "has_uint32": 0,
             "uinteger": 0,

@@ -1,46 +1,41 @@
-"""What an agent sends and takes in: its own releases, those of its peers, and what they add up to."""
+"""What an agent exchanges: its own releases, those of its peers, and the statistics that they add up to."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 from fedfairx.agent.input_warnings import ClippingWatch
 from fedfairx.agent.model import Model
-from fedfairx.agent.partners import ALIKE_TOLD, NOT_ABLE, Partners, partners_alike, partners_judged
-from fedfairx.agent.pooling import Known, PosteriorPool, pool_for
-from fedfairx.agent.validation import Check, accept, check_next_run
+from fedfairx.agent.partners import ALIKE_TOLD, NOT_ABLE, Partner, Partners, reason
+from fedfairx.agent.pooling import Known, Pool
+from fedfairx.agent.validation import Check, Releases, Seen, accept, check_next_run
 from fedfairx.core.partners import DIFFER
-from fedfairx.privacy import ContinuedPrivatizer, NonPrivateSums, Privatizer, Release, carry_over
+from fedfairx.privacy import ContinuedPrivatizer, Guarantee, NonPrivateSums, Privatizer, Release, carry_over
 from fedfairx.util.arrays import Array
 
 
 class Exchange:
-    """The latest release of every agent by name, its own too, and how the model follows from them."""
+    """The latest release of every agent by name, its own included, and how the model follows from them."""
 
     def __init__(self, name: str, model: Model, privatizer: Privatizer) -> None:
         self.name = name
         self.model = model
         self.latest: dict[str, Release] = {}
-        self.weights: dict[str, Array] = {}  # of partners who may differ: see `core.partners`
+        self.weights: dict[str, Array] = {}  # of the powers of partners who may differ: see `core.partners`
         self.powers: dict[str, float] = {}
         self.set_privatizer(privatizer)
 
     def set_privatizer(self, privatizer: Privatizer) -> None:
-        """Release through this one from now on."""
+        """Release through this privatizer from now on."""
         options = self.model.options
         self.privatizer = privatizer
         self.watch = ClippingWatch(privatizer)
         self.model.sums = privatizer if isinstance(privatizer, NonPrivateSums) else None
-        self.pool = pool_for(
-            privatizer.mechanism,
-            private=self.model.sums is None,
-            region=options.confidence,
-            shift=options.shift,
-        )
+        self.pool = Pool(privatizer.mechanism, self.model.sums is None, options.confidence, options.shift)
 
     @property
     def released(self) -> int:
@@ -50,7 +45,7 @@ class Exchange:
     # --- sending -------------------------------------------------------------------------------------
 
     def release(self, number: int | None = None) -> tuple[Release, bool]:
-        """The release of that number, or the next one, and whether it is new."""
+        """The release of that number, or the next one; and whether it is new."""
         self.model.mark_local(self._held())
         release = self.made(number)
         new = release.number > self.released
@@ -60,24 +55,24 @@ class Exchange:
         return release, new
 
     def release_again(self, number: int) -> None:
-        """Replay a release, which the privatizer has already and which held all records until then."""
+        """Replay a release that the privatizer already has, and that held all records up to then."""
         self.model.mark_local(self._held())
         self.latest[self.name] = self.made(number)
         self.model.fold_local(self.model.local_count)
 
     def made(self, number: int | None) -> Release:
-        """The privatizer's release; of actions without features it says which they are."""
+        """The privatizer's release of that number, or the next; its digest covers the names of actions."""
         release = self.privatizer.release(number)
         return release if self.model.actions is None else replace(release, mechanism=self.digest())
 
     def _held(self) -> int:
-        """Local records that an interrupted release holds already."""
+        """Number of local records that an interrupted release already holds."""
         return self.model.local_count - self.privatizer.waiting
 
     def digest(self) -> str:
-        """What a peer's release must have: the mechanism and, of actions without features, their names.
+        """The digest that a peer's release must have: of the mechanism and, if any, the names of actions.
 
-        A coordinate means the same to both only if it is the same action's.
+        A coordinate means the same to both agents only if it belongs to the same action.
         """
         mechanism = self.privatizer.mechanism.digest()
         if self.model.actions is None:
@@ -87,7 +82,7 @@ class Exchange:
     def next_run(self, privatizer: Privatizer) -> bool:
         """Check the privatizer of a new run and move unreleased records into it.
 
-        False when the old run must make a last release of them first.
+        Returns False if the old run must first make a last release of them.
         """
         old, dimension = self.privatizer, self.model.dimension
         check_next_run(privatizer, before=old.guarantee, dimension=dimension, name=self.name)
@@ -104,39 +99,29 @@ class Exchange:
         return True
 
     def begin_run(self, privatizer: Privatizer) -> None:
-        """Release through this one, after what the old one has sent."""
+        """Release through this privatizer, on top of what the old one has sent."""
         old = self.privatizer
-        sent = old.spent > 0
-        self.set_privatizer(ContinuedPrivatizer(privatizer, before=old) if sent else privatizer)
+        self.set_privatizer(ContinuedPrivatizer(privatizer, before=old) if old.spent > 0 else privatizer)
 
     # --- taking in -----------------------------------------------------------------------------------
 
-    def absorb(self, releases: Mapping[str, Release]) -> None:
-        """Take the latest releases of peers; all or none."""
+    def absorb(self, releases: Releases) -> None:
+        """Take the latest releases of peers, all or none."""
         self._share(self.latest | self.accepted(releases))
 
     def accepted(
-        self,
-        releases: Mapping[str, Release],
-        *,
-        limits: Check | None = None,
-        seen: Mapping[str, tuple[int, str]] | None = None,
+        self, releases: Releases, limits: Check | None = None, seen: Seen | None = None
     ) -> dict[str, Release]:
-        """Those of these releases that are new, by sender, as `validation.accept` decides."""
+        """The releases that are new to this agent, by sender: see `validation.accept`."""
+        own, dimension, mechanism = self.name, self.model.dimension, self.digest()
         return accept(
-            self.latest,
-            releases,
-            own=self.name,
-            dimension=self.model.dimension,
-            mechanism=self.digest(),
-            limits=limits,
-            seen=seen,
+            self.latest, releases, own=own, dimension=dimension, mechanism=mechanism, limits=limits, seen=seen
         )
 
     def drop(self, names: Collection[str]) -> None:
         """Forget what these peers have sent."""
         rest = {name: release for name, release in self.latest.items() if name not in names}
-        # Noise is weighed by what was learnt from all of them: that too is forgotten.
+        # Noise is weighed by what was learnt from all of them, which must be forgotten too.
         self._share({name: release for name, release in rest.items() if name == self.name})
         self._share(rest)
 
@@ -148,21 +133,20 @@ class Exchange:
             for name, weights in self.weights.items()
             if name in latest and latest[name].number == before[name].number
         }
-        self._pool(latest, known)
+        self._pool(latest, known)  # only partners whose release is new are judged
 
     def judge_again(self) -> None:
-        """Own records have doubled: judge partners by them."""
+        """Judge partners again, after the agent's own records have doubled."""
         if self.weights:
             self._pool(self.latest, {})
 
     def _pool(self, latest: dict[str, Release], weights: dict[str, Array]) -> None:
-        """Statistics from these releases; of partners who may differ, these `weights` are known already."""
+        """Derive the model from these releases; `weights` are those of partners judged before."""
         model, pool = self.model, self.pool
         learner, own = model.learner, model.own_sums()
         known = Known(learner.noise_variance, learner.size_of_parameter(), learner.ridge, learner.mean)
         others, judged = self._others(latest), None
-        differ = model.options.partners == DIFFER
-        if own is not None and others and differ and isinstance(pool, PosteriorPool):
+        if own is not None and others and model.options.partners == DIFFER:
             judged = pool.judged(own, others, known, weights)
             theirs = sum(each.count for each in others.values())
             shared, count = own + judged.told, float(model.observed + theirs)
@@ -177,14 +161,26 @@ class Exchange:
         self.latest = latest
         self.weights, self.powers = ({}, {}) if judged is None else (judged.weights, judged.powers)
 
-    def _others(self, latest: Mapping[str, Release]) -> dict[str, Release]:
+    def _others(self, latest: Releases) -> dict[str, Release]:
         return {name: latest[name] for name in sorted(latest) if name != self.name}
 
     @property
     def partners(self) -> Partners:
-        others, model = self._others(self.latest), self.model
-        if model.options.partners != DIFFER:
-            return partners_alike(others, ALIKE_TOLD)
-        if model.decide_from == "released":
-            return partners_alike(others, NOT_ABLE)
-        return partners_judged(others, self.weights, self.powers)
+        """The partners, how far each is believed, and why."""
+        differ, able = self.model.options.partners == DIFFER, self.model.decide_from != "released"
+        found = Partners()
+        for name, held in self._others(self.latest).items():
+            why = NOT_ABLE if differ else ALIKE_TOLD
+            if differ and able:
+                why = reason(self.weights[name])
+            found[name] = Partner(name, held.number, held.count, self.powers.get(name, 1.0), why)
+        return found
+
+
+def privacy_in_short(guarantee: Guarantee) -> str:
+    """One line on what is claimed for all messages and how much of it is spent, or why nothing is claimed."""
+    if guarantee.reasons:
+        return f"NOT PRIVATE: {'; '.join(guarantee.reasons)}"
+    noise = ", simulated noise: NOT PRIVATE" if guarantee.simulated else ""
+    used = f"{guarantee.spent} of {guarantee.releases} messages sent"
+    return f"ε={guarantee.epsilon:.6g}, δ={guarantee.delta:g} for all messages; {used}{noise}"

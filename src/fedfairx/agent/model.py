@@ -1,14 +1,14 @@
-"""What an agent has learnt: its own records, and the statistics that its next decision comes from.
+"""What an agent has learnt: its own records, and the statistics that its next decision uses.
 
     V = λI + shared + local,   b likewise,   θ̂ = V⁻¹ b           (Alg. 1 lines 5 and 27)
 
-`shared` is what the releases of all agents add up to (`exchange`), `local` what this agent has observed since
-its own last release. What a private agent decides from is its privatizer's `decide_from`:
+`shared` is the sum of the releases of all agents (`exchange`), `local` what this agent has observed since its
+own last release. What a private agent's decisions use is its privatizer's `decide_from`:
 
     "released+local"   the line above: the paper's rule, and that of every agent that is not private
-    "own+released"     its own exact statistics, and the others' noisy ones weighted by their worth: the
+    "own+released"     its own exact statistics, and the peers' noisy ones weighted by their worth: the
                        default of private agents that have a posterior
-    "released"         shared alone: the strict mode, in which exact data drive nothing
+    "released"         only `shared`: the strict mode, in which decisions use no exact data
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from fedfairx.core.statistics import diagonal_entries, embedded, packed_size, un
 from fedfairx.privacy import NonPrivateSums
 from fedfairx.util.arrays import Array
 
-MOST_ROOMS = 64  # scratch memories that are kept, one for each number of arms
+MOST_WORKSPACES = 64  # that are kept, one for each number of arms
 
 
 class Model:
-    """An agent's own statistics and V⁻¹. `sums` are those of an agent that releases them without noise."""
+    """An agent's statistics and V⁻¹. `sums` is the privatizer of an agent that releases exact sums."""
 
     def __init__(
         self,
@@ -63,20 +63,20 @@ class Model:
         self.decide_from = decide_from
         self.sums = sums
         self.optimism = options.rule == OPTIMISM
-        self._rooms: dict[int, Array] = {}
+        self._workspaces: dict[int, Array] = {}
         self._begin()
         expects = options.confidence if self.optimism else options.prior
         assert expects is not None
         self.limits = RewardLimits(expects, options.reward_range)
         self.released_count = 0
         self.local_count = 0
-        self.marks: dict[int, Array] = {}  # `fresh` when a release was asked for, by `local_count` then
+        self.marks: dict[int, Array] = {}  # copies of `fresh` at requests for a release, by `local_count`
         self.updates = 0  # rank-one updates since V⁻¹ was derived from the sums
-        self.refit_at = next_refit(0)  # own observations at which σ and the prior's sd are learnt again
-        self.growth = 0.0  # of log det V since the last absorb: what the baseline B1 watches
+        self.refit_at = next_refit(0)  # own observations at which σ and the prior's sd are estimated again
+        self.growth = 0.0  # of log det V since the last absorb, for the baseline B1
 
     def _begin(self) -> None:
-        """Know nothing."""
+        """Start without any observation."""
         options = self.options
         assert options.merit is not None
         self.learner = AgentMemory.start(
@@ -86,17 +86,17 @@ class Model:
             confidence=options.confidence,
             solver=None if options.solver is None else options.composed.solver,
             prior=options.prior,
-            learning=self.decide_from != "released",  # exact rewards must drive nothing there
+            learning=self.decide_from != "released",  # where decisions must not use exact rewards
             minimum_share=options.minimum_share,
         )
-        self.own = np.zeros(packed_size(self.dimension))  # what was released, exact; zeros if never kept
-        self._rooms.clear()
+        self.own = np.zeros(packed_size(self.dimension))  # exact sums of released records; zeros if not kept
+        self._workspaces.clear()
 
     # --- what the next decision uses -----------------------------------------------------------------
 
     @property
     def uniforms_each(self) -> int:
-        """Uniforms that a decision takes."""
+        """Number of uniforms that a decision uses."""
         return 1 + self.dimension if self.options.rule == "thompson" else 1
 
     @property
@@ -121,10 +121,10 @@ class Model:
         return None if self.decide_from == "released" else self.own + self.learner.fresh
 
     def draw(self, rows: Any, values: Array, draws: Draws, memory: Array | None = None) -> int:
-        """The action for the next uniforms, which are not taken. `values` gets what a `Decision` holds.
+        """The action for the next uniforms, which stay unused. `values` gets the values of a `Decision`.
 
         rows: contexts (K, d), or coordinates (K,) of actions without features.
-        memory: of the learner, or a copy that may be written to.
+        memory: the learner's, or a copy that may be overwritten.
         """
         arms, dimension, learner = len(rows), self.dimension, self.learner
         uniform = draws.ahead[-1]
@@ -132,7 +132,7 @@ class Model:
             memory = learner.memory
         if self.optimism:
             contexts = rows if rows.ndim == 2 else unit_vectors(rows, dimension)
-            action: int = decide_one(contexts, memory, self._room(arms), values, uniform, *learner.variant)
+            action: int = decide_one(contexts, memory, self._scratch(arms), values, uniform, *learner.variant)
         else:
             if draws.each > 1:
                 draw_parameter(memory, draws.normals(), np.empty(dimension * dimension + 1))
@@ -144,18 +144,18 @@ class Model:
             raise not_finite(rows)
         return action
 
-    def _room(self, arms: int) -> Array:
-        room = self._rooms.get(arms)
-        if room is None:
-            if len(self._rooms) > MOST_ROOMS:  # a caller whose K never repeats must not fill the memory
-                self._rooms.clear()
-            room = self._rooms[arms] = decision_workspace(arms, self.dimension)
-        return room
+    def _scratch(self, arms: int) -> Array:
+        found = self._workspaces.get(arms)
+        if found is None:
+            if len(self._workspaces) > MOST_WORKSPACES:  # or a K that never repeats would fill the memory
+                self._workspaces.clear()
+            found = self._workspaces[arms] = decision_workspace(arms, self.dimension)
+        return found
 
     # --- learning ------------------------------------------------------------------------------------
 
     def learn(self, made: Decision, value: float) -> bool:
-        """Take in the reward of a decision; True when sizes were learnt again, and peers must be judged."""
+        """Learn a decision's reward; True if σ and sd were estimated again, and peers must be judged."""
         self.local_count += 1
         if self.decide_from == "released":
             return False
@@ -167,7 +167,7 @@ class Model:
                 sums.add_arm(arm, value)
         elif sums is None:
             growth = learn_one(memory, made.chosen(), self.limits.clipped(value))
-        else:  # one call instead of two: half the time of a reward is that of calling compiled code
+        else:  # one call instead of two: calling compiled code is half the time of a reward
             growth = sums.add_and_learn(memory, made._values, made._arms + self.dimension, value)
         self.updates += 1
         if growth >= 0.0:
@@ -180,10 +180,10 @@ class Model:
         return False
 
     def _refit(self) -> None:
-        """Own rewards have doubled: learn σ and the prior's sd from them, and which rewards are plausible."""
+        """Estimate σ, the prior's sd and plausible rewards again, after own rewards have doubled."""
         self.refit_at = next_refit(self.observed)
         own, learner = self.own_sums(), self.learner
-        assert own is not None  # an agent that decides from releases alone does not get here
+        assert own is not None  # an agent that decides from releases alone learns no rewards
         if learner.learns_sizes:
             learner.learn_sizes(own)
             self._derive()
@@ -195,7 +195,7 @@ class Model:
         self.updates = 0
 
     def adopt(self, shared: Array, count: float) -> None:
-        """Decide from these statistics of `count` records; `MessageRefused` if V would not be definite."""
+        """Use these statistics of `count` records from now on; `MessageRefused` unless V is definite."""
         changed = not np.array_equal(shared, self.learner.statistics)
         if changed:
             check_definite(shared, self.learner.ridge)
@@ -208,17 +208,17 @@ class Model:
     # --- records that are in no release yet ----------------------------------------------------------
 
     def mark_local(self, held: int) -> None:
-        """Note what a release that is asked for now may hold; `held` is what an interrupted one holds."""
+        """Note what a release made now may hold; `held` records are in an interrupted one."""
         self.marks = {count: mark for count, mark in self.marks.items() if count == held}
         self.marks[self.local_count] = self.learner.fresh.copy()
 
     def fold_local(self, held: int) -> None:
-        """`held` records are in a release now; `own+released` keeps their sums as its own.
+        """Move `held` records, which are in a release now, from the local sums to the agent's own.
 
-        That is all of them, unless the privatizer has finished a release that was interrupted before the rest
-        came.
+        These are all local records, unless the privatizer has finished a release that was interrupted before
+        the last of them came.
         """
-        if held not in self.marks:  # nobody knows what they were: all of it stays until all is released
+        if held not in self.marks:  # their sums are unknown: all stay until all are released
             return
         released, fresh = self.marks[held], self.learner.fresh
         if self.decide_from != "released":
@@ -231,13 +231,13 @@ class Model:
     # --- actions without features --------------------------------------------------------------------
 
     def begin_actions(self, names: Sequence[str], retired: Sequence[str]) -> None:
-        """Know nothing of these actions, before a stored state is put there."""
+        """Start with these actions and no observation, before a stored state is restored."""
         self.actions = Actions(names, retired)
         self.dimension = len(names)
         self._begin()
 
     def change_actions(self, how: str, names: Sequence[str]) -> None:
-        """Add or retire actions; what is known of the others stays."""
+        """Add or retire actions; what is known about the others stays."""
         assert self.actions is not None
         if how != "add":
             self.actions.retire(names)
@@ -249,6 +249,6 @@ class Model:
             self._begin()
             self.learner.take_over(smaller)
             self.own = embedded(own, self.dimension)
-            assert self.sums is not None  # of a private agent the size of what it releases is fixed
+            assert self.sums is not None  # a private agent's releases have a fixed size
             self.sums.resize(self.dimension)
             self._derive()

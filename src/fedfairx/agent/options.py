@@ -1,6 +1,6 @@
 """How agents decide, learn and share: the one configuration of agents, federations, simulations and services.
 
-The keywords of `Agent`, `Federation` and `simulate` are its fields; what contradicts itself is refused here.
+Its fields are keywords of `Agent`, `Federation` and `simulate`. Contradictions are refused here.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, TypedDict, Unpack, cast
 
-from fedfairx.agent.algorithms import ALGORITHMS, Algorithm
+from fedfairx.agent.algorithms import ALGORITHMS, SOLVERS, Algorithm
 from fedfairx.agent.algorithms import algorithm as find_algorithm
 from fedfairx.agent.reward_limits import as_reward_range
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.agent.schedules import schedule as find_schedule
-from fedfairx.agent.solvers import SOLVERS
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.core.optimism.solver import Solver
@@ -30,8 +29,8 @@ from fedfairx.privacy.guarantee import DECIDE_FROM, DecideFrom
 from fedfairx.privacy.ledger.ledger import Ledger
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 
-#: Of the radius, where an algorithm of the paper is told no other: fitted to the paper's own curve
-#: (docs/paper/reproduction.md), so that what is deployed is what its figures show. The theorem's is 1.
+#: The default scale of the radius, fitted to the paper's curve (docs/paper/reproduction.md), so that what is
+#: deployed is what its figures show. The theorem's is 1.
 SCALE = 0.5
 _OWN = {"unset": "the algorithm's own"}  # what None means, for the command line
 _KINDS = {"prior": Prior, "confidence": Confidence, "bounds": Bounds, "centring": Centring}
@@ -64,30 +63,30 @@ class Keywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How agents decide, learn and share; all but who they are and how long they run.
+    """How agents decide, learn and share: everything except who they are and how long they run.
 
     algorithm: the rule, what is shared, and whether privately: a name of `fedfairx.algorithms()`.
-    rule: where shares come from, instead of the algorithm's own: "expected-merit", "greedy", "thompson" or
-        "optimism".
-    merit: what a reward is worth, one of `fedfairx.merit`; by default 7 % of the reward range better doubles
-        the share.
+    rule: how shares are computed, instead of the algorithm's own rule: "expected-merit", "greedy", "thompson"
+        or "optimism".
+    merit: what a reward is worth, one of `fedfairx.merit`; by default an arm that is better by 7 % of the
+        reward range gets twice the share.
     schedule: when agents share, instead of the algorithm's own: a name or a `Schedule`.
-    reward_range: (low, high) that no reward leaves, if known; it sets the default prior.
-    prior: what is believed before the first reward, by every rule but "optimism".
-    minimum_share: the share that every arm gets in any case, in [0, 1).
+    reward_range: (low, high) of all rewards, if known; it sets the default prior.
+    prior: what is believed before the first reward, for every rule but "optimism".
+    minimum_share: the least share of every arm, in [0, 1).
     confidence: the region that "optimism" chooses from; by default half the theorem's radius, as fitted to
         the paper's curves.
     solver: how "optimism" finds its θ: a name or a `Solver`.
-    epsilon: ε of the privacy of each agent's messages, all together; private algorithms need one.
-    delta: δ of the same; above 1e-3 it says little.
-    mechanism: how noise is laid over releases: a name that `fedfairx list` shows, or a function of your own.
-    bounds: what records are clipped to; their neighbouring relation, and how noise is divided.
-    centring: the public point that records are clipped around; by default it is zero.
+    epsilon: ε for all of an agent's messages together; private algorithms need one.
+    delta: δ for all of an agent's messages together; above 1e-3 the guarantee is weak.
+    mechanism: how noise is added to releases: a name that `fedfairx list` shows, or a function of your own.
+    bounds: what records are clipped to; also their neighbouring relation, and how noise is divided.
+    centring: the public point that records are clipped around; by default zero.
     decide_from: what a private agent's decisions may use, instead of the algorithm's own; "released" is the
         strict mode, whose claim covers decisions too.
-    shift: what makes private sums definite, in sds of their noise, for "optimism".
-    partners: "alike", one θ for all, or "differ": each agent learns from its own rewards how far the others
-        speak of its own θ.
+    shift: what "optimism" adds to private sums to make them definite, in sds of their noise.
+    partners: "alike" (one θ for all) or "differ": each agent learns from its own rewards how far the θ of
+        others agrees with its own.
 
     >>> Options(algorithm="priv-fairx-bayes", epsilon=2.0).composed.schedule
     Geometric(ratio=1.2, start=30)
@@ -141,14 +140,14 @@ class Options:
         require(self.decide_from is None, "decide_from", text, self.decide_from, "leave it out")
 
     def _check_partners(self) -> None:
-        told = self.partners
-        require(told in PARTNERS, "partners", f"must be one of {', '.join(PARTNERS)}", told)
-        if told == DIFFER:
+        given = self.partners
+        require(given in PARTNERS, "partners", f"must be one of {', '.join(PARTNERS)}", given)
+        if given == DIFFER:
             text = f"must be {ALIKE!r} for rule='{OPTIMISM}', which has no posterior"
-            require(not self.optimistic, "partners", text, told)
+            require(not self.optimistic, "partners", text, given)
             own = not self.private or self.composed.decide_from == "own+released"
             text = f"must be {ALIKE!r} where private agents do not decide from their own exact data"
-            require(own, "partners", text, told, 'or decide_from="own+released"')
+            require(own, "partners", text, given, 'or decide_from="own+released"')
 
     def _check_privacy(self) -> None:
         composed = self.composed
@@ -161,7 +160,7 @@ class Options:
 
     @classmethod
     def given(cls, options: Options | None, **keywords: Unpack[Keywords]) -> Options:
-        """`options`, or those that keywords make; both at once are refused."""
+        """`options`, or the options that keywords make; both at once are refused."""
         if options is None:
             return cls(**keywords)  # type: ignore[arg-type]  # checked there
         require(isinstance(options, cls), "options", "must be Options", options)
@@ -173,7 +172,7 @@ class Options:
 
     @cached_property
     def composed(self) -> Algorithm:
-        """The algorithm with what these options change of it: rule, schedule, solver, `decide_from`."""
+        """The algorithm with the rule, schedule, solver and `decide_from` of these options."""
         chosen = find_algorithm(self.algorithm)
         if self.rule is not None:
             chosen = replace(chosen, rule=self.rule)
@@ -187,12 +186,12 @@ class Options:
 
     @property
     def private(self) -> bool:
-        """Whether what is shared is noisy."""
+        """Whether noise is added to what is shared."""
         return find_algorithm(self.algorithm).private
 
     @property
     def optimistic(self) -> bool:
-        """Whether decisions come from a confidence region, and not from a posterior."""
+        """Whether decisions come from a confidence region instead of a posterior."""
         return self.composed.rule == OPTIMISM
 
     @property
@@ -202,11 +201,11 @@ class Options:
 
     @property
     def record_bounds(self) -> Bounds:
-        """What records are clipped to; where they are centred, it gives adjacency and Gram's share alone."""
+        """What records are clipped to; if they are centred, only its adjacency and Gram share are used."""
         return self.bounds or Bounds.for_range(self.reward_range if self.centring is None else None)
 
     def budget(self, releases: int) -> Budget:
-        """The privacy budget of each agent of a private algorithm, for so many releases."""
+        """The privacy budget of each agent of a private algorithm, for this number of releases."""
         return Budget(
             epsilon=float(self.epsilon or 0.0),
             delta=self.delta,
@@ -227,18 +226,18 @@ class Options:
     def privatizer(
         self, dimension: int, *, releases: int, noise: NoiseSource, ledger: Ledger | None = None
     ) -> Privatizer:
-        """What stands between an agent's records and its messages."""
+        """What adds noise between an agent's records and its messages."""
         return self.budget(releases).privatizer(dimension, noise=noise, ledger=ledger)
 
     def privatizers(self, plan: Plan, noise: Callable[[int], NoiseSource]) -> list[Privatizer]:
-        """One for each agent of a plan, by number; `noise` gives an agent's own."""
+        """A privatizer for each agent of a plan, by number; `noise` gives the noise of each."""
         if not self.private:
             return [NonPrivateSums(plan.dimension) for _ in range(plan.agents)]
         budget = self.budget(self.composed.schedule.max_releases(plan))
         return [budget.privatizer(plan.dimension, noise=noise(i)) for i in range(plan.agents)]
 
     def for_agent(self, *, arms_of_their_own: bool) -> Options:
-        """The same with the defaults of rule, merit, prior and region filled in, as an agent has them."""
+        """These options with rule, merit, prior and region filled in, as an agent has them."""
         merit = self.merit or Exponential.for_range(*(self.reward_range or (0.0, 1.0)))
         optimism = self.optimistic
         default = Prior.for_merit(merit, reward_range=self.reward_range, arms_of_their_own=arms_of_their_own)
@@ -252,7 +251,7 @@ class Options:
         )
 
     def summary(self) -> dict[str, Any]:
-        """Plain values, for a record of the run."""
+        """The options as plain values, for the record of a run."""
         composed, private, optimism = self.composed, self.private, self.optimistic
         return {
             "rule": composed.rule,

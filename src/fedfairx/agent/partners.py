@@ -1,4 +1,4 @@
-"""An agent's partners: what it has heard of each, how far it believes them, and why.
+"""An agent's partners: what it has received from each, how far it believes them, and why.
 
 >>> from fedfairx import Federation
 >>> fed = Federation(agents=2, dimension=1, horizon=9, partners="differ", seed=0)
@@ -13,7 +13,7 @@ agent-000001  1         1             0.179   too little of our own to tell
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,48 +30,49 @@ from fedfairx.util.formatting import html_table, number, text_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fedfairx.privacy import Release
-
-CONTRADICTED = 0.005  # power of a partner by itself, below which it is
-TOO_LITTLE = 0.2  # nats that our own rewards have told of a partner
+CONTRADICTED = 0.005  # a partner whose power, judged by itself, is below this contradicts our rewards
+TOO_LITTLE = 0.2  # nats that our own rewards must have revealed about a partner
 ALIKE_TOLD = "taken for alike, as this agent was told"
 NOT_ABLE = "taken for alike: decisions come from releases alone, which can't tell"
 
 
 class Judged(NamedTuple):
-    """What partners who may differ say of one's own θ, and how far they are believed: see `core.partners`."""
+    """What partners who may differ say about the agent's own θ, and how far they are believed."""
 
-    told: Array  # (q,) as exact statistics would say it
-    weights: dict[str, Array]  # of `POWERS`, of each partner by itself
+    told: Array  # (q,) as exact statistics
+    weights: dict[str, Array]  # of `POWERS`, for each partner by itself
     powers: dict[str, float]  # with which each of them counts
 
 
 class Judge:
-    """Judges partners by one's own exact statistics, packed (q,). `size` is E‖θ‖²; ridge λ, variance σ²."""
+    """Judges partners by an agent's own exact statistics, packed (q,): see `core.partners`.
+
+    `size` is E‖θ‖², `ridge` λ, `variance` σ².
+    """
 
     def __init__(self, own: Array, mean: Array, *, size: float, ridge: float, variance: float) -> None:
         self._dimension = dimension_of(own)
-        self._memory = np.empty(_room_size(self._dimension))
+        self._memory = np.empty(_memory_size(self._dimension))
         known = own.size + mean.size
         self._memory[:known] = np.concatenate((own, mean))  # a `PartnerEvidence` begins with these
-        self._beforehand = self._memory[known : known + LEVELS]
+        self._prior_weights = self._memory[known : known + LEVELS]
         self._weights = self._memory[known + LEVELS : known + 2 * LEVELS]
         self._known = size, ridge, variance
 
-    def _power(self, others: Array, noise_sd: float, beforehand: Array) -> float:
-        """How far these statistics are believed; what of them is mere noise is taken off in place."""
-        self._beforehand[:] = beforehand
+    def _power(self, others: Array, noise_sd: float, prior_weights: Array) -> float:
+        """How far these statistics are believed; they are filtered in place."""
+        self._prior_weights[:] = prior_weights
         return float(power_in(others, self._memory, self._dimension, noise_sd, *self._known))
 
     def weights(self, release: Array, noise_sd: float) -> Array:
-        """Those of `POWERS` of one partner."""
+        """The weights of `POWERS` for one partner."""
         self._power(release.copy(), noise_sd, PRIOR_WEIGHTS)
         return self._weights.copy()
 
     def together(
         self, releases: Mapping[str, Array], noise_sd: Mapping[str, float], known: Mapping[str, Array]
     ) -> Judged:
-        """What all say together; `known` are weights of some of them, the others are judged now."""
+        """Judge all partners together; those whose weights are `known` are not judged again."""
         weights = {
             name: known[name] if name in known else self.weights(packed, noise_sd[name])
             for name, packed in releases.items()
@@ -87,7 +88,7 @@ class Judge:
 
 
 @cache
-def _room_size(dimension: int) -> int:
+def _memory_size(dimension: int) -> int:
     return size_of(partner_evidence, dimension)
 
 
@@ -102,32 +103,11 @@ class Partner:
     reason: str
 
 
-class Partners(Mapping[str, Partner]):
-    """By name; a table to look at."""
-
-    def __init__(self, partners: Sequence[Partner]) -> None:
-        self._by_name = {each.name: each for each in partners}
-
-    def __getitem__(self, name: str) -> Partner:
-        return self._by_name[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name)
-
-    def __len__(self) -> int:
-        return len(self._by_name)
+class Partners(dict[str, Partner]):
+    """An agent's partners by name, shown as a table."""
 
     def _rows(self) -> list[tuple[object, ...]]:
-        return [
-            (
-                each.name,
-                each.releases,
-                each.observations,
-                number(each.weight),
-                each.reason,
-            )
-            for each in self.values()
-        ]
+        return [(*astuple(each)[:3], number(each.weight), each.reason) for each in self.values()]
 
     def __repr__(self) -> str:
         return text_table(COLUMNS, self._rows())
@@ -148,25 +128,8 @@ class Partners(Mapping[str, Partner]):
 COLUMNS = ("partner", "releases", "observations", "weight", "reason")
 
 
-def partners_alike(held: Mapping[str, Release], reason: str) -> Partners:
-    """Partners who are taken for alike."""
-    return Partners([Partner(name, each.number, each.count, 1.0, reason) for name, each in held.items()])
-
-
-def partners_judged(
-    held: Mapping[str, Release], weights: Mapping[str, Array], powers: Mapping[str, float]
-) -> Partners:
-    """Partners as they were judged."""
-    return Partners(
-        [
-            Partner(name, each.number, each.count, powers[name], _reason(weights[name]))
-            for name, each in held.items()
-        ]
-    )
-
-
-def _reason(weights: Array) -> str:
-    """In words, from the weights of `POWERS` of one partner."""
+def reason(weights: Array) -> str:
+    """Put the weights of `POWERS` for one partner in words."""
     learnt = float(np.sum(weights * np.log(np.maximum(weights, 1e-300) / PRIOR_WEIGHTS)))  # in nats
     if learnt < TOO_LITTLE:
         return "too little of our own to tell"

@@ -1,9 +1,9 @@
-"""An agent that can be closed and opened: made from what its log says, and kept in step with it.
+"""The part of a database that holds one agent, kept in step with it: its settings, log, ledger and snapshots.
 
-Opening takes the newest sound snapshot and replays what came after it. A decision is not computed again: the
-log has what was drawn, so that what was told is what happened, on any machine. Rewards, releases and what
-came from peers are learnt again, which gives the same bits as the first time. A private agent's ledger needs
-no replay: its rows were written in the same transactions.
+Opening takes the newest sound snapshot and replays the steps after it. A decision is not computed again: the
+log has what was drawn, so that the decision that was returned is the one that counts, on any machine.
+Rewards, releases and messages from peers are learnt again, which gives the same bits as the first time. A
+private agent's ledger needs no replay: its rows were written in the same transactions.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from fedfairx.storage.records import unpacked_log
 from fedfairx.storage.rollback_marker import leave_mark
 from fedfairx.storage.transaction_log import Log
 
-SNAPSHOT_EVERY = 5000  # steps at least
-FEW = 20_000  # steps that are read at once
+SNAPSHOT_EVERY = 5000  # steps, at least, from one snapshot to the next
+FEW = 20_000  # the most steps that are read into memory before any is replayed
 
 
 def find_store(log: Log, name: str | None) -> AgentStore | None:
@@ -56,7 +56,7 @@ def find_store(log: Log, name: str | None) -> AgentStore | None:
 
 
 def make_store(log: Log, settings: AgentSettings, sharing: Budget | Bounds | None) -> AgentStore:
-    """Inside a step: a new agent's row. The caller takes its first snapshot."""
+    """Write the row of a new agent, inside a step. The caller takes its first snapshot."""
     private = isinstance(sharing, Budget)
     described = {
         "schema": SCHEMA,
@@ -70,7 +70,7 @@ def make_store(log: Log, settings: AgentSettings, sharing: Budget | Bounds | Non
 
 
 class AgentStore:
-    """One agent's part of a log: its settings, its privatizer's ledger, its steps and snapshots."""
+    """One agent in a log: its settings, its privatizer's ledger, its steps and snapshots."""
 
     def __init__(self, log: Log, number: int, settings: dict[str, Any], secret: bytes | None) -> None:
         self.log = log
@@ -83,23 +83,17 @@ class AgentStore:
         self.settings = read_value(settings, AgentSettings, "settings")
         self._settings = settings
         self._secret = secret
-        self._parts: Parts
+        self.parts: Parts  # set by the agent
         self.budgets = [Budget.from_dict(each) for each in settings["budgets"]]
-        bounds = settings.get("bounds")  # which older databases have not
+        bounds = settings.get("bounds")  # missing in older databases
         self.bounds = None if bounds is None else Bounds(**bounds)
 
     def first_privatizer(self) -> Privatizer:
         """The privatizer of the first run; exact sums of records clipped to its bounds, if any."""
         return self._privatizer(1) if self.budgets else NonPrivateSums(self.settings.dimension, self.bounds)
 
-    def load(self, parts: Parts) -> None:
-        """Put new parts where the log ends."""
-        self._parts = parts
-        self.restore()
-
-    def keep(self, parts: Parts) -> str:
-        """Keep these parts in step with the log from now on; the prefix of ids to come."""
-        self._parts = parts
+    def follow(self) -> str:
+        """Keep the agent in step with the log from now on; return the prefix of its ids to come."""
         origin = self.journal.begin_incarnation()
         for hooks, hook in self._hooks():
             hooks.append(hook)
@@ -107,7 +101,7 @@ class AgentStore:
         return origin
 
     def close(self) -> None:
-        """Let go of the log, which is closed with its last agent."""
+        """Detach the agent from the log, which is closed with its last agent."""
         log, number = self.log, self.journal.agent
         with log.lock:
             if number not in log.agents:
@@ -116,10 +110,8 @@ class AgentStore:
             try:
                 if log.users > 1:
                     for hooks, hook in self._hooks():
-                        if hook in hooks:
-                            hooks.remove(hook)
-                            if hooks is log.closing:
-                                hook()
+                        hooks.remove(hook)
+                    self._before_close()
             finally:
                 log.close()
 
@@ -140,46 +132,44 @@ class AgentStore:
         options: Options | None,
         keywords: dict[str, Any],
     ) -> None:
-        """What the caller names must be what is kept."""
+        """Refuse settings that differ from the stored ones."""
         settings, last = self.settings, self.budgets[-1] if self.budgets else None
         if isinstance(sharing, Budget) and sharing != last:
-            raise InvalidInput(f"budget must be the one that is kept, {last}, got budget={sharing}")
+            raise InvalidInput(f"budget must be the stored one, {last}, got budget={sharing}")
         if isinstance(sharing, Bounds) and sharing != self.bounds:
-            raise InvalidInput(f"bounds must be those that are kept, {self.bounds}, got bounds={sharing}")
+            raise InvalidInput(f"bounds must be the stored ones, {self.bounds}, got bounds={sharing}")
         if dimension is not None and settings.actions is not None:
             raise InvalidInput(f"dimension must be left out: this agent has actions, got {dimension=}")
-        require(dimension in (None, settings.dimension), "dimension", _kept(settings.dimension), dimension)
+        require(dimension in (None, settings.dimension), "dimension", _stored(settings.dimension), dimension)
         if options is None and not keywords:
             return
         asked = set(keywords) if options is None else {item.name for item in fields(AgentSettings)}
         meant = options or Options(**{"rule": kept.rule, **keywords})
-        own = settings.actions is not None
-        name, actions = settings.name, settings.actions
-        other = AgentSettings.of(name, settings.dimension, actions, meant.for_agent(arms_of_their_own=own))
+        meant = meant.for_agent(arms_of_their_own=settings.actions is not None)
+        other = AgentSettings.of(settings.name, settings.dimension, settings.actions, meant)
         for item in fields(AgentSettings):
             one, two = getattr(settings, item.name), getattr(other, item.name)
-            require(item.name not in asked or one == two, item.name, _kept(one), two)
+            require(item.name not in asked or one == two, item.name, _stored(one), two)
 
     # --- from the log --------------------------------------------------------------------------------
 
     def restore(self, *, whole: bool = False) -> None:
-        """Put the agent where the log ends; `whole` replays all of it from the very beginning."""
+        """Bring the agent to the end of the log, from the newest snapshot or, if `whole`, from the first."""
         try:
             self._read_budgets()
             self._restore(whole)
         except FedFairXError:
             raise
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-            said = type(error).__name__  # the text might hold data
+            said = type(error).__name__  # the text might contain data
             raise StateError(f"{self.journal.place} is damaged: it can't be read, {said}") from None
 
     def _restore(self, whole: bool) -> None:
-        parts, found = self._parts, list(self.journal.snapshots())
+        parts, found = self.parts, list(self.journal.snapshots())
         if not found:
             raise StateError(f"{self.journal.place} is damaged: it has no sound snapshot")
         at, body = found[-1] if whole else found[0]
         state = read_value(body, AgentState, "snapshot")
-        privatizer: Privatizer
         if self.budgets:
             privatizer = self._privatizer(int(body["runs"]))
         else:
@@ -190,7 +180,7 @@ class AgentStore:
         pending = {made.seq: self._decision(made) for made in self.journal.made(body["pending"])}
         steps: Iterable[Made | Outcome | Event] = self.journal.steps(at)
         if self.log.end - at <= FEW:
-            steps = list(steps)  # all is read before anything changes
+            steps = list(steps)  # read all before anything changes
         parts.exchange.set_privatizer(privatizer)
         parts.restore(state)
         parts.pending.clear()
@@ -200,14 +190,14 @@ class AgentStore:
         self.journal.snapshot_at = at
 
     def _replay(self, step: Made | Outcome | Event) -> None:
-        parts = self._parts
+        parts = self.parts
         if isinstance(step, Made):
             parts.pending[step.seq] = self._decision(step)
             parts.draws.advance()
         elif isinstance(step, Outcome):
             made = parts.pending.pop(step.decision, None)
             if made is None:
-                raise StateError(f"{self.journal.place} is damaged: step {step.seq} is of no decision")
+                raise StateError(f"{self.journal.place} is damaged: step {step.seq} belongs to no decision")
             if step.reward is not None:
                 parts.learn(made, step.reward)
         elif step.kind == "learn":
@@ -217,8 +207,8 @@ class AgentStore:
         elif step.kind == "release":
             parts.exchange.release_again(int(step.body))
         elif step.kind == "absorb":
-            told = json.loads(step.body)
-            parts.exchange.absorb({n: Release.from_bytes(bytes.fromhex(text)) for n, text in told.items()})
+            sent = json.loads(step.body)
+            parts.exchange.absorb({n: Release.from_bytes(bytes.fromhex(text)) for n, text in sent.items()})
         elif step.kind == "actions":
             change = json.loads(step.body)
             parts.change_actions(change["how"], change["names"])
@@ -246,7 +236,7 @@ class AgentStore:
     # --- privacy -------------------------------------------------------------------------------------
 
     def _privatizer(self, runs: int) -> Privatizer:
-        """The privatizer of the last of `runs` runs, after those before it."""
+        """The privatizer of the last of `runs` runs, chained to those before it."""
         made = self._run(1)
         for run in range(2, runs + 1):
             sent = made.spent > 0
@@ -254,9 +244,9 @@ class AgentStore:
         return made
 
     def _run(self, run: int) -> Privatizer:
-        """The privatizer of one run: its ledger in the database, its noise from the key that is there."""
+        """The privatizer of one run, with its ledger and its noise key in the database."""
         if self._secret is None:
-            raise StateError(f"{self.journal.place} has no noise key, so this agent can't go on privately")
+            raise StateError(f"{self.journal.place} has no noise key, so this agent can't continue privately")
         number, name = self.journal.agent, self.settings.name
         return self.budgets[run - 1].privatizer(
             self.settings.dimension,
@@ -266,7 +256,7 @@ class AgentStore:
         )
 
     def new_run(self, budget: Budget) -> tuple[Privatizer, int]:
-        """Inside a step: store one more budget, and give its privatizer and its number."""
+        """Store one more budget, inside a step; return its privatizer and its number."""
         self.budgets.append(budget)
         settings = self._settings | {"budgets": [each.to_dict() for each in self.budgets]}
         update_settings(self.log, self.journal.agent, settings)
@@ -275,30 +265,30 @@ class AgentStore:
     # --- into the log --------------------------------------------------------------------------------
 
     def verify(self) -> None:
-        """Replay the whole log from the very beginning; `StateError` unless it ends in the same state."""
+        """Replay the whole log from the first snapshot; `StateError` unless it ends in the same state."""
         with self.log.lock:
-            before = self._snapshot(self._parts)
+            before = self._snapshot()
             try:
                 self.restore(whole=True)
-                same = self._snapshot(self._parts) == before
+                same = self._snapshot() == before
             finally:
                 self.restore()
             if not same:
                 raise StateError(f"{self.journal.place} is damaged: replayed, its log ends in another state")
 
-    def take_snapshot(self, parts: Parts) -> None:
+    def take_snapshot(self) -> None:
         """Store the state after all steps so far."""
-        self.journal.write_snapshot(self._snapshot(parts))
+        self.journal.write_snapshot(self._snapshot())
 
-    def _snapshot(self, parts: Parts) -> dict[str, Any]:
-        return {**plain_value(parts.state(whole=False)), "runs": len(self.budgets)}
+    def _snapshot(self) -> dict[str, Any]:
+        return {**plain_value(self.parts.state(whole=False)), "runs": len(self.budgets)}
 
     def _after_commit(self) -> None:
         if self.log.mark_due:
             self.log.mark_due = False
             leave_mark(self.log)
-        # A snapshot lists all pending decisions, so it is taken no more often than they come.
-        if self.log.end - self.journal.snapshot_at >= max(SNAPSHOT_EVERY, len(self._parts.pending)):
+        # A snapshot lists all pending decisions, so the more there are, the rarer it is taken.
+        if self.log.end - self.journal.snapshot_at >= max(SNAPSHOT_EVERY, len(self.parts.pending)):
             self._try_snapshot()
 
     def _before_close(self) -> None:
@@ -306,12 +296,12 @@ class AgentStore:
         leave_mark(self.log)
 
     def _try_snapshot(self) -> None:
-        """A snapshot saves time and nothing else, so one that fails does no harm."""
+        """Take a snapshot, if possible: it only saves time, so a failure does no harm."""
         try:
-            self.take_snapshot(self._parts)
+            self.take_snapshot()
         except StorageError:
             self.journal.snapshot_at = self.log.end  # retry only after another SNAPSHOT_EVERY steps
 
 
-def _kept(value: object) -> str:
-    return f"must be the one that is kept, {value!r}"
+def _stored(value: object) -> str:
+    return f"must be the stored one, {value!r}"

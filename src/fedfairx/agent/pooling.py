@@ -1,9 +1,10 @@
-"""What an agent makes of the releases it holds: what decisions come from, but for its own fresh records.
+"""Pooling: from the releases that an agent holds to the statistics that its decisions come from.
 
 all alike          the sum of all releases (Alg. 1 line 22)
-beside its own     its own exact statistics, and the others' noisy ones weighted by their worth
+beside its own     the agent's own exact statistics, plus the peers' noisy ones weighted by their worth
 
-Noisy sums are first made fit to be decided from, in the way that the agent's rule needs.
+Noisy sums are first made usable: optimism needs a positive definite sum, a posterior weighs every direction
+by how much of it is noise.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,14 +28,14 @@ from fedfairx.util.arrays import Array
 
 
 class Pooled(NamedTuple):
-    """Packed statistics, and how many observations are in them."""
+    """Packed statistics, and the number of observations in them."""
 
     packed: Array
     records: float
 
 
 class Known(NamedTuple):
-    """What an agent knows when it pools: σ² of the rewards, E‖θ‖² by its posterior, λ, the prior's mean."""
+    """What an agent knows when it pools: σ² of the rewards, E‖θ‖² under its posterior, λ, prior mean."""
 
     variance: float
     size: float
@@ -42,21 +43,65 @@ class Known(NamedTuple):
     mean: Array
 
 
-class Pool(Protocol):
-    """How releases become what decisions come from."""
+@dataclass(frozen=True)
+class Pool:
+    """How an agent pools releases of one mechanism.
+
+    region: the confidence region of optimism; None for rules that have a posterior.
+    shift: what optimism adds to the Gram diagonal of noisy sums, in sds of their noise.
+    """
+
+    mechanism: Mechanism
+    private: bool
+    region: Confidence | None = None
+    shift: float = 0.0
 
     def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
-        """Everybody's latest release, one's own among them."""
-        ...
+        """Pool the latest releases of all agents, the agent's own among them."""
+        total, count = _total(releases, packed_size(dimension))
+        if self.private and releases:
+            noise_sd = sum_sd(self.mechanism, releases)
+            if self.region is None:
+                total = weigh(total, noise_sd=noise_sd, size=known.size, variance=known.variance)
+            else:
+                total = lift(total, self.shift * noise_sd)
+        return Pooled(total, count)
 
     def beside_own(self, own: Array, own_count: int, others: Sequence[Release], known: Known) -> Pooled:
-        """One's own exact statistics, and the others' releases by their worth."""
-        ...
+        """Add the peers' releases, by their worth, to the agent's own exact statistics."""
+        if not others:
+            return Pooled(own, float(own_count))
+        if self.region is None:
+            theirs = self.all_alike(others, dimension_of(own), known)
+            return Pooled(own + theirs.packed, own_count + theirs.records)
+        both, count = _total(others, own.size)
+        noise_sd = sum_sd(self.mechanism, others)
+        weight = noisy_sums.add_by_worth(  # one weight for all directions
+            floats(own),
+            float(own_count),
+            floats(both),
+            count,
+            noise_sd,
+            self.shift * noise_sd,
+            self.region.radius(own_count + count, dimension_of(own)),
+            self.region.regulariser,
+            self.region.parameter_norm,
+            _workspace(own),
+        )
+        return Pooled(both, own_count + weight * count)
+
+    def judged(
+        self, own: Array, others: Mapping[str, Release], known: Known, weights: Mapping[str, Array]
+    ) -> Judged:
+        """Judge partners who may differ by the agent's own records; the `weights` of some are known."""
+        judge = Judge(own, known.mean, size=known.size, ridge=known.ridge, variance=known.variance)
+        noise = dict(zip(others, sds(self.mechanism, list(others.values())), strict=True))
+        return judge.together({name: each.packed for name, each in others.items()}, noise, weights)
 
 
 def sds(mechanism: Mechanism, releases: Sequence[Release]) -> list[float]:
-    """sd of an off-diagonal entry of each of these releases."""
-    # Agents in lock step all have the same number, and stating an sd is not free.
+    """Noise sd of an off-diagonal entry of each release."""
+    # Agents in lock step all have the same number, and computing an sd is expensive.
     stated = {number: float(mechanism.sd(number)) for number in {r.number for r in releases}}
     return [stated[release.number] for release in releases]
 
@@ -70,84 +115,6 @@ def _total(releases: Sequence[Release], size: int) -> tuple[Array, float]:
     return combine((release.packed for release in releases), size), float(sum(r.count for r in releases))
 
 
-@dataclass(frozen=True)
-class PosteriorPool:
-    """For the rules of the posterior: noisy sums are weighed, direction by direction, by what they say."""
-
-    mechanism: Mechanism
-    private: bool
-
-    def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
-        total, count = _total(releases, packed_size(dimension))
-        if not self.private or not releases:
-            return Pooled(total, count)
-        noise_sd = sum_sd(self.mechanism, releases)
-        weighed = weigh(total, noise_sd=noise_sd, size=known.size, variance=known.variance)
-        return Pooled(weighed, count)
-
-    def beside_own(self, own: Array, own_count: int, others: Sequence[Release], known: Known) -> Pooled:
-        if not others:
-            return Pooled(own, float(own_count))
-        theirs = self.all_alike(others, dimension_of(own), known)
-        return Pooled(own + theirs.packed, own_count + theirs.records)
-
-    def judged(
-        self, own: Array, others: Mapping[str, Release], known: Known, weights: Mapping[str, Array]
-    ) -> Judged:
-        """What partners who may differ say of one's own θ; `weights` of some of them are known."""
-        judge = Judge(own, known.mean, size=known.size, ridge=known.ridge, variance=known.variance)
-        noise = dict(zip(others, sds(self.mechanism, list(others.values())), strict=True))
-        return judge.together({name: each.packed for name, each in others.items()}, noise, weights)
-
-
-@dataclass(frozen=True)
-class OptimismPool:
-    """For optimism. `shift` is in sds of the sum's noise."""
-
-    mechanism: Mechanism
-    private: bool
-    confidence: Confidence
-    shift: float
-
-    def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:  # noqa: ARG002
-        total, count = _total(releases, packed_size(dimension))
-        if not self.private:
-            return Pooled(total, count)
-        return Pooled(lift(total, self.shift * sum_sd(self.mechanism, releases)), count)
-
-    def beside_own(
-        self,
-        own: Array,
-        own_count: int,
-        others: Sequence[Release],
-        known: Known,  # noqa: ARG002
-    ) -> Pooled:
-        """One weight for all directions."""
-        if not others:
-            return Pooled(own, float(own_count))
-        total, count = _total(others, own.size)
-        noise_sd = sum_sd(self.mechanism, others)
-        shift = self.shift * noise_sd
-        return Pooled(
-            *add_by_worth(
-                own,
-                float(own_count),
-                total,
-                count,
-                noise_sd=noise_sd,
-                shift=shift,
-                confidence=self.confidence,
-            )
-        )
-
-
-def pool_for(mechanism: Mechanism, *, private: bool, region: Confidence | None, shift: float) -> Pool:
-    """The pool of an agent: of optimism where it has a confidence region, else of a posterior."""
-    if region is None:
-        return PosteriorPool(mechanism, private)
-    return OptimismPool(mechanism, private, region, shift)
-
-
 def combine(releases: Iterable[Array], size: int) -> Array:
     """The sum of packed statistics, in the order given (the same order gives the same bits)."""
     total = np.zeros(size)
@@ -159,79 +126,39 @@ def combine(releases: Iterable[Array], size: int) -> Array:
 def lift(packed: Array, shift: float) -> Array:
     """A copy with `shift` added to the Gram diagonal, and negative eigenvalues then raised to zero."""
     lifted = packed.copy()
-    noisy_sums.lift(floats(lifted), shift, _room(packed))
+    noisy_sums.lift(floats(lifted), shift, _workspace(packed))
     return lifted
 
 
 def weigh(packed: Array, *, noise_sd: float, size: float, variance: float) -> Array:
-    """A copy, weighed direction by direction beside its noise: see `core.weighing`. `size` is E‖θ‖²."""
+    """A copy whose directions are weighted against their noise (`core.noise_filter`). `size` is E‖θ‖²."""
     d = dimension_of(packed)
     weighed = packed.copy()
-    room = floats(np.empty((d, d))), floats(np.empty((d, d + 1)))
-    noise_filter.filter_noise(floats(weighed), noise_sd, size, variance, *room)
+    workspace = floats(np.empty((d, d))), floats(np.empty((d, d + 1)))
+    noise_filter.filter_noise(floats(weighed), noise_sd, size, variance, *workspace)
     return weighed
 
 
-def add_by_worth(
-    own: Array,
-    own_count: float,
-    others: Array,
-    others_count: float,
-    *,
-    noise_sd: float,
-    shift: float,
-    confidence: Confidence,
-) -> tuple[Array, float]:
-    """An agent's own exact statistics and the others' noisy ones by their worth, and how many records that
-    counts for: see `core.noisy_sums`."""
-    both = others.copy()
-    weight = noisy_sums.add_by_worth(
-        floats(own),
-        own_count,
-        floats(both),
-        others_count,
-        noise_sd,
-        shift,
-        confidence.radius(own_count + others_count, dimension_of(own)),
-        confidence.regulariser,
-        confidence.parameter_norm,
-        _room(own),
-    )
-    return both, own_count + weight * others_count
-
-
-def _room(packed: Array) -> Rows:
+def _workspace(packed: Array) -> Rows:
     d = dimension_of(packed)
     return floats(np.empty((2, d, d)))
 
 
 @dataclass(frozen=True)
 class NoiseBounds:
-    """What the aggregate's noise stays below, at every release at once, with probability 1 - failure.
+    """Bounds on the noise of an aggregate that hold at every release at once, with probability 1 - failure.
 
     With Υ = sup ‖N_t‖ and a shift of 2Υ on the sum, the noise acts as a regulariser between ρ_min = Υ and
-    ρ_max = 3Υ, and the vector's noise costs z = sup ‖h_t‖ / √ρ_min (Shariff and Sheffet 2018, of one agent;
-    here of the sum, once).
+    ρ_max = 3Υ, and the moment's noise costs z = sup ‖h_t‖ / √ρ_min (Shariff and Sheffet 2018, for one agent;
+    here for the sum, once).
     """
 
     matrix: float  # Υ
     vector: float  # sup ‖h_t‖
-
-    @property
-    def shift(self) -> float:
-        return 2.0 * self.matrix
-
-    @property
-    def smallest(self) -> float:
-        return self.matrix
-
-    @property
-    def largest(self) -> float:
-        return 3.0 * self.matrix
-
-    @property
-    def vector_cost(self) -> float:
-        return self.vector / math.sqrt(self.smallest)
+    shift: float
+    smallest: float  # ρ_min
+    largest: float  # ρ_max
+    vector_cost: float  # z
 
 
 def noise_bounds(*, noise_sd: float, dimension: int, releases: int, failure: float) -> NoiseBounds:
@@ -239,4 +166,4 @@ def noise_bounds(*, noise_sd: float, dimension: int, releases: int, failure: flo
     require(noise_sd > 0, "noise_sd", "must be > 0", noise_sd)
     matrix = noise_sd * (2.0 * math.sqrt(dimension) + 2.0 * math.sqrt(math.log(2.0 * releases / failure)))
     vector = noise_sd * (math.sqrt(dimension) + math.sqrt(2.0 * math.log(releases / failure)))
-    return NoiseBounds(matrix, vector)
+    return NoiseBounds(matrix, vector, 2.0 * matrix, matrix, 3.0 * matrix, vector / math.sqrt(matrix))

@@ -1,17 +1,16 @@
-"""Which rewards an agent takes: those of its reward range, or, where none is known, of a plausible size.
+"""Which rewards an agent accepts: those in its reward range or, without a range, those of plausible size.
 
-One absurd reward would spoil the model for good. Without a range a reward may have `FIRST` times the size
-that the agent expects, and from 32 rewards on `USUAL` times the root mean square of those so far, if that is
-more. A private agent takes any reward, because a refusal would show in the public count: what it learns from,
-it clips here, and what it sends, its privatizer clips.
+One absurd reward would ruin the model for good. Without a range a reward may be `FIRST` times as large as the
+agent expects and, from 32 rewards on, `USUAL` times their root mean square, if that is more. A private agent
+accepts any reward, because a refusal would show in the public count: here it clips what it learns from, and
+its privatizer clips what it sends.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 
-from fedfairx.agent.input_warnings import levels_to_caller
+from fedfairx.agent.input_warnings import warn_caller
 from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.core.confidence import LARGEST_SETTING, Confidence
 from fedfairx.core.merit import Range
@@ -20,12 +19,12 @@ from fedfairx.errors import InvalidInput, ScaleWarning, require
 
 FIRST = 1000.0
 USUAL = 100.0
-ENOUGH = 20  # rewards, before their size counts; it is looked at when there are 32, 64, …
-MUCH_LARGER, MUCH_SMALLER = 4.0, 0.1  # than expected, by root mean squares
+ENOUGH = 20  # rewards before their size counts; it is checked after 32, 64, …
+MUCH_LARGER, MUCH_SMALLER = 4.0, 0.1  # ratios to the expected root mean square
 
 
 def as_reward_range(given: object) -> Range | None:
-    """Two finite numbers, low < high, as floats."""
+    """Check a reward range: two finite numbers, low < high."""
     if given is None:
         return None
     text = f"must be two numbers, low < high, up to {LARGEST_SETTING:g} in size"
@@ -38,11 +37,11 @@ def as_reward_range(given: object) -> Range | None:
 
 
 class RewardLimits:
-    """From `low` to `high` rewards are taken; `look` widens that, and notes a size that was not expected."""
+    """Rewards from `low` to `high` are accepted; `look` widens the limits and notes an unexpected size."""
 
     def __init__(self, expects: Prior | Confidence, reward_range: Range | None) -> None:
         self._range, self._said = reward_range, reward_range is not None
-        self.contradiction: str | None = None  # to be told, once
+        self.contradiction: str | None = None  # the text of a warning that is due
         if isinstance(expects, Prior):
             self._sizes = expects.sd, expects.noise_sd
             means = expects.mean if isinstance(expects.mean, tuple) else (expects.mean,)
@@ -53,20 +52,20 @@ class RewardLimits:
         self.set_largest(min(FIRST * (self._centre + math.hypot(*self._sizes)), LARGEST))
 
     def set_largest(self, size: float) -> None:
-        """Take rewards up to this size, where no range is known."""
+        """Accept rewards up to this size, unless there is a range."""
         self.low, self.high = self._range or (-size, size)
 
     @property
     def ends(self) -> Range:
-        """Between which two numbers rewards are taken."""
+        """The least and the largest reward that are accepted."""
         return self.low, self.high
 
     def clipped(self, value: float) -> float:
-        """The nearest reward that may be learnt from; NaN counts as 0."""
+        """The nearest acceptable reward; NaN counts as 0."""
         return min(max(value, self.low), self.high) if value == value else 0.0
 
     def check(self, value: float) -> None:
-        """Refuse a reward that must not be learnt from. The text tells no reward."""
+        """Refuse a reward outside the limits. The error text does not contain it."""
         if self.low <= value <= self.high:
             return
         if not math.isfinite(value):
@@ -77,11 +76,11 @@ class RewardLimits:
             )
         raise InvalidInput(
             f"reward must be at most {self.high:g} in size, far more than those before or than the prior "
-            "expects, got a larger one; where it is right, make the agent with reward_range=(low, high)"
+            "expects, got a larger one; if it is correct, make the agent with reward_range=(low, high)"
         )
 
     def look(self, observed: int, squares: float, context_squares: float) -> None:
-        """After so many rewards with these sums of squares, of rewards and of contexts' lengths."""
+        """Adapt the limits to `observed` rewards, given sums of squares of rewards and of contexts."""
         if self._range is not None or observed < ENOUGH:
             return
         size = math.sqrt(squares / observed)
@@ -101,7 +100,7 @@ class RewardLimits:
         )
 
     def warn(self) -> None:
-        """Tell whoever called the agent's method that calls this; last, since a warning may be an error."""
+        """Issue the warning that is due, if any. Call it last: a warning may be turned into an error."""
         text, self.contradiction = self.contradiction, None
         if text is not None:
-            warnings.warn(text, ScaleWarning, stacklevel=levels_to_caller())
+            warn_caller(text, ScaleWarning)

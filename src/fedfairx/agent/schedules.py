@@ -1,8 +1,8 @@
-"""When to synchronise. Each schedule says beforehand how many releases it can make at most.
+"""When agents synchronise. Each schedule states in advance how many releases it can make at most.
 
-A schedule that is known before the first record reveals nothing. One that looks at the data (`Determinant`,
-the baseline B1) leaks by its timing alone, and says so in `public`. `timetable` is what a federation and a
-simulation follow: which rounds are due, or what the data must pass.
+A schedule that is fixed before the first record reveals nothing. One that looks at the data (`Determinant`,
+the baseline B1) leaks by its timing alone, and is not `public`. Federations and simulations follow a
+`timetable`: the rounds that end with a synchronisation, or the threshold that the data must pass.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ Rounds = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a schedule may depend on: all of it public, fixed before the first round."""
+    """What a schedule may depend on: public values, fixed before the first round."""
 
     horizon: int
     agents: int
@@ -41,15 +41,15 @@ class Schedule(Protocol):
 
     @property
     def public(self) -> bool:
-        """Whether the rounds are fixed beforehand."""
+        """Whether the rounds are fixed in advance."""
         ...
 
     def rounds(self, plan: Plan) -> Rounds:
-        """The rounds (from 1) at whose end a synchronisation takes place; empty when data decide."""
+        """The rounds (from 1) that end with a synchronisation; empty if the data decide."""
         ...
 
     def max_releases(self, plan: Plan) -> int:
-        """How many releases there can be at most."""
+        """The largest possible number of releases."""
         ...
 
 
@@ -57,9 +57,9 @@ class Schedule(Protocol):
 class Timetable:
     """A schedule over a plan."""
 
-    rounds: Rounds  # that end with a synchronisation; none where data decide
-    most: int  # releases, at most
-    threshold: float  # that an agent's growth times the rounds since the last must pass; 0 of public ones
+    rounds: Rounds  # that end with a synchronisation; empty if the data decide
+    most: int  # releases at most
+    threshold: float  # for an agent's growth times the rounds since the last one; 0 for public schedules
     horizon: int
 
     @cached_property
@@ -69,7 +69,7 @@ class Timetable:
     def is_due(self, t: int, *, since: int, growths: Iterable[float], made: int) -> bool:
         """Whether round t (from 1) ends with a synchronisation.
 
-        since: rounds since the last one. growths: log det V of every agent since then. made: releases so far.
+        since: rounds since the last one. growths: of log det V since then, by agent. made: releases so far.
         """
         if self.threshold == 0.0:
             return t in self._known
@@ -78,21 +78,18 @@ class Timetable:
 
 
 def timetable(schedule: Schedule, plan: Plan) -> Timetable:
-    """What a schedule means for a plan."""
+    """The timetable of a schedule over a plan."""
     threshold = 0.0 if schedule.public else getattr(schedule, "threshold", 0.0)
     require(schedule.public or threshold > 0, "schedule", "must be public, or have a threshold > 0", schedule)
     return Timetable(schedule.rounds(plan), schedule.max_releases(plan), threshold, plan.horizon)
 
 
 class _Public:
-    """A schedule known beforehand."""
+    """A schedule that is fixed in advance."""
 
     public = True
 
-    def rounds(self, plan: Plan) -> Rounds:
-        raise NotImplementedError
-
-    def max_releases(self, plan: Plan) -> int:
+    def max_releases(self: Schedule, plan: Plan) -> int:
         return int(self.rounds(plan).size)
 
 
@@ -164,9 +161,9 @@ class Doubling(_Public):
 class Geometric(_Public):
     """start, then each round `ratio` times the one before: few releases, so that each carries little noise.
 
-    Noisy statistics are worth in proportion to their records, so news pays when the records have grown by a
-    share of themselves. Before `start` noise would drown them. The rounds don't depend on the horizon, but
-    that a run of less than twice `start` begins half way, so as to share at all.
+    Noisy statistics are worth in proportion to their records, so a new release pays when the records have
+    grown by a constant factor. Before `start` noise would dominate. The rounds don't depend on the horizon,
+    except that a run shorter than twice `start` begins half way, in order to share at all.
     """
 
     ratio: float = 1.2
@@ -194,7 +191,7 @@ class EveryRound(_Public):
 
 @dataclass(frozen=True)
 class Never(_Public):
-    """Everyone alone."""
+    """No synchronisation: every agent learns alone."""
 
     def rounds(self, plan: Plan) -> Rounds:  # noqa: ARG002
         return np.empty(0, dtype=np.int64)
@@ -210,19 +207,12 @@ class Determinant:
 
     threshold: float = 100.0
     cap: int = 4096
+    public: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require(
-            math.isfinite(self.threshold) and self.threshold > 0,
-            "threshold",
-            "must be finite and > 0",
-            self.threshold,
-        )
+        positive = math.isfinite(self.threshold) and self.threshold > 0
+        require(positive, "threshold", "must be finite and > 0", self.threshold)
         require(self.cap >= 1, "cap", "must be >= 1", self.cap)
-
-    @property
-    def public(self) -> bool:
-        return False
 
     def rounds(self, plan: Plan) -> Rounds:  # noqa: ARG002
         return np.empty(0, dtype=np.int64)
@@ -243,7 +233,7 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def schedule(name: str | Schedule) -> Schedule:
-    """The schedule of that name; a schedule is given back as it is."""
+    """The schedule of that name; a `Schedule` is returned as it is."""
     if not isinstance(name, str):
         return name
     require(name in SCHEDULES, "schedule", f"must be one of {', '.join(SCHEDULES)}", name)

@@ -1,4 +1,4 @@
-"""What an agent was made with, as files and databases store it: its name, its arms and its options."""
+"""The settings of an agent as files and databases store them: its name, its arms and its options."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ Value = TypeVar("Value")
 
 
 def read_value(values: Any, kind: type[Value], where: str) -> Value:
-    """A dataclass from plain values. `StateError` names the field and its type, never its content."""
+    """Convert plain values to a dataclass. `StateError` names the field and its type, never its content."""
     import msgspec
 
     try:
-        # By way of JSON: NaN and infinity become null there, and are refused.
+        # Via JSON, where NaN and infinity become null and are refused.
         return msgspec.json.decode(msgspec.json.encode(values), type=kind)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StateError(f"{where} can't be read: {error}") from None
 
 
 def plain_value(value: Any) -> Any:
-    """A dataclass as JSON has it."""
+    """Convert a dataclass to the values of its JSON."""
     import msgspec
 
     return msgspec.to_builtins(value)
@@ -56,16 +56,12 @@ def plain_value(value: Any) -> Any:
 
 
 def describe_merit(merit: Merit) -> dict[str, Any]:
-    """A merit as plain values; of a user's own function only what was declared of it."""
-    for kind, known in _MERITS.items():
-        if type(merit) is known:
-            values = {field.name: getattr(merit, field.name) for field in dataclasses.fields(known)}  # type: ignore[arg-type]
-            return {"kind": kind, **{name: _floats(value) for name, value in values.items()}}
-    declared: dict[str, Any] = {}
-    if isinstance(merit, Custom):
-        names = ("minimum_merit", "lipschitz_constant", "reward_range")
-        declared = {name: _floats(getattr(merit, name)) for name in names}
-    return {"kind": CUSTOM, **declared}
+    """A merit as plain values; for a user's own function, only what was declared about it."""
+    kind = next((kind for kind, known in _MERITS.items() if type(merit) is known), CUSTOM)
+    if kind == CUSTOM and not isinstance(merit, Custom):
+        return {"kind": kind}
+    names = [item.name for item in dataclasses.fields(merit) if item.name != "function"]  # type: ignore[arg-type]
+    return {"kind": kind, **{name: _floats(getattr(merit, name)) for name in names}}
 
 
 def _floats(value: Any) -> Any:
@@ -73,7 +69,7 @@ def _floats(value: Any) -> Any:
 
 
 def merit_from(values: Mapping[str, Any], given: Merit | None = None) -> Merit:
-    """The merit that was described; a user's own function must be `given`."""
+    """The merit with this description; a user's own function must be `given`."""
     kind = values.get("kind")
     if kind == CUSTOM:
         if given is None:
@@ -97,7 +93,7 @@ def merit_from(values: Mapping[str, Any], given: Merit | None = None) -> Merit:
 
 @dataclass(frozen=True)
 class SolverSettings:
-    """A `Solver` by the names of its parts."""
+    """A `Solver` as an object with named fields."""
 
     rule: int
     tolerance: float
@@ -112,7 +108,7 @@ class SolverSettings:
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What an agent was made with; its privatizer has a state of its own."""
+    """The settings of an agent, without its privatizer, which has its own state."""
 
     name: str
     dimension: int
@@ -130,43 +126,27 @@ class AgentSettings:
     @classmethod
     def of(cls, name: str, dimension: int, actions: list[str] | None, options: Options) -> AgentSettings:
         """The settings of an agent whose options are filled in (`Options.for_agent`)."""
-        merit, solver = options.merit, options.composed.solver
-        assert merit is not None
-        assert options.rule is not None
-        return cls(
-            name=name,
-            dimension=dimension,
-            actions=actions,
-            merit=describe_merit(merit),
-            reward_range=options.reward_range,
-            rule=options.rule,
-            minimum_share=float(options.minimum_share),
-            prior=options.prior,
-            confidence=options.confidence,
-            solver=None if options.solver is None else SolverSettings(*solver),
-            shift=float(options.shift),
-            partners=options.partners,
-        )
+        assert options.merit is not None
+        values = {item.name: getattr(options, item.name, None) for item in dataclasses.fields(cls)}
+        solver = None if options.solver is None else SolverSettings(*options.composed.solver)
+        values |= {"name": name, "dimension": dimension, "actions": actions, "solver": solver}
+        values |= {"minimum_share": float(options.minimum_share), "shift": float(options.shift)}
+        return cls(**values | {"merit": describe_merit(options.merit)})
 
     def arms(self) -> dict[str, Any]:
-        """The arguments of `Agent` that say what it chooses from."""
+        """The arguments `dimension` or `actions` of `Agent`."""
         return {"dimension": self.dimension} if self.actions is None else {"actions": self.actions}
 
     def options(self, merit: Merit | None = None) -> Options:
-        """The options of such an agent; a merit of the user's own must be given."""
-        optimism = self.rule == OPTIMISM
+        """The options of the agent; a user's own merit must be given."""
+        values: Any = {name: value for name, value in vars(self).items() if hasattr(Options, name)}
+        if self.solver is not None:
+            values["solver"] = Solver(*dataclasses.astuple(self.solver))
+        # Older databases hold the settings of every rule.
+        unused = ("prior",) if self.rule == OPTIMISM else ("confidence", "solver")
+        values |= {"merit": merit_from(self.merit, merit), **dict.fromkeys(unused)}
         try:
-            return Options(
-                rule=self.rule,
-                merit=merit_from(self.merit, merit),
-                reward_range=self.reward_range,
-                minimum_share=self.minimum_share,
-                prior=None if optimism else self.prior,
-                confidence=self.confidence if optimism else None,
-                solver=Solver(*dataclasses.astuple(self.solver)) if optimism and self.solver else None,
-                shift=self.shift,
-                partners=self.partners,
-            )
+            return Options(**values)
         except InvalidInput as error:
             raise StateError(f"the stored settings don't make an agent: {error}") from None
 
@@ -181,7 +161,7 @@ class IdPrefix:
 
 @dataclass(frozen=True)
 class SavedAgent:
-    """What a file has beside settings and state."""
+    """What a file holds beside settings and state."""
 
     next_number: int
     origins: list[IdPrefix]
@@ -196,7 +176,7 @@ def stored_privatizer(
     private: bool,
     make: Callable[[dict[str, Any]], Privatizer] | None,
 ) -> Privatizer:
-    """What `make` makes of a privatizer's stored state; exact sums need no maker."""
+    """Make a privatizer from its stored state by `make`, which exact sums do not need."""
     if state is None:
         raise StateError("agent.privatizer must be an object, got null")
     if not private:
@@ -209,7 +189,7 @@ def stored_privatizer(
     try:
         return make(dict(state))
     except FedFairXError:
-        raise  # it says itself what is wrong: another key, other bounds, another mechanism
+        raise  # its text says what is wrong: another key, other bounds, another mechanism
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise StateError(
             f"no privatizer could be made from the stored state: {type(error).__name__}"
@@ -220,9 +200,9 @@ def stored_privatizer(
 
 
 def write(body: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write an agent's file, {"format", "schema", "digest", "agent": body}, whole or not at all.
+    """Write an agent's file, {"format", "schema", "digest", "agent": body}, atomically.
 
-    Only its owner may read it (mode 0600). The digest tells a damaged file from a sound one.
+    Only its owner may read it (mode 0600). The digest reveals a damaged file.
     """
     try:
         text = json.dumps({"format": FORMAT, "schema": SCHEMA, "digest": digest_of(body), "agent": body})
@@ -232,7 +212,7 @@ def write(body: dict[str, Any], path: str | os.PathLike[str]) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The body that `write` wrote, once the file is known to be sound and of a schema that we read."""
+    """The body that `write` wrote, after checking the file's format, schema and digest."""
     with open(path, "rb") as file:
         content = file.read()
     try:

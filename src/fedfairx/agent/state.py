@@ -1,12 +1,12 @@
 """What an agent knows, as one value: `AgentState`. Files and snapshots hold it as JSON.
 
-Python writes a float so that reading gives the same bits back. An agent that is restored goes on with the
-same decisions, bit for bit: the state holds the sums, V⁻¹ as the rank-one updates left it, the generator's
-position, the decisions that wait for a reward, and the releases. Only the noise of releases to come, and the
-prefix of ids to come, are drawn afresh: a file can be loaded twice.
+Python writes a float so that reading it gives the same bits. A restored agent continues with the same
+decisions, bit for bit: the state holds the sums, V⁻¹ as the rank-one updates left it, the generator's
+position, the pending decisions, and the releases. Only the noise of future releases and the prefix of future
+ids are drawn again, because a file can be loaded twice.
 
-A state is as secret as the data: it holds exact sums and the contexts of waiting decisions. Keys and a user's
-own function are never in it.
+A state is as secret as the data: it holds exact sums and the contexts of pending decisions. It never holds
+keys or a user's own function.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from fedfairx.agent.actions import unit_vectors
 from fedfairx.agent.decision import Decision, shown
-from fedfairx.agent.draws import Draws
+from fedfairx.agent.draws import Draws, Position
 from fedfairx.agent.exchange import Exchange
 from fedfairx.agent.model import Model
 from fedfairx.core.marginal_likelihood import next_refit
@@ -28,12 +29,13 @@ from fedfairx.errors import InvalidInput, MessageRefused, StateError
 from fedfairx.privacy import Release
 from fedfairx.util.arrays import Array
 
-MOST = 2**53  # of a count: above it a JSON number is not exact everywhere
+SIZES = ("count", "ridge", "growth", "noise_variance", "squares", "observed", "updates")  # never negative
+MOST = 2**53  # the largest count: above it not every reader of JSON is exact
 
 
 @dataclass(frozen=True)
 class LearnerState:
-    """The statistics that decisions come from, packed, and V⁻¹."""
+    """The packed statistics that decisions come from, and V⁻¹."""
 
     statistics: list[float]
     fresh: list[float]
@@ -58,7 +60,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class JudgedPartner:
-    """How far a partner who may differ is believed."""
+    """How far a partner that may differ is believed."""
 
     name: str
     weights: list[float]
@@ -66,17 +68,8 @@ class JudgedPartner:
 
 
 @dataclass(frozen=True)
-class Position:
-    """Of the generator; two numbers of 128 bits, more than a JSON number may have elsewhere."""
-
-    generator: str
-    state: str
-    increment: str
-
-
-@dataclass(frozen=True)
 class Waiting:
-    """A decision that waits for its reward. `values` are policy, θ and chosen context."""
+    """A pending decision. `values` are policy, θ and chosen context."""
 
     number: int
     origin: str
@@ -86,16 +79,16 @@ class Waiting:
     time: int
     values: list[float]
     name: str | None = None
-    dimension: int | None = None  # then, if actions have been added since
-    propensity: float | None = None  # where it is not the policy's share of the action
+    dimension: int | None = None  # when it was made, if actions have been added since
+    propensity: float | None = None  # if it is not the policy's share of the action
 
 
 @dataclass(frozen=True)
 class AgentState:
-    """All that an agent has learnt and holds, exact to the bit; two agents of equal state decide alike.
+    """Everything that an agent has learnt and holds, exact to the bit; agents of equal state decide alike.
 
-    `pending` are whole decisions, or, in a snapshot, the numbers of decisions that the log has.
-    `privatizer` is the state of the privatizer, or None where it is in the database itself.
+    pending: decisions, or, in a snapshot, the numbers of decisions in the log.
+    privatizer: the state of the privatizer, or None if it is in the database itself.
     """
 
     learner: LearnerState
@@ -114,7 +107,7 @@ class AgentState:
 
 @dataclass
 class Parts:
-    """The parts of an agent that change: what an `AgentState` is the value of."""
+    """The parts of an agent that change; an `AgentState` is their value."""
 
     model: Model
     exchange: Exchange
@@ -122,7 +115,7 @@ class Parts:
     pending: dict[int, Decision]  # by number, in order
 
     def learn(self, made: Decision, value: float) -> None:
-        """Take in the reward of a decision, which the privatizer has unless its sums are exact."""
+        """Learn the reward of a decision. A privatizer with noise must have got the record already."""
         if self.model.learn(made, value):
             self.exchange.judge_again()
 
@@ -133,22 +126,20 @@ class Parts:
             self.draws.resize(self.model.uniforms_each)
 
     def shown(self, number: int, row: Any, origin: str = "") -> Decision:
-        """A decision that somebody else made: a context, or the coordinate of an action."""
+        """A decision that was made elsewhere, for a context or the coordinate of an action."""
         actions = self.model.actions
         if actions is None:
             return shown(number, row, origin)
-        context = np.zeros(self.model.dimension)
-        context[int(row)] = 1.0
+        context = unit_vectors(np.array([int(row)]), self.model.dimension)[0]
         return shown(number, context, origin, actions.names[int(row)])
 
     def state(self, *, whole: bool = True) -> AgentState:
-        """The value of all of it; without what a database has anyway, unless it is to be the `whole`.
+        """The value of all parts; unless `whole`, without what a database holds anyway.
 
-        Marks are for releases that were interrupted, and in a database each is one transaction.
+        That includes marks: they are for interrupted releases, and in a database a release is a transaction.
         """
         model, exchange = self.model, self.exchange
         learner, actions = model.learner, model.actions
-        position, increment = self.draws.position
         return AgentState(
             learner=LearnerState(
                 statistics=learner.statistics.tolist(),
@@ -174,7 +165,7 @@ class Parts:
                 for name, weights in exchange.weights.items()
             ],
             latest={name: release.to_bytes().hex() for name, release in exchange.latest.items()},
-            random=Position("PCG64", hex(position), hex(increment)),
+            random=self.draws.position,
             pending=[
                 _waiting(made, model.dimension) if whole else number for number, made in self.pending.items()
             ],
@@ -182,18 +173,12 @@ class Parts:
         )
 
     def restore(self, state: AgentState) -> None:
-        """Put a state there; but for `pending` and `privatizer`, which the caller has."""
-        model, exchange, learnt = self.model, self.exchange, state.learner
-        counts = {"released_count": state.released_count, "local_count": state.local_count}
-        counts |= {"learner.observed": learnt.observed, "learner.updates": learnt.updates}
-        sizes = {
-            "learner.count": learnt.count,
-            "learner.ridge": learnt.ridge,
-            "learner.growth": learnt.growth,
-        }
-        sizes |= {"learner.noise_variance": learnt.noise_variance, "learner.squares": learnt.squares}
-        for name, value in {**counts, **sizes}.items():
-            if value < 0 or (name in counts and value > MOST):
+        """Put a state in place, except `pending` and `privatizer`, which the caller restores."""
+        model, exchange, stored = self.model, self.exchange, state.learner
+        sizes = {f"learner.{name}": getattr(stored, name) for name in SIZES}
+        sizes |= {"released_count": state.released_count, "local_count": state.local_count}
+        for name, value in sizes.items():
+            if value < 0 or (isinstance(value, int) and value > MOST):
                 raise StateError(f"{name} must be >= 0, and a count at most {MOST}")
         if state.actions is not None:  # there may have been fewer, or more, than the agent has now
             try:
@@ -201,18 +186,12 @@ class Parts:
             except InvalidInput as error:
                 raise StateError(f"actions can't be restored: {error}") from None
         size, dimension, learner = packed_size(model.dimension), model.dimension, model.learner
-        stored = state.learner
         learner.statistics[:] = _numbers(stored.statistics, size, "learner.statistics")
         learner.fresh[:] = _numbers(stored.fresh, size, "learner.fresh")
         inverse = _numbers(stored.inverse, dimension**2, "learner.inverse")
         learner.inverse[:] = inverse.reshape(dimension, dimension)
         learner.set_count(stored.count)
-        learner.restore(
-            ridge=stored.ridge,
-            variance=stored.noise_variance,
-            squares=stored.squares,
-            observed=stored.observed,
-        )
+        learner.restore(stored.ridge, stored.noise_variance, stored.squares, stored.observed)
         model.limits.set_largest(stored.largest_reward)
         model.updates = stored.updates
         model.growth = stored.growth
@@ -226,7 +205,7 @@ class Parts:
         }
         exchange.powers = {each.name: each.power for each in state.judged}
         exchange.latest = {name: _release(text) for name, text in state.latest.items()}
-        self.draws.restore(_position(state.random), model.uniforms_each)
+        self.draws.restore(state.random, model.uniforms_each)
 
 
 def _waiting(made: Decision, dimension: int) -> Waiting:
@@ -246,7 +225,7 @@ def _waiting(made: Decision, dimension: int) -> Waiting:
 
 
 def waiting_decision(stored: Waiting, dimension: int, following: int) -> Decision:
-    """The decision, of a number below `following`; `dimension` is the agent's now."""
+    """The decision, whose number must be below `following`; `dimension` is that of the agent now."""
     then, arms = stored.dimension or dimension, stored.arms
     fits = 1 <= then <= dimension and arms >= 1 and 0 <= stored.number < following
     if not (fits and 0 <= stored.action < arms and 0 <= stored.drawn < arms):
@@ -268,14 +247,5 @@ def _release(text: str) -> Release:
     try:
         return Release.from_bytes(bytes.fromhex(text))
     except (ValueError, MessageRefused) as error:
-        kind = str(error) if isinstance(error, MessageRefused) else "hexadecimal digits are wanted"
-        raise StateError(f"latest holds something else than releases: {kind}") from None
-
-
-def _position(stored: Position) -> tuple[int, int]:
-    if stored.generator != "PCG64":
-        raise StateError("random.generator must be PCG64")
-    try:
-        return int(stored.state, 16), int(stored.increment, 16)
-    except ValueError:
-        raise StateError("random must be hexadecimal numbers") from None
+        kind = str(error) if isinstance(error, MessageRefused) else "not hexadecimal"
+        raise StateError(f"latest must hold releases: {kind}") from None

@@ -1,4 +1,4 @@
-"""What an agent lets in: contexts, rewards and messages, each checked before anything changes.
+"""Checks of what enters an agent: contexts, rewards, privatizers and messages, before anything changes.
 
 Error text names shapes, types and counts. It never holds a context or a reward.
 """
@@ -19,13 +19,13 @@ from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
 from fedfairx.privacy.privatizers.consecutive import require_same_neighbours
 from fedfairx.util.arrays import Array, as_floats
 
-FLOAT = np.dtype(np.float64)  # there is one of it, which `is` finds faster than == does
+FLOAT = np.dtype(np.float64)  # a singleton: `is` is faster than ==
 
 
 def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
-    """A (K, d) array that compiled code takes as it is; whether it is finite, that code looks itself."""
+    """Convert to a (K, d) array for compiled code, which checks itself that the numbers are finite."""
     if type(contexts) is np.ndarray and contexts.dtype is FLOAT and contexts.flags.carray:
-        shape = contexts.shape  # as it should be, which is the rule
+        shape = contexts.shape  # the usual case
         if len(shape) == 2 and shape[1] == dimension and shape[0] > 0:
             return contexts
     rows = as_floats(contexts)
@@ -35,24 +35,23 @@ def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
         )
     if rows.ndim != 2 or rows.shape[0] < 1 or rows.shape[1] != dimension:
         raise InvalidInput(
-            f"contexts must have shape (K, {dimension}) with K >= 1, got contexts={_shape_of(rows)}"
+            f"contexts must have shape (K, {dimension}) with K >= 1, got contexts=array of shape {rows.shape}"
         )
-    if not rows.flags.carray:  # read only or unaligned is another type to Numba, compiled for a minute
-        rows = rows.copy()
-    return rows
+    # Numba would compile another version for read-only or unaligned arrays, which takes a minute.
+    return rows if rows.flags.carray else rows.copy()
 
 
 def not_finite(rows: Array) -> InvalidInput:
-    """The error for contexts with NaN, infinity or a number beyond `LARGEST`; it names the first such row."""
+    """The error for contexts that are not finite or exceed `LARGEST`; it names the first such row."""
     row = int((~(np.abs(rows) <= LARGEST)).any(axis=1).argmax())
     return InvalidInput(
         f"contexts must be finite and at most {LARGEST:g} in size, "
-        f"got contexts={_shape_of(rows)} with NaN, infinity or more in row {row}"
+        f"got contexts=array of shape {rows.shape} with NaN, infinity or more in row {row}"
     )
 
 
 def as_sound_contexts(contexts: ArrayLike, dimension: int) -> Array:
-    """`as_contexts`, and finite: for callers that need to know before compiled code looks."""
+    """`as_contexts`, checked to be finite, for callers that need to know before compiled code runs."""
     rows = as_contexts(contexts, dimension)
     if not (np.abs(rows) <= LARGEST).all():
         raise not_finite(rows)
@@ -60,7 +59,7 @@ def as_sound_contexts(contexts: ArrayLike, dimension: int) -> Array:
 
 
 def as_names(names: Sequence[str], arms: int) -> list[str]:
-    """A name for each arm."""
+    """Check that there is a name for each arm."""
     given = [] if isinstance(names, str) else list(names)
     text = all(isinstance(name, str) for name in given)
     require(text and len(given) == arms, "names", f"must be {arms} strings, one for each arm", len(given))
@@ -68,16 +67,16 @@ def as_names(names: Sequence[str], arms: int) -> list[str]:
 
 
 def as_row(row: int | None, arms: int) -> int | None:
-    """The row of a baseline's arm, if there is one."""
-    fits = row is None or (
-        isinstance(row, int | np.integer) and not isinstance(row, bool) and 0 <= row < arms
-    )
+    """Check the row of a baseline's arm, if there is one."""
+    if row is None:
+        return None
+    fits = isinstance(row, int | np.integer) and not isinstance(row, bool) and 0 <= row < arms
     require(fits, "baseline", f"must be a row of the contexts, 0 to {arms - 1}", row)
-    return None if row is None else int(row)
+    return int(row)
 
 
 def _first_odd_row(contexts: Any) -> str:
-    """Where the first row is that is no list of numbers, or is of another length than the one before."""
+    """Name the first row that is not a list of numbers, or has another length than the row before."""
     if not isinstance(contexts, list | tuple | np.ndarray):
         return ""
     length: int | None = None
@@ -89,12 +88,8 @@ def _first_odd_row(contexts: Any) -> str:
     return ""
 
 
-def _shape_of(rows: Array) -> str:
-    return f"array of shape {rows.shape}"
-
-
 def as_reward(reward: float) -> float:
-    """A float, whether or not it is one that may be learnt from."""
+    """Convert to a float, which may still be one that must not be learnt from."""
     text = f"reward must be a number, got reward of type {type(reward).__name__}"
     if np.iscomplexobj(reward):  # NumPy would drop the imaginary part and only warn
         raise InvalidInput(text)
@@ -107,7 +102,7 @@ def as_reward(reward: float) -> float:
 
 
 def as_rewards(rewards: Iterable[float], count: int, check: Callable[[float], float]) -> list[float]:
-    """`count` rewards, each by `check`; the error names the first bad one by its place."""
+    """Convert `count` rewards by `check`; the error names the first bad one by its index."""
     try:
         given = list(rewards)
     except TypeError:
@@ -123,7 +118,7 @@ def as_rewards(rewards: Iterable[float], count: int, check: Callable[[float], fl
 
 
 def as_persons(persons: Iterable[str | int] | None, count: int) -> Sequence[str | int | None]:
-    """A person for each of `count` records, or nobody for any."""
+    """A person for each of `count` records, or None for all of them."""
     if persons is None:
         return [None] * count
     whose = list(persons)
@@ -133,9 +128,8 @@ def as_persons(persons: Iterable[str | int] | None, count: int) -> Sequence[str 
 
 
 def check_next_run(privatizer: Privatizer, *, before: Guarantee, dimension: int, name: str) -> None:
-    """A privatizer that an agent may go on with, after one that claimed `before`."""
-    same = privatizer.dimension == dimension
-    require(same, "privatizer", f"must have dimension {dimension}", privatizer.dimension)
+    """Check the privatizer of an agent's next run, after one that claimed `before`."""
+    check_privatizer(privatizer, dimension=dimension, name=None)
     owner = privatizer.owner
     require(owner in (None, name), "privatizer", f"must have noise that was made for {name!r}", owner)
     after = privatizer.guarantee
@@ -148,7 +142,7 @@ def check_next_run(privatizer: Privatizer, *, before: Guarantee, dimension: int,
 
 
 def check_privatizer(privatizer: Privatizer, *, dimension: int, name: str | None) -> None:
-    """A privatizer that fits an agent: its dimension, and noise that was made for its name."""
+    """Check that a privatizer has an agent's dimension, and noise that was made for its name, if given."""
     fits = isinstance(privatizer, Privatizer)
     rule = "must be a privatizer, as fedfairx.privacy.private(…) makes them"
     require(fits, "privatizer", rule, type(privatizer).__name__)
@@ -159,30 +153,37 @@ def check_privatizer(privatizer: Privatizer, *, dimension: int, name: str | None
     require(fits, "name", f"must be the one that its noise was made for, {owner!r}", name)
 
 
-#: Raises `MessageRefused` for a release of a sender that can't be; the last is what is held of that sender.
+Releases = Mapping[str, Release]  # by sender
+Seen = Mapping[str, tuple[int, str]]  # number and digest of a sender's latest release
+#: Raises `MessageRefused` for an implausible release of a sender; the last argument is the one held before.
 Check = Callable[[str, Release, Release | None], None]
 
 
+def _refuse(condition: bool, text: str, reason: str = "malformed") -> None:
+    if condition:
+        raise MessageRefused(text, reason=reason)
+
+
 def accept(
-    held: Mapping[str, Release],
-    arrived: Mapping[str, Release],
+    held: Releases,
+    arrived: Releases,
     *,
     own: str,
     dimension: int,
     mechanism: str,
     limits: Check | None = None,
-    seen: Mapping[str, tuple[int, str]] | None = None,
+    seen: Seen | None = None,
 ) -> dict[str, Release]:
-    """The releases among `arrived` that are newer than what is held of their senders, by sender.
+    """The releases among `arrived` that are newer than those held from their senders.
 
-    A release that is older than the one held is left out: the one held has replaced it. `MessageRefused` if
-    one of them can't be taken:
+    A release that is older than the one held is left out: the one held has replaced it. Raises
+    `MessageRefused` if a release must not be taken:
 
-    - it has another type, size or mechanism than this agent's, or numbers that can't be (`limits`);
-    - it has the agent's `own` name and is not its latest: it comes from another agent of that name, and would
-      replace its own data;
-    - nothing of the sender is held any more, and a later release of it was `seen` before (number, digest);
-    - it has other content than was held or seen under its number.
+    - its type, size or mechanism is not this agent's, or its numbers are implausible (`limits`);
+    - it has the agent's `own` name and is not its latest: another agent of that name sent it, and it would
+      replace this agent's data;
+    - nothing is held from the sender any more, and a later release was `seen` before;
+    - its content differs from what was held or seen under its number.
     """
     new = {}
     for name, release in arrived.items():
@@ -190,25 +191,23 @@ def accept(
         before = held.get(name)
         if limits is not None:
             limits(name, release, before)
-        number = 0 if before is None else before.number
+        number, digest = (0, "") if before is None else (before.number, before.digest)
         if name == own:
             _check_own(name, release, before)
         if release.number < number:
             continue
-        latest, digest = (number, "" if before is None else before.digest)
-        if seen is not None and name in seen:
-            latest, digest = seen[name]
-        if release.number < latest:
-            raise MessageRefused(
-                f"release {release.number} of {name!r} is older than release {latest}, which was taken "
-                "before it left: the sender or the transport was put back to an earlier time",
-                reason="older",
-            )
-        if release.number == latest and release.digest != digest:
-            raise MessageRefused(
-                f"release {release.number} of {name!r} was seen before with other content",
-                reason="repeated number",
-            )
+        latest, digest = (seen or {}).get(name, (number, digest))
+        _refuse(
+            release.number < latest,
+            f"release {release.number} of {name!r} is older than release {latest}, which was taken "
+            "before it left: the sender or the transport was restored to an earlier state",
+            "older",
+        )
+        _refuse(
+            release.number == latest and release.digest != digest,
+            f"release {release.number} of {name!r} was seen before with other content",
+            "repeated number",
+        )
         if release.number > number:
             new[name] = release
     return new
@@ -219,51 +218,48 @@ def _check_own(name: str, release: Release, latest: Release | None) -> None:
     if release.number > number:
         raise OlderCopy(
             f"release of {name!r}, which is this agent's own name, has number {release.number}, and its own "
-            f"last is {number}: this agent is older than what was sent (a backup that was put back), or "
-            "another has its name"
+            f"last is {number}: this agent is older than what was sent (a restored backup), or another agent "
+            "has its name"
         )
-    if release != latest:
-        raise MessageRefused(
-            f"release of {name!r}, which is this agent's own name, must be its own latest; "
-            "give every agent a name of its own",
-            reason="own name",
-        )
+    _refuse(
+        release != latest,
+        f"release of {name!r}, which is this agent's own name, must be its own latest; "
+        "give every agent a different name",
+        "own name",
+    )
 
 
 def _check_content(name: str, release: Release, *, dimension: int, mechanism: str) -> None:
-    """Refuse a release of another type, size or mechanism, or with numbers that can't be."""
-    if not isinstance(name, str):
-        raise MessageRefused(f"the sender of a release must be named by a string, got {type(name).__name__}")
-    if not isinstance(release, Release):
-        raise MessageRefused(f"release of {name!r} must be a Release, got {type(release).__name__}")
-    size = packed_size(dimension)
-    if release.packed.shape != (size,):
-        raise MessageRefused(
-            f"release of {name!r} must have {size} numbers (dimension {dimension}), "
-            f"got {release.packed.size}",
-            reason="dimension",
-        )
-    if not release.largest <= LARGEST**2:  # NaN is not either
-        raise MessageRefused(
-            f"release of {name!r} must be finite and at most {LARGEST**2:g} in size, "
-            "got NaN, infinity or more",
-            reason="not finite",
-        )
-    if release.number < 1 or release.count < 0:
-        raise MessageRefused(
-            f"release of {name!r} must have number >= 1 and count >= 0, "
-            f"got number={release.number}, count={release.count}",
-            reason="absurd",
-        )
-    if release.mechanism != mechanism:
-        raise MessageRefused(
-            f"release of {name!r} was made by another mechanism than this agent's, or for other actions",
-            reason="mechanism",
-        )
+    """Refuse a release of another type, size or mechanism, or with impossible numbers."""
+    kind = type(name).__name__
+    _refuse(not isinstance(name, str), f"the sender of a release must be named by a string, got {kind}")
+    kind = type(release).__name__
+    _refuse(not isinstance(release, Release), f"release of {name!r} must be a Release, got {kind}")
+    size, number, count = packed_size(dimension), release.number, release.count
+    _refuse(
+        release.packed.shape != (size,),
+        f"release of {name!r} must have {size} numbers (dimension {dimension}), got {release.packed.size}",
+        "dimension",
+    )
+    _refuse(
+        not release.largest <= LARGEST**2,  # true for NaN
+        f"release of {name!r} must be finite and at most {LARGEST**2:g} in size, got NaN, infinity or more",
+        "not finite",
+    )
+    _refuse(
+        number < 1 or count < 0,
+        f"release of {name!r} must have number >= 1 and count >= 0, got {number=}, {count=}",
+        "absurd",
+    )
+    _refuse(
+        release.mechanism != mechanism,
+        f"release of {name!r} was made by another mechanism than this agent's, or for other actions",
+        "mechanism",
+    )
 
 
 def check_definite(packed: Array, regulariser: float) -> None:
-    """V = λI + Gram must be positive definite, or one bad message would spoil every later decision."""
+    """Refuse V = λI + Gram unless it is positive definite: else every later decision would be wrong."""
     gram, moment = unpack(packed)
     try:
         np.linalg.cholesky(gram + regulariser * np.eye(moment.size))

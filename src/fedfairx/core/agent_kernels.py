@@ -208,10 +208,8 @@ class AgentMemory:
             learning=learning,
         )
         parts, solver = memory_layout(floats(memory), dimension), solver or Solver()
-        settings, state = parts.settings, parts.learner
-        settings[RULE], settings[LEAST_SHARE] = RULES.index(rule), minimum_share
-        settings[SOLVER_RULE], settings[TOLERANCE] = solver.rule, solver.tolerance
-        settings[MAX_STEPS], settings[RATE], settings[FLOOR] = solver.max_steps, solver.rate, solver.floor
+        state = parts.learner
+        parts.settings.array[:] = RULES.index(rule), minimum_share, *solver
         views = state.statistics.array, parts.fresh.array, state.inverse.array
         return cls(memory, *views, dimension, quadrature_for([merit]), solver.variant, state)
 
@@ -240,7 +238,7 @@ class AgentMemory:
         """Sum of the squares of its own rewards."""
         return float(self._state.numbers[SQUARES])
 
-    def restore(self, *, ridge: float, variance: float, squares: float, observed: int) -> None:
+    def restore(self, ridge: float, variance: float, squares: float, observed: int) -> None:
         """Set what own rewards have taught: λ and σ² (hence sd²), the sum of squares, their number."""
         numbers = self._state.numbers
         numbers[RIDGE], numbers[SQUARES], numbers[OBSERVED] = ridge, squares, observed
@@ -288,11 +286,6 @@ class AgentMemory:
         """σ² of the posterior."""
         return float(self._state.numbers[NOISE_VARIANCE])
 
-    @property
-    def prior_variance(self) -> float:
-        """The prior's sd², as learnt so far."""
-        return float(self._state.numbers[PRIOR_VARIANCE])
-
     def size_of_parameter(self) -> float:
         """E‖θ‖² under the posterior."""
         estimate = self.inverse @ self.moment
@@ -328,17 +321,9 @@ def decide_by_posterior(
     policy, _ = cut(floats(out), arms)
     if rule != THOMPSON:
         posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
-    expose_by_posterior(
-        x,
-        state.estimate,
-        state.inverse,
-        state.numbers[NOISE_VARIANCE],
-        state.merit,
-        rule == EXPECTED_MERIT,
-        quadrature,
-        state.product,
-        policy,
-    )
+    theta, inverse, variance = state.estimate, state.inverse, state.numbers[NOISE_VARIANCE]
+    merit, expecting, product = state.merit, rule == EXPECTED_MERIT, state.product
+    expose_by_posterior(x, theta, inverse, variance, merit, expecting, quadrature, product, policy)
     return answer(x, policy, state.estimate, parts.settings[LEAST_SHARE], floats(out), uniform)
 
 
@@ -353,17 +338,9 @@ def decide_among_arms(
     policy, _ = cut(rows, count)
     if rule != THOMPSON:
         posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
-    expose_arms(
-        arms,
-        state.estimate,
-        state.inverse,
-        state.numbers[NOISE_VARIANCE],
-        state.merit,
-        rule == EXPECTED_MERIT,
-        quadrature,
-        state.product,
-        policy,
-    )
+    theta, inverse, variance = state.estimate, state.inverse, state.numbers[NOISE_VARIANCE]
+    merit, expecting, product = state.merit, rule == EXPECTED_MERIT, state.product
+    expose_arms(arms, theta, inverse, variance, merit, expecting, quadrature, product, policy)
     action = draw_at_least(policy, parts.settings[LEAST_SHARE], uniform)
     for j in range(dimension):
         rows[count + j] = state.estimate[j]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -48,8 +49,17 @@ def _check_range(low: float, high: float) -> None:
     require(ok, "reward_range", "must be two finite numbers, low < high", (low, high))
 
 
-def _half_width(reward_range: Range) -> float:
-    return 0.5 * (reward_range[1] - reward_range[0])
+class _OnRange:
+    """A merit that is held constant outside its reward range."""
+
+    reward_range: Range
+
+    @property
+    def reward_scale(self) -> float:
+        return 0.5 * (self.reward_range[1] - self.reward_range[0])
+
+    def _held(self, value: float) -> float:
+        return min(max(value, self.reward_range[0]), self.reward_range[1])
 
 
 def _exp(x: float) -> float:
@@ -121,7 +131,7 @@ class Exponential:
 
 
 @dataclass(frozen=True)
-class Affine:
+class Affine(_OnRange):
     """f(μ) = offset + slope · μ, with μ held to `reward_range`, on which f must be positive."""
 
     offset: float = 0.1
@@ -139,19 +149,15 @@ class Affine:
     def parameters(self) -> tuple[float, float, float, float, float]:
         return self.offset, self.slope, 0.0, *self.reward_range
 
-    @property
-    def reward_scale(self) -> float:
-        return _half_width(self.reward_range)
-
     def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
-        return self.offset + self.slope * min(max(low, self.reward_range[0]), self.reward_range[1])
+        return self.offset + self.slope * self._held(low)
 
     def lipschitz(self, low: float, high: float) -> float:  # noqa: ARG002
         return self.slope
 
 
 @dataclass(frozen=True)
-class Power:
+class Power(_OnRange):
     """f(μ) = (offset + μ)^exponent, with μ held to `reward_range`; offset + μ must be positive there."""
 
     exponent: float = 2.0
@@ -162,22 +168,11 @@ class Power:
     def __post_init__(self) -> None:
         _positive("exponent", self.exponent)
         _check_range(*self.reward_range)
-        require(
-            self.offset + self.reward_range[0] > 0,
-            "offset",
-            "must make offset + reward_range[0] > 0",
-            self.offset,
-        )
+        positive = self.offset + self.reward_range[0] > 0
+        require(positive, "offset", "must make offset + reward_range[0] > 0", self.offset)
 
     def parameters(self) -> tuple[float, float, float, float, float]:
         return self.exponent, self.offset, 0.0, *self.reward_range
-
-    @property
-    def reward_scale(self) -> float:
-        return _half_width(self.reward_range)
-
-    def _held(self, value: float) -> float:
-        return min(max(value, self.reward_range[0]), self.reward_range[1])
 
     def minimum(self, low: float, high: float) -> float:  # noqa: ARG002
         return _power(self.offset + self._held(low), self.exponent)
@@ -218,7 +213,7 @@ class Logistic:
 
 
 @dataclass(frozen=True)
-class Custom:
+class Custom(_OnRange):
     """A user-defined f, with its declared minimum γ > 0 and Lipschitz constant L on `reward_range`.
 
     `function` takes and returns a float. Outside `reward_range` it is held at the nearest end. The two
@@ -243,33 +238,20 @@ class Custom:
         except Exception as error:
             raise InvalidInput(f"function must take and return a float, got {type(error).__name__}") from None
         require(bool(np.isfinite(values).all()), "function", "must be finite on reward_range", self.function)
-        least = float(values.min())
-        require(
-            least >= self.minimum_merit * (1 - 1e-12),
-            "minimum_merit",
-            "must not exceed the function's values",
-            self.minimum_merit,
-            f"the least seen is {least:.6g}",
-        )
-        steepest = float(np.abs(np.diff(values) / np.diff(points)).max())
-        require(
-            steepest <= self.lipschitz_constant * (1 + 1e-9),
-            "lipschitz_constant",
-            "must not be below the function's slope",
-            self.lipschitz_constant,
-            f"the steepest seen is {steepest:.6g}",
-        )
+        least, declared = float(values.min()), self.minimum_merit
+        fits, seen = least >= declared * (1 - 1e-12), f"the least seen is {least:.6g}"
+        require(fits, "minimum_merit", "must not exceed the function's values", declared, seen)
+        steepest, declared = float(np.abs(np.diff(values) / np.diff(points)).max()), self.lipschitz_constant
+        fits, seen = steepest <= declared * (1 + 1e-9), f"the steepest seen is {steepest:.6g}"
+        require(fits, "lipschitz_constant", "must not be below the function's slope", declared, seen)
         object.__setattr__(self, "_pointer", Pointer(self.function))
 
     def parameters(self) -> tuple[float, float, float, float, float]:
         return self.minimum_merit, self.lipschitz_constant, 0.0, *self.reward_range
 
-    @property
-    def reward_scale(self) -> float:
-        return _half_width(self.reward_range)
-
     def __reduce__(self) -> tuple[Any, ...]:  # the copy makes a pointer of its own
-        return _rebuild, (self.function, self.minimum_merit, self.lipschitz_constant, self.reward_range)
+        declared = {item.name: getattr(self, item.name) for item in fields(self)}
+        return partial(Custom, **declared), ()
 
     def address(self) -> int:
         pointer: Pointer = self.__dict__["_pointer"]
@@ -280,9 +262,3 @@ class Custom:
 
     def lipschitz(self, low: float, high: float) -> float:  # noqa: ARG002
         return self.lipschitz_constant
-
-
-def _rebuild(
-    function: Callable[[float], float], minimum: float, lipschitz: float, reward_range: Range
-) -> Custom:
-    return Custom(function, minimum_merit=minimum, lipschitz_constant=lipschitz, reward_range=reward_range)

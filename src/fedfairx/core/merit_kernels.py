@@ -116,9 +116,7 @@ def log_merits(merit: Rows, means: Rows, logits: Rows, slopes: Rows) -> None:
         each, mean, logit, slope = by_lane(merit), by_lane(means), by_lane(logits), by_lane(slopes)
         for a in range(arms):
             for l in range(mean.shape[1]):
-                value, rise = log_merit(each, lane_of(merit, l), mean[a, l])
-                logit[a, l] = value
-                slope[a, l] = rise
+                logit[a, l], slope[a, l] = log_merit(each, lane_of(merit, l), mean[a, l])
 
 
 @stage

@@ -125,12 +125,6 @@ def weigh(packed: Rows, kappa: float, factor: Rows, turned: Rows) -> None:
 
 
 @stage
-def noise_floor(noise_sd: float, dimension: int) -> float:
-    """Largest eigenvalue of noise alone: 2s√d (Wigner)."""
-    return 2.0 * math.sqrt(dimension) * noise_sd
-
-
-@stage
 def filter_noise(
     packed: Rows, noise_sd: float, size: float, variance: float, factor: Rows, turned: Rows
 ) -> None:
@@ -139,5 +133,6 @@ def filter_noise(
     noise_sd: of an entry; size: E‖θ‖²; variance: σ². factor (d, d) and turned (d, d + 1) are workspace.
     """
     dimension = factor.shape[0]
-    quieten(packed, noise_floor(noise_sd, dimension), factor, turned)
+    largest = 2.0 * math.sqrt(dimension) * noise_sd  # eigenvalue of noise alone (Wigner)
+    quieten(packed, largest, factor, turned)
     weigh(packed, doubt(noise_sd, size, variance, dimension), factor, turned)

@@ -17,7 +17,8 @@ from fedfairx.core.confidence import LARGEST_SETTING, SMALLEST_SETTING
 from fedfairx.core.merit import Merit, Range
 from fedfairx.errors import require
 from fedfairx.lanes.decorators import stage
-from fedfairx.lanes.rows import Rows, one_lane, put_run, run_at
+from fedfairx.lanes.linalg import blend, inner
+from fedfairx.lanes.rows import Rows, one_lane
 from fedfairx.lanes.vector import fma, larger, sqrt
 from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.util.arrays import Array
@@ -117,22 +118,10 @@ def squared_width(contexts: Rows, arm: int, inverse: Rows, product: Rows) -> flo
     contexts (K, d), inverse (d, d); product (d,) is workspace.
     """
     dimension = contexts.shape[1]
+    if one_lane(product) and dimension >= WIDTH:  # many features: `blend` takes several coordinates at a time
+        blend(inverse, contexts[arm], product)
+        return inner(contexts[arm], product)
     square = 0.0
-    if one_lane(product) and dimension >= WIDTH:  # many features: WIDTH coordinates of V⁻¹x at a time
-        whole = dimension - dimension % WIDTH
-        for j in range(0, whole, WIDTH):
-            run = 0.0
-            for i in range(dimension):
-                run = fma(run_at(inverse, i, j), contexts[arm, i], run)
-            put_run(run, product, j)
-        for j in range(whole, dimension):
-            s = 0.0
-            for i in range(dimension):
-                s = fma(inverse[i, j], contexts[arm, i], s)
-            product[j] = s
-        for j in range(dimension):
-            square = fma(contexts[arm, j], product[j], square)
-        return square
     for i in range(dimension):  # V⁻¹ is symmetric: the upper triangle, twice
         x = contexts[arm, i]
         half = 0.0

@@ -10,7 +10,7 @@ from typing import Unpack
 import numpy as np
 
 from fedfairx.agent.agent import Agent
-from fedfairx.agent.display import privacy_in_short
+from fedfairx.agent.exchange import privacy_in_short
 from fedfairx.agent.options import Keywords, Options
 from fedfairx.agent.schedules import Plan, timetable
 from fedfairx.core.merit import Merit

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,71 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which people with any colour vision tell apart.
-COLOURS = {
-    "fairx-linucb": "#555555",
-    "fed-fairx-linucb": "#0072B2",
-    "priv-fairx-linucb": "#D55E00",
-    "b1": "#AA3377",
-    "b2": "#009E73",
-    "fairx-bayes": "#7FBC41",
-    "fed-fairx-bayes": "#1B7837",
-    "priv-fairx-bayes": "#882255",
-    "fairx-lints": "#88CCEE",
-    "fed-fairx-lints": "#332288",
-    "linucb": "#B8860B",
-    "minimum-share": "#56B4E9",
-    "paper-tree": "#8C564B",
-    "tree": "#B8860B",
-    "sqrt-toeplitz": "#56B4E9",
-    "blt": "#D55E00",
-    "released": "#D55E00",
-    "released+local": "#E69F00",
-    "own+released": "#7B3294",
-    "fair": "#000000",
-}
-NAMES = {
-    "fairx-linucb": "B0 (alone)",
-    "fed-fairx-linucb": "Fed",
-    "priv-fairx-linucb": "Priv",
-    "fairx-bayes": "expected merit, alone",
-    "fed-fairx-bayes": "expected merit, together",
-    "priv-fairx-bayes": "expected merit, private",
-    "fairx-lints": "Thompson, alone",
-    "fed-fairx-lints": "Thompson, together",
-    "b1": "B1",
-    "b2": "B2",
-    "linucb": "LinUCB",
-    "minimum-share": "minimum share",
-}
+_DATA = json.loads((files("fedfairx.util") / "figure_style.json").read_text(encoding="utf-8"))
+#: Okabe and Ito's colours, which people with any colour vision tell apart.
+COLOURS: dict[str, str] = _DATA["colours"]
+NAMES: dict[str, str] = _DATA["names"]
 METRIC_NAMES = {"fairness_regret": "fairness regret", "reward_regret": "reward regret"}
-_STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.5,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "fedfairx",  # the same figure gives the same file
-    "figure.dpi": 100,
-    "savefig.dpi": 160,
-}
-
-
 End = tuple[float, str, str]  # value, label, colour
 
 
@@ -101,7 +43,7 @@ def styled() -> Iterator[None]:
     with needs("plots"):
         import matplotlib as mpl
 
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(_DATA["style"]):  # its hash salt makes the same figure the same SVG file
         yield
 
 

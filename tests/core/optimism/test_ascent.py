@@ -9,7 +9,7 @@ import pytest
 
 import reference as ref
 from fedfairx.core import merit as kinds
-from fedfairx.core.optimism import ascent, problem
+from fedfairx.core.optimism import problem, solver
 from fedfairx.core.optimism.problem import Region, Scratch
 from fedfairx.lanes.rows import Rows, by_lane, floats
 from fedfairx.lanes.vector_llvm import WIDTH
@@ -60,7 +60,7 @@ def test_value_and_gradient_of_every_merit(kind: str) -> None:
 
 def climbed(instance: Instance, merit: kinds.Merit, tolerance: float, steps: int) -> tuple[Region, Scratch]:
     region, work = at(instance, np.zeros(instance.estimate.size))
-    ascent.ascend(floats(instance.contexts), region, merit_rows(merit), work, tolerance, steps)
+    solver.ascend(floats(instance.contexts), region, merit_rows(merit), work, tolerance, steps)
     return region, work
 
 
@@ -73,7 +73,7 @@ def test_it_ends_at_a_fixed_point() -> None:
         u = work.model.array[problem.HERE_STEP].copy()
         assert work.lane[problem.DONE] == 1.0
         assert u @ instance.gram @ u == pytest.approx(1.0, abs=1e-9)
-        ascent.image(floats(instance.contexts), region, work)
+        solver.image(floats(instance.contexts), region, work)
         away = work.model.array[problem.STEP] - u
         assert np.sqrt(max(away @ instance.gram @ away, 0.0)) <= 1e-9
 
@@ -103,7 +103,7 @@ def test_settle_goes_back_to_the_best_point_seen() -> None:
     work.model.array[problem.HERE_STEP] = 0.0
     problem.evaluate(floats(instance.contexts), region, merit_rows(kinds.Exponential(10.0)), work)
     work.lane[problem.DONE] = 1.0
-    ascent.settle(floats(instance.contexts), region, merit_rows(kinds.Exponential(10.0)), work)
+    solver.settle(floats(instance.contexts), region, merit_rows(kinds.Exponential(10.0)), work)
     assert (work.model.array[problem.HERE_STEP] == best).all()
     assert work.lane[problem.OBJECTIVE] == value
     assert work.lane[problem.DONE] == 0.0  # so that nothing is proved of it
@@ -115,7 +115,7 @@ def test_projected_gradient_stays_inside_and_never_ends_below_its_start(kind: st
     for _ in range(25):
         instance, (ours, theirs) = realistic(rng), merits(rng)[kind]
         region, work = at(instance, np.zeros(instance.estimate.size))
-        ascent.ascend_pgd(
+        solver.ascend_pgd(
             floats(instance.contexts), region, merit_rows(ours), work, float(rng.choice([0.1, 1.0, 30.0])), 30
         )
         away = work.model.array[problem.THETA] - instance.estimate
@@ -145,13 +145,13 @@ def test_a_lane_climbs_to_the_same_bits_in_any_company_and_alone() -> None:
             instances.append(each)
     merit = kinds.Exponential(10.0)
     first = block_of(instances[:WIDTH], [merit] * WIDTH)
-    ascent.ascend(*first, 1e-6, 100)
+    solver.ascend(*first, 1e-6, 100)
     order = [int(l) for l in rng.permutation(WIDTH + 3)[:WIDTH]]
     second = block_of([instances[l] for l in order], [merit] * WIDTH)
-    ascent.ascend(*second, 1e-6, 100)
+    solver.ascend(*second, 1e-6, 100)
     for place, l in enumerate(order):
         alone = block_of([instances[l]], [merit])
-        ascent.ascend(*alone, 1e-6, 100)
+        solver.ascend(*alone, 1e-6, 100)
         for other, lane in ((alone, 0), (first, l)):
             if lane < WIDTH:
                 for part, row in (("model", problem.THETA), ("arms", problem.POLICY)):

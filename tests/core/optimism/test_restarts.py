@@ -7,7 +7,7 @@ import pytest
 
 from fedfairx.core import merit as kinds
 from fedfairx.core.optimism import problem
-from fedfairx.core.optimism.restarts import begin_starts, find_starts, starts_of, take_decision
+from fedfairx.core.optimism.solver import begin_starts, find_starts, starts_of, take_decision
 from fedfairx.lanes.rows import floats
 from fedfairx.lanes.vector_llvm import WIDTH
 from instances import Instance, merit_rows, realistic, region_of, scratch_of

@@ -71,8 +71,7 @@ def frobenius(contexts: Rows, region: Region, work: Scratch) -> float:
         for i in range(dimension):
             weighted = share[a] * offset[i]
             for j in range(i, dimension):
-                value = fma(weighted, offset[j], curvature[i, j])
-                curvature[i, j] = value
+                curvature[i, j] = fma(weighted, offset[j], curvature[i, j])
     for i in range(dimension):
         for j in range(i):
             curvature[i, j] = curvature[j, i]

@@ -60,7 +60,7 @@ def scratch(memory: Rows, arms: int, dimension: int) -> Scratch:
 
 
 class Starts(NamedTuple):
-    """One decision and its block of starts: see `restarts`."""
+    """One decision and its block of starts: see `solver.restart`."""
 
     contexts: Rows  # (K, d)
     steps: Rows  # (K, d) V⁻¹x_a
