@@ -1,4 +1,4 @@
-"""The paper's lemmas and theorems as functions, with the constants that O(·) hides.
+"""The paper's lemmas and theorems as functions, with the constants hidden in O(·).
 
 Solanki, Jain and Gujar, "Fairness and Privacy Guarantees in Federated Contextual Bandits"; the proofs are in
 its appendix. Contexts have norm at most 1; logarithms are natural.
@@ -8,12 +8,12 @@ The printed proof of Theorem 1, step by step (C = 4L√β/γ, ℓ = ln(1 + T/d),
 1. Good intervals, det Ψ_k ≤ ν det Ψ_{k-1}: the width grows by √(det Ψ_k/det Ψ_{k-1}) ≤ √ν. The paper writes
    ν, which is true but loose.
 2. Widths at the rounds played: Lemma 1 and Cauchy-Schwarz give √(2 m T d ℓ). The paper drops the 2. (That
-   would be right for widths taken after the update, which its V⁰ is; but then Lemma 2 does not apply, because
-   V⁰ depends on the action drawn. Taking V⁰ just before the action repairs this at the price of the 2.)
+   would be right for widths taken after the update, as its V⁰ is; but then Lemma 2 does not apply, because V⁰
+   depends on the action drawn. Taking V⁰ just before the action repairs this at the cost of the 2.)
 3. Bad intervals: at most d ℓ/ln ν of them (the paper says "rounds"). In each, an agent's widths sum to no
    more than √(2 t_k ln(det ratio)) ≤ √(2 g d ℓ). The paper writes log_ν for 2 ln: too small for ν > √e.
-4. Lemma 2 inside each bad interval: which ones are bad is known only afterwards, so it must hold in all of
-   them at once. The paper uses ln(4/δ) for one; a union over the p intervals makes it ln(4p/δ), and one
+4. Lemma 2 inside each bad interval: which intervals are bad is known only afterwards, so it must hold in all
+   of them at once. The paper uses ln(4/δ) for one; a union over the p intervals makes it ln(4p/δ), and one
    martingale over all agents makes the paper's m√(2 t_k ·) a √(2 m t_k ·).
 5. The sum over agents is bounded, while Definition 1 averages over them: `per_agent` divides by m.
 
@@ -76,7 +76,7 @@ class EllipticalPotential(NamedTuple):
 
 
 def elliptical_potential_bound(observations: int, *, initial: Array, norm_bound: float = 1.0) -> float:
-    """Right side of Lemma 1 for `count` vectors of norm at most `norm_bound` added to `initial`."""
+    """Compute the right side of Lemma 1 for vectors of norm at most `norm_bound` added to `initial`."""
     _check(observations=observations, norm_bound=norm_bound)
     initial = _definite("initial", initial)
     d = initial.shape[0]
@@ -88,7 +88,7 @@ def elliptical_potential_bound(observations: int, *, initial: Array, norm_bound:
 def elliptical_potential(
     vectors: Array, *, initial: Array, norm_bound: float | None = None
 ) -> EllipticalPotential:
-    """All members of Lemma 1 for `vectors` (n, d) added one by one to `initial` (d, d)."""
+    """Compute all members of Lemma 1 for `vectors` (n, d) added one by one to `initial` (d, d)."""
     U = _definite("initial", initial).copy()
     vectors = np.asarray(vectors, dtype=float)
     fits = vectors.ndim == 2 and vectors.shape[1] == U.shape[0]
@@ -110,7 +110,9 @@ def elliptical_potential(
 def martingale_bound(rounds: int, *, failure: float, width: float = 1.0) -> float:
     """Lemma 2: |Σ_t w_t(a_t) - Σ_t E_{a∼π_t} w_t(a)| stays below this with probability 1 - failure/2.
 
-    `width` bounds every w; the paper's 1 needs a regulariser of at least 1 (w ≤ 1/√λ). Azuma-Hoeffding."""
+    `width` bounds every w; the paper's 1 needs a regulariser of at least 1 (w ≤ 1/√λ). The proof is
+    Azuma-Hoeffding.
+    """
     _check(rounds=rounds, failure=failure, width=width)
     return width * math.sqrt(2 * rounds * math.log(4 / failure))
 
@@ -136,7 +138,7 @@ def instant_regret_bound(
 
 
 def communication_bound(agents: int, *, dimension: int, horizon: int) -> int:
-    """⌈2 m d² ln²(1 + T/d)⌉: never fewer than the synchronisations of Alg. 1 lines 10-17.
+    """Bound the number of synchronisations of Alg. 1 lines 10-17 by ⌈2 m d² ln²(1 + T/d)⌉.
 
     It holds for all m, d, T ≥ 1. With B = m d² ln²(1 + T/d) there are ⌈log₂ g⌉ rounds of doubling below
     g = ⌈T/B⌉ and at most T/g ≤ B from then on; B grows with m and d, so B ≥ ln²(1 + T) ≥ log₂ T ≥ ⌈log₂ g⌉
@@ -158,10 +160,10 @@ def private_radius_printed(
     eigenvalue_high: float,
     moment_noise: float,
 ) -> float:
-    """√β = σ√(2 ln(2/α) + d ln(ρ̄/ρ + t/(dρ))) + m c √ρ̄ + m z, as printed.
+    """Compute √β = σ√(2 ln(2/α) + d ln(ρ̄/ρ + t/(dρ))) + m c √ρ̄ + m z, as printed.
 
     ρ, ρ̄ bound the eigenvalues of one agent's noise H_i, z bounds ‖h_i‖_{H_i⁻¹}, c bounds ‖θ*‖. The factor m
-    is more than is needed: see `private_radius`.
+    is larger than necessary: see `private_radius`.
     """
     _check(rounds=rounds, agents=agents, dimension=dimension, noise_sd=noise_sd, alpha=alpha)
     _check(norm_bound=norm_bound, moment_noise=moment_noise)
@@ -183,7 +185,7 @@ def private_radius(
     eigenvalue_high: float,
     moment_noise: float,
 ) -> float:
-    """√β = σ√(2 ln(2/α) + d ln(1 + N/(dρ_min))) + c √ρ_max + z, with no factor m.
+    """Compute √β = σ√(2 ln(2/α) + d ln(1 + N/(dρ_min))) + c √ρ_max + z, with no factor m.
 
     ρ_min, ρ_max and z are of the **sum** H of all agents' noise and shift; N counts the observations in V.
     θ̂ - θ* = V⁻¹(Xη + h - Hθ*) with V ≽ H, and V ≽ G + ρ_min I for the first term (Abbasi-Yadkori et al.
@@ -200,7 +202,7 @@ def private_radius(
 class RegretBound:
     """A bound on the fairness regret, summed over agents and as Definition 1 averages it."""
 
-    printed: float  # what stands inside the paper's O(·), for the sum over agents
+    printed: float  # the expression inside the paper's O(·), for the sum over agents
     total: float  # the repaired bound with its constants, for the sum over agents
     agents: int
     horizon: int
@@ -212,7 +214,7 @@ class RegretBound:
 
     @property
     def vacuous(self) -> bool:
-        """True where it says no more than that two policies differ by at most 2 in every round."""
+        """Whether it exceeds the trivial bound: two policies differ by at most 2 in every round."""
         return self.per_agent >= 2 * self.horizon
 
 
@@ -262,7 +264,7 @@ def theorem2_bound(
     """Theorem 2 for Priv-FairX-LinUCB, with ρ ≤ ρ̄ the eigenvalues of one agent's noise and √β private.
 
     Where the aggregate is shifted once, with eigenvalues ρ_min to ρ_max, give ρ_min/m and ρ_max/m.
-    The paper only says that Theorem 1's proof goes through. Two steps don't as they stand. (a) The noise of
+    The paper only says that Theorem 1's proof carries over. Two of its steps don't. (a) The noise of
     successive synchronisations differs, so Ψ_k ≽ Ψ_{k-1} fails; `total` compares with the noise-free
     G + mρI ≼ V instead, which grows, and whose logarithm ln(1 + T/(dρ)) is not larger than the printed
     ln(ρ̄/ρ + T/(dρ)). (b) The schedule's gap has ln²(1 + T/d) in it, not this logarithm, so the printed
@@ -283,7 +285,7 @@ def _printed(T: int, m: int, d: int, log: float, nu: float) -> float:
 
 
 def _total(T: int, m: int, d: int, regulariser: float, failure: float, nu: float, gap: int | None) -> float:
-    """The repaired bound over C; the numbers are the steps in this module's docstring."""
+    """Compute the repaired bound over C; step numbers are those of this module's docstring."""
     if gap is None:
         gap = math.ceil(T / (m * d**2 * math.log1p(T / d) ** 2))  # Alg. 1 line 12
     _check(gap=gap)

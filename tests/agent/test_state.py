@@ -398,7 +398,7 @@ def changed(*keys: Any, value: Any) -> Callable[[dict[str, Any]], None]:
         (("private",), 1, "private"),
         (("decide_from",), "released", "privatizer"),
         (("privatizer", "total"), ..., "privatizer"),
-        (("privatizer", "schema"), 3, "plain sums"),
+        (("privatizer", "schema"), 3, "exact sums"),
         (("partners",), "sometimes", "partners"),
         (("minimum_share",), 1.5, "minimum_share"),
     ],

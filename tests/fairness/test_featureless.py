@@ -94,9 +94,9 @@ def test_sums_of_all_rewards_may_be_given(merit: Merit) -> None:
         sums = many * gram, many * moment
         ours = ffx.exposure(log, merit=merit, sums=sums)
         assert_same(ours, ffx.exposure(as_units(log, 6), merit=merit, sums=sums))
-    with pytest.raises(InvalidInput, match="sums must be of all"):
+    with pytest.raises(InvalidInput, match="sums must have the dimension"):
         ffx.exposure(log, merit=merit, sums=(gram[:4, :4], moment[:4]))
-    with pytest.raises(InvalidInput, match="sums must be of all"):
+    with pytest.raises(InvalidInput, match="sums must have the dimension"):
         ffx.exposure(as_units(log, 6), merit=merit, sums=(gram[:4, :4], moment[:4]))
 
 

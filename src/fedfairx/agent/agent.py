@@ -55,7 +55,7 @@ from fedfairx.errors import (
     require,
 )
 from fedfairx.privacy import Budget, NonPrivateSums, Privatizer, Release
-from fedfairx.privacy.ledger.rollback import Confirm, message_digest
+from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.storage import replacement
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.journal import Journal
@@ -937,7 +937,7 @@ class Agent:
             agent.set_window(window, default_reward)
             if confirm is not None:
                 last = agent._exchange.latest.get(agent.name)
-                confirm(agent.released, message_digest(None if last is None else last.to_bytes()))
+                confirm(agent.released, "" if last is None else last.digest)
         except BaseException:
             log.close()
             raise

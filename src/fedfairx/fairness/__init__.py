@@ -1,4 +1,4 @@
-"""Exposure tables: shown against entitled, with intervals that hold at all times."""
+"""Exposure tables: shown and entitled shares, with intervals that hold at all times."""
 
 from fedfairx.fairness.decision_log import Logged
 from fedfairx.fairness.draw_test import Draws

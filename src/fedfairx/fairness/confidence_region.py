@@ -1,7 +1,7 @@
 """Confidence ellipsoid for θ* that holds at all times, from exact sums of records, with no bound on ‖θ*‖.
 
-docs/explanation/exposure-proofs.md has the inequality and the proof: G = Σxxᵀ with eigenvalues g_k, b = Σxy,
-λ = σ²/sd².
+docs/explanation/exposure-proofs.md has the inequality and the proof. G = Σxxᵀ has eigenvalues g_k, b = Σxy,
+and λ = σ²/sd².
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ class Region:
         return directions * self.root if self.root.ndim == 1 else directions @ self.root
 
     def widths(self, directions: Array) -> Array:
-        """max |direction · (θ - θ̂)| over the region, for each of directions (..., d)."""
+        """Return max |direction · (θ - θ̂)| over the region, for each of directions (..., d)."""
         squares = np.square(self.rooted(directions)).sum(axis=-1)
-        widths: Array = self.radius * np.sqrt(squares)
-        return widths
+        return np.asarray(self.radius * np.sqrt(squares))
 
 
 def region(gram: Array, moment: Array, *, noise_sd: float, error: float, prior_sd: float = 1.0) -> Region:
-    """Compute the region from G and b, which holds at all times with probability at least 1 - error.
+    """Compute the region from G and b. It holds at all times with probability at least 1 - error.
 
-    It is narrowest where `prior_sd` is about the size of a coordinate of θ*, and holds wherever θ* is.
+    It is narrowest if `prior_sd` is about the size of a coordinate of θ*, and valid for any θ*.
     """
     regulariser = (noise_sd / prior_sd) ** 2
     diagonal = np.diagonal(gram)
-    if np.count_nonzero(gram) == np.count_nonzero(diagonal):  # of actions without features
+    if np.count_nonzero(gram) == np.count_nonzero(diagonal):  # actions without features
         eigenvalues, vectors, along = diagonal, None, moment
     else:
         eigenvalues, vectors = np.linalg.eigh(gram)

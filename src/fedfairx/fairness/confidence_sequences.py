@@ -9,17 +9,17 @@ import numpy as np
 
 from fedfairx.util.arrays import Array
 
-#: λ of the mixture, on either side: from what notices a large change in ten rounds to what notices one of
-#: 1 % of a share of a tenth in ten million.
+#: λ of the mixture, on either side: the largest detects a large change in ten rounds, the smallest a change
+#: of 1 % of a share of a tenth in ten million rounds.
 TILTS: Array = np.concatenate([side * 4.0 * np.exp2(-0.5 * np.arange(24)) for side in (-1.0, 1.0)])
 _FIRST = 16
-_STEPS = 50  # of bisection: what is left is below 1e-15
+_STEPS = 50  # of bisection; the error is then below 1e-15
 
 
 def spending(places: int) -> Array:
-    """Share of the error that each of unlimitedly many actions gets; the shares sum to at most 1.
+    """Return the share of the error that each of `places` actions gets; they sum to at most 1 for any number.
 
-    Half of it goes to the first 16, a sixth to the next 16, a twelfth to the next 32, and so on, doubling.
+    Half goes to the first 16 actions, a sixth to the next 16, a twelfth to the next 32, and so on, doubling.
     """
     place = np.arange(places)
     batch = np.ceil(np.log2((place + 1) / _FIRST)).clip(min=0)
@@ -28,16 +28,15 @@ def spending(places: int) -> Array:
 
 
 def log_mixture(shown: Array, rounds: Array, chance: Array) -> Array:
-    """ln of the mixture above at p = `chance`; all three (n,)."""
+    """Return the logarithm of the mixture at p = `chance`; all three (n,)."""
     growth = np.log1p(chance[:, None] * np.expm1(TILTS))
     logs = shown[:, None] * TILTS - rounds[:, None] * growth
     top = logs.max(axis=1)
-    total: Array = top + np.log(np.exp(logs - top[:, None]).mean(axis=1))
-    return total
+    return np.asarray(top + np.log(np.exp(logs - top[:, None]).mean(axis=1)))
 
 
 def share_interval(shown: Array, rounds: Array, error: Array) -> tuple[Array, Array]:
-    """Lower and upper ends of the confidence sequences for mean chances; `rounds` ≥ 1, all (n,).
+    """Return both ends of the confidence sequences for mean probabilities; `rounds` ≥ 1, all (n,).
 
     Each holds at all times at once with probability at least 1 - error.
     """

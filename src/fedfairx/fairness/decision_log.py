@@ -1,4 +1,4 @@
-"""A log of decisions, as given and as blocks of decisions among equally many actions, held in arrays."""
+"""A log of decisions, as given and as blocks: arrays of decisions among equally many actions."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from fedfairx.errors import InvalidInput
 from fedfairx.util.arrays import Array
 
 Codes = NDArray[np.int64]
-_BLOCK = 1 << 16  # numbers of a policy that a block holds at most
-_SUM = 1e-6  # by which a policy may miss 1
+_BLOCK = 1 << 16  # largest number of policy entries in a block
+_SUM = 1e-6  # largest deviation of a policy's sum from 1
+_MIXED = "contexts must be given for all decisions or for none, and be of one dimension"
 
 
-@dataclass(slots=True)  # not frozen, which would take three times as long to make
+@dataclass(slots=True)  # not frozen: that would take three times as long to make
 class Logged:
     """One decision of a log.
 
     policy: (K,) the probabilities that the action was drawn from.
-    action: the row that was chosen; None if nothing was shown, and only the draw counts.
+    action: the row that was chosen; None if nothing was shown and only the draw counts.
     contexts: (K, d), needed to estimate merit; in all decisions of a log or in none. For actions without
         features (K,) integers, the index of each in a list of all actions.
-    names: of the K actions; by default their indices.
-    groups: of the K actions, "" or None where there is none.
+    names: names of the K actions; by default "action 0" and so on.
+    groups: groups of the K actions; "" or None for no group.
     drawn: the row that the policy drew, if another one was chosen (a baseline).
-    reward: of the chosen action, if it has arrived.
+    reward: reward of the chosen action, if it has arrived.
     """
 
     policy: ArrayLike
@@ -51,24 +52,15 @@ class Block:
     names: Codes  # (n, K) numbers of names
     groups: Codes  # (n, K) numbers of groups, -1 for none
     contexts: NDArray[Any] | None  # (n, K, d), or (n, K) places of actions without features
-    rewards: Array  # (n,) NaN where none has come
-    times: Array  # (n,) how often it came
+    rewards: Array  # (n,) NaN where none has arrived
+    times: Array  # (n,) how often the round occurred
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Block:
-        contexts = None if self.contexts is None else self.contexts[rows]
-        return Block(
-            self.policy[rows],
-            self.taken[rows],
-            self.drawn[rows],
-            self.names[rows],
-            self.groups[rows],
-            contexts,
-            self.rewards[rows],
-            self.times[rows],
-        )
+        parts: Any = (None if part is None else part[rows] for part in vars(self).values())
+        return Block(*parts)
 
     def distinct(self) -> Block:
-        """The rounds that differ in what merit entitles to, each as many `times` as it came.
+        """Merge rounds with equal entitlements; `times` counts how often each occurred.
 
         Only rounds of actions without features repeat; others are left as they are.
         """
@@ -84,20 +76,20 @@ class Block:
         return replace(self[np.array(first, dtype=np.int64)], times=np.array(list(times.values())))
 
     def fits(self, dimension: int) -> bool:
-        """Whether its contexts are of this dimension, or of actions that have a place in it."""
+        """Tell whether its contexts have this dimension, or are places below it."""
         if self.contexts is None or self.contexts.ndim == 2:
             return self.contexts is None or int(self.contexts.max(initial=0)) < dimension
         return bool(self.contexts.shape[2] == dimension)
 
     def features(self, dimension: int) -> Array:
-        """Contexts (n, K, d); those of actions without features are unit vectors."""
+        """Return contexts (n, K, d); those of actions without features are unit vectors."""
         assert self.contexts is not None
         return self.contexts if self.contexts.ndim == 3 else np.eye(dimension)[self.contexts]
 
 
 @dataclass
 class Labels:
-    """Names in the order in which they first came, and their numbers."""
+    """Names and their numbers, in order of first occurrence."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     _rows: dict[tuple[str | None, ...], Codes] = field(default_factory=dict)
@@ -106,18 +98,17 @@ class Labels:
         key = labels if type(labels) is tuple else tuple(labels)
         known = self._rows.get(key)
         if known is None:
-            known = np.array([self._number(label) for label in key], dtype=np.int64)
-            if len(self._rows) < 10_000:  # logs repeat themselves; one that doesn't must not fill the memory
+            numbers = self.numbers
+            codes = [numbers.setdefault(label, len(numbers)) if label else -1 for label in key]
+            known = np.array(codes, dtype=np.int64)
+            if len(self._rows) < 10_000:  # most logs repeat rows; one that doesn't must not fill the memory
                 self._rows[key] = known
         return known
-
-    def _number(self, label: str | None) -> int:
-        return self.numbers.setdefault(label, len(self.numbers)) if label else -1
 
 
 @dataclass
 class Blocks:
-    """All of a log in blocks, with what its numbers mean."""
+    """A log in blocks, with the names behind its numbers."""
 
     names: Labels = field(default_factory=Labels)
     groups: Labels = field(default_factory=Labels)
@@ -138,22 +129,22 @@ def gather(log: Iterable[Logged]) -> Blocks:
     found.blocks += [_block(rows) for rows in waiting.values()]
     dimensions = {None if block.contexts is None else block.contexts.shape[2:] for block in found.blocks}
     if len(dimensions) > 1:
-        raise InvalidInput("contexts must be given for all decisions or for none, and be of one dimension")
+        raise InvalidInput(_MIXED)
     return found
 
 
 def records(blocks: Sequence[Block]) -> Iterator[tuple[Array, Array]]:
-    """Contexts (n, d) of actions taken and their rewards (n,), where they have come."""
+    """Yield contexts (n, d) of actions taken and their rewards (n,), where these have arrived."""
     places = [block.contexts for block in blocks if block.contexts is not None and block.contexts.ndim == 2]
     units = np.eye(1 + max(int(each.max()) for each in places)) if places else None
     for block in blocks:
         if block.contexts is not None:
-            come = np.flatnonzero(np.isfinite(block.rewards) & (block.taken >= 0))
-            rows = block.contexts[come, block.taken[come]]
-            yield (rows if units is None else units[rows]), block.rewards[come]
+            known = np.flatnonzero(np.isfinite(block.rewards) & (block.taken >= 0))
+            rows = block.contexts[known, block.taken[known]]
+            yield (rows if units is None else units[rows]), block.rewards[known]
 
 
-# place, policy, taken, drawn, names, groups, contexts, reward; its numbers are checked by the block
+# place, policy, taken, drawn, names, groups, contexts, reward; `_block` checks the numbers
 _Row = tuple[int, Array, int, int, Codes, Codes, NDArray[Any] | None, float]
 
 
@@ -179,7 +170,7 @@ def _row(decision: Logged, place: int, found: Blocks) -> _Row:
 
 
 def _contexts(values: ArrayLike, arms: int) -> NDArray[Any] | None:
-    """(K, d) numbers, or (K,) places of actions without features; None if it is neither."""
+    """Return (K, d) numbers, or (K,) places of actions without features; None if it is neither."""
     try:
         given = np.asarray(values)
         if given.ndim == 1 and len(given) == arms and given.dtype.kind in "iu" and given.min() >= 0:
@@ -191,7 +182,7 @@ def _contexts(values: ArrayLike, arms: int) -> NDArray[Any] | None:
 
 @functools.cache
 def range_names(arms: int) -> tuple[str, ...]:
-    """What actions without names are called."""
+    """Return the names of actions that were given none."""
     return tuple(f"action {place}" for place in range(arms))
 
 
@@ -202,19 +193,11 @@ def _block(rows: list[_Row]) -> Block:
     _refuse(odd, places, "policy must be (K,) probabilities that sum to 1")
     codes = np.array(names)
     _refuse(np.any(codes < 0, axis=1), places, "names must not be empty")
-    contexts = None
-    if given[0] is not None:
-        same = np.array([each is not None and each.shape == given[0].shape for each in given])
-        _refuse(
-            ~same, places, "contexts must be given for all decisions or for none, and be of one dimension"
-        )
-        contexts = np.array(given)
-        if contexts.ndim == 3:
-            finite = np.isfinite(contexts).all(axis=(1, 2))
-            _refuse(~finite, places, "contexts must be (K, d) finite numbers")
-    else:
-        some = np.array([each is not None for each in given])
-        _refuse(some, places, "contexts must be given for all decisions or for none")
+    shapes = [None if each is None else each.shape for each in given]
+    _refuse(np.array([shape != shapes[0] for shape in shapes]), places, _MIXED)
+    contexts = None if given[0] is None else np.array(given)
+    if contexts is not None and contexts.ndim == 3:
+        _refuse(~np.isfinite(contexts).all(axis=(1, 2)), places, "contexts must be (K, d) finite numbers")
     rows_taken, rows_drawn = np.array(taken, dtype=np.int64), np.array(drawn, dtype=np.int64)
     once = np.ones(len(rows))
     return Block(policy, rows_taken, rows_drawn, codes, np.array(groups), contexts, np.array(rewards), once)

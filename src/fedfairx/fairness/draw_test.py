@@ -1,10 +1,10 @@
 """Test whether actions were drawn from the policy, with a p-value that may be read after every round.
 
-If round t draws action a with probability π_t(a), then for any other chances ρ_t that are fixed before the
-draw the product of ρ_t(a_t)/π_t(a_t) is a martingale with mean 1. Here ρ are policies sharpened or
-flattened, in proportion to π^η (η = 2: the best are taken too often; η = 0: all alike), and policies that
-favour or shun one action, by a factor e^λ. Half of the bet is on the first kind and half on the second. If
-the log is honest, the mean of all these products ever reaches 1/p with probability at most p (Ville), so
+If round t draws action a with probability π_t(a), then for any other probabilities ρ_t that are fixed before
+the draw the product of ρ_t(a_t)/π_t(a_t) is a martingale with mean 1. Here ρ are policies sharpened or
+flattened, in proportion to π^η (η = 2: the best are drawn too often; η = 0: all equally often), and policies
+that favour or avoid one action, by a factor e^λ. Half of the bet is on the first kind and half on the second.
+If the log is honest, the mean of all these products ever reaches 1/p with probability at most p (Ville), so
 its inverse is a p-value at any time.
 """
 
@@ -29,7 +29,7 @@ LEVEL = 0.01
 
 @dataclass(frozen=True)
 class Draws:
-    """The test's result: a p-value that holds at all times, and a sentence."""
+    """Result of the test: a p-value that holds at all times, and a sentence."""
 
     decisions: int
     p_value: float
@@ -63,7 +63,7 @@ class DrawsSoFar:
     impossible: bool = False  # an action of probability 0 was drawn
 
     def take(self, block: Block, sets: Array, first: NDArray[np.bool_], actions: int) -> None:
-        """sets (n, K): the policy of the action that each row is; first (n, K): 1 at its first row."""
+        """Add a block. sets (n, K): probability of each row's action; first (n, K): True at its first row."""
         rows = np.arange(block.drawn.size)
         grown = np.zeros((actions, FAVOURS.size))
         grown[: len(self.favours)] = self.favours
@@ -74,7 +74,7 @@ class DrawsSoFar:
         logs = np.log(np.where(chances > 0, chances, 1.0))
         there = block.policy > 0
         all_logs = np.log(block.policy, out=np.full(block.policy.shape, -1e300), where=there)
-        for k, power in enumerate(POWERS):  # by logarithms, which takes a third of the time
+        for k, power in enumerate(POWERS):  # logarithms take a third of the time of powers
             tilted = np.exp(power * all_logs).sum(axis=1) if power > 0 else there.sum(axis=1)
             self.powers[k] += ((power - 1.0) * logs - np.log(tilted)).sum()
         codes = block.names[first]
@@ -85,13 +85,15 @@ class DrawsSoFar:
         self.favours += np.bincount(drawn, minlength=actions)[:, None] * FAVOURS
 
     def answer(self) -> Draws:
-        """The p-value of all products together."""
+        """Compute the p-value of all products together."""
         weights = spending(len(self.favours))
         logs = np.concatenate(
             [
                 self.powers - math.log(2 * POWERS.size),
                 (self.favours + np.log(0.5 * weights / FAVOURS.size)[:, None]).ravel(),
-                [math.log(max(0.5 * (1.0 - weights.sum()), 1e-300))],  # the bets on actions that never came
+                [
+                    math.log(max(0.5 * (1.0 - weights.sum()), 1e-300))
+                ],  # the bets on actions that never occurred
             ]
         )
         top = float(logs.max())

@@ -1,7 +1,7 @@
 """Bounds on the share that merit entitles a set of actions to, over every θ of a confidence region.
 
-Two bounds are computed, round by round and linear, and the interval is where both agree; the proofs and the
-symbols are in docs/explanation/exposure-proofs.md.
+There are two bounds, one round by round and one linear, and the interval is their intersection; the proofs
+and the symbols are in docs/explanation/exposure-proofs.md.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from fedfairx.fairness.decision_log import Codes
 from fedfairx.util.arrays import Array
 
 _BEND = 9.0 / 64.0  # max of q (1 - q)(1/4 + |1 - 2q|)
-_BEND_OF_RARE = 1.25  # and |q″| ≤ 5/4 q ρ²
+_BEND_OF_RARE = 1.25  # since |q″| ≤ 5/4 q ρ²
 
 
 class Entitled(NamedTuple):
-    """Bounds for n rounds with K actions each; a set's value stands at all of its actions."""
+    """Bounds for n rounds with K actions each; each action of a set has the set's value."""
 
     share: Array  # (n, K) of each action at θ̂; a set's is their sum
     low: Array  # (n, K) of the set
     high: Array  # (n, K)
-    gradient: Array | None  # (n, K, d) of each action, times W; a set's is their sum. None where not proved
+    gradient: Array | None  # (n, K, d) of each action, times W; a set's is their sum. None if not proved
     bend: Array  # (n, K) ½ρ² · the bound on |q″|/ρ² of the set
 
 
 def entitled(region: Region, merit: Merit, contexts: Array, sets: Codes | None) -> Entitled:
-    """Bounds for each round of contexts (n, K, d).
+    """Compute the bounds for each round of contexts (n, K, d).
 
-    sets: (n, K), the number of the set that each action is in; None where each action is a set.
+    sets: (n, K), the number of the set that each action is in; None if each action is a set.
     """
     logs = log_merit_values(merit, contexts @ region.centre)
     share = _shares(logs)
@@ -50,9 +50,9 @@ def entitled(region: Region, merit: Merit, contexts: Array, sets: Codes | None) 
 def entitled_units(
     region: Region, merit: Merit, places: Codes, alike: Codes | None, sets: Codes | None
 ) -> Entitled:
-    """`entitled` for unit vectors, by their places (n, K), where W is diagonal; without the gradient.
+    """Compute the bounds for unit vectors by their places (n, K), with diagonal W and without the gradient.
 
-    alike: (n, K), the number of each place among those of its round; None where they differ.
+    alike: (n, K), the number of each place among those of its round; None if they differ.
     """
     means, widths = region.centre[places], region.root[places]
     logs = log_merit_values(merit, means)
@@ -71,9 +71,9 @@ def entitled_units(
 
 
 def gradient_of_units(shares: Array, places: Codes, root: Array, codes: Codes, size: int) -> Array:
-    """Σ shares · (e - x̄) · W (m, d) over all rounds, for each of m codes; of W the diagonal.
+    """Sum shares · (e - x̄) · W over all rounds for each of m codes, (m, d); `root` is the diagonal of W.
 
-    shares: (n, K), c q̂ times how often the round came; x̄ is made from them.
+    shares: (n, K), c q̂ times how often the round occurred; x̄ follows from them.
     """
     rounds, dimension = len(places), root.size
     times = shares.sum(axis=1, keepdims=True)
@@ -90,19 +90,17 @@ def gradient_of_units(shares: Array, places: Codes, root: Array, codes: Codes, s
 
 def _bend(moves: Array, high: Array) -> Array:
     rho = 2.0 * moves.max(axis=1, keepdims=True)
-    bend: Array = 0.5 * rho**2 * np.minimum(_BEND, _BEND_OF_RARE * high)
-    return bend
+    return np.asarray(0.5 * rho**2 * np.minimum(_BEND, _BEND_OF_RARE * high))
 
 
 def _shares(logs: Array) -> Array:
     merits = np.exp(logs - logs.max(axis=1, keepdims=True))
-    shares: Array = merits / merits.sum(axis=1, keepdims=True)
-    return shares
+    return np.asarray(merits / merits.sum(axis=1, keepdims=True))
 
 
 def _merit_range(merit: Merit, means: Array, widths: Array) -> tuple[Array, Array]:
-    """Logarithms of the least and the most merit of means within `widths`."""
-    if isinstance(merit, Custom):  # it need not increase
+    """Return the logarithms of the least and the most merit of means within `widths`."""
+    if isinstance(merit, Custom):  # it may decrease
         values, moves = np.exp(log_merit_values(merit, means)), merit.lipschitz_constant * widths
         return np.log(np.maximum(values - moves, merit.minimum_merit)), np.log(values + moves)
     return log_merit_values(merit, means - widths), log_merit_values(merit, means + widths)
@@ -115,26 +113,25 @@ def _set_bounds(least: Array, most: Array, sets: Codes | None) -> tuple[Array, A
     others_small, others_large = _of_others(small, sets), _of_others(large, sets)
     tiny = 1e-300  # 0/0 where everything is far below the top: any share is possible then
     low = own_small / np.maximum(own_small + others_large, tiny)
-    high = np.where(
-        own_large + others_small > tiny, own_large / np.maximum(own_large + others_small, tiny), 1.0
-    )
+    total = own_large + others_small
+    high = np.where(total > tiny, own_large / np.maximum(total, tiny), 1.0)
     return low, high
 
 
 def of_sets(values: Array, sets: Codes | None) -> Array:
-    """(n, K) sums over the set that each action is in."""
+    """Return (n, K) sums over the set that each action is in."""
     return values if sets is None else np.take_along_axis(_by_set(values, sets), sets, axis=1)
 
 
 def _by_set(values: Array, sets: Codes) -> Array:
-    """(n, K) sums over each set of a round; a round has no more sets than actions."""
+    """Return (n, K) sums over each set of a round, which has no more sets than actions."""
     rounds, arms = values.shape
     sums = np.bincount((np.arange(rounds)[:, None] * arms + sets).ravel(), values.ravel(), rounds * arms)
     return sums.astype(np.float64).reshape(rounds, arms)
 
 
 def _of_others(values: Array, sets: Codes | None) -> Array:
-    """(n, K) sums over all but the set that each action is in: added up, since a difference would cancel."""
+    """Return (n, K) sums over all but the set that each action is in, added up: a difference would cancel."""
     if sets is not None:
         return np.take_along_axis(_of_others(_by_set(values, sets), None), sets, axis=1)
     none = np.zeros_like(values[:, :1])

@@ -19,7 +19,10 @@ from fedfairx.fairness.totals import Sets, Tally
 from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import html_table, text_table
 
-_MERIT_SHARE, _SHOWN_SHARE = 0.5, 0.25  # of the error: entitlements; shown, actions and groups each
+_MERIT_SHARE, _SHOWN_SHARE = (
+    0.5,
+    0.25,
+)  # of the error: for entitlements; for shown shares of actions, of groups
 _TITLES = ("", "decisions", "shown", "between", "entitled", "between", "verdict")
 
 
@@ -31,16 +34,29 @@ class Exposure:
     groups: tuple[Row, ...]
     draws: Draws
     decisions: int
-    rewards: int  # that merit is known from
+    rewards: int  # number of rewards behind the estimate of merit
     error: float
     tolerance: float
     noise_sd: float
     merit: Merit
-    featureless: bool = False  # whether each action has an expected reward of its own
+    featureless: bool = False  # whether actions have no features, so that each has a separate expected reward
 
     def claims(self) -> tuple[str, ...]:
-        """The claims of this table, in sentences."""
-        return tuple(_claims(self))
+        """Return the claims of this table, in sentences."""
+        least = 1 - self.tolerance
+        model = "of each action have a constant mean" if self.featureless else "are linear in the features"
+        return (
+            f"With probability at least {100 * (1 - self.error):g} %, all intervals of all actions and "
+            "groups hold at all times at once: you may read the table every day and stop at will.",
+            '"Shown" is the share among decisions in which the action was available. Its interval covers the '
+            "mean of the probabilities that it really had, whatever the recorded policies are.",
+            '"Entitled" is the share in proportion to true merit, averaged over the same decisions. Its '
+            "interval holds for every parameter that the rewards so far leave possible, if rewards "
+            f"{model} and vary around it by noise of sd {self.noise_sd:g} at most.",
+            f'"Within" means surely between {100 * least:.0f} and {100 / least:.0f} % of the entitlement; '
+            '"below" and "above" mean surely less and surely more than it; "too little data" means none of '
+            "these is sure.",
+        )
 
     def __str__(self) -> str:
         tables = [text_table(_TITLES, map(_cells, rows)) for rows in (self.actions, self.groups) if rows]
@@ -60,14 +76,14 @@ def exposure(
     tolerance: float = 0.2,
     sums: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Exposure:
-    """Shown against entitled, from a log of decisions in the order in which they were made.
+    """Compare shown with entitled shares, from a log of decisions in the order in which they were made.
 
-    merit: what a reward is worth, as the agent has it; `Exponential()` by default.
-    noise_sd: σ of the rewards' noise, or a bound on it: half of the range of rewards always is one, so 0.5 is
-        right for rewards from 0 to 1.
-    error: with which probability, at most, any interval of actions or groups ever fails to hold.
+    merit: the agent's merit function of rewards; `Exponential()` by default.
+    noise_sd: σ of the rewards' noise, or a bound on it: half of the range of rewards is always a bound, so
+        0.5 is right for rewards from 0 to 1.
+    error: probability, at most, that any interval of actions or groups ever fails to hold.
     tolerance: 0.2 calls "within" what gets between four fifths and five quarters of its entitlement.
-    sums: (Σxxᵀ, Σxy) over all rewards so far, where the log is only a part of the decisions.
+    sums: (Σxxᵀ, Σxy) over all rewards so far, if the log is only a part of the decisions.
 
     >>> arms = [[1.0, 0.0], [0.0, 1.0]]
     >>> log = [Logged([0.5, 0.5], t % 2, contexts=arms, reward=0.5) for t in range(30_000)]
@@ -81,7 +97,7 @@ def exposure(
     found = gather(log)
     gram, moment, rewards = _sums(found) if sums is None else _given(sums)
     fits = sums is None or all(block.fits(moment.size) for block in found.blocks)
-    require(fits, "sums", "must be of all that contexts have", f"{moment.size} numbers")
+    require(fits, "sums", "must have the dimension of the contexts", f"{moment.size} numbers")
     known = None
     if gram.any() and all(block.contexts is not None for block in found.blocks):
         known = region(gram, moment, noise_sd=noise_sd, error=error * _MERIT_SHARE)
@@ -90,18 +106,9 @@ def exposure(
         tuple(_rows(tally, labels, known, error * _SHOWN_SHARE, tolerance))
         for tally, labels in zip(tallies, (found.names, found.groups), strict=True)
     )
-    return Exposure(
-        actions,
-        groups,
-        draws,
-        sum(int((block.taken >= 0).sum()) for block in found.blocks),
-        rewards,
-        error,
-        tolerance,
-        noise_sd,
-        merit,
-        any(map(_featureless, found.blocks)),
-    )
+    shown = sum(int((block.taken >= 0).sum()) for block in found.blocks)
+    featureless = any(map(_featureless, found.blocks))
+    return Exposure(actions, groups, draws, shown, rewards, error, tolerance, noise_sd, merit, featureless)
 
 
 def _featureless(block: Block) -> bool:
@@ -166,7 +173,7 @@ def _rows(
     shown_low, shown_high = share_interval(tally.shown, np.maximum(tally.rounds, 1.0), errors)
     for name, k in labels.numbers.items():
         n = tally.rounds[k]
-        if n == 0:  # of its decisions nothing was shown
+        if n == 0:  # its decisions showed nothing
             continue
         shown = Share(tally.shown[k] / n, shown_low[k], shown_high[k])
         middle = math.nan if known is None else min(max(tally.share[k] / n, low[k]), high[k])
@@ -193,30 +200,6 @@ def percent(share: float) -> str:
     return "–" if math.isnan(share) else f"{100 * share:.1f} %"
 
 
-def _claims(table: Exposure) -> Iterator[str]:
-    least = 1 - table.tolerance
-    alike, linear = "of each action have a mean that stays", "are linear in the features"
-    model = alike if table.featureless else linear
-    yield (
-        f"With probability at least {100 * (1 - table.error):g} %, all intervals of all actions and groups "
-        "hold, at all times at once: reading the table every day and stopping at will does not weaken them."
-    )
-    yield (
-        '"Shown" is the share among decisions in which the action was available. Its interval holds for the '
-        "mean of the probabilities that it really had, whatever the recorded policies are."
-    )
-    yield (
-        '"Entitled" is the share in proportion to true merit, averaged over the same decisions. Its interval '
-        f"holds for every parameter that the rewards so far leave possible, if rewards {model} and vary "
-        f"around that by noise of sd {table.noise_sd:g} at most."
-    )
-    yield (
-        f'"Within" means surely between {100 * least:.0f} and {100 / least:.0f} % of the entitlement; '
-        '"below" and "above" mean surely less and surely more than it; "too little data" means that nothing '
-        "is sure."
-    )
-
-
 WITHIN, BELOW, ABOVE, UNKNOWN = "within", "below", "above", "too little data"
 
 
@@ -237,22 +220,19 @@ class Row:
     rounds: int
     count: int  # how often it was shown
     shown: Share
-    policy: float  # what the policies gave it: shown without the luck of the draw
+    policy: float  # mean probability under the policies: the shown share without the luck of the draw
     entitled: Share
     verdict: str
 
     @property
     def shortfall(self) -> Share:
-        """Entitled less shown; the interval holds where both do."""
-        return Share(
-            self.entitled.value - self.shown.value,
-            self.entitled.low - self.shown.high,
-            self.entitled.high - self.shown.low,
-        )
+        """Entitled less shown; its interval holds while both others hold."""
+        due, shown = self.entitled, self.shown
+        return Share(due.value - shown.value, due.low - shown.high, due.high - shown.low)
 
 
 def verdict(shown: Share, entitled: Share, tolerance: float) -> str:
-    """The verdict that is certain while both intervals hold."""
+    """Return the verdict that is certain while both intervals hold."""
     least = 1.0 - tolerance
     if shown.low >= least * entitled.high and least * shown.high <= entitled.low:
         return WITHIN

@@ -1,4 +1,4 @@
-"""Sums over rounds for every action or group, from which the table is made."""
+"""Sums over rounds for every action or group; the exposure table is made from them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Tally:
         return cls(rounds, shown, policy, share, low, high, bend, np.zeros((size, dimension)))
 
     def count(self, block: Block, codes: Codes, sets: Sets) -> None:
-        """Add the shown shares of a block."""
+        """Add the shares that a block shows."""
         size, named = self.rounds.size, codes >= 0
         self.rounds += np.bincount(codes[sets.first], minlength=size)
         taken = codes[np.arange(len(codes)), block.taken]
@@ -48,7 +48,7 @@ class Tally:
         def each(values: Array) -> Array:  # sums over all actions of a set
             return np.bincount(codes[named], (times * values)[named], size).astype(np.float64)
 
-        def one(values: Array) -> Array:  # what all actions of a set have alike
+        def one(values: Array) -> Array:  # values that all actions of a set share
             return np.bincount(once, (times * values)[sets.first], size).astype(np.float64)
 
         if region is None or block.contexts is None:
@@ -76,7 +76,7 @@ class Tally:
             self.gradient[:, j] += each(bounds.gradient[..., j])
 
     def interval(self, radius: float) -> tuple[Array, Array]:
-        """Least and largest mean entitlement over the region."""
+        """Return the smallest and the largest mean entitlement over the region."""
         rounds = np.maximum(self.rounds, 1.0)
         low, high = self.low / rounds, self.high / rounds
         if self.linear:
@@ -88,10 +88,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Sets:
-    """Rows of a block that belong together: those of one group, or of an action that occurs twice."""
+    """Sets of rows of a block: those of one group, or of an action that occurs twice."""
 
     first: NDArray[np.bool_]  # (n, K) whether a row is the first of its set
-    numbers: Codes | None  # (n, K) of a row's set among those of its round; None where every row is a set
+    numbers: Codes | None  # (n, K) number of a row's set in its round; None if every row is a set
 
     @classmethod
     def of(cls, codes: Codes) -> Sets:

@@ -1,20 +1,18 @@
-"""Privacy: clip, account, add noise, record, audit. `docs/explanation/privacy.md` says what is promised."""
+"""Privacy: clip, account, add noise, record, audit. `docs/explanation/privacy.md` states the promise."""
 
 from fedfairx.privacy.accounting import delta_for, epsilon_for, mu_for
 from fedfairx.privacy.bounds import Bounds, Unbounded
 from fedfairx.privacy.budget import Budget, private
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.guarantee import Guarantee, claim
-from fedfairx.privacy.ledger.ledger import MemoryLedger
-from fedfairx.privacy.ledger.persons import MemoryPersons
+from fedfairx.privacy.ledger.ledger import MemoryLedger, MemoryPersons
 from fedfairx.privacy.ledger.rollback import refuse_old_copy
 from fedfairx.privacy.ledger.sqlite import SqliteLedger, SqlitePersons
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, Mechanism, NonPrivate, calibrate, mechanisms
 from fedfairx.privacy.mechanisms.noise import KeyedNoise, SimulatedNoise, new_key
 from fedfairx.privacy.privatizers.consecutive import ContinuedPrivatizer, carry_over
 from fedfairx.privacy.privatizers.non_private import NonPrivateSums
-from fedfairx.privacy.privatizers.protocol import Privatizer
-from fedfairx.privacy.privatizers.stream import StreamPrivatizer
+from fedfairx.privacy.privatizers.stream import Privatizer, StreamPrivatizer
 from fedfairx.privacy.release import Release
 
 __all__ = [

@@ -7,10 +7,10 @@ exactly when
 
 (Balle & Wang 2018, Thm 8; Dong, Roth & Su 2022, Cor. 2.13).
 
-Nothing here knows the adjacency: it enters through the sensitivity (`bounds.py`), so the same three
-functions serve replacement and add/remove.
+The adjacency enters through the sensitivity alone (`bounds.py`), so the same three functions serve
+replacement and add/remove.
 
-How it is computed. With u = ε/μ − μ/2 and the Mills ratio R(z) = (1−Φ(z))/φ(z), and since
+Computation: with u = ε/μ − μ/2 and the Mills ratio R(z) = (1−Φ(z))/φ(z), and since
 e^ε φ(u+μ) = φ(u), the curve is δ = φ(u)·(R(u) − R(u+μ)). The factor φ(u) is taken in logarithms, so δ may
 be far below the smallest float; the difference is written as ∫₀^μ (1 − tR(t)) dt for small μ, where
 subtracting would cancel.
@@ -30,7 +30,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 def delta_for(epsilon: float, mu: float) -> float:
-    """The smallest δ for which μ-GDP implies (ε, δ)-DP.
+    """Return the smallest δ for which μ-GDP implies (ε, δ)-DP.
 
     Guarantees:
     - Exact for the Gaussian mechanism: neither a bound nor an approximation.
@@ -48,10 +48,10 @@ def delta_for(epsilon: float, mu: float) -> float:
 
 
 def epsilon_for(delta: float, mu: float) -> float:
-    """The smallest ε ≥ 0 for which μ-GDP implies (ε, δ)-DP.
+    """Return the smallest ε ≥ 0 for which μ-GDP implies (ε, δ)-DP.
 
     Guarantees:
-    - `delta_for(epsilon_for(delta, mu), mu)` is `delta`, to 1e-9 relative, unless ε = 0 suffices already.
+    - `delta_for(epsilon_for(delta, mu), mu)` is `delta`, to 1e-9 relative, unless ε = 0 suffices.
     - `mu=0` gives 0 and `mu=inf` gives inf.
     """
     _require_delta(delta)
@@ -73,7 +73,7 @@ def epsilon_for(delta: float, mu: float) -> float:
 
 
 def mu_for(epsilon: float, delta: float) -> float:
-    """The largest μ for which μ-GDP implies (ε, δ)-DP: what a mechanism may spend.
+    """Return the largest μ for which μ-GDP implies (ε, δ)-DP: the μ that a mechanism may spend.
 
     Guarantees:
     - `delta_for(epsilon, mu_for(epsilon, delta))` is `delta`, to 1e-9 relative.

@@ -15,8 +15,8 @@ lie on the bound B:
   If L² ≥ rB² that top is reached at a = b = L, and D² = (L² + rB²)²;
   otherwise k = −1, and D² = (a+b)²(½(a−b)² + rB²) is largest at a = b = L: D² = 4rL²B².
 - replacement, x ≥ 0 and y ≥ 0: k ≥ 0, so k = 0 and D² = L⁴ + 2rL²B² (√3 at L = B = r = 1).
-- add/remove: D² = ½L⁴ + rL²B², with or without signs. "Remove" is to blank: the record adds nothing to the
-  sums and still counts, as x' = 0, y' = 0 would; how many records there are is public.
+- add/remove: D² = ½L⁴ + rL²B², with or without signs. "Remove" means to blank: the record adds nothing to the
+  sums and still counts, as x' = 0, y' = 0 would; the number of records is public.
 
 For one-dimensional contexts k is ±1 only and these values are upper bounds; from d = 2 on they are attained.
 """
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -35,25 +35,9 @@ from fedfairx.util.arrays import Array
 
 Adjacency = Literal["replace", "add-remove"]
 
-# A context of norm L(1 + 1e-12) counts as inside: it is one of norm L that was rounded, and clipping it would
-# report unit vectors as clipped at random. The sensitivity is met to the same relative 1e-12.
+# A context of norm L(1 + 1e-12) counts as inside: its norm is L but for rounding, and clipping it would
+# report unit vectors as clipped at random. The sensitivity holds to the same relative 1e-12.
 _ROUNDING = 1e-12
-
-
-class Bounding(Protocol):
-    """What a privatizer asks of the bounds of its records."""
-
-    @property
-    def sensitivity(self) -> float: ...
-
-    @property
-    def is_private(self) -> bool: ...
-
-    def entry_scale(self, dimension: int) -> Array: ...
-
-    def clip(self, context: Array, reward: float) -> tuple[Array, float, bool]: ...
-
-    def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,15 +46,16 @@ class Bounds:
 
     context_norm: L, the norm that contexts are clipped to.
     reward: B, the size that rewards are clipped to.
-    adjacency: what the guarantee hides of a record: what is in it, or whether it says anything at all.
+    adjacency: what the guarantee hides of a record: its content ("replace"), or whether it has any
+        ("add-remove").
     nonnegative: whether x is also clipped to x ≥ 0 and y to [0, B], for data that is non-negative by nature.
         The sensitivity falls from L²+B² to √(L⁴+2L²B²).
     gram_share: r = σ_U²/σ_u², the noise variance of the Gram entries over that of the moment. Below 1 the
-        Gram gets less.
+        Gram gets less noise.
 
     Guarantees:
-    - `clip` never raises, whatever the numbers (NaN and infinities too), and its result keeps the limits.
-    - A record that keeps the limits is returned bit for bit.
+    - `clip` never raises, whatever the numbers (NaN and infinities too), and its result is within the limits.
+    - A record within the limits is returned bit for bit.
     - `sensitivity` is the largest change of the statistics, in units of the off-diagonal noise sd,
       between any two neighbouring clipped records; it is derived from the limits and can't be set.
     """
@@ -80,23 +65,20 @@ class Bounds:
     adjacency: Adjacency = "replace"
     nonnegative: bool = False
     gram_share: float = 1.0
+    is_private: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("context_norm", "reward", "gram_share"):
             value = getattr(self, name)
             require(0 < value < math.inf, name, "must be > 0 and finite", value)
-        require(
-            self.adjacency in ("replace", "add-remove"),
-            "adjacency",
-            'must be "replace" or "add-remove"',
-            self.adjacency,
-        )
+        known = self.adjacency in ("replace", "add-remove")
+        require(known, "adjacency", 'must be "replace" or "add-remove"', self.adjacency)
 
     @classmethod
     def for_range(cls, reward_range: tuple[float, float] | None) -> Bounds:
-        """The default bounds: contexts in the unit ball, rewards in their range, or in (-1, 1).
+        """Make the default bounds: contexts in the unit ball, rewards in their range, or in (-1, 1).
 
-        The noise is divided such that Gram and moment lose as much, whatever the size of the rewards.
+        The noise is divided such that Gram and moment lose equally, whatever the size of the rewards.
         """
         if reward_range is None:
             return cls()
@@ -104,13 +86,8 @@ class Bounds:
         return cls(reward=reward, gram_share=1.0 / reward**2)
 
     @property
-    def is_private(self) -> bool:
-        """True: what `clip` returns is bounded."""
-        return True
-
-    @property
     def sensitivity(self) -> float:
-        """Δ: one leaf under base noise of sd σ costs μ = Δ/σ. Derivation at the head of this file."""
+        """Δ: one leaf under base noise of sd σ costs μ = Δ/σ. The top of this file derives it."""
         norm2 = self.context_norm**2
         reward2 = self.gram_share * self.reward**2
         if self.adjacency == "add-remove":
@@ -122,17 +99,17 @@ class Bounds:
         return 2.0 * math.sqrt(norm2 * reward2)
 
     def entry_scale(self, dimension: int) -> Array:
-        """Noise sd of each packed entry in units of the off-diagonal Gram entry's: (q,)."""
+        """Return the noise sd of each packed entry in units of the off-diagonal Gram entry's: (q,)."""
         scale = np.ones(packed_size(dimension))
         scale[diagonal_entries(dimension)] = math.sqrt(2.0)
         scale[-dimension:] = 1.0 / math.sqrt(self.gram_share)
         return scale
 
     def clip(self, context: Array, reward: float) -> tuple[Array, float, bool]:
-        """(x, y) moved inside the limits, and whether it had to move. Never raises: an abort would leak."""
+        """Return (x, y) moved inside the limits, and whether it moved. Never raises: an error would leak."""
         x = np.asarray(context, dtype=np.float64)
         low = 0.0 if self.nonnegative else -self.reward
-        # Nearly every record is inside; the entries are looked at first, since a square may overflow.
+        # Nearly every record is inside; the entries are checked first, since a square may overflow.
         inside = low <= reward <= self.reward and float(np.abs(x).max()) <= self.context_norm
         if inside and math.sqrt(x.dot(x)) <= self.context_norm and (not self.nonnegative or x.min() >= 0.0):
             return x, float(reward), False
@@ -140,9 +117,9 @@ class Bounds:
         return contexts[0], float(rewards[0]), bool(clipped[0])
 
     def clip_many(self, contexts: Array, rewards: Array) -> tuple[Array, Array, np.ndarray]:
-        """`clip` for the rows of (n, d) contexts and (n,) rewards; the last result is (n,) of bool."""
+        """Clip the rows of (n, d) contexts and (n,) rewards; the last result is (n,) of bool."""
         low = 0.0 if self.nonnegative else -self.reward
-        # A number that isn't one becomes 0; infinities become the largest float and are then scaled down.
+        # NaN becomes 0; infinities become the largest float and are then scaled down.
         x = np.nan_to_num(contexts, nan=0.0)
         y = np.clip(np.nan_to_num(rewards, nan=0.0), low, self.reward)
         if self.nonnegative:
@@ -152,14 +129,13 @@ class Bounds:
         return x, y, moved
 
     def worst_pair(self, dimension: int) -> tuple[tuple[Array, float], tuple[Array, float]]:
-        """Two neighbouring records that differ by `sensitivity` (from d = 2 on), for an audit."""
+        """Return two neighbouring records that differ by `sensitivity` (from d = 2 on), for an audit."""
         first, second = np.zeros(dimension), np.zeros(dimension)
         first[0] = self.context_norm
         if self.adjacency == "add-remove":
             return (first, self.reward), (second, 0.0)
-        cosine = (
-            0.0 if self.nonnegative else -min(1.0, self.gram_share * (self.reward / self.context_norm) ** 2)
-        )
+        ratio = self.gram_share * (self.reward / self.context_norm) ** 2
+        cosine = 0.0 if self.nonnegative else -min(1.0, ratio)
         if dimension == 1:
             second[0] = 0.0 if self.nonnegative else -self.context_norm
         else:
@@ -167,19 +143,14 @@ class Bounds:
         return (first, self.reward), (second, self.reward)
 
     def to_dict(self) -> dict[str, Any]:
-        """The limits as plain values, for digests and saved states."""
-        return {
-            "context_norm": float(self.context_norm),
-            "reward": float(self.reward),
-            "adjacency": self.adjacency,
-            "nonnegative": self.nonnegative,
-            "gram_share": float(self.gram_share),
-        }
+        """Return the limits as plain values, for digests and saved states."""
+        numbers = ("context_norm", "reward", "gram_share")
+        return vars(self) | {name: float(getattr(self, name)) for name in numbers}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unbounded:
-    """No clipping: NOT PRIVATE, for simulations that ask what clipping costs.
+    """No clipping: NOT PRIVATE, for simulations of what clipping costs.
 
     nominal: limits that the noise is shaped and sized for; nothing enforces them.
 
@@ -189,32 +160,31 @@ class Unbounded:
     """
 
     nominal: Bounds = Bounds()
-
-    @property
-    def is_private(self) -> bool:
-        """False: a record may change the statistics by any amount."""
-        return False
+    is_private: ClassVar[bool] = False
 
     @property
     def sensitivity(self) -> float:
-        """The nominal limits' sensitivity; it scales the noise and promises nothing."""
+        """Sensitivity of the nominal limits; it scales the noise and promises nothing."""
         return self.nominal.sensitivity
 
     def entry_scale(self, dimension: int) -> Array:
-        """As for the nominal limits."""
+        """Return the scale of the nominal limits."""
         return self.nominal.entry_scale(dimension)
 
     def clip(self, context: Array, reward: float) -> tuple[Array, float, bool]:
-        """The record itself."""
+        """Return the record unchanged."""
         return np.asarray(context, dtype=np.float64), float(reward), False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for digests and saved states."""
+        """Return plain values, for digests and saved states."""
         return {"not_private": "unbounded", "nominal": self.nominal.to_dict()}
 
 
+Bounding = Bounds | Unbounded
+
+
 def _into_ball(x: Array, radius: float) -> Array:
-    """Rows of x scaled to norm ≤ radius; rows inside stay bit for bit.
+    """Scale rows of x to norm ≤ radius; rows inside stay bit for bit.
 
     Norms are taken after dividing by the largest entry, so that nothing overflows.
     """

@@ -12,14 +12,13 @@ from fedfairx.privacy.accounting import require_epsilon_delta
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.guarantee import DecideFrom, Guarantee, claim, require_decide_from
-from fedfairx.privacy.ledger.ledger import Ledger
-from fedfairx.privacy.ledger.persons import Persons
+from fedfairx.privacy.ledger.ledger import Ledger, Persons
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, calibrate, require_mechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 
-#: A mechanism of the user's own, called with what `calibrate` takes: epsilon, delta, releases, sensitivity.
+#: A user's mechanism: a function of `calibrate`'s keywords epsilon, delta, releases and sensitivity.
 Calibrate = Callable[..., Gaussian]
 
 
@@ -27,18 +26,18 @@ Calibrate = Callable[..., Gaussian]
 class Budget:
     """(epsilon, delta) for all of `releases` messages, and how they are made private.
 
-    mechanism: how noise is laid over releases: a name of `mechanisms()`, or a function that is called as
-        `calibrate` is.
+    mechanism: how noise is spread over releases: a name of `mechanisms()`, or a function that is called like
+        `calibrate`.
     bounds: what records are clipped to; by default norm 1 and reward 1.
-    centring: public point that records are clipped around instead; of `bounds` only the adjacency and the
-        gram_share count then.
+    centring: public point that records are clipped around instead; only the adjacency and the gram_share of
+        `bounds` matter then.
     decide_from: what decisions may use; "released" is the strict mode, whose claim covers decisions too.
     person_records: number of records of one person that may enter; None for no bound.
     public_schedule: False if the data decide when a release is made; nothing is guaranteed then.
 
     Guarantees:
     - `from_dict(to_dict())` is the same budget.
-    - The noise is calibrated to the sensitivity of the very bounds that clip.
+    - The noise is calibrated to the sensitivity of the bounds that clip.
     - The privatizer that it makes claims this epsilon and delta, for this many releases.
     """
 
@@ -60,14 +59,14 @@ class Budget:
 
     @property
     def summed_bounds(self) -> Bounds:
-        """Bounds of what is summed, which noise is calibrated to: records, or centred records."""
+        """Bounds of the summed records, centred or not; the noise is calibrated to them."""
         bounds = Bounds() if self.bounds is None else self.bounds
         if self.centring is None:
             return bounds
         return self.centring.inner_bounds(adjacency=bounds.adjacency, gram_share=bounds.gram_share)
 
     def calibrate(self) -> Gaussian:
-        """The mechanism with the noise that this budget needs."""
+        """Make the mechanism with the noise that this budget needs."""
         make = partial(calibrate, self.mechanism) if isinstance(self.mechanism, str) else self.mechanism
         made = make(
             epsilon=self.epsilon,
@@ -78,7 +77,7 @@ class Budget:
         return replace(made, public_point=self.centring)
 
     def guarantee(self) -> Guarantee:
-        """What agents under this budget claim for their messages, before the first one."""
+        """Return the guarantee of agents under this budget, before the first message."""
         return claim(
             self.calibrate(),
             bounds=self.summed_bounds,
@@ -96,7 +95,7 @@ class Budget:
         persons: Persons | None = None,
         confirm: Confirm | None = None,
     ) -> StreamPrivatizer:
-        """A privatizer of this budget; `persons` counts records of persons where they are bounded."""
+        """Make a privatizer of this budget; `persons` counts records of persons where they are bounded."""
         return StreamPrivatizer(
             dimension,
             mechanism=self.calibrate(),
@@ -112,24 +111,21 @@ class Budget:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         named = isinstance(self.mechanism, str)
         require(named, "mechanism", "must be a name, to be stored", self.mechanism)
         return {
+            **vars(self),
             "epsilon": float(self.epsilon),
             "releases": int(self.releases),
             "delta": float(self.delta),
-            "mechanism": self.mechanism,
             "bounds": None if self.bounds is None else self.bounds.to_dict(),
             "centring": None if self.centring is None else self.centring.to_dict(),
-            "decide_from": self.decide_from,
-            "person_records": self.person_records,
-            "public_schedule": self.public_schedule,
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Budget:
-        """The budget that `to_dict` described."""
+        """Restore a budget from `to_dict`."""
         try:
             bounds, centring = values["bounds"], values["centring"]
             if centring is not None:
@@ -142,7 +138,7 @@ class Budget:
 
 
 def require_claim(epsilon: float, delta: float, mechanism: str | Calibrate, decide_from: str) -> None:
-    """Refuse what no budget can have, whatever its releases and bounds."""
+    """Refuse values that no budget can have, whatever its releases and bounds."""
     require_epsilon_delta(epsilon, delta)
     if isinstance(mechanism, str):
         require_mechanism(mechanism)
@@ -166,14 +162,14 @@ def private(
     persons: Persons | None = None,
     confirm: Confirm | None = None,
 ) -> StreamPrivatizer:
-    """A privatizer whose whole transcript of `releases` messages is (epsilon, delta)-DP.
+    """Make a privatizer whose whole transcript of `releases` messages is (epsilon, delta)-DP.
 
-    The other parts are as of `Budget` and `StreamPrivatizer`. By default the claim is for one record of the
-    log replaced, the others as recorded; `decide_from="released"` is the strict mode, which also covers what
-    the record changes in later decisions.
+    The other arguments are those of `Budget` and `StreamPrivatizer`. By default the claim is for replacing
+    one record of the log while the others stay as recorded; `decide_from="released"` is the strict mode,
+    which also covers what the record changes in later decisions.
 
     Guarantees:
-    - The noise is calibrated to the sensitivity of the very bounds that clip.
+    - The noise is calibrated to the sensitivity of the bounds that clip.
     """
     budget = Budget(
         epsilon=epsilon,

@@ -22,6 +22,8 @@ from fedfairx.errors import require
 from fedfairx.privacy.bounds import Adjacency, Bounds
 from fedfairx.util.arrays import Array
 
+_NUMBERS = ("context_radius", "reward", "reward_radius", "constant")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Centring:
@@ -31,10 +33,10 @@ class Centring:
     context_radius: r, the distance from it that contexts are clipped to.
     reward: y₀, the public point of rewards.
     reward_radius: b, the distance from it that rewards are clipped to.
-    constant: κ, which larger means less noise on the sums of x̃ and ỹ, and more on all else.
+    constant: κ; a larger one means less noise on the sums of x̃ and ỹ, and more on everything else.
 
     Guarantees:
-    - `enter` never raises, and what it returns keeps `inner_bounds`.
+    - `enter` never raises, and its result is within `inner_bounds`.
     - `leave` undoes `enter` for sums of records that lie within the radii.
     - Under add-remove a record is blanked in one of two ways: it adds nothing and still counts, or it is
       `blank`. Neither changes the sums by more than the sensitivity. A record of zeros is not blank.
@@ -54,7 +56,7 @@ class Centring:
 
     @classmethod
     def unit_box(cls, dimension: int) -> Centring:
-        """For contexts x/√d with x in [0, 1]^d, and rewards in [0, 1]."""
+        """Make the centring for contexts x/√d with x in [0, 1]^d, and rewards in [0, 1]."""
         half = 0.5 / math.sqrt(dimension)
         return cls(
             context=(half,) * dimension, context_radius=0.5, reward=0.5, reward_radius=0.5, constant=0.25
@@ -66,11 +68,11 @@ class Centring:
 
     @property
     def blank(self) -> tuple[Array, float]:
-        """The record that says nothing: the public point itself."""
+        """The record without information: the public point itself."""
         return np.array(self.context), self.reward
 
     def inner_bounds(self, *, adjacency: Adjacency = "replace", gram_share: float = 1.0) -> Bounds:
-        """The bounds of the centred records (x̃, κ), ỹ, from which the sensitivity follows."""
+        """Return the bounds of the centred records (x̃, κ), ỹ, from which the sensitivity follows."""
         return Bounds(
             context_norm=math.hypot(self.context_radius, self.constant),
             reward=self.reward_radius,
@@ -79,14 +81,14 @@ class Centring:
         )
 
     def enter(self, context: Array, reward: float) -> tuple[Array, float, bool]:
-        """((x - x₀, κ), y - y₀) clipped to the radii, and whether it had to move."""
+        """Return ((x - x₀, κ), y - y₀) clipped to the radii, and whether clipping changed it."""
         near = Bounds(context_norm=self.context_radius, reward=self.reward_radius)
         offset = np.asarray(context, dtype=np.float64) - np.asarray(self.context)
         x, y, moved = near.clip(offset, reward - self.reward)
         return np.append(x, self.constant), y, moved
 
     def leave(self, packed: Array, count: float) -> Array:
-        """Packed statistics (..., q) of the records, from those (..., q') of the centred ones."""
+        """Compute packed statistics (..., q) of the records from those (..., q') of the centred ones."""
         d, point = self.dimension, np.asarray(self.context)
         rows, cols = np.triu_indices(d + 1)
         moment = packed[..., rows.size :]
@@ -102,11 +104,6 @@ class Centring:
         return np.concatenate([gram, plain], axis=-1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a record of the run."""
-        return {
-            "context": [float(each) for each in self.context],
-            "context_radius": float(self.context_radius),
-            "reward": float(self.reward),
-            "reward_radius": float(self.reward_radius),
-            "constant": float(self.constant),
-        }
+        """Return plain values."""
+        numbers = {name: float(getattr(self, name)) for name in _NUMBERS}
+        return {"context": [float(each) for each in self.context], **numbers}

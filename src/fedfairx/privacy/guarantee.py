@@ -1,4 +1,4 @@
-"""The guarantee of an agent's messages, in numbers and in a sentence that someone can sign for."""
+"""The guarantee of an agent's messages, in numbers and in a sentence that someone can sign."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LARGE_DELTA = 1e-3
 _STRICT = 'decide_from="released" is the strict mode, which covers decisions too'
 #: Scope of the default in one sentence, for those who set up or join a federation.
 NARROWER = (
-    "the claim is for one record of the log replaced, the other records staying as recorded; what the record "
-    f"changes in later decisions is not covered ({_STRICT})."
+    "the claim is for replacing one record of the log while the other records stay as recorded; what the "
+    f"record changes in later decisions is not covered ({_STRICT})."
 )
 _NARROW = (
     "It is the narrower claim (the paper's Definition 2): one record of the log is replaced, and the other "
@@ -30,8 +30,7 @@ _NARROW = (
 _SCOPE: dict[str, str] = {
     "released": (
         "It is the strict claim: decisions use released statistics alone, so one record changes one leaf "
-        "and nothing after it, and the whole transcript of messages is covered, whatever is chosen in reply "
-        "to it."
+        "and nothing after it, and the whole transcript of messages is covered, however anyone reacts to it."
     ),
     "released+local": f"{_NARROW} the agent's own fresh data without noise, is not covered ({_STRICT}).",
     "own+released": f"{_NARROW} all of the agent's own data without noise, is not covered ({_STRICT}).",
@@ -45,7 +44,7 @@ class Guarantee:
     Guarantees:
     - `epsilon`, `delta` and `mu` hold for all `releases` together, however many are `spent`.
     - What is not private has μ = ∞ and says NOT PRIVATE, with every reason.
-    - Simulated noise is called so: the numbers are then what keyed noise would give.
+    - Simulated noise is named as such: the numbers are then those of keyed noise.
     """
 
     mechanism: str
@@ -61,25 +60,25 @@ class Guarantee:
     simulated: bool = False
     reasons: tuple[str, ...] = ()
     centred: bool = False  # the limits are distances from a public point
-    person_records: int | None = None  # records of one person that enter, where that is bounded
-    runs: int = 1  # one after the other; `person_records` is for each of them
+    person_records: int | None = None  # largest number of records of one person that enter, if bounded
+    runs: int = 1  # consecutive runs; `person_records` is for each of them
 
     @property
     def is_private(self) -> bool:
-        """Whether anything is promised at all."""
+        """Whether anything is promised."""
         return not self.simulated and not self.reasons and math.isfinite(self.mu)
 
     @property
     def person_mu(self) -> float | None:
-        """kμ: what changing all records of one person costs, where their number k is bounded.
+        """kμ, the cost of changing all records of one person, where their number k is bounded.
 
-        k in each of several runs: √(Σ(kμᵢ)²) = kμ, the squares of the μᵢ being added in μ.
+        With k in each of several runs it is √(Σ(kμᵢ)²) = kμ, since μ² is the sum of the μᵢ².
         """
         return None if self.person_records is None else self.person_records * self.mu
 
     @property
     def each_run(self) -> str:
-        """Words to put after `person_records` if there were several runs."""
+        """Words that follow `person_records` in a sentence if there were several runs."""
         return "" if self.runs == 1 else f" in each of {self.runs} runs"
 
     @property
@@ -99,7 +98,7 @@ class Guarantee:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings for whoever signs."""
+        """Warnings for whoever signs the claim."""
         if math.isfinite(self.mu) and self.delta > LARGE_DELTA:
             return (
                 f"delta={self.delta:g} would permit publishing a fraction {self.delta:g} of the records "
@@ -116,11 +115,8 @@ class Guarantee:
             "replace": "replacing one record (x, y)",
             "add-remove": f"blanking one record (x, y), which then {blank} and still counts as one,",
         }[self.adjacency]
-        limits = f"‖x‖ ≤ {self.context_norm:g} and |y| ≤ {self.reward:g}"
-        if self.centred:
-            limits = (
-                f"‖x - x₀‖ ≤ {self.context_norm:g} and |y - y₀| ≤ {self.reward:g}, (x₀, y₀) a public point"
-            )
+        x, y, point = ("x - x₀", "y - y₀", ", (x₀, y₀) a public point") if self.centred else ("x", "y", "")
+        limits = f"‖{x}‖ ≤ {self.context_norm:g} and |{y}| ≤ {self.reward:g}{point}"
         text = (
             f"All {self.releases} messages together are "
             f"(ε={self.epsilon:.6g}, δ={self.delta:g})-differentially "
@@ -131,47 +127,25 @@ class Guarantee:
         if self.person_records is not None:
             text += (
                 f" For a person, of whom at most {self.person_records} records enter{self.each_run}, "
-                "all of them together: "
-                f"(ε={self.person_epsilon:.6g}, δ={self.delta:g}) and μ={self.person_mu:.6g}, whose records "
-                "they are being fixed."
+                f"all of them together: (ε={self.person_epsilon:.6g}, δ={self.delta:g}) and "
+                f"μ={self.person_mu:.6g}, given which records are theirs."
             )
         if self.simulated:
             text = f"SIMULATED: the noise is seeded, so nothing is private here. With keyed noise: {text}"
         return " ".join([text, *(f"Warning: {warning}." for warning in self.warnings)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; an infinity becomes None."""
-        return {
-            "is_private": self.is_private,
-            "mechanism": self.mechanism,
-            "epsilon": _finite(self.epsilon),
-            "delta": _finite(self.delta),
-            "mu": _finite(self.mu),
-            "adjacency": self.adjacency,
-            "context_norm": _finite(self.context_norm),
-            "reward": _finite(self.reward),
-            "centred": self.centred,
-            "person": None
-            if self.person_records is None or self.person_mu is None or self.person_epsilon is None
-            else {
-                "records": self.person_records,
-                "runs": self.runs,
-                "mu": _finite(self.person_mu),
-                "epsilon": _finite(self.person_epsilon),
-            },
-            "releases": self.releases,
-            "spent": self.spent,
-            "remaining": self.remaining,
-            "decide_from": self.decide_from,
-            "simulated": self.simulated,
-            "scope": self.scope,
-            "reasons": list(self.reasons),
-            "warnings": list(self.warnings),
-        }
+        """Return plain values for JSON; an infinity becomes None."""
+        person = None
+        if self.person_records is not None:
+            person = plain_values(self, "records", "mu", "epsilon", prefix="person_") | {"runs": self.runs}
+        fields = [name for name in vars(self) if name not in ("person_records", "runs")]
+        values = plain_values(self, *fields, "is_private", "remaining", "scope", "warnings")
+        return values | {"person": person}
 
 
 def require_decide_from(decide_from: str) -> None:
-    """Refuse an unknown rule."""
+    """Refuse an unknown value of `decide_from`."""
     known = ", ".join(DECIDE_FROM)
     require(decide_from in DECIDE_FROM, "decide_from", f"must be one of {known}", decide_from)
 
@@ -186,25 +160,27 @@ def claim(
     public_schedule: bool = True,
     person_records: int | None = None,
 ) -> Guarantee:
-    """The guarantee of a mechanism over records that `bounds` clip.
+    """Return the guarantee of a mechanism over records that `bounds` clip.
 
-    With a public point of the mechanism it speaks of distances from that point. Records that are not bounded
-    and a schedule that depends on the data void it.
+    If the mechanism has a public point, limits are distances from that point. Unbounded records and a
+    schedule that depends on the data void the guarantee.
 
     Guarantees:
-    - ε is that of the noise really added: less than was asked for where a mechanism adds more than needed.
+    - ε is that of the noise added, which is less than requested if a mechanism adds more than needed.
     """
     reasons: tuple[str, ...] = () if bounds.is_private else ("records are not bounded",)
     if not public_schedule:
         reasons = (*reasons, "when it releases depends on data")
-    real, asked, point = epsilon_for(mechanism.delta, mechanism.mu), mechanism.epsilon, mechanism.public_point
+    epsilon, point = epsilon_for(mechanism.delta, mechanism.mu), mechanism.public_point
+    if math.isclose(epsilon, mechanism.epsilon, rel_tol=1e-9):
+        epsilon = mechanism.epsilon  # the requested one, without rounding
     limits = bounds.to_dict()
     norm, reward = limits.get("context_norm", math.inf), limits.get("reward", math.inf)
     if point is not None:
         norm, reward = point.context_radius, point.reward_radius
     return Guarantee(
         mechanism=mechanism.name,
-        epsilon=math.inf if reasons else asked if math.isclose(real, asked, rel_tol=1e-9) else real,
+        epsilon=math.inf if reasons else epsilon,
         delta=mechanism.delta,
         mu=math.inf if reasons else mechanism.mu,
         adjacency=str(limits.get("adjacency", "none")),
@@ -220,5 +196,12 @@ def claim(
     )
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def plain_values(of: object, *names: str, prefix: str = "") -> dict[str, Any]:
+    """Return attributes by name as values for JSON: a tuple becomes a list, an infinity or NaN None."""
+    values = {name: getattr(of, prefix + name) for name in names}
+    for name, value in values.items():
+        if isinstance(value, tuple):
+            values[name] = list(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            values[name] = None
+    return values

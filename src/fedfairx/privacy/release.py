@@ -1,4 +1,4 @@
-"""One release: what leaves an agent, and its bytes."""
+"""One release of an agent's statistics, and its bytes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _HEADER = struct.Struct("<5sQQ32s")
 class Release:
     """Cumulative, privatized statistics after `number` leaves.
 
-    `count` is the number of observations inside. It is public, and so is when each of them came: a reward
-    whose delay depends on its value tells it.
+    `count` is the number of observations inside. It is public, and so is the time of each of them: if the
+    delay of a reward depends on its value, that value leaks.
     `mechanism` is the digest of the mechanism that made it, and of the names of actions without features.
 
     Guarantees:
@@ -60,7 +60,7 @@ class Release:
 
     @classmethod
     def from_bytes(cls, message: bytes) -> Release:
-        """The release that `to_bytes` wrote."""
+        """Read the release that `to_bytes` wrote."""
         body = len(message) - _HEADER.size
         if body <= 0 or body % 8 or not message.startswith(_MAGIC):
             raise MessageRefused("these bytes are not a release of this version")
@@ -70,5 +70,5 @@ class Release:
 
 
 def leaf_digest(leaf: Array) -> str:
-    """Hash of a leaf's exact sums: it names the content of a release and stays with the owner."""
+    """SHA-256 of a leaf's exact sums: it identifies the content of a release and stays with the owner."""
     return hashlib.sha256(leaf.astype("<f8").tobytes()).hexdigest()

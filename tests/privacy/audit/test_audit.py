@@ -45,8 +45,8 @@ CAUGHT_BY = {
     "one noise a level": ["noise path: from the draw of its release"],
     "a stream that all agents share": ["noise path: from the draw of its release"],
     "a claim that does not follow": ["calibration: μ of the matrices"],
-    "calibrated to 10 δ": ["calibration: δ at the ε asked for"],
-    "calibrated to 2 μ": ["calibration: δ at the ε asked for"],
+    "calibrated to 10 δ": ["calibration: δ at the requested ε"],
+    "calibrated to 2 μ": ["calibration: δ at the requested ε"],
     "contexts unclipped": ["data path: sensitivity"],
     "rewards unclipped below": ["data path: sensitivity"],
     "a flat diagonal": ["data path: sensitivity"],
@@ -54,11 +54,11 @@ CAUGHT_BY = {
     "the last record again in the next leaf": ["data path: one record, one leaf"],
     "the mean of the data taken off": ["data path: one record, one leaf"],
     "a centre that depends on data": ["data path: one record, one leaf", "messages not from the noisy sums"],
-    "noise reused at lag 2": ["noise path: draws given twice"],
-    "release number mod 16": ["noise path: draws given twice"],
-    "one constant key": ["noise path: draws given twice"],
-    "one noise for all runs": ["noise path: draws given twice"],
-    "one noise for all agents": ["noise path: draws given twice"],
+    "noise reused at lag 2": ["noise path: draws returned twice"],
+    "release number mod 16": ["noise path: draws returned twice"],
+    "one constant key": ["noise path: draws returned twice"],
+    "one noise for all runs": ["noise path: draws returned twice"],
+    "one noise for all agents": ["noise path: draws returned twice"],
     "a schedule that looks at the data": ["schedule: fixed before the first record"],
     "draws of sd 0.9": ["noise sd over the stated, moment"],
     "uniform draws": ["distance to the normal"],
@@ -123,12 +123,12 @@ def test_a_mechanism_that_asks_for_a_draw_twice_is_caught() -> None:
 
     made = asked(releases=8)
     again = Again(**{name: getattr(made, name) for name in made.__dataclass_fields__})
-    assert "noise path: draws asked for twice" in _failed(_audit(again, runs=100))
+    assert "noise path: draws requested twice" in _failed(_audit(again, runs=100))
 
 
 def test_keys_that_are_all_alike_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noise, "new_key", lambda: bytes(32))
-    assert _audit(asked(releases=4), runs=100).failed == ("keys: different ones among new ones",)
+    assert _audit(asked(releases=4), runs=100).failed == ("keys: share of new keys that are distinct",)
 
 
 def test_the_claim_is_what_was_asked_for() -> None:

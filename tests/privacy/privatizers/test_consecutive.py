@@ -254,7 +254,7 @@ def test_records_stay_where_the_new_run_clips_otherwise_or_persons_are_counted()
         before.add(X, 1.0)
         assert not carry_over(before, after)
         assert before.waiting == 1
-    with pytest.raises(InvalidInput, match="must have a ledger of its own"):
+    with pytest.raises(InvalidInput, match="must have a separate ledger"):
         carry_over(before, before)
 
 

@@ -1,14 +1,13 @@
-"""The audit: does the mechanism, as configured and as coded, keep the promise that was asked for?
+"""The audit: test whether a mechanism, as configured and as coded, keeps the requested guarantee.
 
-Three parts: exact checks (`exact_checks.py`), white-box tests of the noise (`noise_tests.py`) and black-box
-attacks (`attacks.py`). The last two are statistical and fail by chance, so a look that fails is followed by a
-second one on fresh keys, and only what fails twice is called false. The audit can show that a claim is false;
-that it finds nothing proves nothing, which is why the claim has a proof.
+It has three parts: exact checks (`exact_checks.py`), white-box tests of the noise (`noise_tests.py`) and
+black-box attacks (`attacks.py`). The last two are statistical and can fail by chance, so a failure is
+followed by a second look on fresh keys, and a claim is called false only if both fail. The audit can show
+that a claim is false; it can't show that a claim is true, which is why the claim has a proof.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,34 +21,35 @@ from fedfairx.privacy.accounting import epsilon_for, mu_for
 from fedfairx.privacy.audit import exact_checks
 from fedfairx.privacy.audit.attacks import Attack, attack
 from fedfairx.privacy.audit.noise_tests import TESTS, noise_path, noise_tests, recorded_noise
-from fedfairx.privacy.audit.subject import AuditedConfig, Check, Record, RecordingCentring
+from fedfairx.privacy.audit.subject import AuditedConfig, Check, RecordingCentring
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import Centring
+from fedfairx.privacy.guarantee import plain_values
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
 from fedfairx.privacy.mechanisms.noise import KeyedNoise, NoiseSource
-from fedfairx.privacy.privatizers.protocol import Privatizer
-from fedfairx.privacy.privatizers.stream import StreamPrivatizer
+from fedfairx.privacy.privatizers.stream import Privatizer, StreamPrivatizer
 from fedfairx.util.figure_style import COLOURS, styled
 
-# Chance that any statistic of one look at a right mechanism fails; half for the attacks, half for the tests.
+# Probability that any statistic of one look at a correct mechanism fails: half for the attacks, half for the
+# tests.
 _LOOK_ERROR_RATE = 1e-3
-# Both looks have to fail, on keys that have nothing to do with each other.
+# Both looks have to fail, and their keys are independent.
 ERROR_RATE = _LOOK_ERROR_RATE**2
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport:
-    """What an audit found. `attacks` and `checks` are of the last look; `unconfirmed` failed once, not twice.
+    """Result of an audit. `attacks` and `checks` are of the last look; `unconfirmed` failed in the first.
 
     Guarantees:
-    - `ok` is False only if an exact check fails, or both of two looks on unrelated keys do: of a right
-      mechanism, by chance, in 1 audit of a million (`ERROR_RATE`), all tests and bounds together.
+    - `ok` is False only if an exact check fails, or both of two looks on independent keys do. For a correct
+      mechanism that happens in 1 audit of a million (`ERROR_RATE`), all tests and bounds together.
     """
 
     mechanism: str
     releases: int
     dimension: int
-    epsilon: float  # what was asked for
+    epsilon: float  # as requested
     delta: float
     claimed_mu: float
     claimed_epsilon: float
@@ -66,7 +66,7 @@ class AuditReport:
 
     @property
     def found_epsilon(self) -> float:
-        """The best lower bound on ε at the δ asked for."""
+        """The best lower bound on ε at the requested δ."""
         return max(attack.epsilon for attack in self.attacks)
 
     @property
@@ -76,20 +76,20 @@ class AuditReport:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """What contradicts the claim, by name."""
+        """Names of the checks and attacks that contradict the claim."""
         return _failed(self.attacks, self.checks, self.claimed_mu, self.claimed_epsilon)
 
     def __str__(self) -> str:
         lines = [
             f"{self.mechanism}, {self.releases} releases, d={self.dimension}, "
-            f"asked for (ε={self.epsilon:g}, δ={self.delta:g})",
+            f"requested (ε={self.epsilon:g}, δ={self.delta:g})",
             f"claimed μ {self.claimed_mu:.4g}, found at least {self.found_mu:.4g}",
             f"claimed ε {self.claimed_epsilon:.4g} at δ={self.delta:g}, "
             f"found at least {self.found_epsilon:.4g}",
         ]
         lines += [
             f"  black box, record in leaf {a.leaf}: μ ≥ {a.mu:.4g}, ε ≥ {a.epsilon:.4g} "
-            f"({a.false_positives} and {a.false_negatives} errors in {a.tested} a world)"
+            f"({a.false_positives} and {a.false_negatives} errors in {a.tested} runs of each world)"
             for a in self.attacks
         ]
         lines += [
@@ -102,41 +102,17 @@ class AuditReport:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, without the scores; an infinity becomes None."""
+        """Return plain values for JSON, without the scores; an infinity becomes None."""
+        attack = ("leaf", "mu", "epsilon", "false_positives", "false_negatives", "tested")
         return {
-            "ok": self.ok,
-            "mechanism": self.mechanism,
-            "releases": self.releases,
-            "dimension": self.dimension,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "claimed": {"mu": self.claimed_mu, "epsilon": self.claimed_epsilon},
-            "found": {"mu": self.found_mu, "epsilon": self.found_epsilon},
-            "attacks": [
-                {
-                    "leaf": a.leaf,
-                    "mu": a.mu,
-                    "epsilon": a.epsilon,
-                    "false_positives": a.false_positives,
-                    "false_negatives": a.false_negatives,
-                    "tested": a.tested,
-                }
-                for a in self.attacks
-            ],
-            "checks": [
-                {
-                    "name": c.name,
-                    "found": c.found if math.isfinite(c.found) else None,
-                    "allowed": c.allowed,
-                    "ok": c.ok,
-                }
-                for c in self.checks
-            ],
-            "failed": list(self.failed),
-            "unconfirmed": list(self.unconfirmed),
+            **plain_values(self, "ok", "mechanism", "releases", "dimension", "epsilon", "delta"),
+            "claimed": plain_values(self, "mu", "epsilon", prefix="claimed_"),
+            "found": plain_values(self, "mu", "epsilon", prefix="found_"),
+            "attacks": [plain_values(each, *attack) for each in self.attacks],
+            "checks": [plain_values(each, "name", "found", "allowed", "ok") for each in self.checks],
+            **plain_values(self, "failed", "unconfirmed"),
             "error_rate": ERROR_RATE,
-            "runs": self.runs,
-            "seconds": self.seconds,
+            **plain_values(self, "runs", "seconds"),
         }
 
 
@@ -156,13 +132,13 @@ def audit(
 ) -> AuditReport:
     """Audit a mechanism over records of `dimension`; `runs` is the number of runs of each world.
 
-    `epsilon` and `delta` are what was asked for; without them, what the mechanism says was. `bounds` are
-    those of what is summed: with `centring`, its `inner_bounds`. `privatizer` and `noise` make what is
-    audited; they are called as `StreamPrivatizer` and `KeyedNoise` are.
+    `epsilon` and `delta` are the requested ones, by default the mechanism's. `bounds` are those of the summed
+    records: with `centring`, its `inner_bounds`. `privatizer` and `noise` make the objects under audit; they
+    are called like `StreamPrivatizer` and `KeyedNoise`.
 
     Guarantees:
-    - A right mechanism is called false in 1 audit of a million, all tests and bounds together; exact checks
-      do not fail by chance.
+    - The claim of a correct mechanism is called false in 1 audit of a million, all tests and bounds together;
+      exact checks do not fail by chance.
     - The code under audit is the agents' own: clip, leaf, stream, keyed noise, release.
     """
     require(runs >= 100, "runs", "must be >= 100", runs)
@@ -184,14 +160,19 @@ def audit(
     claimed_epsilon = epsilon_for(delta, claimed_mu)
     path, pair = exact_checks.data_path(subject)
     certain = (
-        exact_checks.public(public_schedule),
+        # A schedule that depends on the data leaks by its timing, whatever the noise.
+        Check("schedule: fixed before the first record", float(public_schedule), "= 1", public_schedule),
         exact_checks.keys(),
         *exact_checks.calibration(subject, epsilon, delta),
         *path,
     )
     unconfirmed: tuple[str, ...] = ()
+    share = _LOOK_ERROR_RATE / 2
     for look in (1, 2):
-        attacks, checks = _look(subject, pair, delta=delta, runs=runs, seed=seed, look=look)
+        recorded = recorded_noise(subject, seed=seed, look=look)
+        checks = (*noise_path(recorded), *noise_tests(recorded, subject.inner_dimension, share / TESTS))
+        key = f"{seed}, look {look}, attack"
+        attacks = attack(subject, pair=pair, delta=delta, runs=runs, key=key, error_rate=share)
         failed = _failed(attacks, checks, claimed_mu, claimed_epsilon)
         if not failed:
             break
@@ -212,23 +193,6 @@ def audit(
     )
 
 
-def _look(
-    subject: AuditedConfig,
-    pair: tuple[Record | None, Record | None],
-    *,
-    delta: float,
-    runs: int,
-    seed: int,
-    look: int,
-) -> tuple[tuple[Attack, ...], tuple[Check, ...]]:
-    """Run everything that depends on keys, once."""
-    share = _LOOK_ERROR_RATE / 2
-    noise = recorded_noise(subject, seed=seed, look=look)
-    tests = noise_tests(noise, subject.inner_dimension, share / TESTS)
-    attacks = attack(subject, pair=pair, delta=delta, runs=runs, seed=seed, look=look, error_rate=share)
-    return attacks, (*noise_path(noise), *tests)
-
-
 def _failed(
     attacks: tuple[Attack, ...], checks: tuple[Check, ...], mu: float, epsilon: float
 ) -> tuple[str, ...]:
@@ -236,12 +200,12 @@ def _failed(
     return (*found, *(check.name for check in checks if not check.ok))
 
 
-#: The two that an attack must tell apart, in the house's colours.
+#: The two worlds of an attack, with their colours.
 WORLDS = (("with the one record", COLOURS["fed-fairx-linucb"]), ("with the other", COLOURS["blt"]))
 
 
 def plot(report: AuditReport, path: str | Path) -> None:
-    """Histograms of the best attack's scores in the two worlds, with its threshold."""
+    """Draw histograms of the best attack's scores in the two worlds, with its threshold."""
     best = max(report.attacks, key=lambda a: a.mu)
     with styled():
         from matplotlib.figure import Figure
@@ -249,20 +213,14 @@ def plot(report: AuditReport, path: str | Path) -> None:
         figure = Figure(figsize=(5.6, 3.4), layout="constrained")
         axes = figure.subplots()
         bins = np.histogram_bin_edges(np.concatenate(best.scores), bins=60).tolist()
-        worlds = zip(best.scores, WORLDS, strict=True)
-        for scores, (label, colour) in worlds:
+        for scores, (label, colour) in zip(best.scores, WORLDS, strict=True):
             axes.hist(scores, bins=bins, density=True, histtype="stepfilled", color=colour, alpha=0.25)
             axes.hist(scores, bins=bins, density=True, histtype="step", color=colour, lw=1.4, label=label)
-        axes.axvline(
-            best.threshold, ymax=0.8, color="#333333", lw=1.0, ls="--", label="the attack's threshold"
-        )
+        axes.axvline(best.threshold, ymax=0.8, color="#333333", lw=1.0, ls="--", label="its threshold")
+        found = f"claimed μ = {report.claimed_mu:.3g}, found at least {report.found_mu:.3g}"
+        axes.set(title=f"{report.mechanism}: {found}", ylabel="density", yticks=[])
         axes.set_xlabel(f"the attack's score; the record is in leaf {best.leaf} of {report.releases}")
-        axes.set_ylabel("density")
-        axes.set_yticks([])
         axes.grid(visible=False)
-        axes.set_title(
-            f"{report.mechanism}: claimed μ = {report.claimed_mu:.3g}, found at least {report.found_mu:.3g}"
-        )
         axes.margins(y=0.28)  # room for the legend
         axes.legend(loc="upper left", ncols=3, handlelength=1.4, columnspacing=1.2)
         figure.savefig(path)

@@ -1,11 +1,11 @@
-"""The exact part of the audit: what can be looked at is not left to statistics.
+"""The exact part of the audit: checks that need no statistics.
 
-- Calibration: μ is taken from the mechanism's own matrices, and δ at the ε that was asked for from the
-  definition, not from `accounting.py`.
-- Data path: canaries (at the limits, beyond them, at 1e6, infinite, not a number, of either sign) are put
-  through the real privatizer without noise. What one of them adds must not depend on the other records,
-  must lie in one leaf, and no two may differ by more than the sensitivity. From these three follows what
-  the proof needs: that one record changes one leaf by no more than Δ.
+- Calibration: μ is computed from the mechanism's matrices, and δ at the requested ε from the definition, not
+  with `accounting.py`.
+- Data path: canaries (records at the limits, beyond them, at 1e6, infinite, NaN, of either sign) go through
+  the real privatizer without noise. The effect of a canary must not depend on the other records and must lie
+  in one leaf, and no two effects may differ by more than the sensitivity. Together these give what the proof
+  needs: one record changes one leaf by at most Δ.
 - Keys: those of `new_key` differ.
 """
 
@@ -15,8 +15,9 @@ import math
 from itertools import product
 
 import numpy as np
+from scipy.special import log_ndtr, ndtr
 
-from fedfairx.privacy.audit.subject import AuditedConfig, Check, Record
+from fedfairx.privacy.audit.subject import AuditedConfig, Check, Pair, Record
 from fedfairx.privacy.mechanisms import noise
 from fedfairx.util.arrays import Array
 
@@ -27,9 +28,7 @@ _KEYS = 16
 
 
 def calibration(subject: AuditedConfig, epsilon: float, delta: float) -> tuple[Check, ...]:
-    """μ from columns of C = B⁻¹A (what one leaf does to all prefix sums, taken apart), and δ from that μ."""
-    from scipy.special import log_ndtr, ndtr
-
+    """Compute μ from columns of C = B⁻¹A (the effect of one leaf, decorrelated), and δ from that μ."""
     mechanism = subject.mechanism
     releases = mechanism.releases
     leaves = sorted({1, 2, releases // 3, releases // 2 + 1, releases} & set(range(1, releases + 1)))
@@ -37,20 +36,15 @@ def calibration(subject: AuditedConfig, epsilon: float, delta: float) -> tuple[C
     columns = np.linalg.norm(mechanism.factor.decorrelate(steps.astype(np.float64)), axis=0)
     mu = subject.bounds.sensitivity * float(columns.max()) / mechanism.base_sd
     found = float(ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
-    claimed = mechanism.mu
+    claimed, over = mechanism.mu, found / delta
     return (
         Check("calibration: μ of the matrices", mu, f"≤ {claimed:.6g}", mu <= claimed * (1 + 1e-6)),
-        Check(
-            "calibration: δ at the ε asked for, over that asked for",
-            found / delta,
-            "≤ 1",
-            found <= delta * (1 + 1e-6),
-        ),
+        Check("calibration: δ at the requested ε, over the requested δ", over, "≤ 1", over <= 1 + 1e-6),
     )
 
 
 def canaries(subject: AuditedConfig) -> list[Record]:
-    """Records that a clip may get wrong, around the point that records are clipped around."""
+    """Return records that a faulty clip may get wrong, around the point that records are clipped around."""
     (point, level), (radius, limit) = subject.middle, subject.radii
     generator = np.random.default_rng(0)
     axis = np.zeros(subject.dimension)
@@ -69,12 +63,12 @@ def canaries(subject: AuditedConfig) -> list[Record]:
     return found
 
 
-def data_path(subject: AuditedConfig) -> tuple[tuple[Check, ...], tuple[Record | None, Record | None]]:
-    """The checks of the data path, and the two records that are furthest apart (None: no record)."""
+def data_path(subject: AuditedConfig) -> tuple[tuple[Check, ...], Pair]:
+    """Check the data path; return the checks, and the two records furthest apart."""
     records = canaries(subject)
     effects = np.array([subject.sums([[record]])[0] for record in records])
     candidates: list[Record | None] = list(records)
-    if subject.bounds.adjacency == "add-remove":  # a blank record adds nothing, or lies at the public point
+    if subject.bounds.adjacency == "add-remove":  # a blank record adds nothing, or is the public point
         candidates += [None, subject.middle]
         effects = np.vstack([effects, np.zeros(subject.size), subject.sums([[subject.middle]])[0]])
     scaled = effects / subject.scale
@@ -83,26 +77,25 @@ def data_path(subject: AuditedConfig) -> tuple[tuple[Check, ...], tuple[Record |
     if subject.bounds.adjacency == "add-remove":
         apart[: len(records), : len(records)] = 0.0
     largest = float(apart.max())
-    # Of the pairs that are as far apart as any, the one that touches fewest entries is cheapest to follow.
+    # Among the pairs that are furthest apart, the one that touches fewest entries is cheapest to attack.
     first, second = np.nonzero(apart >= largest * (1 - 1e-4))
     touched = (np.abs(effects[first] - effects[second]) > subject.step).sum(axis=1)
     best = int(np.argmin(touched))
     slack = subject.step * math.sqrt(subject.size)
     sensitivity = subject.bounds.sensitivity
     alone = _alone(subject, records, effects)
+    name, allowed = "data path: one record, one leaf, whatever the others", f"≤ {slack:.2g}"
     checks = (
         Check("data path: sensitivity", largest, f"≤ {sensitivity:.6g}", largest <= sensitivity + slack),
-        Check(
-            "data path: one record, one leaf, whatever the others", alone, f"≤ {slack:.2g}", alone <= slack
-        ),
+        Check(name, alone, allowed, alone <= slack),
     )
     return checks, (candidates[first[best]], candidates[second[best]])
 
 
 def _alone(subject: AuditedConfig, records: list[Record], effects: Array) -> float:
-    """How far what a canary changes is from what it adds by itself, in its own leaf and in no other.
+    """Measure how much the effect of a canary among other records differs from its effect alone.
 
-    Every leaf holds two records; the canary takes the place of the first or of the second.
+    Every leaf holds two records; the canary replaces the first or the second.
     """
     horizon = min(subject.mechanism.releases, _LEAVES)
     chosen = np.random.default_rng(1).permutation(len(records))
@@ -121,12 +114,7 @@ def _alone(subject: AuditedConfig, records: list[Record], effects: Array) -> flo
 
 
 def keys() -> Check:
-    """Keys from the operating system are all different, and long enough."""
+    """Check that keys from the operating system are all different, and long enough."""
     made = {noise.new_key() for _ in range(_KEYS)}
     fine = sum(len(key) >= 32 for key in made)
-    return Check("keys: different ones among new ones", fine / _KEYS, "= 1", fine == _KEYS)
-
-
-def public(schedule: bool) -> Check:
-    """A schedule that looks at the data leaks by its timing, whatever the noise."""
-    return Check("schedule: fixed before the first record", float(schedule), "= 1", schedule)
+    return Check("keys: share of new keys that are distinct", fine / _KEYS, "= 1", fine == _KEYS)

@@ -1,11 +1,11 @@
-"""The white-box audit: with the factorisation known, take the noise apart and look at its pieces.
+"""The white-box audit: decorrelate the noise with the known factorisation, and test the base noise.
 
 B⁻¹·(release − truth) must be independent normals of the stated size on every entry. Real privatizers with
-real keyed noise are run on random records, half of them too large; the truth is summed up here, on its own.
+real keyed noise run on random records, half of them too large; the truth is summed here, independently.
 
-The result is compared with what the keyed noise returned, which is exact: the very draw of each release, no
-draw asked for twice, and none returned twice, to any two releases, agents, runs or keys. Then the draws
-themselves are tested: each test fails by chance with the probability `error_rate`.
+The result is compared exactly with the draws of the keyed noise: each release must carry its own draw, and no
+draw may be requested twice, or returned for two releases, agents, runs or keys. Then the draws themselves are
+tested statistically: each test fails by chance with probability `error_rate`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.special import fdtri, gammaincinv, kolmogi, ndtr, ndtri
 
 from fedfairx.core.statistics import diagonal_entries
 from fedfairx.privacy.audit.subject import AuditedConfig, Check, RecordingNoise
@@ -22,19 +24,19 @@ from fedfairx.util.arrays import Array
 TESTS = 10
 _SAMPLES = 12_000
 _LONGEST = 2_048
-_LONGEST_HISTORY = 512  # where memory is the whole history, and a stream takes the square of its length
+_LONGEST_HISTORY = 512  # where memory is the whole history, and time grows with the square of the length
 _RELEASES = [*range(1, 65), *(1 << power for power in range(7, 33))]
-_FEWEST = 400  # products that a correlation is taken from, for its law to be nearly normal
+_FEWEST = 400  # products that make the law of a correlation nearly normal
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise in the releases of several agents, and what was drawn for them."""
+    """Noise in the releases of several agents, and the draws for it."""
 
     base: Array  # (agents, releases, q): B⁻¹(release − truth), in units of the stated sd
     sources: tuple[RecordingNoise, ...]
     related: Array  # (n, 4): draws for the same releases under other keys, agents and runs
-    unexplained: float  # by how much a message is not a public function of the noisy sums
+    unexplained: float  # largest deviation of a message from the public function of the noisy sums
 
 
 def recorded_noise(subject: AuditedConfig, *, seed: int, look: int) -> Noise:
@@ -67,7 +69,7 @@ def recorded_noise(subject: AuditedConfig, *, seed: int, look: int) -> Noise:
 
 
 def _related(subject: AuditedConfig, key: str) -> Array:
-    """Draws that must differ by key, agent, run or release alone."""
+    """Return draws that differ in key, agent, run or release alone."""
     key = f"{key}, related"
     sources = [
         subject.drawn(key, agent="0"),
@@ -79,34 +81,30 @@ def _related(subject: AuditedConfig, key: str) -> Array:
 
 
 def noise_path(noise: Noise) -> tuple[Check, ...]:
-    """Exact: what a release carries is its own draw, and no draw serves twice."""
+    """Check exactly that each release carries its own draw, and that no draw is used twice."""
     agents, horizon, size = noise.base.shape
     worst = math.inf
     if all([draw.size for draw in source.given] == [size] * horizon for source in noise.sources):
         worst = float(np.abs(noise.base - [source.given for source in noise.sources]).max())
     asked = sum(len(source.asked) - len(set(source.asked)) for source in noise.sources)
-    # Two numbers in a row that occur again, of either sign: by chance below 1e-15 in all pairs together.
+    # By chance two consecutive numbers occur again, up to signs, with probability below 1e-15 over all pairs.
     draws = [draw for source in noise.sources for draw in source.given]
     rows = [np.stack([draw[:-1], draw[1:]], axis=1) for draw in (*draws, *noise.related)]
     pairs = np.round(np.abs(np.concatenate(rows)), 12)
     given = len(pairs) - len(np.unique(pairs, axis=0))
+    rest = noise.unexplained
     return (
         Check("noise path: from the draw of its release", worst, "≤ 0.001", worst <= 1e-3),
-        Check("noise path: draws asked for twice", float(asked), "= 0", asked == 0),
-        Check(f"noise path: draws given twice, {agents} agents", float(given), "= 0", given == 0),
-        Check(
-            "noise path: messages not from the noisy sums",
-            noise.unexplained,
-            "= 0",
-            noise.unexplained <= 1e-9,
-        ),
+        Check("noise path: draws requested twice", float(asked), "= 0", asked == 0),
+        Check(f"noise path: draws returned twice, {agents} agents", float(given), "= 0", given == 0),
+        Check("noise path: messages not from the noisy sums", rest, "= 0", rest <= 1e-9),
     )
 
 
 def noise_tests(noise: Noise, dimension: int, error_rate: float) -> tuple[Check, ...]:
-    """At most `TESTS` tests of the draws; each fails a right mechanism with probability `error_rate`."""
+    """Run at most `TESTS` tests of the draws; each fails by chance with probability `error_rate`."""
     base = noise.base
-    unit = base / math.sqrt(max(float(np.square(base).mean()), 1e-300))  # `_size` judges the size
+    unit = base / math.sqrt(max(float(np.square(base).mean()), 1e-300))  # `_size` tests the size
     return (
         *_size(base, dimension, error_rate),
         _least("entry", np.square(base).mean(axis=(0, 1)), base[..., 0].size, error_rate),
@@ -119,9 +117,7 @@ def noise_tests(noise: Noise, dimension: int, error_rate: float) -> tuple[Check,
 
 
 def _size(base: Array, dimension: int, error_rate: float) -> list[Check]:
-    """Noise sd of each kind of entry over the stated one, and the GOE's diagonal to off-diagonal variance."""
-    from scipy.special import fdtri
-
+    """Test the noise sd of each kind of entry, and the GOE's ratio of diagonal to off-diagonal variance."""
     entries = np.arange(base.shape[-1])
     diagonal = diagonal_entries(dimension)
     moment = entries[-dimension:]
@@ -137,30 +133,25 @@ def _size(base: Array, dimension: int, error_rate: float) -> list[Check]:
         checks.append(Check(f"noise sd over the stated, {kind}", found, f"≥ {least:.4f}", found >= least))
     other = np.concatenate([values for kind, values in squares.items() if kind != "diagonal"])
     ratio = float(squares["diagonal"].mean() / other.mean())
-    low, high = (
-        float(fdtri(squares["diagonal"].size, other.size, p)) for p in (error_rate / 2, 1 - error_rate / 2)
-    )
+    tails = (error_rate / 2, 1 - error_rate / 2)
+    low, high = (float(fdtri(squares["diagonal"].size, other.size, p)) for p in tails)
     name, allowed = "variance diagonal : off-diagonal", f"{2 * low:.3f}..{2 * high:.3f}"
     return [*checks, Check(name, 2 * ratio, allowed, low <= ratio <= high)]
 
 
 def _least(kind: str, variances: Array, samples: int, error_rate: float) -> Check:
-    """The least sd of any entry, or of any release."""
+    """Test the smallest sd of any entry, or of any release."""
     found, least = float(np.sqrt(variances.min())), _least_sd(samples, error_rate / variances.size)
     return Check(f"noise sd over the stated, least {kind}", found, f"≥ {least:.4f}", found >= least)
 
 
 def _least_sd(samples: int, error_rate: float) -> float:
-    """Quantile of an estimated sd over the true one, from that many normals."""
-    from scipy.special import gammaincinv
-
+    """Return the quantile of the sd estimated from that many normals, over the true one."""
     return float(np.sqrt(2.0 * gammaincinv(0.5 * samples, error_rate) / samples))
 
 
 def _lags(base: Array, error_rate: float) -> list[Check]:
-    """The correlation in time at every lag that enough products are there for."""
-    from scipy.fft import irfft, next_fast_len, rfft
-
+    """Test the correlation in time at every lag that has enough products."""
     agents, horizon, size = base.shape
     lags = np.arange(1, horizon)
     counts = agents * size * (horizon - lags)
@@ -174,21 +165,17 @@ def _lags(base: Array, error_rate: float) -> list[Check]:
 
 
 def _between_agents(base: Array, error_rate: float) -> Check:
-    """Sums over agents have the variance of independent ones, neither more nor less."""
-    from scipy.special import gammaincinv
-
+    """Test that sums over agents have the variance of independent ones."""
     agents = len(base)
     total = np.square(base.sum(axis=0)).ravel()
     found = float(total.mean() / agents)
-    low, high = (
-        float(2.0 * gammaincinv(0.5 * total.size, p) / total.size)
-        for p in (error_rate / 2, 1 - error_rate / 2)
-    )
+    tails = (error_rate / 2, 1 - error_rate / 2)
+    low, high = (float(2.0 * gammaincinv(0.5 * total.size, p) / total.size) for p in tails)
     return Check("variance of agents' sum", found, f"{low:.3f}..{high:.3f}", low <= found <= high)
 
 
 def _between_entries(base: Array, error_rate: float) -> list[Check]:
-    """The correlation of any two entries of a release."""
+    """Test the correlation of any two entries of a release."""
     rows = base.reshape(-1, base.shape[-1])
     if len(rows) < _FEWEST:
         return []
@@ -197,19 +184,15 @@ def _between_entries(base: Array, error_rate: float) -> list[Check]:
 
 
 def _largest(name: str, standardised: Array, error_rate: float) -> Check:
-    """The largest of several sums of products of normals, each of mean 0 and variance 1."""
-    from scipy.special import ndtri
-
+    """Test the largest of several sums of products of normals, each of mean 0 and variance 1."""
     found = float(np.abs(standardised).max())
-    # Such a sum has slightly heavier tails than the normal; at 400 products, five parts in a hundred of sd.
+    # Such a sum has slightly heavier tails than the normal: 5 % of the sd at 400 products.
     most = 1.05 * float(-ndtri(error_rate / (2 * standardised.size)))
     return Check(name, found, f"within ±{most:.3f} sd", found <= most)
 
 
 def _shape(base: Array, error_rate: float) -> Check:
-    """Kolmogorov–Smirnov distance to the normal; the size is put right first, since `_size` has judged it."""
-    from scipy.special import kolmogi, ndtr
-
+    """Test the Kolmogorov–Smirnov distance to the normal, after scaling: `_size` tests the size."""
     spread = np.sqrt(np.maximum(np.square(base).mean(axis=(0, 1)), 1e-300))
     values = np.sort((base / spread).ravel())
     expected = ndtr(values)

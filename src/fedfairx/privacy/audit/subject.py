@@ -1,9 +1,9 @@
-"""The configuration under audit: the privatizers that agents use, made with instrumented noise.
+"""The configuration under audit: the agents' privatizers with instrumented noise.
 
-`ZeroNoise` returns zeros, so that a release shows what the records alone did to it. `RecordingNoise` passes
-the agents' noise on and records it, so that the noise in a release can be compared with what was drawn for
-it. `RecordingCentring` records the noisy sums that a centred message is made from, since they do not follow
-from the message.
+`ZeroNoise` returns zeros, so that a release shows the effect of the records alone. `RecordingNoise` forwards
+the agents' noise and records it, so that the noise in a release can be compared with its draws.
+`RecordingCentring` records the noisy sums behind a centred message, since they do not follow from the
+message.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.ledger.ledger import MemoryLedger
 from fedfairx.privacy.mechanisms.gaussian import Draw, Gaussian
 from fedfairx.privacy.mechanisms.noise import NoiseSource
-from fedfairx.privacy.privatizers.protocol import Privatizer
+from fedfairx.privacy.privatizers.stream import Privatizer
 from fedfairx.util.arrays import Array
 
 Record = tuple[Array, float]
+Pair = tuple[Record | None, Record | None]  # of neighbouring worlds; None for no record
 
 _ENDLESS = 1e15  # stands for NaN, so that a comparison fails instead of raising
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check of the mechanism: what was found, what is allowed, and whether it holds."""
+    """One check of the mechanism: the value found, the values allowed, and whether it holds."""
 
     name: str
     found: float
@@ -41,7 +42,7 @@ class Check:
 
 
 class ZeroNoise:
-    """No noise, to see what the data do. NOT PRIVATE.
+    """No noise, to see the effect of the data. NOT PRIVATE.
 
     Guarantees:
     - None about privacy: every draw is zero.
@@ -59,7 +60,7 @@ class RecordingNoise:
     """The noise of `source`, with a record of the arguments and the draws, in order. NOT PRIVATE.
 
     Guarantees:
-    - None about privacy: it keeps the noise that it passes on.
+    - None about privacy: it stores the noise that it returns.
     """
 
     is_private = False
@@ -80,17 +81,17 @@ class RecordingNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingCentring(Centring):
-    """A centring that records the sums whose centring it undoes. NOT PRIVATE.
+    """A centring that records the sums that `leave` is called with. NOT PRIVATE.
 
     Guarantees:
-    - As `Centring`, but for what it keeps.
+    - As `Centring`, but it stores noisy sums.
     """
 
     recorded: list[Array] = field(default_factory=list, compare=False)
 
     @classmethod
     def of(cls, centring: Centring) -> RecordingCentring:
-        """The same centring, recording."""
+        """Make a recording copy of a centring."""
         return cls(**{name: getattr(centring, name) for name in Centring.__dataclass_fields__})
 
     def leave(self, packed: Array, count: float) -> Array:
@@ -100,10 +101,10 @@ class RecordingCentring(Centring):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedConfig:
-    """A configuration under audit. `make` is called as `StreamPrivatizer` is, `source` as `KeyedNoise`."""
+    """A configuration under audit. `make` is called like `StreamPrivatizer`, `source` like `KeyedNoise`."""
 
     mechanism: Gaussian
-    bounds: Bounds  # of what enters the sums: a centring's inner bounds where there is one
+    bounds: Bounds  # of the summed records: a centring's inner bounds where there is one
     dimension: int  # of a record's context
     centring: RecordingCentring | None
     make: Callable[..., Privatizer]
@@ -111,12 +112,12 @@ class AuditedConfig:
 
     @property
     def inner_dimension(self) -> int:
-        """Dimension of what is summed: a centred record has one more coordinate, the constant."""
+        """Dimension of the summed records: a centred one has one more coordinate, the constant."""
         return self.dimension + (self.centring is not None)
 
     @property
     def size(self) -> int:
-        """Number of packed entries of what is summed."""
+        """Number of packed entries of the sums."""
         return packed_size(self.inner_dimension)
 
     @property
@@ -131,18 +132,18 @@ class AuditedConfig:
 
     @property
     def radii(self) -> tuple[float, float]:
-        """Largest distance of context and reward from the middle."""
+        """Largest distances of context and reward from the middle."""
         if self.centring is None:
             return self.bounds.context_norm, self.bounds.reward
         return self.centring.context_radius, self.centring.reward_radius
 
     @property
     def step(self) -> float:
-        """Releases lie on a grid about a millionth of the noise wide; no change is seen more finely."""
+        """Smallest change that is visible: releases lie on a grid of about a millionth of the noise."""
         return self.mechanism.base_sd * 2.0**-17
 
     def agent(self, noise: NoiseSource) -> Privatizer:
-        """A new privatizer of this configuration."""
+        """Make a new privatizer of this configuration."""
         # The ledger's salts follow from the noise, so that an audit can be repeated.
         salts = np.random.default_rng(list(noise.fingerprint.encode()))
         ledger = MemoryLedger(random=salts.bytes)
@@ -156,16 +157,16 @@ class AuditedConfig:
         )
 
     def drawn(self, key: str, *, agent: str, run: str = "audit") -> Draw:
-        """`keyed` as a function of release number and count alone."""
+        """Return `keyed` noise as a function of release number and count alone."""
         source = self.keyed(key, agent=agent, run=run)
         return lambda number, count: source(number, count, b"audit")
 
     def keyed(self, key: str, *, agent: str, run: str = "audit") -> NoiseSource:
-        """Agents' noise, from a key derived from the text `key`."""
+        """Make an agent's noise with a key derived from the text `key`."""
         return self.source(hashlib.sha256(f"fedfairx audit {key}".encode()).digest(), agent=agent, run=run)
 
     def release(self, agent: Privatizer) -> tuple[Array, float]:
-        """The next release: the noisy sums, and by how much the message is not a public function of them."""
+        """Release; return the noisy sums, and the message's deviation from the public function of them."""
         if self.centring is None:
             return agent.release().packed, 0.0
         self.centring.recorded.clear()
@@ -176,10 +177,10 @@ class AuditedConfig:
         return packed, float(np.abs(sent.packed - Centring.leave(self.centring, packed, sent.count)).max())
 
     def sums(self, leaves: Iterable[Sequence[Record]]) -> Array:
-        """(leaves, q) of what enters each leaf when these are its records, in an agent without noise."""
+        """Return (leaves, q), the sums that these records add to each leaf of an agent without noise."""
         agent = self.agent(ZeroNoise())
         totals = []
-        with np.errstate(invalid="ignore", over="ignore"):  # from privatizers that let such numbers through
+        with np.errstate(invalid="ignore", over="ignore"):  # a faulty privatizer may let such numbers through
             for records in leaves:
                 for context, reward in records:
                     agent.add(context, reward)
@@ -188,7 +189,7 @@ class AuditedConfig:
         return np.clip(np.nan_to_num(entered, nan=_ENDLESS), -_ENDLESS, _ENDLESS)
 
     def truth(self, contexts: Array, rewards: Array) -> Array:
-        """(n, q): what each record should add, clipped by the definition and not by the code under audit."""
+        """Return (n, q), what each record should add, clipped by the definition, not by the audited code."""
         (point, level), (radius, limit) = self.middle, self.radii
         offsets, y = contexts - point, rewards - level
         if self.bounds.nonnegative:
@@ -202,9 +203,8 @@ class AuditedConfig:
         return np.concatenate([x[:, rows] * x[:, cols], x * y[:, None]], axis=1)
 
     def random_records(self, generator: np.random.Generator, count: int) -> tuple[Array, Array]:
-        """Records around the middle, about half of them outside the limits."""
+        """Draw records around the middle, about half of them outside the limits."""
         (point, level), (radius, limit) = self.middle, self.radii
-        contexts = generator.standard_normal((count, self.dimension)) * (
-            2.0 * radius / math.sqrt(self.dimension)
-        )
+        spread = 2.0 * radius / math.sqrt(self.dimension)
+        contexts = generator.standard_normal((count, self.dimension)) * spread
         return point + contexts, level + generator.standard_normal(count) * (2.0 * limit)

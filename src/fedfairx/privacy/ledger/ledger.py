@@ -16,8 +16,9 @@ so the noise of a leaf that is frozen again is independent of all earlier noise,
 restored and whatever the data are. The digest is for a machine that was cloned with its random numbers: there
 the salts are the same, and other data still get other noise.
 
-The ledger holds exact sums (the open leaf and the total) and record ids. It belongs to the owner of the
-data and must be kept, protected and deleted like the data.
+The ledger holds exact sums (the open leaf and the total) and record ids. Where the records of a person are
+bounded, their counts lie beside it. Both belong to the owner of the data and must be kept, protected and
+deleted like the data.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import numpy as np
 
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
 from fedfairx.util.arrays import Array
@@ -51,66 +54,61 @@ class Position:
     leaf_count: int
     clipped: int
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in vars(self).items()
+        }
+
 
 class Ledger(Protocol):
-    """What a privatizer asks of its ledger. Every method returns only when its effect is durable.
+    """The ledger of a privatizer. Every method returns only when its effect is durable.
 
     Guarantees:
     - A record id enters one leaf, once.
     - A release number always has the same content.
     - Other parameters than those first bound are refused.
-    - No two leaves, of whatever ledgers, have the same place; a frozen leaf keeps its own.
+    - No two leaves of any ledgers have the same place, and the place of a frozen leaf never changes.
     """
 
     def bind(self, parameters: Mapping[str, Any]) -> None:
         """Bind the ledger to a mechanism, bounds, agent and run; `LedgerMismatch` if bound to others."""
-        ...
 
     def position(self) -> Position | None:
-        """The last durable position, or None in a new ledger."""
-        ...
+        """Return the last durable position, or None in a new ledger."""
 
     def add(self, record: str | None, position: Position) -> None:
-        """Store the position after one more record; `AlreadyObserved` if that record is in a leaf already."""
-        ...
+        """Store the position after one more record; `AlreadyObserved` if a leaf already has that record."""
 
     def freeze(self, number: int, digest: str, position: Position) -> None:
         """Close leaf `number`, whose exact sums hash to `digest`, and open the next."""
-        ...
 
     def place(self, number: int) -> bytes:
-        """The place that the noise of release `number` is drawn for; its leaf must be frozen."""
-        ...
+        """Return the place that the noise of release `number` is drawn for; its leaf must be frozen."""
 
     def record(self, number: int, message: bytes) -> None:
         """Store the message of release `number`; `LedgerMismatch` if another is stored already."""
-        ...
 
     def message(self, number: int) -> bytes | None:
-        """The message of release `number`, if it has been recorded."""
-        ...
+        """Return the message of release `number`; None if it is not recorded."""
 
     def mark_sent(self, number: int) -> None:
         """Note that release `number` has reached its transport."""
-        ...
 
     def unsent(self) -> tuple[int, ...]:
-        """Numbers recorded but not yet sent, oldest first."""
-        ...
+        """Return the numbers recorded but not yet sent, oldest first."""
 
     def spent(self) -> int:
-        """Releases recorded so far."""
-        ...
+        """Return the number of releases recorded so far."""
 
     def leaf_of(self, record: str | int) -> int | None:
-        """The leaf that a record entered, for the owner; None if it has entered none."""
-        ...
+        """Return the leaf that a record entered, for the owner only; None if it has entered none."""
 
 
 class MemoryLedger(NoCopy):
     """A ledger that lives as long as the process: for simulation, tests and saved agents.
 
-    random: returns n bytes for the places; other functions than the default are for audits and tests.
+    random: returns n random bytes for the places; only audits and tests replace it.
 
     Guarantees:
     - As `Ledger`, but nothing survives the process unless `state` is saved.
@@ -125,8 +123,8 @@ class MemoryLedger(NoCopy):
         self._messages: dict[int, bytes] = {}
         self._unsent: set[int] = set()
         self._spent = 0
-        # The last record with the position after it: kept in one assignment, so that an interruption leaves
-        # both or neither. The record is filed among the others by the next call.
+        # The last record and the position after it are set in one assignment, so that an interruption leaves
+        # both or neither. The next call files the record among the others.
         self._last: tuple[str | None, Position | None] = (None, None)
 
     def restore(self, position: Position) -> None:
@@ -134,7 +132,7 @@ class MemoryLedger(NoCopy):
         self._last = None, position
 
     def _file(self) -> dict[str, int]:
-        """All records, the last one too."""
+        """File the last record, and return all."""
         record, position = self._last
         if record is not None and position is not None:
             self._records[record] = position.frozen + 1
@@ -157,12 +155,12 @@ class MemoryLedger(NoCopy):
 
     def freeze(self, number: int, digest: str, position: Position) -> None:
         if not self._places:
-            raise LedgerMismatch(unbound())
+            raise LedgerMismatch(UNBOUND)
         if number != self._frozen + 1:
             raise LedgerMismatch(not_next(self._frozen + 1, number))
         self._file()
         place = next_place(self._places[number - 1], self._random(SALT_BYTES), digest.encode())
-        self._places[number:] = [place]  # in place of one that an interruption left unused
+        self._places[number:] = [place]  # replaces one that an interruption left unused
         self._last = None, position
 
     @property
@@ -197,7 +195,7 @@ class MemoryLedger(NoCopy):
         return self._file().get(str(record))
 
     def state(self) -> dict[str, Any]:
-        """Parameters, records, places and the last message as plain values; earlier messages are left out."""
+        """Return parameters, records, places and the last message, without earlier ones, as plain values."""
         last = self._messages.get(self._spent)
         return {
             "parameters": self._parameters,
@@ -223,8 +221,58 @@ class MemoryLedger(NoCopy):
         return ledger
 
 
+class Persons(Protocol):
+    """Number of records of each person. As secret as the ledger.
+
+    Guarantees:
+    - Every method returns only when its effect is as durable as the ledger's.
+    """
+
+    def bind(self, records: int) -> None:
+        """Bind the counts to a limit; `LedgerMismatch` if they are bound to another."""
+
+    def count(self, person: str, change: int) -> int:
+        """Add `change` to the number of records of a person, and return the new number."""
+
+    def of(self, person: str) -> int:
+        """Return the number of records of one person."""
+
+    def total(self) -> int:
+        """Return the number of records of all persons."""
+
+
+class MemoryPersons:
+    """Counts in memory; they are part of their privatizer's state.
+
+    Guarantees:
+    - As `Persons`; `repr` shows nobody.
+    """
+
+    def __init__(self, counts: Mapping[str, int] | None = None, *, records: int | None = None) -> None:
+        self.counts = {str(person): int(count) for person, count in (counts or {}).items()}
+        self.records = records
+
+    def bind(self, records: int) -> None:
+        if self.records not in (None, records):
+            raise LedgerMismatch(another_limit(self.records, records))
+        self.records = records
+
+    def count(self, person: str, change: int) -> int:
+        self.counts[person] = self.of(person) + change
+        return self.counts[person]
+
+    def of(self, person: str) -> int:
+        return self.counts.get(person, 0)
+
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+UNBOUND = "a ledger must be bound to its parameters before a leaf is frozen"
+
+
 def next_place(before: bytes, salt: bytes, content: bytes) -> bytes:
-    """The place after `before`, for a leaf (or the parameters) with this content."""
+    """Return the place after `before` of a leaf, or of the parameters, with this content."""
     return hashlib.sha256(before + salt + content).digest()
 
 
@@ -234,18 +282,13 @@ def refuse_other_parameters(stored: Mapping[str, Any], given: Mapping[str, Any])
     if differing:
         raise LedgerMismatch(
             f"this ledger belongs to another configuration: {', '.join(differing)} differ; "
-            "go on with the stored one, or start a new run with a new ledger and a budget of its own"
+            "continue with the stored one, or start a new run with a new ledger and a new budget"
         )
 
 
 def two_contents(number: int) -> str:
     """Error text for a second content of a release."""
     return f"release {number} is recorded with other content; a release number has one content"
-
-
-def unbound() -> str:
-    """Error text for a leaf that is frozen before the ledger is bound."""
-    return "a ledger must be bound to its parameters before a leaf is frozen"
 
 
 def not_next(following: int, number: int) -> str:
@@ -259,5 +302,10 @@ def not_frozen(number: int) -> str:
 
 
 def already_in_leaf(leaf: int) -> str:
-    """Error text for a record that comes twice. It doesn't show the record's id."""
+    """Error text for a record that is added twice. It doesn't show the record's id."""
     return f"this record is already in leaf {leaf}; a record enters one leaf, once"
+
+
+def another_limit(stored: int | None, given: int) -> str:
+    """Error text for counts that are bound to another limit."""
+    return f"these persons are counted for records={stored}, got records={given}; a run keeps its limit"

@@ -1,6 +1,6 @@
-"""The rules of a ledger, and of counts of persons, as SQL over a small database.
+"""Ledgers and counts of persons in a SQL database.
 
-The database is a file of its own (`sqlite.py`) or the database of the agent (`storage.privacy_ledger`).
+The database is a separate file (`sqlite.py`) or the database of the agent (`storage.privacy_ledger`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from fedfairx.errors import AlreadyObserved, LedgerMismatch, PrivacyError
 from fedfairx.privacy.ledger.ledger import (
     SALT_BYTES,
+    UNBOUND,
     Position,
     already_in_leaf,
     next_place,
@@ -23,9 +24,7 @@ from fedfairx.privacy.ledger.ledger import (
     not_next,
     refuse_other_parameters,
     two_contents,
-    unbound,
 )
-from fedfairx.util.arrays import Array
 from fedfairx.util.canonical_json import canonical
 from fedfairx.util.no_copy import NoCopy
 
@@ -50,27 +49,23 @@ class Access(NamedTuple):
 
 
 class LedgerDatabase(Protocol):
-    """What a ledger asks of its database."""
+    """The database that a ledger writes to."""
 
     def reading(self) -> AbstractContextManager[Access]:
-        """Access for queries."""
-        ...
+        """Give access for queries."""
 
     def transaction(self) -> AbstractContextManager[Access]:
-        """Access for one durable change, made as a whole or not at all."""
-        ...
+        """Give access for one durable change, which is made as a whole or not at all."""
 
     def write_last(self, table: str, key: Row, statement: str, values: Row) -> None:
-        """Inside a transaction: write the one row of `key`; it may wait for the end of the transaction."""
-        ...
+        """Inside a transaction, write the one row of `key`, now or when the transaction ends."""
 
     def waiting(self, table: str, key: Row) -> Row | None:
-        """Values that `write_last` holds back for that row until the open transaction ends."""
-        ...
+        """Return the values that `write_last` holds back for that row, if any."""
 
 
 class SqlLedger(NoCopy):
-    """As `Ledger`. Its rows are those of `key` in tables that may hold other ledgers too.
+    """A ledger whose rows are those of `key` in tables that may hold other ledgers too.
 
     Guarantees:
     - As `Ledger`; each method is one transaction, made as a whole or not at all.
@@ -107,7 +102,7 @@ class SqlLedger(NoCopy):
         return position_of(rows[0]) if rows else None
 
     def _save(self, position: Position) -> None:
-        """Inside a transaction: replace the position."""
+        """Inside a transaction, replace the position."""
         row = (*self._place, *row_of(position))
         self._database.write_last(self._tables.position, self._place, self._save_position, row)
 
@@ -126,7 +121,7 @@ class SqlLedger(NoCopy):
             last = self._find(access, "number, place", self._tables.releases, newest)
             last = last or self._find(access, "0, place", self._tables.parameters)
             if not last:
-                raise LedgerMismatch(unbound())
+                raise LedgerMismatch(UNBOUND)
             before, place = last[0]
             if number != before + 1:
                 raise LedgerMismatch(not_next(before + 1, number))
@@ -201,7 +196,7 @@ class SqlLedger(NoCopy):
 
 
 class SqlPersons:
-    """As `Persons` but for `bind`. Its rows are those of `key` in a table that may hold others' too."""
+    """Counts whose rows are those of `key` in a table that may hold other counts too; `bind` is missing."""
 
     def __init__(self, database: LedgerDatabase, table: str, **key: int) -> None:
         self._database = database
@@ -233,22 +228,12 @@ class SqlPersons:
 
 
 def row_of(position: Position) -> Row:
-    """A position as a row."""
-    return (
-        position.frozen,
-        position.total.astype("<f8").tobytes(),
-        position.total_count,
-        position.leaf.astype("<f8").tobytes(),
-        position.leaf_count,
-        position.clipped,
-    )
+    """Return a position as a row: the sums as little-endian bytes."""
+    parts = vars(position).values()
+    return tuple(part.astype("<f8").tobytes() if isinstance(part, np.ndarray) else part for part in parts)
 
 
 def position_of(row: Row) -> Position:
-    """The position of a row."""
-    frozen, total, total_count, leaf, leaf_count, clipped = row
-    return Position(frozen, _array(total), total_count, _array(leaf), leaf_count, clipped)
-
-
-def _array(blob: bytes) -> Array:
-    return np.frombuffer(blob, dtype="<f8").astype(np.float64)
+    """Return the position of a row."""
+    parts: Any = (v if isinstance(v, int) else np.frombuffer(v, "<f8").astype(np.float64) for v in row)
+    return Position(*parts)

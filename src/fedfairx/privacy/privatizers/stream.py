@@ -1,18 +1,20 @@
-"""The private stream: records go into the open leaf; a release freezes it, adds noise, records and returns.
+"""The protocol of a privatizer, and the private stream.
+
+Records enter the open leaf; a release freezes the leaf, adds noise and is recorded before it is returned.
 
 Solanki et al. 2024, Alg. 2 (privatizer). Differs from paper: the tree takes increments and returns the
 noisy prefix sum; the regulariser never enters; records are clipped; the noise is keyed and the message
 recorded before it is sent.
 
-The ledger holds the durable position. The copy of it here, and the noise stream, are dropped before each step
-and set again after it, so whatever interrupts a step (a full disk, a noise source that fails, Ctrl-C), the
-next call reads the ledger and finishes what was begun.
+The ledger holds the durable position. The privatizer drops its copy of it, and the noise stream, before each
+step and sets them again afterwards. So whatever interrupts a step (a full disk, a failing noise source,
+Ctrl-C), the next call reads the ledger and finishes that step.
 
 A bound of k records of a person turns the claim for a record into one for a person: k records lie in at most
 k leaves and change each by at most Δ, so the transcript is kμ-GDP for changing all of them. A record beyond
 the k-th is blanked: it adds nothing and still counts, because the number of records is public and must not
-tell whose they are. A record is counted before it enters, so a crash in between costs the person a record and
-never adds one too many.
+tell whose they are. A record is counted before it enters, so a crash in between loses one record of the
+person and never admits one too many.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -41,48 +43,96 @@ from fedfairx.errors import (
 from fedfairx.privacy.bounds import Bounding, Bounds
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.guarantee import DecideFrom, Guarantee, claim, require_decide_from
-from fedfairx.privacy.ledger.ledger import Ledger, MemoryLedger, Position
-from fedfairx.privacy.ledger.persons import MemoryPersons, Persons
-from fedfairx.privacy.ledger.rollback import Confirm, message_digest
-from fedfairx.privacy.mechanisms.gaussian import Gaussian, NoiseStream
+from fedfairx.privacy.ledger.ledger import Ledger, MemoryLedger, MemoryPersons, Persons, Position
+from fedfairx.privacy.ledger.rollback import Confirm
+from fedfairx.privacy.mechanisms.gaussian import Gaussian, Mechanism, NoiseStream
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.privacy.release import Release, leaf_digest
 from fedfairx.util.arrays import Array
 from fedfairx.util.no_copy import NoCopy
 
-# Releases are rounded to a grid of 2⁻²⁰ of the noise: far below what noise hides, far above the last bits
-# of a float.
+# Releases are rounded to a grid of 2⁻²⁰ of the noise: far finer than the noise, far coarser than the last
+# bits of a float.
 _GRID_BITS = 20
 
 
+@runtime_checkable
+class Privatizer(Protocol):
+    """A privatizer takes an agent's records and makes the releases that leave the agent."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def mechanism(self) -> Mechanism: ...
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of the messages. Computing it is slow; `spent` is not."""
+
+    @property
+    def owner(self) -> str | None:
+        """Name of the agent that the noise was made for; None if any agent may use it."""
+
+    @property
+    def spent(self) -> int:
+        """Number of releases made."""
+
+    @property
+    def clipped(self) -> int:
+        """Number of records that were clipped. For the owner only; it is never sent."""
+
+    @property
+    def waiting(self) -> int:
+        """Number of records that are in no release yet."""
+
+    @property
+    def stream(self) -> StreamPrivatizer | None:
+        """The private stream that records enter now; None if sums are exact."""
+
+    def add(
+        self, context: Array, reward: float, record: str | int | None = None, person: str | int | None = None
+    ) -> None:
+        """Add one record to the open leaf. A private one accepts any number: a refusal would reveal it.
+
+        person: id of the record's person; required if the records of a person are bounded, refused if not.
+        """
+
+    def release(self, number: int | None = None) -> Release:
+        """Close the open leaf and return the cumulative statistics, or an earlier release by its number."""
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that is needed to continue, as plain values."""
+
+
 class StreamPrivatizer(NoCopy):
-    """Privatizes with a mechanism, bounds, keyed noise and a ledger.
+    """Private releases from a mechanism, bounds, keyed noise and a ledger.
 
     bounds: clip each record before it is summed; with `centring`, they are its `inner_bounds`.
-    centring: public point that records are clipped around; the statistics of the records themselves are
-        released, which follow from those of the centred ones.
+    centring: public point that records are clipped around. Releases still hold the statistics of the records
+        themselves, which follow from those of the centred ones.
     public_schedule: False if the data decide when a release is made; nothing is guaranteed then.
-    person_records: number of records of one person that enter; `persons` counts them, and is needed where
-        the ledger is durable. `dropped` is the number of records beyond, for the owner only.
+    person_records: largest number of records of one person that enter; `persons` counts them, and is required
+        where the ledger is durable. `dropped` is the number of further records, for the owner only.
     confirm: asks the peers, once, whether the ledger is the latest.
-    checkpoint: called with "frozen" and "recorded" when these steps are done.
+    checkpoint: called with "frozen" and "recorded" after these steps.
 
     Guarantees:
     - A record enters exactly one leaf, after clipping; a record id given twice is refused.
-    - `amend` changes the sums as if the record had had the other reward, up to rounding; once its leaf is
-      frozen it is refused.
+    - `amend` changes the sums as if the record had come with the new reward, up to rounding; once the leaf of
+      the record is frozen, `amend` is refused.
     - Release k is total_k + noise_k with the noise of `mechanism` for the entry scale of `bounds`, on a
       fixed grid. With `centring` it is a function of that, the public point and the number of records.
     - The mechanism's sensitivity is the bounds' own; anything smaller is refused.
     - Release τ+1 is refused with `BudgetExhausted`, and the leaf stays open.
-    - A release number has one content; asking again gives the recorded bytes. Whatever interrupted a release,
-      the next call makes that one, with the same noise.
-    - `state` and `from_state`, or a durable ledger, go on where it stood; later leaves have fresh noise. The
-      ledger remembers the public point: going on with another one is refused.
-    - Of one person at most `person_records` records enter, over all leaves, crashes and restarts. A record
-      beyond is taken, counts and adds nothing; `amend` leaves it so. A record without a person is refused;
-      so are another limit and counts that miss records of the ledger.
-    - It can't be copied, and it refuses to go on in a forked process. Threads may share it.
+    - A release number has one content; a repeated request returns the recorded bytes. Whatever interrupted a
+      release, the next call makes that release, with the same noise.
+    - `state` and `from_state`, or a durable ledger, continue where it stopped; later leaves have fresh noise.
+      The ledger stores the public point, and continuing with another one is refused.
+    - At most `person_records` records of one person enter, over all leaves, crashes and restarts. A further
+      record is accepted, counts and adds nothing, also after `amend`. A record without a person is refused;
+      so are another limit, and counts that miss records of the ledger.
+    - It can't be copied, and it refuses to continue in a forked process. Threads may share it.
     - No error and no `repr` shows a context, a reward, a record id or a person.
     """
 
@@ -116,24 +166,21 @@ class StreamPrivatizer(NoCopy):
             norm = self.bounds.context_norm if isinstance(self.bounds, Bounds) else math.inf
             text = f"must have the centring's context_norm, {needed:.6g}"
             require(norm >= needed * (1 - 1e-12), "bounds", text, norm)
-        require(
-            mechanism.sensitivity >= self.bounds.sensitivity * (1 - 1e-12),
-            "sensitivity",
-            "must be at least that of the bounds",
-            mechanism.sensitivity,
-            "calibrate the mechanism with bounds.sensitivity",
-        )
+        enough = mechanism.sensitivity >= self.bounds.sensitivity * (1 - 1e-12)
+        text = "must be at least that of the bounds"
+        require(enough, "sensitivity", text, mechanism.sensitivity, "calibrate with bounds.sensitivity")
         self.noise = noise
+        self.owner = noise.owner
         self.decide_from: DecideFrom = decide_from
         self.public_schedule = public_schedule
         self.ledger: Ledger = MemoryLedger() if ledger is None else ledger
-        self._summed = dimension if centring is None else dimension + 1  # coordinates of what is summed
+        self._summed = dimension if centring is None else dimension + 1  # coordinates that are summed
         self._checkpoint = checkpoint or (lambda _step: None)
         self._grid = math.frexp(mechanism.base_sd)[1] - _GRID_BITS
         self._process = os.getpid()
         self._lock = threading.RLock()
-        self._held: Position | None = None  # None: to be read from the ledger
-        self._stream: NoiseStream | None = None  # None: to be drawn again from the ledger's places
+        self._held: Position | None = None  # None: read it from the ledger
+        self._stream: NoiseStream | None = None  # None: draw it again from the ledger's places
         self.ledger.bind(self.parameters())
         self.person_records = person_records
         self.persons: Persons = MemoryPersons() if persons is None else persons
@@ -144,13 +191,12 @@ class StreamPrivatizer(NoCopy):
             self._stream = self._new_stream(stream_state)
         self._finish()
         if confirm is not None:
-            confirm(self.spent, message_digest(self.ledger.message(self.spent)))
+            confirm(self.spent, self._recorded(self.spent).digest if self.spent else "")
 
     def _bind_persons(self, records: int, *, given: bool) -> None:
         require(records >= 1, "person_records", "must be >= 1", records)
-        durable = not isinstance(self.ledger, MemoryLedger)
         text = "must be given with a durable ledger, such as SqlitePersons"
-        require(given or not durable, "persons", text, None)
+        require(given or isinstance(self.ledger, MemoryLedger), "persons", text, None)
         self.persons.bind(records)
         here = self._position
         if self.persons.total() < here.total_count + here.leaf_count:
@@ -159,7 +205,7 @@ class StreamPrivatizer(NoCopy):
             )
 
     def parameters(self) -> dict[str, Any]:
-        """What a run is tied to; a ledger or a state with others is refused."""
+        """Return what the run is bound to; a ledger or a state with other parameters is refused."""
         return {
             "schema": 2,
             "dimension": self._summed,
@@ -178,11 +224,6 @@ class StreamPrivatizer(NoCopy):
         return self
 
     @property
-    def owner(self) -> str | None:
-        """Name of the agent that the noise was made for."""
-        return self.noise.owner
-
-    @property
     def spent(self) -> int:
         """Number of releases made."""
         return self.ledger.spent()
@@ -199,7 +240,7 @@ class StreamPrivatizer(NoCopy):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is promised for this agent's messages, as configured."""
+        """The guarantee of this agent's messages, as configured."""
         return claim(
             self.mechanism,
             bounds=self.bounds,
@@ -213,32 +254,26 @@ class StreamPrivatizer(NoCopy):
     def add(
         self, context: Array, reward: float, record: str | int | None = None, person: str | int | None = None
     ) -> None:
-        """Take one record into the open leaf; blank if its person has brought `person_records` before."""
+        """Add one record to the open leaf, blanked if its person already has `person_records` records."""
         shape = np.shape(context)
         require(shape == (self.dimension,), "context shape", f"must be ({self.dimension},)", shape)
-        if self.person_records is None:
+        most = self.person_records
+        if most is None:
             refuse_person(person)
             self._enter(context, reward, record)
             return
         if person is None:
-            raise InvalidInput(
-                f"person must be given: at most {self.person_records} records of a person enter"
-            )
+            raise InvalidInput(f"person must be given: at most {most} records of a person enter")
         known = str(person)
-        within = self.persons.count(known, 1) <= self.person_records
+        within = self.persons.count(known, 1) <= most
         if not within:
-            context, reward = self._blank
+            context, reward = self.centring.blank if self.centring else (np.zeros(self.dimension), 0.0)
         try:
             self._enter(context, reward, record)
         except (AlreadyObserved, InvalidInput):  # nothing has entered
             self.persons.count(known, -1)
             raise
         self.dropped += not within
-
-    @property
-    def _blank(self) -> tuple[Array, float]:
-        """The record that says nothing."""
-        return (np.zeros(self.dimension), 0.0) if self.centring is None else self.centring.blank
 
     def _enter(self, context: Array, reward: float, record: str | int | None) -> None:
         x, y, clipped = self._clip(context, reward)
@@ -252,7 +287,7 @@ class StreamPrivatizer(NoCopy):
             self._held = after
 
     def _clip(self, context: Array, reward: float) -> tuple[Array, float, bool]:
-        """The record as it is summed, and whether it was clipped."""
+        """Return the record as it is summed, and whether it was clipped."""
         if self.centring is None:
             return self.bounds.clip(context, reward)
         x, y, moved = self.centring.enter(context, reward)
@@ -271,7 +306,8 @@ class StreamPrivatizer(NoCopy):
     ) -> None:
         """Replace the reward `old` by `new` in a record of the open leaf. A blank record stays blank.
 
-        person, turn: whose record it is, and which of how many in this run, where persons are bounded.
+        person, turn: id of the record's person, and which of how many records of that person in this run it
+            is, where persons are bounded.
         """
         if self.person_records is not None and not self._has_entered(person, *turn):
             return
@@ -280,7 +316,7 @@ class StreamPrivatizer(NoCopy):
         with self._one_at_a_time():
             here = self._position
             if self.ledger.leaf_of(record) != here.frozen + 1:
-                raise ReplacementRefused("this record is not in the open leaf, and what was released stays")
+                raise ReplacementRefused("this record is not in the open leaf; a release can't be changed")
             leaf = here.leaf.copy()
             leaf[-self._summed :] += x * (after - before)
             self._held = None
@@ -289,18 +325,18 @@ class StreamPrivatizer(NoCopy):
             self._held = amended
 
     def _has_entered(self, person: str | None, place: int, of: int) -> bool:
-        """Whether the record that is number `place` of the `of` records of a person is not blank."""
+        """Tell whether record number `place` of the `of` records of a person is not blank."""
         most = self.person_records or 0
         held = 0 if person is None else self.persons.of(person)
         if held > most and held != of:
             raise ReplacementRefused(
-                f"this record's person has brought more than {most}, some of them without a decision "
+                f"this record's person has more than {most} records, some of them without a decision "
                 "(`learn`), and which of them have entered is not kept"
             )
         return held <= most or place <= most
 
     def acknowledge(self) -> None:
-        """Note in the ledger that the latest release, and with it all before, has reached its transport."""
+        """Note in the ledger that the latest release, and with it all earlier ones, reached its transport."""
         for number in self.ledger.unsent():
             self.ledger.mark_sent(number)
 
@@ -338,7 +374,7 @@ class StreamPrivatizer(NoCopy):
     def _one_at_a_time(self) -> Iterator[None]:
         if self.noise.is_private and os.getpid() != self._process:
             raise PrivacyError(
-                "this privatizer was made in the process that this one was forked from; only one may go on"
+                "this privatizer belongs to the process that this one was forked from; only one may continue"
             )
         with self._lock:
             yield
@@ -353,14 +389,14 @@ class StreamPrivatizer(NoCopy):
         return here
 
     def _finish(self) -> Release | None:
-        """Make what was frozen and, for whatever reason, not recorded."""
+        """Make the release of a leaf that was frozen and not recorded, if there is one."""
         frozen, spent = self._position.frozen, self.spent
         if not spent <= frozen <= spent + 1:
             raise PrivacyError("the ledger's position and its releases contradict each other")
         return self._make() if frozen == spent + 1 else None
 
     def _make(self) -> Release:
-        """Make and record the release of the leaf frozen last: the same one, however often it is tried."""
+        """Make and record the release of the last frozen leaf; every attempt makes the same one."""
         here = self._position
         noisy = here.total + self._noise_of(here.frozen)
         noisy = np.ldexp(np.rint(np.ldexp(noisy, -self._grid)), self._grid)
@@ -372,7 +408,7 @@ class StreamPrivatizer(NoCopy):
         return release
 
     def _noise_of(self, number: int) -> Array:
-        """The noise of release `number`, which is the one after the last."""
+        """Return the noise of release `number`, the next one."""
         stream, self._stream = self._stream, None
         if stream is None or stream.number != number - 1:
             stream = self._new_stream()
@@ -394,24 +430,18 @@ class StreamPrivatizer(NoCopy):
         return Release.from_bytes(message)
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on, as plain values; as secret as the data: exact sums, noise, persons."""
+        """Return all that is needed to continue, as plain values; secret: exact sums, noise, persons."""
         if not isinstance(self.ledger, MemoryLedger) or not isinstance(self.persons, MemoryPersons):
             raise StateError(
-                "the state of a privatizer with a durable ledger or durable counts of persons is there; open "
-                "it again instead"
+                "a privatizer with a durable ledger or durable counts of persons has its state there; "
+                "open it again instead"
             )
         records, counts = self.person_records, dict(self.persons.counts)
         with self._one_at_a_time():
             self._finish()
-            here = self._position
             return {
                 "schema": 3,
-                "frozen": here.frozen,
-                "total": here.total.tolist(),
-                "total_count": here.total_count,
-                "leaf": here.leaf.tolist(),
-                "leaf_count": here.leaf_count,
-                "clipped": here.clipped,
+                **self._position.to_dict(),
                 "stream": None if self._stream is None else self._stream.state(),
                 "ledger": self.ledger.state(),
                 "persons": {"records": records, "dropped": self.dropped, "counts": counts},
@@ -437,6 +467,6 @@ class StreamPrivatizer(NoCopy):
 
 
 def refuse_person(person: str | int | None) -> None:
-    """Refuse a person's id where nobody counts persons: it would be a false comfort."""
+    """Refuse a person's id where persons are not counted: it would protect nobody."""
     if person is not None:
         raise InvalidInput("person must be left out: this agent's privatizer bounds no person's records")
