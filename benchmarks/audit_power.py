@@ -1,11 +1,11 @@
-"""How often the audit catches each mistake of tests/support/broken.py, and how often it accuses the innocent.
+"""How often the audit detects each mistake of tests/support/broken.py, and how often it accuses correct code.
 
     python benchmarks/audit_power.py --seeds 100 --right 1000
 
-Both are counted at a reduced number of releases and runs, which makes catching harder and not easier. The
-right runs go round every mechanism, both adjacencies, signs known or not, and centring, each with a seed of
-its own; "first look" counts those whose first look failed and whose second did not. A seed of all
-mistakes takes about 20 seconds, a right run half a second.
+Both use fewer releases and runs than the audit, which makes detection harder. The correct configurations
+cover every mechanism, both adjacencies, signs known or not, and centring, each with its own seed; "first
+look" counts those that failed the first look and passed the second. All mistakes with one seed take about
+20 seconds, a correct configuration half a second.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedfairx.privacy.audit.audit import audit
 
 
 def power(names: list[str], seeds: int, releases: int, runs: int) -> None:
-    """Seeds in which each mistake is caught, and the check that caught it most often."""
+    """Count the seeds in which each mistake is detected, and name the check that detects it most often."""
     for name in names:
         by: Counter[str] = Counter()
         caught = 0
@@ -37,7 +37,7 @@ def power(names: list[str], seeds: int, releases: int, runs: int) -> None:
 
 
 def false_alarms(total: int, runs: int) -> None:
-    """Right configurations that are called false."""
+    """Count the correct configurations that are called false."""
     box = Centring.unit_box(3)
     limits = [
         (Bounds(), None),

@@ -1,4 +1,4 @@
-"""What the service is held against: Starlette and msgspec parse the body, and answer a constant."""
+"""Baseline for the service: Starlette and msgspec parse the body and answer a constant."""
 
 from __future__ import annotations
 

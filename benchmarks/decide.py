@@ -1,7 +1,7 @@
-"""One decision and its reward through the Python API, beside NumPy and beside other libraries.
+"""One decision and its reward through the Python API, compared with NumPy and other libraries.
 
-Everybody meets the same rounds (K = 10 arms, d = 5 features). Ours makes a fair policy, by expected merit
-or, as the paper does, by an optimistic problem; the others take the arm with the largest score.
+All get the same rounds (K = 10 arms, d = 5 features). Ours computes a fair policy, by expected merit or, as
+in the paper, by an optimistic problem; the others take the arm with the largest score.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from problem import Problem, problem
 
 ARMS, DIMENSION = 10, 5
 Makers = dict[str, Callable[[Problem], Policy]]
-SLOW = {"vowpalwabbit", "river", "mabwiser"}  # a hundred µs and more, whatever the round
-CHUNK = 100  # decisions in a turn, the same ones every turn: their cost differs, so a turn must not
+SLOW = {"vowpalwabbit", "river", "mabwiser"}  # a hundred µs and more per round
+CHUNK = 100  # decisions in a turn, the same in every turn, since their costs differ
 
 
 class Ours:
@@ -36,7 +36,7 @@ class Ours:
 
 
 class NumpyLinUCB:
-    """Shared LinUCB as one writes it by hand: V⁻¹ by Sherman and Morrison, no Python loop over arms."""
+    """Shared LinUCB written by hand: V⁻¹ by Sherman and Morrison, no Python loop over arms."""
 
     def __init__(self, problem: Problem) -> None:
         self.inverse = np.eye(problem.dimension)
@@ -66,7 +66,7 @@ def half_radius(problem: Problem) -> Ours:
 
 
 def contestants(report: Report) -> Makers:
-    """All that are installed; the others are named."""
+    """Return the installed libraries; name the missing ones."""
     rounds = problem(1, arms=ARMS, dimension=DIMENSION)
     found: Makers = {
         "ours": Ours,
@@ -85,7 +85,7 @@ def contestants(report: Report) -> Makers:
 
 
 def steps(policy: Policy, count: int) -> Callable[[], None]:
-    """Rounds 0 to `count`, once."""
+    """Run rounds 0 to `count` once."""
 
     def work() -> None:
         for i in range(count):
@@ -95,8 +95,8 @@ def steps(policy: Policy, count: int) -> Callable[[], None]:
 
 
 def warm(policy: Policy, rounds: int, *, seconds: float) -> float:
-    """Let a policy live through some rounds, or as many as fit the time; its seconds per round."""
-    policy.step(0)  # compiles, or loads compiled code, before the clock runs
+    """Run a policy for some rounds, or as many as fit the time; return its seconds per round."""
+    policy.step(0)  # compiles or loads compiled code before the clock starts
     start, done = time.process_time(), 0
     while done < rounds and (done < 3 or time.process_time() - start < seconds):
         policy.step(done)
@@ -111,7 +111,7 @@ def steady(report: Report, makers: Makers, *, warm_up: int, turns: int) -> None:
     for name, make in makers.items():
         policy = make(rounds)
         pace = warm(policy, warm_up, seconds=3.0)
-        count = CHUNK if pace < 50e-6 else max(2, min(CHUNK, int(5e-3 / pace)))  # the slow take short turns
+        count = CHUNK if pace < 50e-6 else max(2, min(CHUNK, int(5e-3 / pace)))  # short turns if slow
         field[name] = Contestant(steps(policy, count), count)
     times = race(field, turns=turns)
     for name, timed in times.items():

@@ -1,8 +1,8 @@
-"""A durable decision and its reward: each by itself, and a hundred in a transaction; and opening again.
+"""A durable decision and its reward, one by one and a hundred in a transaction; and opening again.
 
-Beside them stand the same agent in memory, and a bare SQLite table that takes a row of the same size for the
-decision and one for the reward, with the same transactions. Time is CPU time, except for opening: what a disk
-takes for a commit is the disk's affair.
+The baselines are the same agent in memory, and a bare SQLite table that gets a row of the same size for the
+decision and one for the reward, in the same transactions. Time is CPU time, except for opening, so the speed
+of the disk does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ARMS, DIMENSION, GROUP = 10, 5, 100
 
 
 class Bare:
-    """What SQLite itself costs."""
+    """Bare SQLite, without an agent."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
@@ -96,7 +96,7 @@ def costs(report: Report, folder: Path) -> None:
 
 
 def opening(report: Report, folder: Path, *, decisions: int) -> None:
-    """The log has that many decisions, of which one in a thousand waits; the last life ended in a crash."""
+    """Time opening a log of that many decisions, one in a thousand pending, after a crash."""
     x = np.random.default_rng(0).random((4, DIMENSION)) / 3
     agent = ffx.Agent.open(folder / "long.db", dimension=DIMENSION, seed=0)
     for _ in range(decisions // 1000):

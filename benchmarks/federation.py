@@ -1,4 +1,4 @@
-"""What a federation costs: an envelope, the way to the others, also beside a bare message, fifty agents."""
+"""The cost of a federation: an envelope, delivery (also compared with a bare message), fifty agents."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from fedfairx.federation.transport import MemoryTransport, SqliteTransport, Tran
 from fedfairx.privacy import KeyedNoise, Release, new_key
 from measure import Contestant, Report, main, race
 
-MEMBERS, DIMENSION = 10, 20  # of those beside bare messages
+MEMBERS, DIMENSION = 10, 20  # when compared with bare messages
 AGENTS, PROCESSES = 50, 5
-LOOK = 0.1  # seconds between two looks of an agent of a crowd
+LOOK = 0.1  # seconds between two receives of one of fifty agents
 
 
 def convened(names: Sequence[str], dimension: int) -> tuple[Roster, dict[str, SigningKey]]:
@@ -78,7 +78,7 @@ def envelopes(report: Report, *, turns: int) -> None:
         report.time("verify it: signature, size, mechanism, plausible statistics", times["open"])
 
 
-# --- the way to the others ---------------------------------------------------------------------------------
+# --- delivery -----------------------------------------------------------------------------------------------
 
 
 def ways(report: Report, *, releases: int) -> None:
@@ -99,7 +99,7 @@ def ways(report: Report, *, releases: int) -> None:
 
 
 def _delay(members: Sequence[Member], number: int) -> float:
-    """Seconds from the first one's `release` to the last other's `absorb`."""
+    """Seconds from the first member's `release` to the last `absorb` of the others."""
     first, *others = members
     observe(first, np.full((2, first.agent.dimension), 0.1))
     news = threading.Event()
@@ -123,7 +123,7 @@ def _delay(members: Sequence[Member], number: int) -> float:
 def transports(
     kind: str, folder: Path, roster: Roster, names: Sequence[str]
 ) -> Iterator[list[Transport] | None]:
-    """An end of one transport for each name; None where there is no server."""
+    """One endpoint of a transport for each name; None if there is no server."""
     if kind == "memory":
         shared = MemoryTransport()
         yield [shared for _ in names]
@@ -167,11 +167,11 @@ def hub(folder: Path) -> tuple[str, subprocess.Popen[bytes]] | None:
     return f"nats://127.0.0.1:{port}", process
 
 
-# --- beside a bare message ---------------------------------------------------------------------------------
+# --- against a bare message --------------------------------------------------------------------------------
 
 
 def reach(report: Report, *, turns: int) -> None:
-    """Each of the members sends a release, one after the other, and then as many bytes by a bare publish."""
+    """Each member in turn sends a release, and then as many bytes by a bare publish."""
     names = [f"a{i}" for i in range(MEMBERS)]
     roster, keys = convened(names, DIMENSION)
     for rate in (10, 50):
@@ -203,18 +203,18 @@ def _ninety_nine(delays: np.ndarray) -> float:
 
 
 def last_of(told: Sequence[dict[str, Any]], kind: str) -> np.ndarray:
-    """Seconds of each turn until the last of the others had it."""
+    """Seconds per turn until the last of the others had it."""
     sent = {turn: when for each in told for turn, when in each[f"{kind} sent"]}
     come: dict[int, list[float]] = {turn: [] for turn in sent}
     for each in told:
         for turn, when in each[f"{kind} come"]:
             come[turn].append(when - sent[turn])
     assert all(len(delays) == MEMBERS - 1 for delays in come.values()), f"a {kind} is missing"
-    return np.array([max(come[turn]) for turn in sorted(come)[2 * MEMBERS :]])  # when all are warm
+    return np.array([max(come[turn]) for turn in sorted(come)[2 * MEMBERS :]])  # after the warm-up
 
 
 def at_hub(what: str, roster: Roster, keys: dict[str, SigningKey], *more: object) -> Any:
-    """What this file's own `what` prints, run beside a hub of its own; None where there is no server."""
+    """Run function `what` of this file with a new hub and return its output; None if there is no server."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         server = hub(base)
@@ -232,13 +232,13 @@ def at_hub(what: str, roster: Roster, keys: dict[str, SigningKey], *more: object
 
 
 def reach_of(folder: str, url: str, partners: str, turns: int, gap: float) -> None:
-    """All members, each in a process of its own; forked, since to import takes seconds."""
+    """Run each member in its own process, forked, since importing takes seconds."""
     warm(read_roster(folder), list(keys_in(folder))[:3], partners=partners, decide_from="own+released")
     forked("reach_part", MEMBERS, folder, url, partners, turns, gap)
 
 
 def reach_part(part: int, folder: str, url: str, partners: str, turns: int, gap: float) -> Any:
-    """One of them, as a service has it: a thread exchanges, and a release wakes it."""
+    """Run one member as a service does: a thread exchanges, and a release wakes it."""
     from fedfairx.federation.transport.nats import NatsTransport
 
     roster = read_roster(folder)
@@ -254,7 +254,7 @@ def reach_part(part: int, folder: str, url: str, partners: str, turns: int, gap:
     held: dict[str, int] = {}
 
     def after() -> None:
-        """Release number k of the member with place i is of turn (k - 1) MEMBERS + i."""
+        """Release number k of member i belongs to turn (k - 1) MEMBERS + i."""
         now = time.monotonic()
         for sender, release in each.agent.held.items():
             for number in range(held.get(sender, 0) + 1, release.number + 1):
@@ -288,7 +288,7 @@ def reach_part(part: int, folder: str, url: str, partners: str, turns: int, gap:
 
 
 class Bare:
-    """Messages by NATS' own client, with nothing added."""
+    """Send and receive bare messages with NATS' own client."""
 
     def __init__(self, url: str, come: Callable[[int], None]) -> None:
         import nats
@@ -346,13 +346,13 @@ def crowd(report: Report, *, seconds: int) -> None:
 
 
 def crowd_of(folder: str, url: str, seconds: int) -> None:
-    """All of them, in a few processes; forked, since to import takes seconds."""
+    """Run all agents in a few processes, forked, since importing takes seconds."""
     warm(read_roster(folder), list(keys_in(folder))[:2])
     forked("crowd_part", PROCESSES, folder, url, seconds)
 
 
 def forked(part: str, count: int, *arguments: object) -> None:
-    """Print what a function of this file gives for each part, each in a process of its own."""
+    """Print the results of a function of this file for each part, each in its own process."""
     processes = multiprocessing.get_context("fork")
     together = processes.Barrier(count)
     with processes.Pool(count, initializer=globals().__setitem__, initargs=("TOGETHER", together)) as pool:
@@ -361,7 +361,7 @@ def forked(part: str, count: int, *arguments: object) -> None:
 
 
 def warm(roster: Roster, keys: Sequence[tuple[str, SigningKey]], **agent: str) -> None:
-    """All that will be called is compiled and loaded before it is forked."""
+    """Compile and load everything before forking."""
     transport = MemoryTransport()
     members = [member(roster, name, key, transport, **agent) for name, key in keys]
     for _ in range(2):
@@ -374,7 +374,7 @@ def warm(roster: Roster, keys: Sequence[tuple[str, SigningKey]], **agent: str) -
 
 @cache
 def read_roster(folder: str) -> Roster:
-    """Once, before the forks: to calibrate its mechanism takes a while."""
+    """Read the roster once, before forking: calibrating its mechanism is slow."""
     return Roster.read(Path(folder) / "roster.json")
 
 
@@ -384,7 +384,7 @@ def keys_in(folder: str) -> Iterator[tuple[str, SigningKey]]:
 
 
 def crowd_part(part: int, folder: str, url: str, seconds: int) -> Any:
-    """Some of the crowd. Each sends on time, whatever the others do, and looks every LOOK seconds."""
+    """Run some of the agents. Each sends on time, whatever the others do, and receives every LOOK seconds."""
     from fedfairx.federation.transport.nats import NatsTransport
 
     roster = read_roster(folder)

@@ -1,4 +1,4 @@
-"""What Flower costs as a transport: a real SuperLink, SuperNodes with TLS and node authentication, services.
+"""The cost of Flower as a transport: a real SuperLink, SuperNodes with TLS and node authentication, services.
 
 Flower must be on the path (`PATH=.venv-flower/bin:$PATH`, after `make flower`).
 """
@@ -28,7 +28,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Counter:
-    """A proxy that knows nothing of what it passes on but how much it is."""
+    """A proxy that counts the bytes that it passes on."""
 
     def __init__(self, port: int) -> None:
         self.bytes = 0
@@ -60,12 +60,12 @@ class Counter:
 
 
 def cpu_of(group: int) -> float:
-    """CPU seconds of a process group, of those in it that have ended too."""
+    """CPU seconds of a process group, including ended processes."""
     total = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended just now
+        except OSError:  # it has just ended
             continue
         if int(fields[2]) == group:
             total += sum(int(field) for field in fields[11:15])
@@ -96,7 +96,7 @@ def run(report: Report) -> None:
 
 
 class Counted(Fleet):
-    """A fleet whose SuperNodes go to the SuperLink by a proxy that counts."""
+    """A fleet whose SuperNodes reach the SuperLink through a counting proxy."""
 
     def _start_flower(self, commands: Path, port: int) -> None:
         self.counter = Counter(port)

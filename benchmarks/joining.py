@@ -1,7 +1,7 @@
-"""Does joining hurt anybody? Live agents who join late, differ, drift apart or have little traffic.
+"""Whether joining hurts anyone: live agents that join late, differ, drift apart or have little traffic.
 
-Each member releases and takes in by its own count of rewards, as services do. For each world: the fairness
-regret of each member over the same member's alone, mean over seeds; the worst member and the mean of all.
+Each member releases and absorbs by its own count of rewards, as services do. For each world it prints the
+fairness regret of members over the same members alone, mean over seeds: the worst member and the mean.
 
     python benchmarks/joining.py --quick
     python benchmarks/joining.py --epsilon 2
@@ -28,12 +28,12 @@ SCHEDULE = Geometric(start=1)
 
 @dataclass(frozen=True)
 class World:
-    """How members differ from the common θ (norm 1), and when they come."""
+    """How members differ from the common θ (norm 1), and when they join."""
 
-    spread: float = 0.0  # everybody's own distance
-    clusters: float = 0.0  # of the second half from the first
-    odd: float = 0.0  # of the last member; 2 is the opposite θ
-    late: int = 0  # rounds that all but the last have played before it joins
+    spread: float = 0.0  # distance of each member
+    clusters: float = 0.0  # distance of the second half from the first
+    odd: float = 0.0  # distance of the last member; 2 is the opposite θ
+    late: int = 0  # rounds that the others play before the last member joins
     rates: tuple[float, ...] = (1.0,) * MEMBERS  # share of rounds in which a member plays
     drift: float = 0.0  # sd per round and coordinate of each member's own random walk on the sphere
     common_drift: bool = False
@@ -63,7 +63,7 @@ WORLDS = {
 
 
 def parameters(world: World, rng: np.random.Generator) -> np.ndarray:
-    """θ (members, d) at the beginning."""
+    """The initial θ (members, d)."""
     common = rng.random(DIMENSION)
     thetas = np.tile(common / np.linalg.norm(common), (MEMBERS, 1))
     directions = rng.normal(size=thetas.shape)
@@ -82,7 +82,7 @@ def softmax(logs: np.ndarray) -> np.ndarray:
 
 
 def members(seed: int, epsilon: float | None, partners: str) -> list[ffx.Agent]:
-    """Live agents of one federation, or, with partners "none", of none."""
+    """Live agents of one federation, or with partners "none" without a federation."""
     algorithm = "fed-fairx-bayes" if epsilon is None or partners == "none" else "priv-fairx-bayes"
     options = ffx.Options(
         algorithm=algorithm,
@@ -108,7 +108,7 @@ def members(seed: int, epsilon: float | None, partners: str) -> list[ffx.Agent]:
 
 def play(world: World, epsilon: float | None, partners: str, seed: int) -> np.ndarray:
     """(members,) fairness regret over the `ROUNDS` that are counted; NaN where a member is not counted."""
-    rng = np.random.default_rng(seed)  # contexts, noise and traffic are the same whatever partners are
+    rng = np.random.default_rng(seed)  # contexts, noise and traffic do not depend on partners
     thetas, agents = parameters(world, rng), members(seed, epsilon, partners)
     due = {int(t) for t in SCHEDULE.rounds(Plan(2 * ROUNDS, MEMBERS, DIMENSION))}
     regret, held = np.zeros(MEMBERS), {}
@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--world", action="append", choices=tuple(WORLDS), help="(default: all)")
     args = parser.parse_args()
     seeds = args.seeds or (3 if args.quick else SEEDS)
-    ffx.Agent(DIMENSION).decide(np.zeros((2, DIMENSION)))  # compiled once, before there are processes
+    ffx.Agent(DIMENSION).decide(np.zeros((2, DIMENSION)))  # compile once, before starting processes
     print(f"regret over alone, {seeds} seeds, T = {ROUNDS}: {'world':<26}{'mean':>8}{'worst member':>14}")
     with ProcessPoolExecutor(2) as pool:
         for name in args.world or WORLDS:

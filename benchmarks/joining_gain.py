@@ -1,13 +1,13 @@
-"""What joining a federation is worth: fairness regret over that of the same agents alone, simulated.
+"""The gain of joining a federation: simulated fairness regret over that of the same agents alone.
 
 For each ε, number of members and horizon, the mean regret over seeds of a private federation with the
 defaults (`priv-fairx-bayes`, geometric schedule, δ = 1e-6, `blt`, records clipped around zero, as `federate
 init` makes it) over that of `fairx-bayes`, alone, with the same seeds. "centred" clips around the middle of
 the world's box instead; "exact" is `fed-fairx-bayes`, without noise. World: 10 arms, 5 features in
-[0, 1]^5/√5, noise of sd 0.1, merit exponential of steepness 10, one θ for all, who take each other for alike:
-judging partners (--partners differ, as services do) takes far longer and gives about the same in this world.
-With --write the table goes to where `federate init` and `fedfairx privacy` read it; modes that were not
-measured stay.
+[0, 1]^5/√5, noise of sd 0.1, exponential merit of steepness 10, one θ for all, partners alike: judging
+partners (--partners differ, as services do) takes far longer and gives about the same result in this world.
+--write stores the table where `federate init` and `fedfairx privacy` read it; modes that were not measured
+stay.
 
     python benchmarks/joining_gain.py --quick
     python benchmarks/joining_gain.py --write          # over an hour on one busy core
@@ -31,7 +31,7 @@ from fedfairx.federation.setup.joining_table import EPSILONS, HORIZONS, MEMBERS
 
 FILE = Path(stored.__file__)
 DELTA = 1e-6
-#: Seeds 0, 1, …: so many up to so many decisions of all members.
+#: The number of seeds, by the largest number of decisions of all members.
 SEEDS = ((100_000, 40), (1_000_000, 10), (10_000_000, 4))
 PRIVATE: dict[str, Any] = {"algorithm": "priv-fairx-bayes", "delta": DELTA, "centring": None}
 MODES: dict[str, dict[str, Any]] = {
@@ -127,7 +127,7 @@ def main() -> None:
         budgets = (math.inf,) if mode == "exact" else (2.0, 8.0) if args.quick else EPSILONS
         found[mode] = measure(mode, args.partners, horizons, sizes, budgets)
     if args.write:
-        kept = {**importlib.reload(stored).RATIOS, **found}  # others may have been stored meanwhile
+        kept = {**importlib.reload(stored).RATIOS, **found}  # other modes may have been stored since
         FILE.write_text(text({mode: kept[mode] for mode in MODES if mode in kept}), encoding="utf-8")
         print(f"written: {FILE.name}")
 

@@ -1,9 +1,8 @@
-"""Timing contestants beside one another, and saying what came out.
+"""Time contestants in turns, and report the results.
 
-Contestants take turns: each turn, every one of them does its piece of work once. A ratio is taken within a
-turn, where both met the same machine, and the figure is the median over the turns with its middle half
-beside it. Time is CPU time of the process: another program's turn on the core does not count, every thread
-of a contestant's own does.
+In each turn every contestant does its work once. A ratio is taken within a turn, when both met the same
+conditions; the figure is the median over the turns with its middle half. Time is CPU time of the process:
+other programs do not count, every thread of a contestant does.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-Work = Callable[[], float | None]  # does its work; may return the seconds that count
+Work = Callable[[], float | None]  # does its work; may return the seconds to count
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A piece of work, and how many units (rounds, decisions) it is."""
+    """A piece of work and its number of units (rounds, decisions)."""
 
     work: Work
     units: int = 1
@@ -43,17 +42,17 @@ class Timed:
         return float(np.median(self.seconds))
 
     def over(self, other: Timed) -> np.ndarray:
-        """How many times the other's time this took, turn by turn."""
+        """Ratio of this time to the other's, turn by turn."""
         return np.asarray(self.seconds / other.seconds)
 
 
 def race(
     contestants: Mapping[str, Contestant], *, turns: int, clock: Callable[[], float] = time.process_time
 ) -> dict[str, Timed]:
-    """Let all contestants take `turns` turns; every other turn goes backwards, so that drift cancels."""
+    """Run all contestants for `turns` turns, every other turn in reverse order, so that drift cancels."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     gc.collect()
-    gc.freeze()  # what compiling has left behind is not looked through again in somebody's turn
+    gc.freeze()  # so that no turn pays for collecting what compilation left
     for turn in range(turns):
         order = list(contestants) if turn % 2 == 0 else list(reversed(contestants))
         for name in order:
@@ -66,7 +65,7 @@ def race(
 
 @dataclass(frozen=True)
 class Figure:
-    """One number, the middle half of what it was over the turns, and what it should be."""
+    """One number, its middle half over the turns, and the goal."""
 
     name: str
     value: float
@@ -104,7 +103,7 @@ def _short(value: float) -> str:
 
 @dataclass
 class Report:
-    """What a benchmark found; it speaks as it goes, and gives JSON at the end when asked."""
+    """The results of a benchmark: printed at once, and as JSON at the end if requested."""
 
     benchmark: str
     quick: bool
@@ -131,7 +130,7 @@ class Report:
         self._take(name, middle, "×", low=low, high=high, **more)
 
     def time(self, name: str, timed: Timed, unit: str = "µs", **more: Any) -> None:
-        """Seconds per unit of work: they are this machine's and this moment's."""
+        """Seconds per unit of work, which hold only for this machine at this moment."""
         scale = {"s": 1.0, "ms": 1e3, "µs": 1e6}[unit]
         low, middle, high = (float(q) * scale for q in np.quantile(timed.seconds, (0.25, 0.5, 0.75)))
         self._take(name, middle, unit, low=low, high=high, **more)
@@ -182,7 +181,7 @@ ffx.simulate(ffx.Scenario(horizon=2), seeds=1)
 
 
 def finish(report: Report, run: Callable[[Report], None]) -> None:
-    # Processes that had just compiled were seen to decide two to three times as slowly: another one does it.
+    # Compile in another process: a process that has just compiled decides two to three times as slowly.
     subprocess.run([sys.executable, "-c", COMPILE], check=True)
     run(report)
     if report.as_json:

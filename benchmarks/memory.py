@@ -30,7 +30,7 @@ print(json.dumps([before, peak(), time.process_time() - start]))
 
 
 def child(scenario: dict[str, Any], options: dict[str, Any]) -> tuple[float, float, float]:
-    """Peak MiB before and after a simulation in a process of its own, and its CPU seconds."""
+    """Peak MiB before and after a simulation in its own process, and its CPU seconds."""
     command = [sys.executable, "-c", CHILD, json.dumps([scenario, options])]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)
     before, after, seconds = json.loads(answer.stdout)

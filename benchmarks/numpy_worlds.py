@@ -1,4 +1,4 @@
-"""Simulators as one writes them by hand in NumPy: plain LinUCB, which solves nothing per round."""
+"""Simulators written by hand in NumPy: plain LinUCB, which solves no problem per round."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def draw_numbers(generator: np.random.Generator, agent_rounds: int, *, arms: int, dimension: int) -> None:
-    """Only draw what a simulation needs: K·d + 1 uniforms and 1 normal per agent-round. The floor."""
+    """Draw only the numbers of a simulation, the floor: K·d + 1 uniforms and 1 normal per agent-round."""
     block = max(1, 16_384 // (arms * dimension + 1))  # agent-rounds at a time: 128 KiB stay in the cache
     uniforms, normals = np.empty(block * (arms * dimension + 1)), np.empty(block)
     for _ in range(agent_rounds // block):
@@ -15,7 +15,7 @@ def draw_numbers(generator: np.random.Generator, agent_rounds: int, *, arms: int
 
 
 def floor_rounds(agent_rounds: int, *, arms: int, dimension: int) -> int:
-    """How many agent-rounds `draw_numbers` really draws: whole blocks."""
+    """Agent-rounds that `draw_numbers` actually draws, in whole blocks."""
     block = max(1, 16_384 // (arms * dimension + 1))
     return agent_rounds // block * block
 

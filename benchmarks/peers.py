@@ -1,7 +1,7 @@
 """Other bandit libraries, each behind one small adapter: `step(i)` is one decision and its reward.
 
-What a library wants as input (dictionaries, text lines) is made beforehand, in its favour. Libraries whose
-arms have no features get the first arm's features as the context: K times less than the others read.
+The input of a library (dictionaries, text lines) is made in advance, in its favour. Libraries whose arms have
+no features get the first arm's features as the context: K times less than the others read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from problem import Problem
 
 
 class Policy(Protocol):
-    """One bandit in the middle of its life."""
+    """A bandit that decides and learns."""
 
     def step(self, i: int, /) -> None:
         """Decide on round i, and learn from its reward."""
@@ -122,7 +122,7 @@ class VowpalWabbit:
         self._workspace.learn(lines)
 
 
-#: By the name to install.
+#: By package name.
 PEERS: dict[str, Callable[[Problem], Policy]] = {
     "gittins": Gittins,
     "pymab": PyMAB,
@@ -133,5 +133,5 @@ PEERS: dict[str, Callable[[Problem], Policy]] = {
 
 
 def missing(name: str) -> str:
-    """What to say of a peer that is not there."""
+    """The message for a missing library."""
     return f"{name}: not installed: pip install {name}"

@@ -1,4 +1,4 @@
-"""The decisions that all contestants of `decide` meet: contexts, and what each arm would pay."""
+"""The rounds of all contestants of `decide`: contexts, and the reward of each arm."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Problem:
-    """Rounds with K arms of d features each, made beforehand, so that only deciding and learning is timed."""
+    """Rounds with K arms of d features each, made in advance, so that only deciding and learning is timed."""
 
     contexts: list[np.ndarray]  # (K, d) each
-    rewards: list[list[float]]  # of every arm, with its noise
+    rewards: list[list[float]]  # of every arm, with noise
 
     @property
     def arms(self) -> int:

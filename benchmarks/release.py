@@ -1,4 +1,4 @@
-"""What privacy costs: a release at d=50, a synchronisation, one partner's news, the noise of a stream."""
+"""The cost of privacy: a release at d=50, a synchronisation, a partner's new release, noise of a stream."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def agent_with(mechanism: str, *, ledger: Ledger | None = None) -> ffx.Agent:
 
 
 def releasing(agent: ffx.Agent, *, records: int = 3) -> Callable[[], float]:
-    """Some records, then a release; only the release is counted, on the wall: it may wait for the disk."""
+    """Add records and make a release; time only the release, by the wall clock: it may wait for the disk."""
     contexts = np.random.default_rng(0).random((4, DIMENSION)) / np.sqrt(DIMENSION)
 
     def work() -> float:
@@ -51,7 +51,7 @@ def releasing(agent: ffx.Agent, *, records: int = 3) -> Callable[[], float]:
 
 
 def syncing(path: Path) -> Callable[[], float]:
-    """Two plain writes that reach the disk: what a durable release can't do without (frozen, recorded)."""
+    """Two plain writes that reach the disk, the minimum of a durable release (freeze, record)."""
     block = bytes(8 * packed_size(DIMENSION))
 
     def work() -> float:
@@ -81,7 +81,7 @@ def releases(report: Report, *, before: int, turns: int) -> None:
     for name in mechanisms():
         report.time(name, times[name], "ms", at_most=5.0)
     for name in ("blt, on disk", DISK):
-        report.time(name, times[name], "ms")  # the disk decides: the ratio says what is ours of it
+        report.time(name, times[name], "ms")  # depends on the disk: the ratio shows our part
     report.ratio(f"blt, on disk ÷ {DISK}", times["blt, on disk"].over(times[DISK]))
 
 
@@ -92,7 +92,7 @@ def streams(report: Report, *, releases: int, turns: int) -> None:
 
     def sampling(name: str) -> Contestant:
         mechanism = calibrate(name, epsilon=2.0, delta=0.1, releases=releases, sensitivity=2.0)
-        mechanism.sample(generator, width)  # imports and tables, before the clock runs
+        mechanism.sample(generator, width)  # imports and makes tables before the clock starts
 
         def work() -> None:
             mechanism.sample(generator, width)
@@ -123,7 +123,7 @@ def synchronising(report: Report, *, turns: int, agents: int = 20, dimension: in
 
 
 def synchronise(agents: int, dimension: int, turns: int, kind: dict[str, Any]) -> Callable[[], float]:
-    """A reward for each agent, then a synchronisation; only this is counted, in time of the processor."""
+    """A reward for each agent, then a synchronisation; only this is timed, in CPU time."""
     federation = ffx.Federation(
         agents=agents,
         dimension=dimension,
@@ -141,7 +141,7 @@ def synchronise(agents: int, dimension: int, turns: int, kind: dict[str, Any]) -
         federation.synchronise()
         return time.process_time() - start
 
-    work()  # imports and compiles, before the clock runs
+    work()  # imports and compiles before the clock starts
     return work
 
 

@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other, each in a process of its own on one core."""
+"""Run all benchmarks one after the other, each in its own process on one core."""
 
 from __future__ import annotations
 

@@ -14,11 +14,11 @@ from measure import Contestant, Report, main, race
 from problem import Problem, problem
 
 SIZES = ((10, 5), (40, 5), (160, 5), (10, 20), (10, 80), (100, 50))
-SHORT, LONG = 10, 30  # solver steps: the difference of two runs is the cost of steps alone
+SHORT, LONG = 10, 30  # solver steps: the difference of two runs is the cost of the steps
 
 
 def agent_for(rounds: Problem, *, solver: str | Solver = "fixed-point") -> ffx.Agent:
-    """An agent that has lived through these rounds."""
+    """An agent that has learnt from these rounds."""
     agent = ffx.Agent(dimension=rounds.dimension, seed=0, rule="optimism", solver=solver)
     for contexts, rewards in zip(rounds.contexts, rounds.rewards, strict=True):
         decision = agent.decide(contexts)
@@ -27,7 +27,7 @@ def agent_for(rounds: Problem, *, solver: str | Solver = "fixed-point") -> ffx.A
 
 
 def deciding(agent: ffx.Agent, contexts: list[np.ndarray]) -> Callable[[], None]:
-    """Decisions alone, none of which gets its reward."""
+    """Decisions without rewards."""
 
     def work() -> None:
         for decision in [agent.decide(rows) for rows in contexts]:

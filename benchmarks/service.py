@@ -1,8 +1,8 @@
 """Decisions per second over HTTP, durably, against a bare endpoint that answers a constant.
 
-`wrk` asks both from a process of its own, on loopback, in turns of one run: the same body, the same
-connections. The bare endpoint (Starlette + msgspec) parses the body and keeps nothing; the service decides,
-and has each decision on disk before it answers.
+`wrk` sends the same body over the same connections to both, on loopback, in turns of one run. The bare
+endpoint (Starlette + msgspec) parses the body and stores nothing; the service decides, and stores each
+decision on disk before it answers.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ end
 
 @dataclass(frozen=True)
 class Held:
-    """What wrk found."""
+    """The results of wrk."""
 
     rate: float  # answers per second
     p99: float  # milliseconds
     refused: int
-    cpu: float  # µs of the server's process for an answer
+    cpu: float  # µs of the server's process per answer
 
 
 def free_port() -> int:
@@ -66,7 +66,7 @@ def free_port() -> int:
 
 @contextmanager
 def started(command: list[str], port: int, path: str) -> Iterator[int]:
-    """A server until the end; gives its process."""
+    """Run a server until the end of the block; yield its process."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(600):
@@ -89,7 +89,7 @@ def cpu_of(process: int) -> float:
 
 
 def ask(port: int, process: int, seconds: float, script: str) -> Held:
-    """Let wrk ask for some seconds."""
+    """Run wrk for some seconds."""
     before = cpu_of(process)
     done = subprocess.run(
         [
@@ -125,7 +125,7 @@ def run(report: Report) -> None:
     if shutil.which("wrk") is None:
         report.note("wrk is not installed: nothing was measured")
         return
-    # Many short turns, so that both find the machine in the same moods.
+    # Many short turns, so that both meet the same load.
     turns, seconds, long = (2, 2.0, 3.0) if report.quick else (20, 2.0, 60.0)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

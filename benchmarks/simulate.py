@@ -1,6 +1,6 @@
 """The simulator against the floor, the private algorithms against the plain one, and other simulators.
 
-The floor is the time that NumPy's Generator needs merely to draw the same random numbers.
+The floor is the time that NumPy's Generator needs to draw the same random numbers.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def others(report: Report) -> dict[str, Contestant]:
 
 
 def _drop(_: object) -> None:
-    """A contestant's answer is not its time."""
+    """Discard a contestant's result, which is not a time."""
 
 
 def against_all(report: Report, *, horizon: int, turns: int) -> None:
@@ -112,7 +112,7 @@ def against_all(report: Report, *, horizon: int, turns: int) -> None:
 
 
 def _load(field: dict[str, Contestant]) -> None:
-    """Compiled code is loaded, and imports are made, before the clock runs."""
+    """Load compiled code and imports before the clock starts."""
     tiny = ffx.Scenario(agents=2, arms=ARMS, dimension=DIMENSION, horizon=50)
     ffx.simulate(tiny, seeds=1)
     ffx.simulate(tiny, seeds=1, **FED)

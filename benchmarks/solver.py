@@ -1,4 +1,4 @@
-"""The optimistic solver against brute force, and the paper's projected gradient beside it.
+"""The optimistic solver against brute force, and the paper's projected gradient for comparison.
 
 Random instances: K 1 to 100, d 1 to 50, steepness 0.1 to 100, ellipsoids of condition up to 1e8, duplicate
 arms, zero contexts. Brute force is the best of 1 000 random starts, each polished.

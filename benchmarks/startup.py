@@ -1,4 +1,4 @@
-"""What a process pays before its first decision: the import, and compiled code, kept from before or not."""
+"""The time before a process's first decision: the import, and compilation with a warm or an empty cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ fedfairx.simulate(fedfairx.Scenario(agents=2, arms=2, dimension=2, horizon=4), s
 DEFAULT, OPTIMISM = (FIRST.format(rule=rule) for rule in ("expected-merit", "optimism"))
 #: decide + observe, by the default rule.
 BOTH = DEFAULT + REWARD
-#: What is run with an empty cache, and the most CPU seconds wanted.
+#: Code to run with an empty cache, and the goal in CPU seconds.
 COLD = {
     "first decision": (DEFAULT, 3.0),
     "first decision and reward": (BOTH, None),
@@ -42,7 +42,7 @@ print(time.process_time() - start)
 
 
 def child(code: str, **environment: str) -> float:
-    """Run code in a fresh interpreter; the seconds that it prints, without the interpreter's own start."""
+    """Run code in a fresh interpreter; return the seconds that it prints, without the interpreter's start."""
     answer = subprocess.run(
         [sys.executable, "-c", CLOCKED.format(code=code)],
         check=True,
@@ -55,7 +55,7 @@ def child(code: str, **environment: str) -> float:
 
 def run(report: Report) -> None:
     report.heading("Starting, in CPU seconds, with a warm cache")
-    child(BOTH)  # fills the cache of compiled code: some seconds, once for each version of the source
+    child(BOTH)  # fill the cache of compiled code: some seconds per version of the source
     times = race(
         {
             "import fedfairx": Contestant(lambda: child(IMPORT.format(names="fedfairx"))),
@@ -72,7 +72,7 @@ def run(report: Report) -> None:
     report.heading("The first time, in CPU seconds, with an empty cache")
     for name, (code, most) in COLD.items():
         with tempfile.TemporaryDirectory() as empty:
-            # Once: it takes seconds, and a second time would be the same work.
+            # Only once, since it takes seconds.
             once = race({name: Contestant(lambda: child(code, NUMBA_CACHE_DIR=empty))}, turns=1)  # noqa: B023
         report.time(name, once[name], "s", at_most=most)
 

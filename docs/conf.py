@@ -48,7 +48,7 @@ PAGE = re.compile(r"`?docs/([\w/-]+)\.md`?")
 
 
 def fill_in(_app: Sphinx, _docname: str, source: list[str]) -> None:
-    """Put what is generated in the place of the comment that asks for it."""
+    """Replace each `generated` comment with the generated text."""
 
     def made(found: re.Match[str]) -> str:
         name, *arguments = found[1].split()

@@ -1,6 +1,6 @@
-"""Parts of the reference that are made from the code: commands, settings, HTTP interface, envelope and API.
+"""Generate parts of the reference from the code: commands, settings, HTTP interface, envelope and API.
 
-A page asks for one by a line like `<!-- generated: cli -->`; conf.py puts the text in its place.
+A page includes one by a line like `<!-- generated: cli -->`, which conf.py replaces.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import fedfairx
+from fedfairx.cli.common import VerbParser
 from fedfairx.cli.main import parser
 from fedfairx.federation.exchange import envelope
 from fedfairx.service import openapi
@@ -19,7 +21,7 @@ from fedfairx.service.routes import OPERATIONS
 
 
 def cli() -> str:
-    """One section for each command, with what its `--help` prints."""
+    """One section for each command, with the output of its `--help`."""
     return "\n\n".join(
         f"## `{command.prog}`\n\n```text\n{command.format_help().strip()}\n```"
         for command in _commands(parser())
@@ -27,6 +29,8 @@ def cli() -> str:
 
 
 def _commands(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    if isinstance(command, VerbParser):
+        command.filled()
     command.formatter_class = _fixed_width(command.formatter_class)
     yield command
     for action in command._actions:
@@ -36,12 +40,12 @@ def _commands(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPar
 
 
 def _fixed_width(kind: Any) -> Any:
-    """A formatter that does not depend on the terminal of whoever builds the site."""
+    """A formatter that does not depend on the width of the terminal."""
     return lambda prog: kind(prog, max_help_position=28, width=88)
 
 
 def settings() -> str:
-    """The settings of the service: those that `fedfairx serve` takes, but for where to read them from."""
+    """The settings of the service: the flags of `fedfairx serve` except `--config`."""
     serve = next(command for command in _commands(parser()) if command.prog == "fedfairx serve")
     rows = ["| setting | default | meaning |", "| --- | --- | --- |"]
     for action in serve._actions:
@@ -49,7 +53,8 @@ def settings() -> str:
             text, _, default = (
                 (action.help or "").replace("%%", "%").removesuffix(")").partition(" (default: ")
             )
-            rows.append(f"| `{action.dest}` | {f'`{default}`' if default else ''} | {_cell(text)} |")
+            text = re.sub(r"docs/([\w/-]+)\.md", r"see [\1](../\1.md)", _cell(text))
+            rows.append(f"| `{action.dest}` | {f'`{default}`' if default else ''} | {text} |")
     return "\n".join(rows)
 
 
@@ -127,12 +132,12 @@ def _sentence(text: str) -> str:
 
 
 def envelope_layout() -> str:
-    """What the module of envelopes says of their bytes."""
+    """The byte layout of an envelope, from the docstring of its module."""
     return f"## The envelope\n\n{inspect.getdoc(envelope)}"
 
 
 def api(name: str) -> str:
-    """All public names of a package; those that `fedfairx` itself has are left to its page."""
+    """All public names of a package, except those on the page of `fedfairx` itself."""
     module = pkgutil.resolve_name(name)
     defined = [
         each for each, found in vars(module).items() if getattr(found, "__module__", "") == module.__name__

@@ -1,6 +1,6 @@
-"""Three workers of unknown speed, each to be given tasks in proportion to it: 1/7, 2/7 and 4/7.
+"""Give tasks to three workers in proportion to their unknown speeds: 1/7, 2/7 and 4/7.
 
-The paper's motivating example, with every default. Winner takes all would give every task to the third.
+The paper's motivating example, with default settings. Winner-takes-all would give every task to the third.
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from fedfairx.cli.main import parser
 from fedfairx.experiments.registry import experiments
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for
 from fedfairx.privacy.statement import found_at_most
+from fedfairx.service.settings import table as table_of_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 FRONT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
@@ -135,6 +137,16 @@ def test_the_readme_has_examples() -> None:
 )
 def test_every_name_is_documented(name: str) -> None:
     assert any(f"`{name}`" in text for text in TEXT.values())
+
+
+def test_the_generated_reference_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags are made when a command is first used: an unused parser would print none."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    generated = importlib.import_module("generated")
+    rows = re.findall(r"^\| `(\w+)` \|", generated.settings(), re.MULTILINE)
+    assert rows == [each.name for each in table_of_settings()]
+    for flag in ("--max-body", "--epsilon", "--transport", "--role"):
+        assert flag in generated.cli()
 
 
 # --- figures of the pages on privacy that the code can compute ---

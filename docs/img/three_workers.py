@@ -1,6 +1,6 @@
 """The README's picture: three workers of merit 1 : 2 : 4 over 2 000 tasks, by fedfairx and by LinUCB.
 
-`python docs/img/three_workers.py` draws three-workers.svg again; a test says when that is due.
+`python docs/img/three_workers.py` draws three-workers.svg again; a test fails when it is out of date.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def agents(merit: ffx.merit.Affine) -> dict[str, ffx.Agent]:
 
 
 def shares() -> dict[str, np.ndarray]:
-    """(tasks, 3) share of the tasks so far, of each worker, by each rule."""
+    """Cumulative share of each worker (tasks, 3), by rule."""
     example = runpy.run_path(str(EXAMPLE))
     found = {}
     for name, agent in agents(example["merit"]).items():

@@ -890,7 +890,8 @@ class Agent:
             an agent that is not private, `bounds` clip records before others get their sums.
         window, default_reward: seconds after which `expire` gives up on a reward, and the reward learnt then;
             they may change from one opening to the next.
-        confirm: asks the peers whether this is the latest copy, before anything is sent (`privacy.peers`).
+        confirm: asks the peers whether this is the latest copy, before anything is sent
+            (`privacy.refuse_old_copy`).
         """
         given: Any = {key: value for key, value in keywords.items() if value is not None}
         bounds = given.get("bounds") if options is None else options.bounds
