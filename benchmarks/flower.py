@@ -100,7 +100,7 @@ class Counted(Fleet):
 
     def _start_flower(self, commands: Path, port: int) -> None:
         self.counter = Counter(port)
-        self._door = self.counter.port
+        self._proxy = self.counter.port
         super()._start_flower(commands, port)
 
 

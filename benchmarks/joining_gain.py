@@ -17,19 +17,16 @@ stay.
 from __future__ import annotations
 
 import argparse
-import importlib
+import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import fedfairx as ffx
-from fedfairx.federation.setup import joining_table as stored
-from fedfairx.federation.setup.joining_table import EPSILONS, HORIZONS, MEMBERS
+from fedfairx.federation.setup.joining_gain import EPSILONS, FILE, HORIZONS, MEMBERS
 
-FILE = Path(stored.__file__)
 DELTA = 1e-6
 #: The number of seeds, by the largest number of decisions of all members.
 SEEDS = ((100_000, 40), (1_000_000, 10), (10_000_000, 4))
@@ -86,28 +83,14 @@ def measure(
 
 
 def text(ratios: dict[str, Ratios]) -> str:
-    """The text of `joining_table.py`."""
-    lines = [
-        '"""Regret of members over regret alone, written by `python benchmarks/joining_gain.py --write`."""',
-        "",
-        "from __future__ import annotations",
-        "",
-        f'WORLD = "{stored.WORLD}"',
-        f"DELTA = {stored.DELTA!r}",
-        f"EPSILONS = {EPSILONS!r}",
-        f"MEMBERS = {MEMBERS!r}",
-        f"HORIZONS = {HORIZONS!r}",
-        "#: By mode: [horizon][ε][members]; without privacy there is one ε.",
-        "RATIOS: dict[str, tuple[tuple[tuple[float, ...], ...], ...]] = {",
-    ]
+    """The text of `joining_gain.json` with these ratios: a line for each ε."""
+    stored = json.loads(FILE.read_text(encoding="utf-8"))
+    lines = [f' "{name}": {json.dumps(value)},' for name, value in stored.items() if name != "ratios"]
+    modes = []
     for mode, values in ratios.items():
-        lines.append(f'    "{mode}": (')
-        for rows in values:
-            written = [f"({', '.join(map(repr, row))})," for row in rows]
-            inside = ["        (", *(f"            {row}" for row in written), "        ),"]
-            lines += inside if len(rows) > 1 else [f"        ({written[0]}),"]
-        lines.append("    ),")
-    return "\n".join([*lines, "}", ""])
+        tables = ["   [" + ",\n    ".join(json.dumps(row) for row in rows) + "]" for rows in values]
+        modes.append(f'  "{mode}": [\n' + ",\n".join(tables) + "\n  ]")
+    return "\n".join(["{", *lines, ' "ratios": {', ",\n".join(modes), " }", "}", ""])
 
 
 def main() -> None:
@@ -127,7 +110,8 @@ def main() -> None:
         budgets = (math.inf,) if mode == "exact" else (2.0, 8.0) if args.quick else EPSILONS
         found[mode] = measure(mode, args.partners, horizons, sizes, budgets)
     if args.write:
-        kept = {**importlib.reload(stored).RATIOS, **found}  # other modes may have been stored since
+        # Other modes may have been stored since.
+        kept = {**json.loads(FILE.read_text(encoding="utf-8"))["ratios"], **found}
         FILE.write_text(text({mode: kept[mode] for mode in MODES if mode in kept}), encoding="utf-8")
         print(f"written: {FILE.name}")
 

@@ -32,6 +32,8 @@ def _commands(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPar
     if isinstance(command, VerbParser):
         command.filled()
     command.formatter_class = _fixed_width(command.formatter_class)
+    if isinstance(command, VerbParser):
+        command.filled()
     yield command
     for action in command._actions:
         if isinstance(action, argparse._SubParsersAction):

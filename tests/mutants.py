@@ -269,8 +269,8 @@ MUTANTS = (
     Mutant(
         "a member with such a key",
         "Roster.__post_init__",
-        "                key not in SMALL_ORDER,\n",
-        "                True,\n",
+        "require(key not in SMALL_ORDER,",
+        "require(True,",
         KEYS,
     ),
     Mutant(

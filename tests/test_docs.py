@@ -124,6 +124,14 @@ def test_python_blocks_run_and_print_what_stands_below(
     assert printed in (None, found)
 
 
+def test_the_generated_reference_has_the_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import generated
+
+    assert "--epsilon FLOAT" in generated.cli()
+    assert "| `port` | `8000` |" in generated.settings()
+
+
 def test_the_readme_has_examples() -> None:
     shown = [block.values[1] for block in BLOCKS if "README" in str(block.id)]
     assert len(shown) >= 2

@@ -98,7 +98,7 @@ def flaky(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Client, Flaky]
     def make(*failures: Any) -> tuple[Client, Flaky]:
         transport = Flaky(*failures)
         client = Client("http://there", "key", retries=3)
-        client._http = httpx.Client(transport=httpx.MockTransport(transport), **client._options)
+        client._calls._http = httpx.Client(transport=httpx.MockTransport(transport), **client._calls._options)
         return client, transport
 
     return make

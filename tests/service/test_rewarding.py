@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
-from fedfairx.client import Calls
+from fedfairx.client import Client
 from fedfairx.service import exposure_cache as exposing
 from fedfairx.service import published, schemas
 from fedfairx.service.app import make_app
@@ -233,11 +234,21 @@ def _reward(identity: str, value: float) -> Any:
 
 
 def test_the_clients_say_it() -> None:
-    assert Calls._observe("a-1", 0.5, None, False).body == {"reward": 0.5}
-    assert Calls._observe("a-1", 0.5, "p", True).body == {"reward": 0.5, "person": "p", "replace": True}
+    asked: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content))
+        return httpx.Response(204)
+
+    client = Client("http://there")
+    client._calls._http = httpx.Client(base_url="http://there", transport=httpx.MockTransport(answer))
+    client.observe("a-1", reward=0.5)
+    client.observe("a-1", reward=0.5, person="p", replace=True)
+    client.observe_many(["a-1"], [0.5])
+    client.observe_many(["a-1"], [0.5], replace=True)
     one = [{"decision_id": "a-1", "reward": 0.5}]
-    assert Calls._observe_many(["a-1"], [0.5], False).body == {"rewards": one}
-    assert Calls._observe_many(["a-1"], [0.5], True).body == {"rewards": one, "replace": True}
+    assert asked[:2] == [{"reward": 0.5}, {"reward": 0.5, "person": "p", "replace": True}]
+    assert asked[2:] == [{"rewards": one}, {"rewards": one, "replace": True}]
 
 
 # --- who sees it ------------------------------------------------------------------------------------------

@@ -1,30 +1,30 @@
-"""What the verbs share: flags from the fields of a dataclass, named things with parameters, printing."""
+"""What all commands share: flags and help from a dataclass, named objects with parameters, printing."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from fedfairx.agent.schedules import Schedule, schedule
-from fedfairx.core import merit
-from fedfairx.core.merit import Merit
+from fedfairx.core.merit import Affine, Exponential, Logistic, Merit, Power
 from fedfairx.errors import InvalidInput
 from fedfairx.util.config import READERS, Setting, settings_of
-from fedfairx.util.formatting import text_table
 
 Thing = TypeVar("Thing")
-Flags = TypeVar("Flags")
-Fill = Callable[[argparse.ArgumentParser], None]
+MERITS: dict[str, Merit] = {
+    type(each).__name__.lower(): each for each in (Exponential(), Affine(), Power(), Logistic())
+}
 
 
 class VerbParser(argparse.ArgumentParser):
-    """The parser of a verb, which makes its flags when it is first used: the other verbs cost nothing."""
+    """The parser of a command. It adds its flags on first use, so that unused commands cost nothing."""
 
-    fill: Fill | None = None
+    fill: Callable[[argparse.ArgumentParser], None] | None = None
 
     def filled(self) -> VerbParser:
         """The parser with its flags."""
@@ -38,59 +38,67 @@ class VerbParser(argparse.ArgumentParser):
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Examples as they are written, and no name broken at a hyphen."""
+    """Keep examples as written, and break no name at a hyphen."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
-    """How a verb answers.
+class Verb:
+    """A command. Its fields are its flags, and its docstring is its help.
+
+    The docstring has a summary, whose first sentence is shown in the list of commands; then examples,
+    indented; then a line for each field. A field without such a line is not a flag.
+    """
+
+    @classmethod
+    def add_to(cls, verbs: Any, name: str) -> None:
+        """Add this command to the subparsers of another one."""
+        summary, example, *_ = inspect.cleandoc(cls.__doc__ or "").split("\n\n")
+        summary = " ".join(summary.split())
+        parser: VerbParser = verbs.add_parser(
+            name,
+            help=summary.partition(". ")[0].rstrip("."),
+            description=textwrap.fill(summary, 100),
+            epilog=f"example:\n{textwrap.indent(textwrap.dedent(example), '  ')}",
+            formatter_class=_Help,
+        )
+        parser.set_defaults(run=lambda args: cls.read(args).run())
+        parser.fill = cls.fill
+
+    @classmethod
+    def fill(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the flags."""
+        for each in settings_of(cls, switches=True):
+            each.add_to(parser)
+
+    @classmethod
+    def read(cls, args: argparse.Namespace) -> Self:
+        """The command with the flags that were given."""
+        return cls(**given(args, settings_of(cls, switches=True)))
+
+    def run(self) -> int:
+        """Run the command; return its exit code."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Verb):
+    """A command with an answer that programs can read.
 
     json: print the answer as JSON on standard output.
     """
 
     json: bool = False
 
-
-def add_parser(
-    verbs: Any, name: str, run: Callable[[argparse.Namespace], int], fill: Fill, *, summary: str, example: str
-) -> None:
-    """Add a verb whose flags `fill` adds. The first sentence of the summary is shown in the list of verbs."""
-    shown = textwrap.indent(textwrap.dedent(example).strip(), "  ")
-    parser: VerbParser = verbs.add_parser(
-        name,
-        help=summary.partition(". ")[0].rstrip("."),
-        description=textwrap.fill(summary, 100),
-        epilog=f"example:\n{shown}",
-        formatter_class=_Help,
-    )
-    parser.set_defaults(run=run)
-    parser.fill = fill
-
-
-def add_verb(
-    verbs: Any, name: str, run: Callable[[Flags], int], kind: type[Flags], *, summary: str, example: str
-) -> None:
-    """Add a verb whose flags are the fields of a dataclass, an instance of which `run` is called with."""
-
-    def fill(parser: argparse.ArgumentParser) -> None:
-        for each in flags_of(kind):
-            each.add_to(parser)
-
-    def perform(args: argparse.Namespace) -> int:
-        return run(kind(**given(args, flags_of(kind))))
-
-    add_parser(verbs, name, perform, fill, summary=summary, example=example)
-
-
-def flags_of(kind: type) -> tuple[Setting, ...]:
-    return settings_of(kind, switches=True)
+    def answer(self, values: object, text: str) -> None:
+        """Print the answer, as JSON or as text."""
+        print(as_json(values) if self.json else text)
 
 
 def given(args: argparse.Namespace, settings: Iterable[Setting]) -> dict[str, Any]:
-    """The values of flags that were given, by the names of their settings."""
+    """The values of the flags that were given, by name."""
     values = ((each, each.given(args)) for each in settings)
     return {
         each.name: each.read(value, each.dest if each.positional else each.flags[0])
@@ -99,13 +107,8 @@ def given(args: argparse.Namespace, settings: Iterable[Setting]) -> dict[str, An
     }
 
 
-def print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns under each other, numbers as they come."""
-    print(text_table(columns, rows))
+def as_json(values: object) -> str:
+    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def split(text: object) -> tuple[str, dict[str, float]]:
@@ -113,13 +116,11 @@ def split(text: object) -> tuple[str, dict[str, float]]:
     name, _, rest = _text(text).partition(":")
     values: dict[str, float] = {}
     for part in filter(None, rest.split(",")):
-        key, sign, value = part.partition("=")
+        key, _, value = part.partition("=")
         try:
             values[key.strip()] = float(value)
         except ValueError:
-            sign = ""
-        if not sign:
-            raise InvalidInput(f"{name} takes parameters as name=number, got {part!r}")
+            raise InvalidInput(f"{name} takes parameters as name=number, got {part!r}") from None
     return name.strip(), values
 
 
@@ -131,23 +132,16 @@ def as_schedule(text: object) -> Schedule:
 
 def as_merit(text: object) -> Merit:
     """A merit by name, with parameters: "doubling:0.1", "exponential:steepness=10", "affine:offset=0.1"."""
-    kinds: dict[str, Merit] = {
-        "exponential": merit.Exponential(),
-        "affine": merit.Affine(),
-        "power": merit.Power(),
-        "logistic": merit.Logistic(),
-    }
-    text = _text(text)
-    kind, _, rest = text.partition(":")
+    kind, _, rest = _text(text).partition(":")
     if kind.strip() == "doubling":
         try:
-            return merit.Exponential.doubling(float(rest))
+            return Exponential.doubling(float(rest))
         except ValueError:
             raise InvalidInput(f'merit must be like "doubling:0.1", got merit={text!r}') from None
     name, values = split(text)
-    if name not in kinds:
-        raise InvalidInput(f"merit must be one of doubling, {', '.join(kinds)}, got merit={name!r}")
-    return _with(kinds[name], name, values)
+    if name not in MERITS:
+        raise InvalidInput(f"merit must be one of doubling, {', '.join(MERITS)}, got merit={name!r}")
+    return _with(MERITS[name], name, values)
 
 
 READERS.update({Merit: as_merit, Schedule: as_schedule})
@@ -161,19 +155,13 @@ def _text(value: object) -> str:
 
 def _with(thing: Thing, name: str, values: Mapping[str, float]) -> Thing:
     fields = getattr(thing, "__dataclass_fields__", {})
-    for key in values:
+    given: dict[str, Any] = {}
+    for key, value in values.items():
         if key not in fields:
-            known = ", ".join(fields) or "none"
-            raise InvalidInput(f"{name} has no parameter {key!r}; it has: {known}")
-    integers = {key: "int" in str(fields[key].type) for key in values}
-    given: dict[str, Any] = {
-        key: _whole(key, value) if integers[key] else value for key, value in values.items()
-    }
+            raise InvalidInput(f"{name} has no parameter {key!r}; it has: {', '.join(fields) or 'none'}")
+        whole = "int" in str(fields[key].type)
+        if whole and not value.is_integer():
+            raise InvalidInput(f"{key} must be an integer, got {key}={value:g}")
+        given[key] = int(value) if whole else value
     changed: Thing = replace(thing, **given) if given else thing  # type: ignore[type-var]
     return changed
-
-
-def _whole(key: str, value: float) -> int:
-    if value != int(value):
-        raise InvalidInput(f"{key} must be an integer, got {key}={value:g}")
-    return int(value)

@@ -1,16 +1,17 @@
-"""`fedfairx federate`: make, change and check the files of a federation."""
+"""`fedfairx federate`: create, amend and check the files of a federation."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedfairx.agent.schedules import Schedule
-from fedfairx.cli.common import Output, add_parser, add_verb, print_json
+from fedfairx.cli.common import Output, Verb
 from fedfairx.core.merit import Merit
-from fedfairx.demo.federation import add_demo
+from fedfairx.demo.federation import Demo
 from fedfairx.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -18,28 +19,33 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Init:
-    """Flags of `fedfairx federate init`.
+class Init(Verb):
+    """Create the roster, keys, certificates, the configuration of a NATS server, and the members' settings.
 
-    agents: the members' names; NAME=PUBLICKEY for one who has made its key itself (`fedfairx federate key`).
+        fedfairx federate init --agents org1,org2,org3 --out federation
+        fedfairx federate init --agents org1=PUBLICKEY,org2 --dimension 8 --epsilon 1 \\
+            --hub hub.example.org --out federation
+
+    agents: the members' names; NAME=PUBLICKEY for one that made its own key (`fedfairx federate key`).
     out: a new folder.
-    hub: names and addresses by which the hub is reached; members use the first.
-    transport: sqlite is a file, for members that are all on this machine, without a hub; flower goes by
+    hub: names and addresses of the hub; members use the first.
+    transport: sqlite is a file, for members that are all on this machine, without a hub; flower uses a
         SuperLink and SuperNodes.
     port: port of the hub (default: 4222, of a SuperLink 9092).
-    days: days for which certificates are valid.
-    dimension: d, numbers that describe an arm.
-    horizon: rounds of each member.
+    days: number of days for which certificates are valid.
+    dimension: d, the number of features of an arm.
+    horizon: number of rounds of each member.
     algorithm: see `fedfairx list algorithms`.
-    schedule: such as geometric:ratio=1.2 (default: the algorithm's own).
-    reward_range: between which numbers rewards lie, as 1:5; sets the defaults of merit, prior and bounds
+    schedule: when members share, such as geometric:ratio=1.2 (default: the algorithm's own).
+    reward_range: lowest and highest possible reward, as 1:5; sets the defaults of merit, prior and bounds
         (default: not known; private sums clip rewards to -1:1).
     merit: such as doubling:0.1, where 0.1 better doubles the share (default: 7 % of the reward range does).
     epsilon: ε of a private algorithm.
     delta: δ of a private algorithm.
     mechanism: see `fedfairx list mechanisms`.
-    context_norm: L, the norm that contexts are clipped to (default: 1; exact sums: 10).
-    spare: records by which a member may be ahead of the schedule before others refuse it (default: horizon).
+    context_norm: L, the norm to which contexts are clipped (default: 1; exact sums: 10).
+    spare: number of records by which a member may be ahead of the schedule before others refuse its releases
+        (default: horizon).
     """
 
     agents: tuple[str, ...]
@@ -64,154 +70,48 @@ class Init:
         from fedfairx.agent.algorithms import algorithm
         from fedfairx.federation.roster.terms import Terms
 
-        terms = Terms(
-            dimension=self.dimension,
-            agents=agents,
-            horizon=self.horizon,
-            algorithm=self.algorithm,
-            schedule=self.schedule,
-            reward_range=self.reward_range,
-            merit=self.merit,
-            epsilon=self.epsilon if algorithm(self.algorithm).private else None,
-            delta=self.delta,
-            mechanism=self.mechanism,
-            spare=self.spare,
-        )
+        names = ("dimension", "horizon", "spare", "algorithm", "schedule", "reward_range", "merit", "delta")
+        asked: dict[str, Any] = {name: getattr(self, name) for name in (*names, "mechanism")}
+        asked["epsilon"] = self.epsilon if algorithm(self.algorithm).private else None
+        terms = Terms(agents=agents, **asked)
         if self.context_norm is None:
             return terms
         bounds = replace(terms.bounds, context_norm=self.context_norm)
         return replace(terms, options=replace(terms.options, bounds=bounds))
 
+    def run(self) -> int:
+        from fedfairx.federation.setup.create import create_federation
 
-@dataclass(frozen=True, kw_only=True)
-class Check(Output):
-    """Flags of `fedfairx federate check`.
-
-    folder: what `federate init` made, or one member's folder.
-    """
-
-    folder: str = field(default=".", metadata={"positional": True, "metavar": "DIR"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Amend:
-    """Flags of `fedfairx federate amend`.
-
-    folder: what `federate init` made, with convener/.
-    add: who joins; NAME=PUBLICKEY for one who has made its key itself.
-    remove: who leaves.
-    rekey: who has a new key.
-    days: days for which new certificates are valid.
-    """
-
-    folder: str = field(metadata={"positional": True, "metavar": "DIR"})
-    add: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
-    rekey: tuple[str, ...] = ()
-    days: int = 825
-
-
-@dataclass(frozen=True, kw_only=True)
-class Key:
-    """Flags of `fedfairx federate key`.
-
-    out: a new file, readable by its owner alone.
-    """
-
-    out: str = field(metadata={"metavar": "FILE"})
-
-
-def add(verbs: Any) -> None:
-    add_parser(
-        verbs,
-        "federate",
-        lambda _: 2,  # never called: each part has its own
-        _add_parts,
-        summary="Make, change and check the files of a federation of organisations; or try one. "
-        "docs/howto/found-a-federation.md goes through it step by step.",
-        example="""
-            fedfairx federate init --agents org1,org2,org3 --out federation
-            fedfairx federate check federation
-            fedfairx federate amend federation --add org4 --remove org2
-            fedfairx federate demo""",
-    )
-
-
-def _add_parts(parser: Any) -> None:
-    parts = parser.add_subparsers(dest="part", metavar="WHAT", required=True, help="what to do")
-    add_verb(
-        parts,
-        "init",
-        init,
-        Init,
-        summary="Make roster, keys, certificates, the configuration of a NATS server, and members' settings.",
-        example="""
-            fedfairx federate init --agents org1,org2,org3 --out federation
-            fedfairx federate init --agents org1=PUBLICKEY,org2 --dimension 8 --epsilon 1 \\
-                --hub hub.example.org --out federation""",
-    )
-    add_verb(
-        parts,
-        "check",
-        check,
-        Check,
-        summary="Verify roster, keys, certificates, permissions and settings of a federation or a member.",
-        example="fedfairx federate check federation\nfedfairx federate check federation/org1",
-    )
-    add_verb(
-        parts,
-        "amend",
-        change,
-        Amend,
-        summary="Make the next version of the roster: who joins, leaves, or has a new key.",
-        example="""
-            fedfairx federate amend federation --add org4 --remove org2
-            fedfairx federate amend federation --rekey org1=PUBLICKEY""",
-    )
-    add_verb(
-        parts,
-        "key",
-        key,
-        Key,
-        summary="Make a member's signing key where it is to be used, and print the public half.",
-        example="fedfairx federate key --out agent.key",
-    )
-    add_demo(parts)
-
-
-def init(args: Init) -> int:
-    from fedfairx.federation.setup.create import create_federation
-
-    agents = _named(args.agents)
-    roster = create_federation(
-        args.out,
-        args.terms(len(agents)),
-        agents,
-        hosts=list(args.hub),
-        port=args.port,
-        days=args.days,
-        transport=args.transport,
-    )
-    hubs = {
-        "nats": "the hub, in that folder: nats-server -c nats-server.conf",
-        "flower": "the SuperLink; docs/howto/flower.md has the commands",
-    }
-    hub = f"  {args.out}/hub: for whoever runs {hubs.get(args.transport)}\n"
-    folders = ", ".join(f"{args.out}/{name}" for name in roster.members)
-    print(
-        f"federation {roster.federation}, {len(roster.members)} members, in {args.out}\n"
-        f"  {folders}: one for each organisation, to be sent over a safe channel; *.key are secrets\n"
-        f"{hub if args.transport in hubs else ''}"
-        f"  {args.out}/convener: keep it offline; needed again only to change who is a member\n"
-        "Tell every member the federation's id over another channel: its roster must have it."
-    )
-    for line in _expectations(roster.terms):
-        print(line)
-    return 0
+        agents = _named(self.agents)
+        roster = create_federation(
+            self.out,
+            self.terms(len(agents)),
+            agents,
+            hosts=self.hub,
+            port=self.port,
+            days=self.days,
+            transport=self.transport,
+        )
+        hubs = {
+            "nats": "the hub; run there: nats-server -c nats-server.conf",
+            "flower": "the SuperLink; docs/howto/flower.md has the commands",
+        }
+        hub = f"  {self.out}/hub: for whoever runs {hubs.get(self.transport)}\n"
+        folders = ", ".join(f"{self.out}/{name}" for name in roster.members)
+        print(
+            f"federation {roster.federation}, {len(roster.members)} members, in {self.out}\n"
+            f"  {folders}: one for each organisation; send it over a secure channel, *.key are secrets\n"
+            f"{hub if self.transport in hubs else ''}"
+            f"  {self.out}/convener: keep it offline; it is needed only to change the members\n"
+            "Tell every member the federation's id over another channel: its roster must have it."
+        )
+        for line in _expectations(roster.terms):
+            print(line)
+        return 0
 
 
 def _expectations(terms: Terms) -> Iterator[str]:
-    """What the default member is promised, and what it can expect to gain, where that was simulated."""
+    """The promise to the default member, and its expected gain where that was simulated."""
     from fedfairx.federation.setup.joining_gain import expected_gain
     from fedfairx.privacy.guarantee import NARROWER
 
@@ -237,46 +137,108 @@ def _expectations(terms: Terms) -> Iterator[str]:
         yield f"Warning: {gain.warning}."
 
 
-def check(args: Check) -> int:
-    from fedfairx.federation.setup.verify import inspect
+@dataclass(frozen=True, kw_only=True)
+class Check(Output):
+    """Check the roster, keys, certificates, permissions and settings of a federation or of one member.
 
-    found = inspect(args.folder)
-    if args.json:
-        print_json([{"what": each.what, "fine": each.fine, "trouble": each.trouble} for each in found])
-    else:
-        for each in found:
-            print(f"  ok     {each.what}" if each.fine else f"  WRONG  {each.what}\n         {each.trouble}")
-    return 0 if all(each.fine for each in found) else 1
+        fedfairx federate check federation
+        fedfairx federate check federation/org1
 
+    folder: the folder that `federate init` made, or one member's folder.
+    """
 
-def change(args: Amend) -> int:
-    from fedfairx.federation.setup.create import amend_federation
+    folder: str = field(default=".", metadata={"positional": True, "metavar": "DIR"})
 
-    if not (args.add or args.remove or args.rekey):
-        raise InvalidInput("there is nothing to change: give --add, --remove or --rekey")
-    roster = amend_federation(
-        args.folder, add=_named(args.add), remove=list(args.remove), rekey=_named(args.rekey), days=args.days
-    )
-    hub = Path(args.folder, "hub")
-    print(f"roster version {roster.version}: {', '.join(roster.members)}")
-    print(f"  {args.folder}/roster.json: for every member")
-    if (hub / "nats-server.conf").exists():
-        print(f"  {hub}/nats-server.conf: for the hub, then: nats-server --signal reload")
-    if (hub / "nodes").exists():
-        print(f"  {hub}/nodes: for the SuperLink: flwr supernode register, and unregister for leavers")
-    return 0
+    def run(self) -> int:
+        from fedfairx.federation.setup.verify import inspect
+
+        found = inspect(self.folder)
+        self.answer(
+            [{"what": each.what, "fine": each.fine, "trouble": each.trouble} for each in found],
+            "\n".join(
+                f"  ok     {each.what}" if each.fine else f"  WRONG  {each.what}\n         {each.trouble}"
+                for each in found
+            ),
+        )
+        return 0 if all(each.fine for each in found) else 1
 
 
-def key(args: Key) -> int:
-    from fedfairx.federation.roster.signing_keys import new_signing_key
+@dataclass(frozen=True, kw_only=True)
+class Amend(Verb):
+    """Sign the next version of the roster, when members join, leave or change their keys.
 
-    made = new_signing_key()
-    try:
-        made.write(args.out)
-    except OSError as error:
-        raise InvalidInput(f"out must be a new file: {args.out}: {error.strerror}") from None
-    print(made.public)
-    return 0
+        fedfairx federate amend federation --add org4 --remove org2
+        fedfairx federate amend federation --rekey org1=PUBLICKEY
+
+    folder: the folder that `federate init` made, with convener/.
+    add: members that join; NAME=PUBLICKEY for one that made its own key.
+    remove: members that leave.
+    rekey: members that get a new key.
+    days: number of days for which new certificates are valid.
+    """
+
+    folder: str = field(metadata={"positional": True, "metavar": "DIR"})
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    rekey: tuple[str, ...] = ()
+    days: int = 825
+
+    def run(self) -> int:
+        from fedfairx.federation.setup.create import amend_federation
+
+        if not (self.add or self.remove or self.rekey):
+            raise InvalidInput("there is nothing to change: give --add, --remove or --rekey")
+        changes = {"add": _named(self.add), "rekey": _named(self.rekey)}
+        roster = amend_federation(self.folder, **changes, remove=self.remove, days=self.days)
+        hub = Path(self.folder, "hub")
+        print(f"roster version {roster.version}: {', '.join(roster.members)}")
+        print(f"  {self.folder}/roster.json: for every member")
+        if (hub / "nats-server.conf").exists():
+            print(f"  {hub}/nats-server.conf: for the hub, then: nats-server --signal reload")
+        if (hub / "nodes").exists():
+            print(f"  {hub}/nodes: for the SuperLink: flwr supernode register, and unregister for leavers")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key(Verb):
+    """Make a member's signing key on the machine that will use it, and print the public key.
+
+        fedfairx federate key --out agent.key
+
+    out: a new file, readable by its owner only.
+    """
+
+    out: str = field(metadata={"metavar": "FILE"})
+
+    def run(self) -> int:
+        from fedfairx.federation.roster.signing_keys import new_signing_key
+
+        made = new_signing_key()
+        try:
+            made.write(self.out)
+        except OSError as error:
+            raise InvalidInput(f"out must be a new file: {self.out}: {error.strerror}") from None
+        print(made.public)
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Federate(Verb):
+    """Create, amend and check the files of a federation of organisations, or run a demonstration.
+    docs/howto/found-a-federation.md is a step-by-step guide.
+
+        fedfairx federate init --agents org1,org2,org3 --out federation
+        fedfairx federate check federation
+        fedfairx federate amend federation --add org4 --remove org2
+        fedfairx federate demo
+    """
+
+    @classmethod
+    def fill(cls, parser: argparse.ArgumentParser) -> None:
+        parts = parser.add_subparsers(dest="part", metavar="WHAT", required=True, help="what to do")
+        for kind in (Init, Check, Amend, Key, Demo):
+            kind.add_to(parts, kind.__name__.lower())
 
 
 def _named(given: Sequence[str]) -> dict[str, str | None]:

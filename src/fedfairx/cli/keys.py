@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
-from fedfairx.cli.common import Output, add_verb, print_json, print_table
+from fedfairx.cli.common import Output
+from fedfairx.util.formatting import text_table
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keys(Output):
-    """Flags of `fedfairx keys`.
+    """Create, list and revoke the API keys of a service. A reader may read; a writer may also decide and send
+    rewards; an admin may also export data and see exact numbers. A federation key is for an engine beside
+    the service and gives access to envelopes only. A key is shown once and stored as a hash. The command
+    works whether or not the service is running; a running service notices within two seconds.
+
+        fedfairx keys create --data DIR --role writer --name shop
+        fedfairx keys list --data DIR
+        fedfairx keys revoke --data DIR --id 1f0c2d3e4b5a
 
     what: what to do.
-    role: role of the new key; create needs one.
-    name: name of whoever will use the new key, for the list.
-    id: id of the key to revoke, as the list shows it.
+    role: role of the new key; required by create.
+    name: who will use the new key, shown by list.
+    id: id of the key to revoke, as shown by list.
     config: the service's TOML file.
     data: the service's data folder (default: fedfairx-data).
-    database: its PostgreSQL database, instead of the data folder.
+    database: the service's PostgreSQL database, instead of the data folder.
     """
 
     what: Literal["create", "list", "revoke"] = field(metadata={"positional": True, "metavar": "WHAT"})
@@ -30,66 +38,34 @@ class Keys(Output):
     data: str | None = field(default=None, metadata={"metavar": "DIR"})
     database: str | None = field(default=None, metadata={"metavar": "URL"})
 
+    def run(self) -> int:
+        from pathlib import Path
 
-def add(verbs: Any) -> None:
-    add_verb(
-        verbs,
-        "keys",
-        run,
-        Keys,
-        summary="Create, list and revoke the API keys of a service. A reader may look, a writer may also "
-        "decide and reward, an admin may also export and see exact numbers. A federation key is for an "
-        "engine beside the service, and opens nothing but envelopes. A key is shown once and kept as a hash. "
-        "The command works whether or not the service is running; the service notices within two seconds.",
-        example="""
-            fedfairx keys create --data DIR --role writer --name shop
-            fedfairx keys list --data DIR
-            fedfairx keys revoke --data DIR --id 1f0c2d3e4b5a""",
-    )
+        from fedfairx.errors import InvalidInput
+        from fedfairx.service.settings import load, place_of
+        from fedfairx.storage.api_keys import open_keys
 
-
-def run(args: Keys) -> int:
-    from pathlib import Path
-
-    from fedfairx.errors import InvalidInput
-    from fedfairx.service.settings import load, place_of
-    from fedfairx.storage.api_keys import open_keys
-
-    settings = load({"data": args.data, "database": args.database}, config=args.config)
-    if not settings.database:
-        Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
-    if args.what == "create" and args.role is None:
-        raise InvalidInput("--role must be given for a new key")
-    if args.what == "revoke" and args.id is None:
-        raise InvalidInput("--id must be given for revoking")
-    with open_keys(place_of(settings)) as keys:
-        if args.role is not None and args.what == "create":
-            made = keys.add(args.name, args.role)
-            if args.json:
-                print_json({"key": made, "role": args.role})
-            else:
-                print(made)
-        elif args.id is not None and args.what == "revoke":
-            keys.revoke(args.id)
-        else:
-            found = [_row(key) for key in keys.all()]
-            if args.json:
-                print_json(found)
+        settings = load({"data": self.data, "database": self.database}, config=self.config)
+        if not settings.database:
+            Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.what == "create" and self.role is None:
+            raise InvalidInput("--role must be given for a new key")
+        if self.what == "revoke" and self.id is None:
+            raise InvalidInput("--id must be given for revoking")
+        with open_keys(place_of(settings)) as keys:
+            if self.role is not None and self.what == "create":
+                made = keys.add(self.name, self.role)
+                self.answer({"key": made, "role": self.role}, made)
+            elif self.id is not None and self.what == "revoke":
+                keys.revoke(self.id)
             else:
                 columns = ("id", "role", "name", "created", "revoked")
-                print_table(columns, [tuple(row.values()) for row in found])
-    return 0
+                rows = [
+                    (key.id, key.role, key.name, _date(key.created), _date(key.revoked)) for key in keys.all()
+                ]
+                self.answer([dict(zip(columns, row, strict=True)) for row in rows], text_table(columns, rows))
+        return 0
 
 
-def _row(key: Any) -> dict[str, str]:
-    return {
-        "id": key.id,
-        "role": key.role,
-        "name": key.name,
-        "created": _date(key.created),
-        "revoked": "" if key.revoked is None else _date(key.revoked),
-    }
-
-
-def _date(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+def _date(seconds: float | None) -> str:
+    return "" if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,47 +1,49 @@
-"""The command line: the entry point, errors and interruptions. Each verb is a file beside it."""
+"""The command line: the entry point, errors and interruptions. Each command is a file beside it."""
 
 from __future__ import annotations
 
 import argparse
 import atexit
 import gc
-import importlib
 import os
+import pkgutil
 import sys
 from collections.abc import Sequence
 
 from fedfairx.cli.common import VerbParser
 from fedfairx.errors import FedFairXError
 
-VERBS = (
-    "cli.list",
-    "cli.simulate",
-    "cli.reproduce",
-    "cli.calibrate",
-    "cli.privacy",
-    "cli.audit",
-    "cli.serve",
-    "cli.keys",
-    "cli.verify",
-    "demo.service",
-    "cli.federate",
-    "cli.warm",
-)
+#: The class of each command, imported when the parser is made.
+VERBS = {
+    "list": "cli.list:List",
+    "simulate": "cli.simulate:Simulate",
+    "reproduce": "cli.reproduce:Reproduce",
+    "plot": "cli.reproduce:Plot",
+    "calibrate": "cli.calibrate:Calibrate",
+    "privacy": "cli.privacy:Privacy",
+    "audit": "cli.audit:Audit",
+    "serve": "cli.serve:Serve",
+    "keys": "cli.keys:Keys",
+    "verify": "cli.verify:Verify",
+    "demo": "demo.service:Demo",
+    "federate": "cli.federate:Federate",
+    "warm": "cli.warm:Warm",
+}
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
 
 
 def parser() -> argparse.ArgumentParser:
-    """All verbs; each makes its flags when it is used."""
+    """The parser of all commands; each adds its flags when it is used."""
     top = argparse.ArgumentParser(
         prog="fedfairx",
         description="Fair, private, federated contextual bandits.",
-        epilog="`fedfairx VERB --help` has an example of every verb.",
+        epilog="`fedfairx VERB --help` shows the flags of a command, with examples.",
     )
     top.add_argument("--version", action=_Version, nargs=0, help="print the version")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=VerbParser)
-    for name in VERBS:
-        importlib.import_module(f"fedfairx.{name}").add(verbs)
+    for name, place in VERBS.items():
+        pkgutil.resolve_name(f"fedfairx.{place}").add_to(verbs, name)
     return top
 
 
@@ -56,7 +58,7 @@ class _Version(argparse.Action):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 refused, 130 interrupted."""
     args = parser().parse_args(argv)
-    atexit.register(gc.freeze)  # collecting what Numba has made at exit takes long, for nothing
+    atexit.register(gc.freeze)  # collecting Numba's objects at exit takes long and gains nothing
     try:
         code: int = args.run(args)
     except KeyboardInterrupt:

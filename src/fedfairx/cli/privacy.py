@@ -1,4 +1,4 @@
-"""`fedfairx privacy`: what a privacy budget costs and promises; and the flags of a mechanism, for `audit`."""
+"""`fedfairx privacy`: the cost and the guarantee of a privacy budget. `audit` shares its flags."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Any
 
 from fedfairx.agent.options import Options
 from fedfairx.agent.schedules import SCHEDULES, Plan
-from fedfairx.cli.common import Output, add_verb, as_schedule, print_json, print_table
+from fedfairx.cli.common import Output, as_schedule
 from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Budget, Centring, mechanisms
 from fedfairx.privacy.bounds import Adjacency
 from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.util.config import NAMED
+from fedfairx.util.formatting import text_table
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """A mechanism, and what its number of releases follows from.
+    """A mechanism, and what determines its number of releases.
 
     mechanism: how noise is distributed over releases.
     epsilon: ε of all releases of an agent together.
-    delta: δ of the same.
+    delta: δ of all releases of an agent together.
     agents: m, the number of agents that share.
-    dimension: d, numbers that describe an arm.
-    horizon: T, rounds.
+    dimension: d, the number of features of an arm.
+    horizon: T, the number of rounds.
     schedule: when agents share, such as paper:gap=50.
-    context_norm: L, the norm that contexts are clipped to.
+    context_norm: L, the norm to which contexts are clipped.
     reward: B; rewards are clipped to ±B.
-    adjacency: what is hidden of a record.
+    adjacency: which change of a record is hidden.
     nonnegative: contexts and rewards are known to be >= 0.
-    centred: records are centred at the middle of a public box, contexts in [0, 1]^d/√d and rewards in [0, 1],
-        instead of clipped around zero.
+    centred: clip records around the middle of a public box, contexts in [0, 1]^d/√d and rewards in [0, 1],
+        instead of around zero.
     """
 
     mechanism: str = field(default="blt", metadata={"choices": mechanisms()})
@@ -49,9 +50,9 @@ class Mechanism:
     centred: bool = False
 
     def budget(self, **changes: Any) -> Budget:
-        """The budget of such agents; as many releases as the schedule makes at most, and at least one."""
+        """The privacy budget of each agent, with as many releases as the schedule makes, at least one."""
         if self.centred:
-            text = "must be left out with --centred, whose box states the bounds"
+            text = "must be left out with --centred, whose box sets the bounds"
             require(self.context_norm == 1.0, "--context-norm", text, self.context_norm)
             require(self.reward == 1.0, "--reward", text, self.reward)
             require(not self.nonnegative, "--nonnegative", text, self.nonnegative)
@@ -73,16 +74,26 @@ class Mechanism:
         return Budget(**(given | changes))
 
 
+PRACTICAL_SHIFT = Options.shift  # an agent's default, in sd of the aggregate
+
+
 @dataclass(frozen=True, kw_only=True)
 class Privacy(Mechanism, Output):
-    """Flags of `fedfairx privacy`.
+    """Calculate releases, μ, noise, shift and radius of a privacy budget for each mechanism, and the expected
+    gain of joining.
 
-    statement: print what is promised, as one page for whoever signs for it.
+        fedfairx privacy --agents 10 --horizon 100000 --epsilon 2 --delta 0.1
+        fedfairx privacy --agents 30 --horizon 10000 --epsilon 4 --decide-from released
+        fedfairx privacy --epsilon 2 --centred
+        fedfairx privacy --epsilon 1 --person-records 5 --statement
+        fedfairx privacy --epsilon 1 --json
+
+    statement: print the guarantee as one page, for whoever signs for it.
     decide_from: what decisions may use; released is the strict mode.
-    person_records: for the statement, at most this many records of a person enter (default: no bound).
+    person_records: for the statement, the largest number of records of one person (default: no bound).
     noise_sd: sd of the rewards' noise.
-    alpha: probability that the region misses θ*.
-    least_eigenvalue: least eigenvalue of E[x xᵀ], from which follows when the Gram matrix is mostly signal
+    alpha: probability that the confidence region misses θ*.
+    least_eigenvalue: least eigenvalue of E[x xᵀ], which decides when the Gram matrix is mostly signal
         (default: 1/(12 d), that of uniform x/√d).
     """
 
@@ -93,25 +104,17 @@ class Privacy(Mechanism, Output):
     alpha: float = 0.1
     least_eigenvalue: float | None = None
 
+    def run(self) -> int:
+        if self.statement:
+            from fedfairx.privacy.statement import statement
 
-PRACTICAL_SHIFT = Options.shift  # an agent's default, in sd of the aggregate
-
-
-def add(verbs: Any) -> None:
-    add_verb(
-        verbs,
-        "privacy",
-        run,
-        Privacy,
-        summary="Calculate releases, μ, noise, shift and radius for a privacy budget, by mechanism, and what "
-        "joining gains.",
-        example="""
-            fedfairx privacy --agents 10 --horizon 100000 --epsilon 2 --delta 0.1
-            fedfairx privacy --agents 30 --horizon 10000 --epsilon 4 --decide-from released
-            fedfairx privacy --epsilon 2 --centred
-            fedfairx privacy --epsilon 1 --person-records 5 --statement
-            fedfairx privacy --epsilon 1 --json""",
-    )
+            budget = self.budget(decide_from=self.decide_from, person_records=self.person_records)
+            guarantee = budget.guarantee()
+            self.answer(guarantee.to_dict(), statement(guarantee, rounds=self.horizon))
+            return 0 if guarantee.is_private else 1
+        found = calculate(self)
+        self.answer(found, _page(found, self))
+        return 0
 
 
 def calculate(args: Privacy) -> dict[str, Any]:
@@ -198,7 +201,7 @@ def _one(name: str, budget: Budget, args: Privacy) -> dict[str, Any]:
 
 
 def _signal_round(aggregate_sd: float, args: Privacy) -> int | None:
-    """The first round at which the least known direction of all data outweighs the noise's norm, 2 s √d."""
+    """The first round at which the least eigenvalue of all data exceeds the noise's norm, 2 s √d."""
     least = args.least_eigenvalue
     if least is None:
         least = args.context_norm**2 / (12.0 * args.dimension)
@@ -206,35 +209,15 @@ def _signal_round(aggregate_sd: float, args: Privacy) -> int | None:
     return found if found <= args.horizon else None
 
 
-def run(args: Privacy) -> int:
-    if args.statement:
-        from fedfairx.privacy.statement import statement
-
-        budget = args.budget(decide_from=args.decide_from, person_records=args.person_records)
-        guarantee = budget.guarantee()
-        if args.json:
-            print_json(guarantee.to_dict())
-        else:
-            print(statement(guarantee, rounds=args.horizon))
-        return 0 if guarantee.is_private else 1
-    answer = calculate(args)
-    if args.json:
-        print_json(answer)
-        return 0
-    print(
-        f"{answer['releases']} releases of each of {args.agents} agents, d={args.dimension}, "
-        f"T={args.horizon}; "
-        f"(ε={args.epsilon:g}, δ={args.delta:g}) is μ={answer['mu']:.4g} "
-        f"({args.adjacency} one record, sensitivity {answer['sensitivity']:.4g})\n"
-    )
+def _page(found: dict[str, Any], args: Privacy) -> str:
+    """The calculator's answer as text."""
     rows = []
-    for item in answer["mechanisms"]:
-        noise = item["noise_sd"]
+    for item in found["mechanisms"]:
+        numbers = (*item["noise_sd"].values(), item["practical"]["shift"])
         rows.append(
             (
                 item["name"] + (" *" if item["name"] == args.mechanism else ""),
-                *(f"{noise[place]:.4g}" for place in ("first", "middle", "last", "max")),
-                f"{item['practical']['shift']:.4g}",
+                *(f"{number:.4g}" for number in numbers),
                 f"{item['practical']['radius']:.3g}",
                 f"{item['shift']:.4g}",
                 f"{item['radius']:.4g}",
@@ -242,17 +225,18 @@ def run(args: Privacy) -> int:
             )
         )
     columns = ("mechanism", "sd first", "middle", "last", "max", "shift", "radius")
-    print_table((*columns, "theory's shift", "theory's radius", "mostly signal from round"), rows)
-    print(
-        "\n* chosen. sd: of one entry of one agent's release. Shifts and radii: of the sum over agents, at T."
-    )
+    lines = [
+        f"{found['releases']} releases of each of {args.agents} agents, d={args.dimension}, "
+        f"T={args.horizon}; (ε={args.epsilon:g}, δ={args.delta:g}) is μ={found['mu']:.4g} "
+        f"({args.adjacency} one record, sensitivity {found['sensitivity']:.4g})\n",
+        text_table((*columns, "shift in theory", "radius in theory", "mostly signal from round"), rows),
+        "\n* chosen. sd: of one entry of an agent's release. Shifts and radii: of the sum over agents, at T.",
+    ]
     if args.centred:
-        print(
+        lines.append(
             "Centred: sd of the centred release. The records' statistics follow from it;\n"
             "their noise is larger along the public point."
         )
-    if answer["gain"] is not None:
-        print(f"\n{answer['gain']['sentence']}")
-    for warning in answer["warnings"]:
-        print(f"warning: {warning}")
-    return 0
+    if found["gain"] is not None:
+        lines.append(f"\n{found['gain']['sentence']}")
+    return "\n".join([*lines, *(f"warning: {warning}" for warning in found["warnings"])])

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedfairx.cli.common import Output, add_verb, print_json
+from fedfairx.cli.common import Output
 from fedfairx.errors import require
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plot(Output):
-    """Flags of `fedfairx plot`.
+    """Draw the figures and write the report again, from stored results.
+
+        fedfairx plot --out results
+        fedfairx plot exp3 --out results
 
     experiments: exp1 … exp10, or all (default: all).
     plugin: a Python file with experiments.
@@ -25,17 +29,38 @@ class Plot(Output):
     out: Path = field(default=Path("results"), metadata={"metavar": "DIR"})
     quiet: bool = False
 
+    def run(self) -> int:
+        from fedfairx.experiments.registry import experiments, load_plugin
+        from fedfairx.experiments.reproduce import redraw
+        from fedfairx.experiments.sweep.progress import progress
+
+        for path in self.plugin:
+            load_plugin(path)
+        names = [] if "all" in self.experiments else list(self.experiments)
+        for name in names:
+            rule = f"must be one of {', '.join(experiments())}, all"
+            require(name in experiments(), "experiment", rule, name)
+        scores = redraw(names, out=self.out, progress=progress(quiet=self.quiet))
+        self.answer({name: found.to_dict() for name, found in scores.items()}, f"{self.out / 'report.html'}")
+        return 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Plot):
-    """Flags of `fedfairx reproduce`.
+    """Run the paper's experiments and ours, and write figures and a report. Stored results are not computed
+    again: a run that was stopped continues where it ended.
+
+        fedfairx reproduce all --out results
+        fedfairx reproduce exp1 exp3 --quick
+        fedfairx reproduce all --engine dask://10.0.0.5:8786
+        fedfairx reproduce mine --plugin mine.py
 
     quick: make every figure at a reduced size, in about 20 s.
     seeds: runs of each setting (default: 5, as in the paper).
     horizon: rounds T (default: 100000, as in the paper).
     engine: where jobs run.
     workers: threads of the local engine (default: one per processor).
-    replace: drop experiments in the folder's report that are of another size or by other code.
+    replace: remove experiments from the folder's report that have another size or were run by other code.
     """
 
     quick: bool = False
@@ -45,97 +70,44 @@ class Reproduce(Plot):
     workers: int | None = None
     replace: bool = False
 
+    def run(self) -> int:
+        from fedfairx.experiments.experiment import FULL, QUICK, Size
+        from fedfairx.experiments.registry import choose, load_plugin
+        from fedfairx.experiments.reproduce import reproduce
+        from fedfairx.experiments.sweep.progress import progress
 
-def add(verbs: Any) -> None:
-    add_verb(
-        verbs,
-        "reproduce",
-        run,
-        Reproduce,
-        summary="Run the paper's experiments and ours, and write figures and a report. "
-        "Stored results are not computed again: a run that was stopped goes on where it was.",
-        example="""
-            fedfairx reproduce all --out results
-            fedfairx reproduce exp1 exp3 --quick
-            fedfairx reproduce all --engine dask://10.0.0.5:8786
-            fedfairx reproduce mine --plugin mine.py""",
-    )
-    add_verb(
-        verbs,
-        "plot",
-        run_plot,
-        Plot,
-        summary="Draw the figures and write the report again, from stored results.",
-        example="fedfairx plot --out results\nfedfairx plot exp3 --out results",
-    )
-
-
-def run(args: Reproduce) -> int:
-    from fedfairx.experiments.experiment import FULL, QUICK, Size
-    from fedfairx.experiments.registry import choose, load_plugin
-    from fedfairx.experiments.reproduce import reproduce
-    from fedfairx.experiments.sweep.progress import progress
-
-    modules = tuple(load_plugin(path) for path in args.plugin)
-    chosen = choose(list(args.experiments))
-    base = QUICK if args.quick else FULL
-    size = Size(
-        horizon=base.horizon if args.horizon is None else args.horizon,
-        seeds=base.seeds if args.seeds is None else args.seeds,
-    )
-    watcher = progress(quiet=args.quiet)
-    done = reproduce(
-        chosen,
-        size=size,
-        out=args.out,
-        engine_name=args.engine,
-        workers=args.workers,
-        progress=watcher,
-        ship=modules,
-        replace=args.replace,
-    )
-    if args.json:
-        print_json(done.to_dict())
-    else:
-        if not args.quiet:
-            _say_scores(done.scores)
-        print(f"{done.report} ({done.seconds:.1f} s)")
-    return _failed(done) if done.swept.failures else 0
+        modules = tuple(load_plugin(path) for path in self.plugin)
+        base = QUICK if self.quick else FULL
+        done = reproduce(
+            choose(list(self.experiments)),
+            size=Size(
+                horizon=base.horizon if self.horizon is None else self.horizon,
+                seeds=base.seeds if self.seeds is None else self.seeds,
+            ),
+            out=self.out,
+            engine_name=self.engine,
+            workers=self.workers,
+            progress=progress(quiet=self.quiet),
+            ship=modules,
+            replace=self.replace,
+        )
+        scores = [] if self.quiet else _scores(done.scores)
+        self.answer(done.to_dict(), "\n".join([*scores, f"{done.report} ({done.seconds:.1f} s)"]))
+        if not done.swept.failures:
+            return 0
+        print(f"fedfairx: {len(done.swept.failures)} of {done.swept.jobs} jobs failed:", file=sys.stderr)
+        for failure in done.swept.failures:
+            print(f"  {failure.job.label}: {failure.reason}", file=sys.stderr)
+        print("fedfairx: the other results are stored; the same command tries these again", file=sys.stderr)
+        return 1
 
 
-def _failed(done: Any) -> int:
-    import sys
-
-    failures = done.swept.failures
-    print(f"fedfairx: {len(failures)} of {done.swept.jobs} jobs failed:", file=sys.stderr)
-    for failure in failures:
-        print(f"  {failure.job.label}: {failure.reason}", file=sys.stderr)
-    print("fedfairx: the other results are stored; the same command tries these again", file=sys.stderr)
-    return 1
-
-
-def _say_scores(scores: Any) -> None:
+def _scores(scores: Any) -> list[str]:
+    lines = []
     for name, found in scores.items():
         for ratio in found.ratios:
             note = f" ({ratio.note})" if ratio.note else ""
-            print(f"{name}  {ratio.name}: paper {ratio.paper:.2f}, ours {ratio.ours}: {ratio.verdict}{note}")
-        for claim in found.claims:
-            print(f"{name}  {claim.statement}: {claim.verdict}; {claim.found}")
-
-
-def run_plot(args: Plot) -> int:
-    from fedfairx.experiments.registry import experiments, load_plugin
-    from fedfairx.experiments.reproduce import redraw
-    from fedfairx.experiments.sweep.progress import progress
-
-    for path in args.plugin:
-        load_plugin(path)
-    names = [] if "all" in args.experiments else list(args.experiments)
-    for name in names:
-        require(name in experiments(), "experiment", f"must be one of {', '.join(experiments())}, all", name)
-    scores = redraw(names, out=args.out, progress=progress(quiet=args.quiet))
-    if args.json:
-        print_json({name: found.to_dict() for name, found in scores.items()})
-    else:
-        print(args.out / "report.html")
-    return 0
+            line = f"{ratio.name}: paper {ratio.paper:.2f}, ours {ratio.ours}: {ratio.verdict}{note}"
+            lines.append(f"{name}  {line}")
+        lines += [f"{name}  {claim.statement}: {claim.verdict}; {claim.found}" for claim in found.claims]
+    return lines

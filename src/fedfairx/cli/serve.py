@@ -3,47 +3,55 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
-from fedfairx.cli.common import add_parser, as_merit
-
-
-def add(verbs: Any) -> None:
-    add_parser(
-        verbs,
-        "serve",
-        run,
-        _fill,
-        summary="Serve decisions over HTTP, each on disk before it is acknowledged. Without a key it answers "
-        "this machine alone. Every setting can also be given in the environment (--port as FEDFAIRX_PORT) or "
-        "in a TOML file (port = 8000).",
-        example="""
-            fedfairx serve --data DIR --actions ann,ben,cid
-            fedfairx serve --data DIR --dimension 5 --port 8000
-            fedfairx serve --data DIR --features price=0:10,rating=1:5 --intercept yes
-            fedfairx serve --config service.toml""",
-    )
+from fedfairx.cli.common import Verb, as_merit
 
 
-def _fill(parser: argparse.ArgumentParser) -> None:
-    from fedfairx.service.settings import table  # which needs none of the service's libraries
+@dataclass(frozen=True, kw_only=True)
+class Serve(Verb):
+    """Serve decisions over HTTP; each is on disk before it is acknowledged. Without an API key only requests
+    from this machine are answered. Every setting can also be given in the environment (--port as
+    FEDFAIRX_PORT) or in a TOML file (port = 8000).
 
-    parser.add_argument("--config", metavar="FILE", help="a TOML file with any of these (default: none)")
-    for each in table():
-        each.add_to(parser)
+        fedfairx serve --data DIR --actions ann,ben,cid
+        fedfairx serve --data DIR --dimension 5 --port 8000
+        fedfairx serve --data DIR --features price=0:10,rating=1:5 --intercept yes
+        fedfairx serve --config service.toml
 
+    config: a TOML file with any of these settings.
+    """
 
-def run(args: argparse.Namespace) -> int:
-    from fedfairx.errors import needs
-    from fedfairx.service.settings import load, table
+    config: str | None = field(default=None, metadata={"metavar": "FILE"})
+    settings: Mapping[str, Any] = field(default_factory=dict)  # flags of `service.settings`
 
-    settings = load({each.name: each.given(args) for each in table()}, config=args.config)
-    merit = as_merit(settings.merit) if settings.merit else None
-    with needs("service"):
-        from fedfairx.service.app import make_app
-        from fedfairx.service.factory import open_service
-        from fedfairx.service.server import serve
-    with suppress(KeyboardInterrupt):  # the usual way to stop it
-        serve(make_app(open_service(settings, merit=merit)), settings)
-    return 0
+    @classmethod
+    def fill(cls, parser: argparse.ArgumentParser) -> None:
+        from fedfairx.service.settings import table  # which needs none of the service's libraries
+
+        super().fill(parser)
+        for each in table():
+            each.add_to(parser)
+
+    @classmethod
+    def read(cls, args: argparse.Namespace) -> Self:
+        from fedfairx.service.settings import table
+
+        return cls(config=args.config, settings={each.name: each.given(args) for each in table()})
+
+    def run(self) -> int:
+        from fedfairx.errors import needs
+        from fedfairx.service.settings import load
+
+        settings = load(self.settings, config=self.config)
+        merit = as_merit(settings.merit) if settings.merit else None
+        with needs("service"):
+            from fedfairx.service.app import make_app
+            from fedfairx.service.factory import open_service
+            from fedfairx.service.server import serve
+        with suppress(KeyboardInterrupt):  # the usual way to stop it
+            serve(make_app(open_service(settings, merit=merit)), settings)
+        return 0

@@ -1,15 +1,14 @@
-"""`fedfairx simulate`: settings from flags and a TOML file, the simulation, and what it writes."""
+"""`fedfairx simulate`: settings from flags and a TOML file, the simulation, and its output files."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fedfairx.agent.options import SCALE, Options
-from fedfairx.cli.common import Output, add_parser, flags_of, given, print_json
+from fedfairx.cli.common import Output, given
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import InvalidInput
@@ -18,30 +17,28 @@ from fedfairx.simulation import Recorded, Result, Scenario
 from fedfairx.simulation.scenario import CONTEXTS
 from fedfairx.util.config import Setting, read_toml, settings_of
 
-_TABLE_FILES = (".csv", ".parquet")
-_FIGURE_FILES = (".png", ".svg", ".pdf")
-
-_LAWS = "from the scenario's laws"
+_ENDINGS = {"out": (".csv", ".parquet"), "plot": (".png", ".svg", ".pdf")}
+_LAWS = "from the scenario's distributions"
 ABOUT = {
-    "scenario": "the simulated world",
-    "run": "how agents decide, learn and share, and how that is run",
+    "scenario": "the simulated environment",
+    "run": "how agents decide, learn and share, and how the simulation runs",
     "prior": "the prior of the rules that have a posterior",
     "confidence": "the confidence region of the paper's optimistic algorithms",
-    "bounds": "what private records are clipped to; with a public point, only adjacency and share count",
-    "centring": "a public point that private records are clipped around",
+    "bounds": "clipping of private records; with a public point, only adjacency and share matter",
+    "centring": "a public point around which private records are clipped",
 }
 
 
 @dataclass(frozen=True)
 class Running:
-    """How a simulation is run, and what is measured beside it.
+    """How a simulation is run, and what else is measured.
 
-    seeds: how many runs there are; their seeds count from 0.
-    workers: threads that they are divided over, with the same results.
-    points: rounds at which regret is noted, evenly over the horizon.
-    exposure: whether it is also measured who is shown, and what the weakest arm gets of its due.
-    baselines: whether the same agents are simulated alone, and with exact sums pooled every round.
-    centring: the public point that private records are clipped around, the middle of the scenario's box or
+    seeds: number of runs; their seeds count from 0.
+    workers: number of threads; the results do not depend on it.
+    points: number of rounds at which regret is recorded, evenly over the horizon.
+    exposure: also measure the arms' shares, and the weakest arm's share relative to its merit.
+    baselines: also simulate the same agents alone, and with exact sums pooled every round.
+    centring: the public point around which private records are clipped, the middle of the scenario's box or
         zero.
     """
 
@@ -51,20 +48,6 @@ class Running:
     exposure: bool = False
     baselines: bool = True
     centring: str = field(default="scenario", metadata={"choices": ("scenario", "none")})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Files(Output):
-    """Flags of `fedfairx simulate` that no TOML file has.
-
-    config: a TOML file of settings.
-    out: write the curves: .csv or .parquet.
-    plot: draw the curves: .png, .svg or .pdf.
-    """
-
-    config: Path | None = None
-    out: Path | None = None
-    plot: Path | None = None
 
 
 def tables() -> dict[str, tuple[Setting, ...]]:
@@ -87,7 +70,7 @@ def tables() -> dict[str, tuple[Setting, ...]]:
 
 
 def settings(args: argparse.Namespace, config: Path | None) -> dict[str, dict[str, Any]]:
-    """What is set, by table: in the file, and by flags over it."""
+    """All given settings by table, from the file and from flags, which override it."""
     known = tables()
     found: dict[str, dict[str, Any]] = {name: {} for name in known}
     for name, values in ({} if config is None else read_toml(config)).items():
@@ -103,35 +86,6 @@ def settings(args: argparse.Namespace, config: Path | None) -> dict[str, dict[st
     return found
 
 
-def add(verbs: Any) -> None:
-    add_parser(
-        verbs,
-        "simulate",
-        run,
-        _fill,
-        summary="Simulate your own scenario, beside learning alone and perfect pooling. "
-        "Every setting is a flag, and a key of a TOML file, whose tables are named below; flags override the "
-        "file.",
-        example="""
-            fedfairx simulate --agents 5 --horizon 20000 --algorithm priv-fairx-bayes --epsilon 2
-            fedfairx simulate --algorithm fairx-bayes --prior-sd 1 --prior-noise-sd 0.1 --prior-learn no
-            fedfairx simulate --config mine.toml --out result.csv --plot result.png
-            fedfairx simulate --contexts one-hot --arms 5 --dimension 5 --presence 0.7 --exposure yes
-            fedfairx simulate --contexts recorded.csv:scale=unit-ball --horizon 5000
-            fedfairx simulate --merit logistic:steepness=8 --schedule paper:gap=50 --json""",
-    )
-
-
-def _fill(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "fedfairx simulate [--config FILE] [SETTINGS] [--out FILE] [--plot FILE] [--json]"
-    for each in flags_of(Files):
-        each.add_to(parser)
-    for name, table in tables().items():
-        group = parser.add_argument_group(f"[{name}]", ABOUT[name])
-        for each in table:
-            each.add_to(group)
-
-
 def prepare(found: dict[str, dict[str, Any]]) -> tuple[Scenario, Options, Running]:
     """The scenario, the agents' options and how to run them, from tables of settings."""
     world, given = dict(found["scenario"]), dict(found["run"])
@@ -140,7 +94,7 @@ def prepare(found: dict[str, dict[str, Any]]) -> tuple[Scenario, Options, Runnin
     running = Running(**{item.name: given.pop(item.name) for item in fields(Running) if item.name in given})
     if found["prior"]:
         given["prior"] = Prior(**found["prior"])
-    if found["confidence"]:  # with the rest as it would be without
+    if found["confidence"]:  # the other fields keep the defaults of a simulation
         given["confidence"] = Confidence(
             **{"noise_sd": scenario.noise_sd, "scale": SCALE, **found["confidence"]}
         )
@@ -154,7 +108,7 @@ def _centring(scenario: Scenario, running: Running, point: dict[str, Any]) -> An
     known = ("scenario", "none")
     if running.centring not in known:
         text = f"centring must be one of {', '.join(known)}, got centring={running.centring!r}"
-        raise InvalidInput(f"{text}; [centring] or --centring-context and the like give a point")
+        raise InvalidInput(f"{text}; set a point by [centring] or by flags such as --centring-context")
     if not point:
         return "scenario" if running.centring == "scenario" else None
     base = scenario.centring
@@ -162,15 +116,15 @@ def _centring(scenario: Scenario, running: Running, point: dict[str, Any]) -> An
         return replace(base, **point)
     missing = [item.name for item in fields(Centring) if item.name not in point]
     if missing:
-        raise InvalidInput(f"[centring] must have {missing[0]}, for this scenario has no box to take it from")
+        raise InvalidInput(f"[centring] must have {missing[0]}, since this scenario has no box to derive it")
     return Centring(**point)
 
 
 def _read_contexts(values: dict[str, Any]) -> None:
-    """Where `contexts` names a file: its contexts, number of arms and dimension."""
+    """If `contexts` names a file, replace it by the file's contexts, number of arms and dimension."""
     text = values.get("contexts", CONTEXTS[0])
     if text in CONTEXTS or not Path(text).suffix:
-        return  # a scenario knows what to say
+        return  # `Scenario` reports unknown names
     path, _, scale = text.partition(":scale=")
     recorded = Recorded.load(path, scale=scale or None)
     _, arms, dimension = recorded.shape
@@ -178,7 +132,7 @@ def _read_contexts(values: dict[str, Any]) -> None:
 
 
 def perform(found: dict[str, dict[str, Any]]) -> dict[str, Result]:
-    """Simulate what tables of settings say: the result under its algorithm's name, and the baselines."""
+    """Simulate as the tables of settings say; the results by algorithm, before those of the baselines."""
     from fedfairx.simulation import simulate
     from fedfairx.simulation.compare import baselines
 
@@ -191,7 +145,7 @@ def perform(found: dict[str, dict[str, Any]]) -> dict[str, Result]:
 
 
 def summary(results: dict[str, Result]) -> dict[str, Any]:
-    """Plain values for JSON."""
+    """The results as plain values for JSON."""
     result, *others = results.values()
     scenario = {item.name: getattr(result.scenario, item.name) for item in fields(result.scenario)}
     measured: dict[str, Any] = {}
@@ -200,85 +154,104 @@ def summary(results: dict[str, Result]) -> dict[str, Any]:
         measured = {"exposure": result.exposure.tolist(), "weakest_share": share}
     return {
         "algorithm": result.algorithm,
-        "scenario": {
-            **scenario,
-            "contexts": str(result.scenario.contexts),
-            "merit": repr(result.scenario.merit),
-        },
+        "scenario": scenario | {"contexts": str(scenario["contexts"]), "merit": repr(scenario["merit"])},
         "options": result.options,
         "seeds": list(result.seeds),
         "rounds": result.rounds.tolist(),
-        "fairness_regret": result.fairness_regret.tolist(),
-        "reward_regret": result.reward_regret.tolist(),
+        **_regrets(result),
         "syncs": result.syncs.tolist(),
         **measured,
-        "baselines": {
-            each.algorithm: {
-                "fairness_regret": each.fairness_regret.tolist(),
-                "reward_regret": each.reward_regret.tolist(),
-            }
-            for each in others
-        },
+        "baselines": {each.algorithm: _regrets(each) for each in others},
     }
 
 
-def write(result: Result, path: Path) -> None:
-    from fedfairx.experiments.sweep.partial_files import write_whole
-
-    frame = result.to_frame()
-    writers: dict[str, Callable[[], str | bytes]] = {
-        ".csv": lambda: frame.to_csv(index=False),
-        ".parquet": lambda: frame.to_parquet(),
-    }
-    write_whole(path, writers[path.suffix]())
+def _regrets(result: Result) -> dict[str, Any]:
+    return {name: getattr(result, name).tolist() for name in ("fairness_regret", "reward_regret")}
 
 
-def plot(result: Result, path: Path) -> None:
+def _image(result: Result, path: Path) -> bytes:
+    """The curves as an image of the format that the file's name ends in."""
     from fedfairx.experiments.report.figures import drawn
-    from fedfairx.experiments.sweep.partial_files import write_whole
     from fedfairx.util.figure_style import styled
 
     figure = result.plot()
     with styled():
         try:
-            image = drawn(figure, path.suffix[1:])
+            return drawn(figure, path.suffix[1:])
         except ValueError as error:
             raise InvalidInput(f"plot must be a figure file, got {path} ({error})") from None
-    write_whole(path, image)
 
 
-def check_files(out: Path | None, figure: Path | None) -> None:
-    """Refuse before the simulation what could not be written after it."""
-    for name, path, endings in (("out", out, _TABLE_FILES), ("plot", figure, _FIGURE_FILES)):
-        if path is None:
-            continue
-        if path.suffix not in endings:
-            raise InvalidInput(f"{name} must end in {', '.join(endings)}, got {name}={str(path)!r}")
-        if not path.parent.is_dir():
-            raise InvalidInput(f"{name} must lie in a folder that exists, got {name}={str(path)!r}")
-        if path.is_dir():
-            raise InvalidInput(f"{name} must be a file, got the folder {name}={str(path)!r}")
+@dataclass(frozen=True, kw_only=True)
+class Simulate(Output):
+    """Simulate your own scenario, and compare with learning alone and perfect pooling. Every setting is a
+    flag and a key of a TOML file, whose tables are named below; flags override the file.
 
+        fedfairx simulate --agents 5 --horizon 20000 --algorithm priv-fairx-bayes --epsilon 2
+        fedfairx simulate --algorithm fairx-bayes --prior-sd 1 --prior-noise-sd 0.1 --prior-learn no
+        fedfairx simulate --config mine.toml --out result.csv --plot result.png
+        fedfairx simulate --contexts one-hot --arms 5 --dimension 5 --presence 0.7 --exposure yes
+        fedfairx simulate --contexts recorded.csv:scale=unit-ball --horizon 5000
+        fedfairx simulate --merit logistic:steepness=8 --schedule paper:gap=50 --json
 
-def run(args: argparse.Namespace) -> int:
-    from fedfairx.simulation import compare
+    config: a TOML file of settings.
+    out: write the curves to this file: .csv or .parquet.
+    plot: draw the curves into this file: .png, .svg or .pdf.
+    """
 
-    files = Files(**given(args, flags_of(Files)))
-    check_files(files.out, files.plot)
-    results = perform(settings(args, files.config))
-    result, *_ = results.values()
-    if files.out is not None:
-        write(result, files.out)
-    if files.plot is not None:
-        plot(result, files.plot)
-    if files.json:
-        print_json(summary(results))
+    config: Path | None = None
+    out: Path | None = None
+    plot: Path | None = None
+    flags: argparse.Namespace = field(default_factory=argparse.Namespace)  # of `tables`
+
+    @classmethod
+    def fill(cls, parser: argparse.ArgumentParser) -> None:
+        parser.usage = "fedfairx simulate [--config FILE] [SETTINGS] [--out FILE] [--plot FILE] [--json]"
+        super().fill(parser)
+        for name, table in tables().items():
+            group = parser.add_argument_group(f"[{name}]", ABOUT[name])
+            for each in table:
+                each.add_to(group)
+
+    @classmethod
+    def read(cls, args: argparse.Namespace) -> Self:
+        return replace(super().read(args), flags=args)
+
+    def run(self) -> int:
+        from fedfairx.experiments.sweep.partial_files import write_whole
+        from fedfairx.simulation import compare
+
+        self.check_files()
+        results = perform(settings(self.flags, self.config))
+        result, *_ = results.values()
+        if self.out is not None:
+            frame = result.to_frame()
+            csv = self.out.suffix == ".csv"
+            write_whole(self.out, frame.to_csv(index=False) if csv else frame.to_parquet())
+        if self.plot is not None:
+            write_whole(self.plot, _image(result, self.plot))
+        text = [result.summary()]
+        if result.shown.size:
+            weakest = result.weakest_share(window=None)[:, -1].mean()
+            shares = "  ".join(f"{share:.3g}" for share in result.exposure.mean(axis=0))
+            text.append(
+                f"the weakest arm got {weakest:.3g} of its share by merit; mean shares, best arm first:"
+            )
+            text[-1] += f"\n{shares}"
+        if len(results) > 1:
+            text.append(f"{compare(results)}")
+        self.answer(summary(results) if self.json else None, "\n\n".join(text))
         return 0
-    print(result.summary())
-    if result.shown.size:
-        weakest = result.weakest_share(window=None)[:, -1].mean()
-        print(f"\nthe weakest arm got {weakest:.3g} of its due; mean shares, the best arm's first:")
-        print("  ".join(f"{share:.3g}" for share in result.exposure.mean(axis=0)))
-    if len(results) > 1:
-        print(f"\n{compare(results)}")
-    return 0
+
+    def check_files(self) -> None:
+        """Refuse output files that could not be written, before the simulation runs."""
+        for name, endings in _ENDINGS.items():
+            path: Path | None = getattr(self, name)
+            if path is None:
+                continue
+            if path.suffix not in endings:
+                raise InvalidInput(f"{name} must end in {', '.join(endings)}, got {name}={str(path)!r}")
+            if not path.parent.is_dir():
+                raise InvalidInput(f"{name} must lie in a folder that exists, got {name}={str(path)!r}")
+            if path.is_dir():
+                raise InvalidInput(f"{name} must be a file, got the folder {name}={str(path)!r}")

@@ -6,15 +6,15 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedfairx.cli.common import Output, add_verb, print_json
-from fedfairx.errors import MissingLibrary
+from fedfairx.cli.common import Output
+from fedfairx.errors import MissingLibrary, needs, require
 from fedfairx.util.formatting import text_table
 
 if TYPE_CHECKING:
@@ -22,90 +22,35 @@ if TYPE_CHECKING:
     from fedfairx.demo.traffic import Orders
     from fedfairx.federation.roster.terms import Terms
 
-
 HEADINGS = ("agent", "decisions", "rewards", "releases", "lag", "privacy", "regret", "alone", "ratio")
-
-
-def table(orders: Sequence[Orders], looks: Sequence[dict[str, Any]]) -> str:
-    """The state of each organisation; a look is what its service tells, empty while it can't be reached."""
-    rows = []
-    for each, look in zip(orders, looks, strict=True):
-        told = (look["sync"]["released"], _lag(look), _privacy(look)) if look else ("?", "?", "?")
-        regrets = (f"{each.together:.1f}", f"{each.alone:.1f}")
-        ratio = f"{each.together / each.alone:.2f}" if each.alone else ""
-        rows.append((each.name, each.decisions, each.rewarded, *told, *regrets, ratio))
-    return text_table(HEADINGS, rows)
-
-
-def line(orders: Sequence[Orders], looks: Sequence[dict[str, Any]]) -> str:
-    """The state of all together, where a table can't be drawn over itself."""
-    together, alone = (sum(getattr(each, which) for each in orders) for which in ("together", "alone"))
-    parts = [
-        f"{sum(each.decisions for each in orders)} decisions",
-        f"{sum(each.rewarded for each in orders)} rewards",
-        f"{sum(look['sync']['released'] for look in looks if look)} releases",
-        f"lag {max((_lag(look) for look in looks if look), default=0)}",
-        *sorted({f"privacy {_privacy(look)}" for look in looks if look}),
-        f"fairness regret {together / len(orders):.1f} together, {alone / len(orders):.1f} alone",
-    ]
-    return ", ".join(parts)
-
-
-def _lag(look: dict[str, Any]) -> int:
-    return max((peer["lag"] for peer in look["sync"]["peers"].values()), default=0)
-
-
-def _privacy(look: dict[str, Any]) -> str:
-    """What is spent of the budget."""
-    said = look["privacy"]
-    return f"{said['spent']} of {said['releases']} (ε={said['epsilon']:g})" if said["private"] else "exact"
-
-
-def draw(curve: list[tuple[int, float, float]], epsilon: float | None, file: str) -> None:
-    """Mean fairness regret over rounds, together and alone."""
-    from fedfairx.util.figure_style import COLOURS, end_labels, few_rounds, styled, thousands
-
-    rounds, together, alone = zip(*curve, strict=True)
-    name = "fed-fairx-bayes" if epsilon is None else "priv-fairx-bayes"
-    with styled():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5.4, 3.3), layout="constrained")
-        axes = figure.subplots()
-        curves = ((together, "together", COLOURS[name]), (alone, "alone", COLOURS["fairx-bayes"]))
-        for values, _, colour in curves:
-            axes.plot(rounds, values, color=colour)
-        axes.set_title("fairness regret, mean of the organisations")
-        axes.set_xlabel("orders of each")
-        thousands(axes.xaxis)
-        thousands(axes.yaxis)
-        axes.margins(x=0)
-        few_rounds(axes)
-        end_labels(axes, [(values[-1], label, colour) for values, label, colour in curves])
-        figure.savefig(file)
-
-
-HORIZON = 100_000  # rounds of a demonstration that goes on until it is stopped
-LARGEST = 250  # orders at once
-GROWTH = 10  # of what went before, a tenth at once: early orders are decided one by one
-PATIENCE = {"flower": 60.0}  # seconds that compressed time waits for the others' releases; others: 5
+HORIZON = 100_000  # rounds of a demonstration without --rounds
+LARGEST = 250  # most orders placed at once
+GROWTH = 10  # orders placed at once are a tenth of those before: early ones are decided one by one
+PATIENCE = {"flower": 60.0}  # seconds that --rounds waits for the peers' releases; other transports: 5
 FIGURE = "federation-demo.png"
-TICK = 0.5  # seconds between two looks
+TICK = 0.5  # seconds between two updates
 PLAIN = 5.0  # seconds between two lines, where output goes into a file or a pipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flags(Output):
-    """Flags of `fedfairx federate demo`.
+class Demo(Output):
+    """Run a federation of services on this machine, with simulated traffic, and watch it learn. Organisations
+    order from the same six suppliers. Each has its own service, with web pages, and a twin that sees the
+    same orders and learns alone. Without --rounds it runs until Ctrl-C.
+
+        fedfairx federate demo
+        fedfairx federate demo --agents 5 --rounds 20000 --json
+        fedfairx federate demo --transport nats --epsilon 8
+        fedfairx federate demo --transport flower --flower flower/bin --rate 1
 
     agents: number of organisations.
     transport: nats needs nats-server, flower needs Flower's commands.
     flower: folder with flower-superlink and the other commands (default: on the path).
-    rounds: orders of each; then it ends by itself, as fast as it can (default: it goes on until Ctrl-C).
+    rounds: orders of each organisation, placed as fast as possible (default: it runs until Ctrl-C).
     epsilon: share privately with this ε (default: sums are exact, NOT private).
-    rate: orders of each per second.
-    seed: seed of orders and luck.
-    figure: figure of regret over rounds, at the end (default: federation-demo.png, and none with --json).
+    rate: orders of each organisation per second.
+    seed: seed of the orders and their outcomes.
+    figure: draw regret over rounds into this file (default: federation-demo.png; none with --json).
     data: a new folder to keep everything in (default: it is deleted).
     """
 
@@ -119,65 +64,56 @@ class Flags(Output):
     figure: str | None = field(default=None, metadata={"metavar": "FILE"})
     data: str | None = field(default=None, metadata={"metavar": "DIR"})
 
+    def run(self) -> int:
+        require(self.agents >= 2, "--agents", "must be >= 2", self.agents)
+        require(self.rounds is None or self.rounds >= 1, "--rounds", "must be >= 1", self.rounds)
+        require(self.rate > 0, "--rate", "must be > 0", self.rate)
+        with needs("service,client"):
+            import fedfairx.service.app  # noqa: F401
+            from fedfairx.client import Client  # noqa: F401
+        from fedfairx.demo.launcher import Fleet
+        from fedfairx.demo.traffic import Orders
 
-def add_demo(parts: Any) -> None:
-    add_verb(
-        parts,
-        "demo",
-        run,
-        Flags,
-        summary="Run a federation of services on this machine, with simulated traffic, and watch it learn. "
-        "Organisations order from the same six suppliers. Each has a service of its own, with pages, and a "
-        "twin that sees the same orders and learns alone. Without --rounds it goes on until Ctrl-C.",
-        example="""
-            fedfairx federate demo
-            fedfairx federate demo --agents 5 --rounds 20000 --json
-            fedfairx federate demo --transport nats --epsilon 8
-            fedfairx federate demo --transport flower --flower flower/bin --rate 1""",
-    )
+        names = [f"org{number}" for number in range(1, self.agents + 1)]
+        with tempfile.TemporaryDirectory(prefix="fedfairx-federation-") as temporary:
+            fleet = Fleet(
+                Path(self.data or Path(temporary) / "federation"),
+                names,
+                self.terms(),
+                transport=self.transport,
+                decide_from=None if self.epsilon is None else "own+released",
+                seed=self.seed,
+                flower=self.flower,
+            )
+            with _terminated_as_by_ctrl_c(), fleet:
+                orders = [
+                    Orders(name, fleet.urls[name], seed=self.seed, place=place, key=fleet.keys.get(name))
+                    for place, name in enumerate(names)
+                ]
+                display = Display(self, orders)
+                display.welcome(fleet)
+                with suppress(KeyboardInterrupt):
+                    display.go()
+                display.finish()
+            lost = sum(each.lost(fleet.database(each.name)) for each in orders)
+            return display.report(lost)
 
+    def terms(self) -> Terms:
+        from fedfairx.demo.market import DIMENSION
+        from fedfairx.federation.roster.terms import Terms
 
-def run(args: Flags) -> int:
-    from fedfairx.errors import needs, require
-
-    require(args.agents >= 2, "--agents", "must be >= 2", args.agents)
-    require(args.rounds is None or args.rounds >= 1, "--rounds", "must be >= 1", args.rounds)
-    require(args.rate > 0, "--rate", "must be > 0", args.rate)
-    with needs("service,client"):
-        import fedfairx.service.app  # noqa: F401
-        from fedfairx.client import Client  # noqa: F401
-    from fedfairx.demo.launcher import Fleet
-    from fedfairx.demo.traffic import Orders
-
-    names = [f"org{number}" for number in range(1, args.agents + 1)]
-    with tempfile.TemporaryDirectory(prefix="fedfairx-federation-") as temporary:
-        folder = Path(args.data or Path(temporary) / "federation")
-        fleet = Fleet(
-            folder,
-            names,
-            _terms(args),
-            transport=args.transport,
-            decide_from=None if args.epsilon is None else "own+released",
-            seed=args.seed,
-            flower=args.flower,
+        return Terms(
+            dimension=DIMENSION,
+            agents=self.agents,
+            horizon=self.rounds or HORIZON,
+            algorithm="fed-fairx-bayes" if self.epsilon is None else "priv-fairx-bayes",
+            epsilon=self.epsilon,
         )
-        with _terminated_as_by_ctrl_c(), fleet:
-            orders = [
-                Orders(name, fleet.urls[name], seed=args.seed, place=place, key=fleet.keys.get(name))
-                for place, name in enumerate(fleet.names)
-            ]
-            demo = Demo(args, orders)
-            demo.welcome(fleet)
-            with suppress(KeyboardInterrupt):
-                demo.go()
-            demo.finish()
-        lost = sum(each.lost(fleet.database(each.name)) for each in orders)
-        return demo.report(lost)
 
 
 @contextmanager
 def _terminated_as_by_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM stop it in order too: the services are processes of their own, and would stay."""
+    """Handle SIGTERM like Ctrl-C, so that the services, which are other processes, are stopped too."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -185,42 +121,29 @@ def _terminated_as_by_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _terms(args: Flags) -> Terms:
-    from fedfairx.demo.market import DIMENSION
-    from fedfairx.federation.roster.terms import Terms
-
-    return Terms(
-        dimension=DIMENSION,
-        agents=args.agents,
-        horizon=args.rounds or HORIZON,
-        algorithm="fed-fairx-bayes" if args.epsilon is None else "priv-fairx-bayes",
-        epsilon=args.epsilon,
-    )
-
-
-class Demo:
+class Display:
     """Traffic to all services at once, and its display."""
 
-    def __init__(self, args: Flags, orders: list[Orders]) -> None:
+    def __init__(self, args: Demo, orders: list[Orders]) -> None:
         self._args = args
         self._orders = orders
-        self._looks: list[dict[str, Any]] = [{} for _ in orders]
+        self._looks: list[dict[str, Any]] = [{} for _ in orders]  # as `Orders.look` returns them
         self._curve: list[tuple[int, float, float]] = []  # rounds, mean regret together and alone
         self._drawn = 0  # lines of the table on the screen
-        self._told = time.monotonic()  # when the last line was, where there is no screen
+        self._printed = time.monotonic()  # when the last line was printed, where there is no screen
 
     def welcome(self, fleet: Fleet) -> None:
-        kind = (
-            "exact sums, NOT private" if self._args.epsilon is None else f"private, ε={self._args.epsilon:g}"
-        )
-        self._say(f"{len(self._orders)} services share what they learn by {self._args.transport} ({kind}):")
+        epsilon = self._args.epsilon
+        kind = "exact sums, NOT private" if epsilon is None else f"private, ε={epsilon:g}"
+        self._print(f"{len(self._orders)} services share what they learn by {self._args.transport} ({kind}):")
         for each in self._orders:
             key = fleet.keys.get(each.name)
-            told = "" if key is None else f"  (any user, password {key})"
-            self._say(f"  {each.name}  {each.url}/  {each.url}/federation{told}")
-        self._say(f"in {fleet.folder}; Ctrl-C ends it")
+            login = "" if key is None else f"  (any user, password {key})"
+            self._print(f"  {each.name}  {each.url}/  {each.url}/federation{login}")
+        self._print(f"in {fleet.folder}; Ctrl-C ends it")
 
     def go(self) -> None:
+        """Place orders until all are placed, or until Ctrl-C."""
         with ThreadPoolExecutor(len(self._orders)) as pool:
             shown = 0.0
             for count in self._batches():
@@ -248,7 +171,7 @@ class Demo:
     def _look(self, pool: ThreadPoolExecutor) -> list[dict[str, Any]]:
         """The state of all services; with --rounds, once each holds its peers' latest releases.
 
-        Orders of weeks are placed in a minute then, so that milliseconds of a transport would count for days.
+        --rounds places weeks of orders in a minute: milliseconds of a transport would count as days.
         """
         patience = 0.0 if self._args.rounds is None else PATIENCE.get(self._args.transport, 5.0)
         ends = time.monotonic() + patience
@@ -259,6 +182,7 @@ class Demo:
             time.sleep(0.01)
 
     def finish(self) -> None:
+        """Send the last rewards, and show the final state."""
         for each in self._orders:
             each.settle()
         with ThreadPoolExecutor(len(self._orders)) as pool:
@@ -266,51 +190,72 @@ class Demo:
         if sys.stderr.isatty():
             self._show()
         else:
-            self._say(table(self._orders, self._looks))
-
-    def _mean(self, which: str) -> float:
-        return float(sum(getattr(each, which) for each in self._orders) / len(self._orders))
-
-    def _show(self) -> None:
-        """Draw the table over itself on a terminal; elsewhere print a line now and then."""
-        if self._args.json:
-            return
-        if not sys.stderr.isatty():
-            if time.monotonic() - self._told > PLAIN:
-                self._told = time.monotonic()
-                self._say(line(self._orders, self._looks))
-            return
-        if self._drawn:
-            sys.stderr.write(f"\x1b[{self._drawn}A\x1b[J")
-        text = table(self._orders, self._looks)
-        self._say(text)
-        self._drawn = text.count("\n") + 1
-
-    def _say(self, text: str) -> None:
-        if not self._args.json:
-            print(text, file=sys.stderr, flush=True)
+            self._print(self._table())
 
     def report(self, lost: int) -> int:
         """Print the result; return 1 if something acknowledged is missing."""
         together, alone = self._mean("together"), self._mean("alone")
-        result = {
+        totals = self._totals()
+        self._draw()
+        ratio = f", ratio {together / alone:.2f}" if alone else ""
+        counts = ", ".join(f"{number} {name}" for name, number in totals.items())
+        self._args.answer(
+            totals | {"fairness_regret": {"federated": together, "alone": alone}},
+            f"fairness regret of each: {together:.1f} together, {alone:.1f} alone{ratio}; {counts}",
+        )
+        if lost:
+            print(f"{lost} acknowledged decisions or rewards are missing in the databases", file=sys.stderr)
+        return 1 if lost else 0
+
+    def _mean(self, which: str) -> float:
+        return float(sum(getattr(each, which) for each in self._orders) / len(self._orders))
+
+    def _totals(self) -> dict[str, Any]:
+        return {
             "decisions": sum(each.decisions for each in self._orders),
             "rewards": sum(each.rewarded for each in self._orders),
             "releases": sum(look["sync"]["released"] for look in self._looks if look),
-            "fairness_regret": {"federated": together, "alone": alone},
         }
-        self._draw()
+
+    def _show(self) -> None:
+        """Redraw the table on a terminal; elsewhere print a line every `PLAIN` seconds."""
         if self._args.json:
-            print_json(result)
-        else:
-            share = f", {together / alone:.2f} times" if alone else ""
-            print(
-                f"fairness regret of each: {together:.1f} together, {alone:.1f} alone{share}; "
-                f"{result['decisions']} decisions, {result['rewards']} rewards, {result['releases']} releases"
-            )
-        if lost:
-            print(f"{lost} acknowledged decisions or rewards are in no database", file=sys.stderr)
-        return 1 if lost else 0
+            return
+        if not sys.stderr.isatty():
+            if time.monotonic() - self._printed > PLAIN:
+                self._printed = time.monotonic()
+                self._print(self._line())
+            return
+        if self._drawn:
+            sys.stderr.write(f"\x1b[{self._drawn}A\x1b[J")
+        text = self._table()
+        self._print(text)
+        self._drawn = text.count("\n") + 1
+
+    def _print(self, text: str) -> None:
+        if not self._args.json:
+            print(text, file=sys.stderr, flush=True)
+
+    def _table(self) -> str:
+        """The state of each organisation."""
+        rows = []
+        for each, look in zip(self._orders, self._looks, strict=True):
+            state = (look["sync"]["released"], _lag(look), _privacy(look)) if look else ("?", "?", "?")
+            ratio = f"{each.together / each.alone:.2f}" if each.alone else ""
+            regrets = (f"{each.together:.1f}", f"{each.alone:.1f}", ratio)
+            rows.append((each.name, each.decisions, each.rewarded, *state, *regrets))
+        return text_table(HEADINGS, rows)
+
+    def _line(self) -> str:
+        """The state of all organisations together."""
+        looks = [look for look in self._looks if look]
+        parts = [
+            *(f"{number} {name}" for name, number in self._totals().items()),
+            f"lag {max(map(_lag, looks), default=0)}",
+            *sorted({f"privacy {_privacy(look)}" for look in looks}),
+            f"fairness regret {self._mean('together'):.1f} together, {self._mean('alone'):.1f} alone",
+        ]
+        return ", ".join(parts)
 
     def _draw(self) -> None:
         file = self._args.figure or (None if self._args.json else FIGURE)
@@ -318,11 +263,23 @@ class Demo:
             return
         try:
             draw(self._curve, self._args.epsilon, file)
-            self._say(f"the figure is {file}")
+            self._print(f"the figure is {file}")
         except MissingLibrary as error:
             if self._args.figure:
                 raise
-            self._say(f"no figure: {error}")
+            self._print(f"no figure: {error}")
+
+
+def _lag(look: dict[str, Any]) -> int:
+    return max((peer["lag"] for peer in look["sync"]["peers"].values()), default=0)
+
+
+def _privacy(look: dict[str, Any]) -> str:
+    """The spent part of the budget."""
+    state = look["privacy"]
+    return (
+        f"{state['spent']} of {state['releases']} (ε={state['epsilon']:g})" if state["private"] else "exact"
+    )
 
 
 def _level(looks: list[dict[str, Any]]) -> bool:
@@ -335,3 +292,27 @@ def _level(looks: list[dict[str, Any]]) -> bool:
         and all(peer["release"] == made[name] for name, peer in look["sync"]["peers"].items())
         for look in looks
     )
+
+
+def draw(curve: list[tuple[int, float, float]], epsilon: float | None, file: str) -> None:
+    """Draw mean fairness regret over rounds, together and alone."""
+    from fedfairx.util.figure_style import COLOURS, end_labels, few_rounds, styled, thousands
+
+    rounds, together, alone = zip(*curve, strict=True)
+    name = "fed-fairx-bayes" if epsilon is None else "priv-fairx-bayes"
+    with styled():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.4, 3.3), layout="constrained")
+        axes = figure.subplots()
+        curves = ((together, "together", COLOURS[name]), (alone, "alone", COLOURS["fairx-bayes"]))
+        for values, _, colour in curves:
+            axes.plot(rounds, values, color=colour)
+        axes.set_title("fairness regret, mean of the organisations")
+        axes.set_xlabel("orders of each")
+        thousands(axes.xaxis)
+        thousands(axes.yaxis)
+        axes.margins(x=0)
+        few_rounds(axes)
+        end_labels(axes, [(values[-1], label, colour) for values, label, colour in curves])
+        figure.savefig(file)

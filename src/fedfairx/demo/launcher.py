@@ -1,16 +1,14 @@
-"""The services of a federation on this machine, each a process of its own, and their hub if there is one."""
+"""The services of a federation on this machine, each in its own process, and their hub if there is one."""
 
 from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -19,20 +17,26 @@ from fedfairx.demo.market import FEATURES
 from fedfairx.errors import FedFairXError, InvalidInput
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.create import create_federation
-from fedfairx.federation.transport.flower.launcher import Flower, find_commands
+from fedfairx.federation.transport.flower.launcher import (
+    Flower,
+    answers,
+    find_commands,
+    free_port,
+    start_process,
+)
 from fedfairx.storage.api_keys import open_keys
 from fedfairx.util.files import write_private
 
-PATIENCE = 180.0  # seconds until a service listens, on a machine that may have to compile first
+PATIENCE = 180.0  # seconds until a service must listen; it may have to compile first
 LOG = "service.log"
-ENGINE_KEY = "engine.key"  # to a service's endpoints for envelopes
+ENGINE_KEY = "engine.key"  # API key for a service's endpoints for envelopes
 GAP = 1.0  # seconds between two of Flower's rounds
 
 
 class Fleet:
     """Services of `names` in a federation with these terms, in `folder`; they run inside `with`.
 
-    seed: seed of their agents' draws; without it each draws its own.
+    seed: seed of the agents' random draws; without it they are not repeatable.
     """
 
     def __init__(
@@ -55,9 +59,9 @@ class Fleet:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands = find_commands(flower) if transport == "flower" else None
         self.flower: Flower | None = None
-        self._door: int | None = None  # where SuperNodes go, if not to the SuperLink itself
+        self._proxy: int | None = None  # port to which SuperNodes connect, if not the SuperLink's
         self.urls: Mapping[str, str] = {}
-        self.keys: dict[str, str] = {}  # to the services, where these need one
+        self.keys: dict[str, str] = {}  # API keys for the services, if these need one
 
     def database(self, name: str) -> Path:
         """The database of a service's agent."""
@@ -65,11 +69,14 @@ class Fleet:
 
     def __enter__(self) -> Self:
         try:
-            port = _free_port()
-            hosts = ("127.0.0.1", "localhost")
-            agents = dict.fromkeys(self.names)
+            port = free_port()
             create_federation(
-                self.folder, self._terms, agents, transport=self._transport, hosts=hosts, port=port
+                self.folder,
+                self._terms,
+                dict.fromkeys(self.names),
+                transport=self._transport,
+                hosts=("127.0.0.1", "localhost"),
+                port=port,
             )
             if self._transport == "nats":
                 self._start_hub(port)
@@ -86,11 +93,11 @@ class Fleet:
             raise
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
-        """End all of them in order, the hub last."""
+        """Stop all processes, the hub last."""
         if self.flower is not None:
             self.flower.stop()
         for process in self._processes.values():
@@ -117,8 +124,8 @@ class Fleet:
         hub = self.folder / "hub"
         config = hub / "nats-server.conf"
         config.write_text(config.read_text().replace('"0.0.0.0:', '"127.0.0.1:'))
-        self._processes = {"hub": self._launch("hub", [program, "-c", config.name], cwd=hub)}
-        _until(lambda: _answers(port), "the nats-server")
+        self._launch("hub", [program, "-c", config.name], cwd=hub)
+        _until(lambda: answers(port), "the nats-server")
 
     def _make_agent(self, name: str, place: int) -> None:
         database = self.database(name)
@@ -127,28 +134,19 @@ class Fleet:
         self._terms.open_agent(name, database, decide_from=self._decide_from, seed=seed).close()
 
     def _make_keys(self, name: str) -> None:
-        """Make a key for the SuperNode, for envelopes alone, and one for the demonstration."""
+        """Make an API key for the SuperNode, for envelopes only, and one for the demonstration."""
         with open_keys(self.database(name)) as keys:
             write_private(self.folder / name / ENGINE_KEY, keys.add("SuperNode", "federation").encode())
             self.keys[name] = keys.add("demonstration", "admin")
 
     def _start_flower(self, commands: Path, port: int) -> None:
         services = {name: (self.urls[name], self.folder / name / ENGINE_KEY) for name in self.names}
-        self.flower = Flower(self.folder, services, commands=commands, port=port, gap=GAP, door=self._door)
+        self.flower = Flower(self.folder, services, commands=commands, port=port, gap=GAP, proxy=self._proxy)
         self.flower.start()
 
-    def _launch(self, name: str, command: Sequence[str], *, cwd: Path) -> subprocess.Popen[bytes]:
-        with (self.folder / name / LOG).open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is ours; they are ended in order
-            )
-        self._processes = {name: process, **self._processes}  # the hub, started first, is ended last
-        return process
+    def _launch(self, name: str, command: Sequence[str], *, cwd: Path) -> None:
+        process = start_process(command, log=self.folder / name / LOG, cwd=cwd)
+        self._processes = {name: process, **self._processes}  # the hub, started first, is stopped last
 
     def _listens(self, name: str) -> str:
         log, process = self.folder / name / LOG, self._processes[name]
@@ -165,20 +163,9 @@ class Fleet:
         return said[0]
 
 
-def _until(true: object, what: str) -> None:
+def _until(met: Callable[[], bool], what: str) -> None:
     ends = time.monotonic() + PATIENCE
-    while not true():  # type: ignore[operator]
+    while not met():
         if time.monotonic() > ends:
             raise FedFairXError(f"{what} did not listen within {PATIENCE:.0f} seconds")
         time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

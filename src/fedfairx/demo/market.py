@@ -1,6 +1,6 @@
-"""A small world for demonstrations: suppliers bid for orders, and rewards tell later how good a choice was.
+"""A small market for demonstrations: suppliers bid for orders, and rewards follow later.
 
-Everything is drawn from a seed, so that agents which decide differently get the same orders and luck.
+Everything is drawn from a seed, so that agents that decide differently get the same orders and luck.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from fedfairx.util.arrays import Array
 
-#: What an offer says: its range, and what one more of it adds to the chance that the order goes well.
+#: The features of an offer: range, and effect of one unit on the probability that the order goes well.
 OFFER = {
     "price": (0.0, 10.0, -0.03),
     "quality": (1.0, 5.0, 0.1),
@@ -23,7 +23,7 @@ OFFER = {
     "carbon": (0.0, 50.0, -0.003),
     "support": (1.0, 5.0, 0.04),
 }
-#: A supplier's group, and what its offers are like on average.
+#: A supplier's group, and the means of its offers.
 SUPPLIERS = {
     "Ahorn": ("small", (3.0, 4.5, 6.0, 200.0, 1.0, 4.0, 10.0, 4.0)),
     "Birke": ("small", (4.0, 4.0, 4.0, 500.0, 2.0, 6.0, 20.0, 3.0)),
@@ -34,12 +34,12 @@ SUPPLIERS = {
 }
 NAMES = tuple(OFFER)
 LOW, HIGH, ADDS = (np.array(each) for each in zip(*OFFER.values(), strict=True))
-TYPICAL, CHANCE = (LOW + HIGH) / 2, 0.35  # of an offer that is in the middle of everything
+TYPICAL, CHANCE = (LOW + HIGH) / 2, 0.35  # an offer in the middle of all ranges, and its probability
 FEATURES = ",".join(f"{name}={low:g}:{high:g}" for name, (low, high, _) in OFFER.items())
-DIMENSION = len(NAMES) + 1  # with a constant
-STEEPNESS = 10.0  # of merit, as by default
+DIMENSION = len(NAMES) + 1  # with an intercept
+STEEPNESS = 10.0  # of the merit; the default
 _MEANS = np.array([means for _, means in SUPPLIERS.values()])
-_SPREAD = 0.2  # of offers, in proportion to their mean
+_SPREAD = 0.2  # sd of an offer, relative to its mean
 
 
 class Market:
@@ -49,17 +49,17 @@ class Market:
         self._rng = np.random.default_rng(seed)
 
     def offers(self, orders: int) -> Array:
-        """(orders, suppliers, features): what each supplier offers for each order."""
+        """Offers of all suppliers for each order: (orders, suppliers, features)."""
         drawn = self._rng.normal(_MEANS, _SPREAD * _MEANS, (orders, *_MEANS.shape))
         return np.clip(drawn, LOW, HIGH)
 
     def luck(self, orders: int) -> Array:
-        """The luck of each order, whichever offer is chosen: between 0 and 1, the less the better."""
+        """A number in [0, 1) for each order, whichever offer is chosen; smaller is better."""
         return self._rng.random(orders)
 
 
 def worth(offers: Array) -> Array:
-    """The probability that an order goes well, which no agent knows: good, cheap and soon is better."""
+    """The probability that an order goes well, which no agent knows."""
     return np.asarray(CHANCE + (offers - TYPICAL) @ ADDS)
 
 
@@ -70,7 +70,7 @@ def rewards(offers: Array, actions: Sequence[int] | Array, luck: Array) -> list[
 
 
 def unfairness(offers: Array, policies: Array) -> float:
-    """Fairness regret: the sum of differences between shares and what merit entitles suppliers to."""
+    """Fairness regret: the sum of absolute differences between shares and those that merit entitles to."""
     entitled = np.exp(STEEPNESS * worth(offers))
     entitled /= entitled.sum(axis=1, keepdims=True)
     return float(np.abs(np.asarray(policies) - entitled).sum())

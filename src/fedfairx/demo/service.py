@@ -1,4 +1,4 @@
-"""`fedfairx demo`: a service with simulated traffic, to look at."""
+"""`fedfairx demo`: a service with simulated traffic."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fedfairx.cli.common import add_verb
+from fedfairx.cli.common import Verb
 
 if TYPE_CHECKING:
     from fedfairx.client import Client
     from fedfairx.service.server import Server
 
-ANSWERED = 0.9  # of decisions get a reward at all
+ANSWERED = 0.9  # fraction of decisions that get a reward
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demo:
-    """Flags of `fedfairx demo`.
+class Demo(Verb):
+    """Start a service with simulated traffic, and watch it learn to be fair. Six suppliers bid for orders.
+    Everything runs on this machine and is deleted afterwards.
+
+        fedfairx demo
+        fedfairx demo --port 8080 --rate 100
 
     port: port to listen on.
     rate: decisions per second.
@@ -35,47 +39,36 @@ class Demo:
     seconds: float | None = None
     data: str | None = field(default=None, metadata={"metavar": "DIR"})
 
+    def run(self) -> int:
+        from fedfairx.errors import needs, require
+        from fedfairx.service.settings import load
 
-def add(verbs: Any) -> None:
-    add_verb(
-        verbs,
-        "demo",
-        run,
-        Demo,
-        summary="Start a service with simulated traffic, and watch it learn to be fair. "
-        "Six suppliers bid for orders. Everything happens on this machine and is deleted afterwards.",
-        example="fedfairx demo\nfedfairx demo --port 8080 --rate 100",
-    )
+        require(self.rate > 0, "--rate", "must be > 0", self.rate)
+        with needs("service,client"):
+            from fedfairx.client import Client
+            from fedfairx.demo.market import FEATURES
+            from fedfairx.service.app import make_app
+            from fedfairx.service.factory import open_service
+            from fedfairx.service.server import serve
 
+        def begun(server: Server) -> None:
+            url = server.addresses()[0]
+            print(
+                f"a service with simulated traffic runs at {url} (Ctrl-C ends it); for instance", flush=True
+            )
+            print(f"  curl {url}/v1/model", flush=True)
+            traffic = Traffic(Client(url), self.rate, self.seconds, server)
+            threading.Thread(target=traffic.run, daemon=True).start()
 
-def run(args: Demo) -> int:
-    from fedfairx.errors import needs, require
-    from fedfairx.service.settings import load
-
-    require(args.rate > 0, "--rate", "must be > 0", args.rate)
-    with needs("service,client"):
-        from fedfairx.client import Client
-        from fedfairx.demo.market import FEATURES
-        from fedfairx.service.app import make_app
-        from fedfairx.service.factory import open_service
-        from fedfairx.service.server import serve
-
-    def begun(server: Server) -> None:
-        url = server.addresses()[0]
-        print(f"a service with simulated traffic is at {url} (Ctrl-C ends it); for instance", flush=True)
-        print(f"  curl {url}/v1/model", flush=True)
-        traffic = Traffic(Client(url), args.rate, args.seconds, server)
-        threading.Thread(target=traffic.run, daemon=True).start()
-
-    with tempfile.TemporaryDirectory(prefix="fedfairx-demo-") as folder, suppress(KeyboardInterrupt):
-        given = {"data": args.data or folder, "features": FEATURES, "intercept": True, "port": args.port}
-        settings = load({**given, "log_level": "warning"}, environment={})
-        serve(make_app(open_service(settings)), settings, begun=begun)
-    return 0
+        with tempfile.TemporaryDirectory(prefix="fedfairx-demo-") as folder, suppress(KeyboardInterrupt):
+            given = {"data": self.data or folder, "features": FEATURES, "intercept": True, "port": self.port}
+            settings = load({**given, "log_level": "warning"}, environment={})
+            serve(make_app(open_service(settings)), settings, begun=begun)
+        return 0
 
 
 class Traffic:
-    """Orders for which a supplier is chosen, and whose reward comes some time later."""
+    """Orders for which the service chooses a supplier, and whose rewards come later."""
 
     def __init__(self, client: Client, rate: float, seconds: float | None, server: Server) -> None:
         from fedfairx.demo.market import Market

@@ -1,4 +1,4 @@
-"""One organisation's orders, decided by its service and by a twin that learns alone from the same ones."""
+"""One organisation's orders, decided by its service and by a twin agent that learns alone from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedfairx.errors import StateError
 
 
 class Orders:
-    """The orders of an organisation, and the fairness regret of service and twin, summed over orders."""
+    """The orders of an organisation, and the cumulative fairness regret of its service and of the twin."""
 
     def __init__(self, name: str, url: str, *, seed: int, place: int, key: str | None = None) -> None:
         self.name = name
@@ -22,10 +22,10 @@ class Orders:
         self.client = Client(url, key=key)
         self.together = 0.0
         self.alone = 0.0
-        self.kept: dict[str, float | None] = {}  # what the service has acknowledged: id → reward
+        self.kept: dict[str, float | None] = {}  # acknowledged by the service: id → reward
         self._market = Market([seed, place])
         self._twin = Agent(DIMENSION, seed=place, name=name)
-        self._owed: dict[str, float] = {}  # rewards that the service could not take yet
+        self._owed: dict[str, float] = {}  # rewards that are still to be sent
 
     @property
     def decisions(self) -> int:
@@ -36,7 +36,7 @@ class Orders:
         return sum(reward is not None for reward in self.kept.values())
 
     def place(self, count: int) -> None:
-        """Place orders at once; while the service can't be reached none are placed, and rewards are owed."""
+        """Place orders at once, unless the service can't be reached; rewards are then sent later."""
         offers, luck = self._market.offers(count), self._market.luck(count)
         try:
             made = self.client.decide_many([request(each) for each in offers])
@@ -62,7 +62,7 @@ class Orders:
             self._owed = {}
 
     def look(self) -> dict[str, Any]:
-        """The state of its service, `/v1/sync` and `/v1/privacy`; empty while it can't be reached."""
+        """The state of the service, from `/v1/sync` and `/v1/privacy`; empty while it can't be reached."""
         try:
             return {"sync": self.client.get("/v1/sync"), "privacy": self.client.get("/v1/privacy")}
         except ServiceError:
@@ -73,7 +73,7 @@ class Orders:
         try:
             with Agent.open(database) as agent:
                 found = {row.id: row.reward for row in agent.journal.decisions()}
-        except StateError:  # it is damaged, and none of it can be relied on
+        except StateError:  # a damaged database counts as lost
             return len(self.kept)
         return sum(
             identity not in found or found[identity] != reward for identity, reward in self.kept.items()

@@ -22,21 +22,21 @@ from fedfairx.privacy import Guarantee, KeyedNoise, Privatizer, SimulatedNoise, 
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.util.formatting import counted, html_table
 
-MOST_AGENTS = 10  # with a row of their own in a notebook
+MOST_AGENTS = 10  # that a notebook shows in rows
 
 
 class Federation:
-    """`agents` that decide and observe for themselves and share what their algorithm lets them share.
+    """Agents in one process that decide and learn on their own, and share what their algorithm shares.
 
     Call `end_round()` after each round; it synchronises when the schedule says so. An agent may skip rounds.
 
-    agents, dimension, horizon: how many agents, numbers that describe an arm, and rounds.
-    options: how they decide, learn and share, as one object, such as `Scenario.options` gives: what was
-        simulated. Or give fields of `Options` as keywords: `algorithm`, a name of `fedfairx.algorithms()`
-        that says the rule, what is shared, and whether privately; `epsilon` and `delta` for private ones;
-        `schedule`, `reward_range`, `prior`, `minimum_share`, `partners`, `bounds`, and the others there.
-    merit: one for all agents, or a sequence of one for each.
-    seed: makes a simulation of it; see below.
+    agents, dimension, horizon: number of agents, of features of an arm, and of rounds.
+    options: how agents decide, learn and share, as one object, such as `Scenario.options` of a simulation. Or
+        give fields of `Options` as keywords: `algorithm`, a name of `fedfairx.algorithms()`, which sets the
+        rule, what is shared, and whether privately; `epsilon` and `delta` for private ones; `schedule`,
+        `reward_range`, `prior`, `minimum_share`, `partners`, `bounds`, and the others there.
+    merit: one merit for all agents, or a sequence of one for each.
+    seed: makes a repeatable simulation; see below.
 
     >>> fed = Federation(agents=2, dimension=2, horizon=10, seed=0)
     >>> for agent in fed.agents:
@@ -46,9 +46,9 @@ class Federation:
     >>> fed
     Federation('fed-fairx-bayes', agents=2, dimension=2, round 1 of 10, 1 sync)
 
-    With a `seed` everything is repeatable, the privacy noise too, and the guarantee says that it is a
-    simulation; without one the noise is keyed by a fresh secret key. After `horizon` rounds nothing is shared
-    any more, and a warning says so once; `new_run` goes on.
+    With a `seed` everything is repeatable, including the privacy noise, and the guarantee says that it is a
+    simulation; without one the noise comes from a new secret key. After `horizon` rounds nothing is shared
+    any more, and a warning says so once; `new_run` continues sharing.
     """
 
     def __init__(
@@ -93,10 +93,27 @@ class Federation:
         self._members: dict[str, Member] = {}
 
     def __repr__(self) -> str:
-        return line_of_federation(self)
+        plan = self.plan
+        return (
+            f"Federation({self.algorithm.name!r}, agents={plan.agents}, dimension={plan.dimension}, "
+            f"round {self.round} of {self._began + plan.horizon}, {counted(self.syncs, 'sync')})"
+        )
 
     def _repr_html_(self) -> str:
-        return table_of_federation(self)
+        """The federation for a notebook, with a row for each of the first agents."""
+        shown, more = self.agents[:MOST_AGENTS], len(self.agents) - MOST_AGENTS
+        rows = [
+            ("algorithm", self.algorithm.name),
+            ("round", f"{self.round} of {self._began + self.plan.horizon}"),
+            ("synchronisations", self.syncs),
+            ("privacy", privacy_in_short(self.privacy)),
+        ]
+        each: list[tuple[object, ...]] = [(agent.name, agent.observed, agent.pending) for agent in shown]
+        if more > 0:
+            each.append((f"… and {more} more", "", ""))
+        return html_table((), rows, caption=f"Federation of {len(self.agents)} agents") + html_table(
+            ("agent", "rewards observed", "decisions pending"), each
+        )
 
     def _begin_run(self, plan: Plan) -> None:
         self._timetable = timetable(self.schedule, plan)
@@ -117,43 +134,40 @@ class Federation:
 
     @property
     def privacy(self) -> Guarantee:
-        """What is claimed for each agent's messages, and what is spent of it. All agents have the same."""
+        """The privacy guarantee of each agent's messages, and what is spent of it; the same for all."""
         return self.agents[0].privatizer.guarantee
 
     def end_round(self) -> bool:
         """Close the round; True when it ended with a synchronisation (Alg. 1 lines 10 to 24)."""
         self.round += 1
-        due = self._sync_due()
-        if due:
-            self.synchronise()
-        if not due:
-            self._warn_past_the_end()
-        return due
-
-    def _sync_due(self) -> bool:
-        return self._timetable.is_due(
+        due = self._timetable.is_due(
             self.round - self._began,
             since=self.round - self._last_sync,
             growths=(agent.growth for agent in self.agents),
             made=self.syncs - self._syncs_before,
         )
+        if due:
+            self.synchronise()
+        else:
+            self._warn_past_the_end()
+        return due
 
     def _warn_past_the_end(self) -> None:
         shares = self._timetable.most > 0
         if shares and not self._warned and self.round - self._began > self.plan.horizon:
             self._warned = True
             warnings.warn(
-                f"the horizon of {self.plan.horizon} rounds is past: agents go on by themselves and share "
-                "nothing any more; new_run(horizon) shares again, this too, at a cost of its own",
+                f"the horizon of {self.plan.horizon} rounds is past: agents continue alone and share nothing "
+                "any more; new_run(horizon) shares again, also what was learnt meanwhile, at its own cost",
                 stacklevel=3,
             )
 
     def new_run(self, horizon: int, *, epsilon: float | None = None, delta: float | None = None) -> None:
-        """Share again, over another `horizon` rounds; all that was learnt stays.
+        """Share again, over another `horizon` rounds; agents keep all that they have learnt.
 
-        What was observed since the last synchronisation is in the first of the new run. A private run has a
-        budget of its own, the last one's unless given, and its cost adds: `privacy` then speaks of all
-        messages so far and to come, with μ = √(μ₁² + μ₂²). When it is refused, nothing has changed.
+        The first synchronisation of the new run includes what was observed since the last one. A private run
+        has its own budget, by default the same as the last one, and the costs add up: `privacy` then covers
+        all messages, past and future, with μ = √(μ₁² + μ₂²). A refused call changes nothing.
         """
         plan = replace(self.plan, horizon=horizon)
         if not self.algorithm.private:
@@ -168,7 +182,7 @@ class Federation:
             delta=self.options.delta if delta is None else delta,
         )
         privatizers = self._privatizers(options, plan, run=self._runs + 1)
-        if any(agent.released > self.syncs for agent in self.agents):  # one of them failed half way
+        if any(agent.released > self.syncs for agent in self.agents):  # a synchronisation failed half way
             self.synchronise()
         for agent, privatizer in zip(self.agents, privatizers, strict=True):
             agent.begin_run(privatizer)
@@ -176,10 +190,10 @@ class Federation:
         self._begin_run(plan)
 
     def synchronise(self) -> None:
-        """Everybody releases; everybody absorbs everybody's release.
+        """Let every agent release, and absorb the releases of all.
 
-        After a failure half way it can be called again: whoever has released gives the same release, at no
-        cost, and what came since is in the next one.
+        It can be called again after a failure half way: an agent that has released repeats its release, at no
+        cost, and newer observations are in the next one.
         """
         number = self.syncs + 1
         members = [self._member(agent) for agent in self.agents]
@@ -191,39 +205,8 @@ class Federation:
         self._last_sync = self.round
 
     def _member(self, agent: Agent) -> Member:
-        """An agent's end of the transport; a saved copy may have taken an agent's place in `agents`."""
+        """The member of an agent; a saved copy may have replaced an agent in `agents`."""
         member = self._members.get(agent.name)
         if member is None or member.agent is not agent:
             member = self._members[agent.name] = Member(agent, self._transport, self._seal)
         return member
-
-
-def line_of_federation(federation: Federation) -> str:
-    """`Federation('b2', agents=3, dimension=5, round 20 of 100, 2 syncs)`."""
-    plan = federation.plan
-    return (
-        f"Federation({federation.algorithm.name!r}, agents={plan.agents}, dimension={plan.dimension}, "
-        f"round {federation.round} of {_end(federation)}, {counted(federation.syncs, 'sync')})"
-    )
-
-
-def table_of_federation(federation: Federation) -> str:
-    """The same for a notebook: what is shared, and a row for each of the first agents."""
-    plan, shown = federation.plan, federation.agents[:MOST_AGENTS]
-    rows = [
-        ("algorithm", federation.algorithm.name),
-        ("round", f"{federation.round} of {_end(federation)}"),
-        ("synchronisations", federation.syncs),
-        ("privacy", privacy_in_short(federation.privacy)),
-    ]
-    each: list[tuple[object, ...]] = [(agent.name, agent.observed, agent.pending) for agent in shown]
-    if plan.agents > len(shown):
-        each.append((f"… and {plan.agents - len(shown)} more", "", ""))
-    return html_table((), rows, caption=f"Federation of {plan.agents} agents") + html_table(
-        ("agent", "rewards observed", "decisions pending"), each
-    )
-
-
-def _end(federation: Federation) -> int:
-    """The round after which nothing is shared any more."""
-    return federation._began + federation.plan.horizon

@@ -67,7 +67,7 @@ def test_the_demonstration_over_superlink_and_supernodes(tmp_path: Path) -> None
     unknown = None
     try:
         wait_until(lambda: registered.exists() or demo.poll() is not None, seconds=300, what="a SuperLink")
-        port = int(str(MemberFolder.read(base / "org1").superlink).rpartition(":")[2])
+        port = int(MemberFolder.read(base / "org1").hub[1].rpartition(":")[2])
         with pytest.raises((urllib.error.URLError, ConnectionError)):  # it speaks TLS and nothing else
             urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
         with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):

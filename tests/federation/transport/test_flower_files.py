@@ -36,7 +36,7 @@ def test_what_flower_needs_is_made(by_flower: Path) -> None:
         }
         place = MemberFolder.read(by_flower / name)
         assert place.carried
-        assert place.superlink == "localhost:9092"
+        assert place.hub == ("flower", "localhost:9092")
         public = (by_flower / "hub" / "nodes" / f"{name}.pub").read_bytes()
         assert public.startswith(b"ecdsa-sha2-nistp384 ")
         secret = by_flower / name / "node.key"
@@ -57,7 +57,7 @@ def test_who_joins_later_has_a_node_too(by_flower: Path) -> None:
     amend_federation(by_flower, add={"org4": None}, remove=["org2"])
     assert wrong(by_flower) == []
     assert (by_flower / "hub" / "nodes" / "org4.pub").exists()
-    assert MemberFolder.read(by_flower / "org4").superlink == "localhost:9092"
+    assert MemberFolder.read(by_flower / "org4").hub == ("flower", "localhost:9092")
     assert not (by_flower / "hub" / "nats-server.conf").exists()
 
 

@@ -39,7 +39,7 @@ class Wakeup:
 def repeat(
     work: Callable[[], None], transport: Transport, bell: Wakeup, *, every: float, name: str
 ) -> Callable[[], None]:
-    """Do `work` at once, whenever `wakeup` rings, as on news of the transport, and every `every` seconds.
+    """Do `work` at once, whenever `bell` rings, as on news of the transport, and every `every` seconds.
 
     After each turn the thread rests in proportion to the CPU time that it took, at most `every` seconds, so
     that it keeps to its share and takes news of many peers together. Time spent waiting does not count.

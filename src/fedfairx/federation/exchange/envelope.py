@@ -107,7 +107,7 @@ class SignedCodec:
             raise MessageRefused(f"message of {name!r} was made under another roster's terms", reason="terms")
         if envelope.agent != name:
             raise MessageRefused(f"message under the name {name!r} is another agent's", reason="sender")
-        public = roster.key_of(name)
+        public = roster.members.get(name)
         if public is None:
             raise MessageRefused(f"sender {name!r} is not in the roster", reason="unknown")
         if not signed_by(public, _LABEL + envelope.body, envelope.signature):

@@ -53,14 +53,14 @@ class Member:
         self._looked_at: dict[str, bytes] = {}  # the last message of each
         self._came: dict[str, float] = {}
         made = agent.privatizer.spent
-        if made > agent.released:  # a ledger knows what an agent that was made anew does not
+        if made > agent.released:  # the ledger is ahead of a newly made agent
             agent.release(made)
         self._seen = Seen(agent, seal.roster)
         self._join(seal)
         self._release: Release | None = agent.held.get(agent.name)
         self._message = None if self._release is None else seal.close(self._release)
         self._there: bytes | None = None  # our message in the transport, as far as we know
-        self._shared = 0  # our release that decisions come from
+        self._shared = 0  # number of our release that is in the shared statistics
 
     # --- sending -------------------------------------------------------------------------------------
 
@@ -122,9 +122,7 @@ class Member:
 
     def _judge(self, held: bytes | None) -> None:
         """Classify the message stored under our name: older or invalid (overwrite it), or newer (halt)."""
-        if held is None or held == self._looked_at.get(
-            self.agent.name
-        ):  # nothing, or rubbish that was looked at
+        if held is None or held == self._looked_at.get(self.agent.name):  # invalid, and seen before
             return
         try:
             theirs = self._seal.open(self.agent.name, held)
@@ -136,12 +134,12 @@ class Member:
             raise LedgerMismatch(self.halted)
 
     def _acknowledge(self) -> None:
-        """Into the ledger, if there is one: the latest has arrived, and with it all before."""
+        """Note in the ledger, if there is one, that the latest release has arrived, and so all before it."""
         stream = self.agent.privatizer.stream
         if stream is not None:
             stream.acknowledge()
 
-    # --- taking --------------------------------------------------------------------------------------
+    # --- receiving -----------------------------------------------------------------------------------
 
     def receive(self, *, strict: bool = False) -> list[str]:
         """Receive the releases of the peers; return the names of those with a new one.
@@ -292,34 +290,30 @@ class Member:
 
     @property
     def peers(self) -> dict[str, Peer]:
-        """The peers, by name; without the lock, which may be held during a call of the transport."""
-        return peers_of(self.agent, self.refusals, self._came)
+        """The peers of which a release is held or was refused, by name.
+
+        It does not take the lock, which may be held during a call of the transport.
+        """
+        refused: Counter[str] = Counter()
+        for (name, _), times in list(self.refusals.items()):
+            refused[name] += times
+        held, own = self.agent.held, self.agent.released
+        peers = {}
+        for name in sorted({*held, *refused} - {self.agent.name}):
+            number, count = (held[name].number, held[name].count) if name in held else (0, 0)
+            peers[name] = Peer(number, count, self._came.get(name), refused[name], max(own - number, 0))
+        return peers
 
 
 @dataclass(frozen=True)
 class Peer:
-    """What a member knows of a peer: its latest release, when it came, how many messages were refused."""
+    """A peer as a member knows it: its latest release, when it arrived, how many messages were refused."""
 
     number: int
     count: int
-    came: float | None  # seconds since the epoch; None for one that was held before
+    came: float | None  # seconds since the epoch; None if held since before the start
     refused: int
     lag: int  # releases that it is behind this member
-
-
-def peers_of(
-    agent: Agent, refusals: Mapping[tuple[str, str], int], came: Mapping[str, float]
-) -> dict[str, Peer]:
-    """The peers, by name, of whom a release is held or was refused; `refusals` are by sender and reason."""
-    refused: Counter[str] = Counter()
-    for (name, _), times in list(refusals.items()):
-        refused[name] += times
-    held, own = agent.held, agent.released
-    peers = {}
-    for name in sorted({*held, *refused} - {agent.name}):
-        number, count = (held[name].number, held[name].count) if name in held else (0, 0)
-        peers[name] = Peer(number, count, came.get(name), refused[name], max(own - number, 0))
-    return peers
 
 
 def contradiction(agent: Agent, ours: Release | None, theirs: Release) -> str | None:

@@ -101,24 +101,21 @@ def identity_of(agent: str, federation: str) -> str:
     return f"{agent}@{federation}"
 
 
-def certificate_problem(
-    certificate: x509.Certificate, authority: x509.Certificate, *, email: str = ""
-) -> str:
-    """Describe why a certificate is not valid now; "" if it is."""
+def check_certificate(certificate: x509.Certificate, authority: x509.Certificate, *, email: str = "") -> None:
+    """Raise `StateError` if a certificate is not valid now, or not for `email`."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, ValueError, TypeError):
-        return "it is not signed by this federation's authority"
+        raise StateError("it is not signed by this federation's authority") from None
     now = datetime.now(UTC)
     for each, whose in ((certificate, "it"), (authority, "the authority")):
         if now < each.not_valid_before_utc:
-            return f"{whose} is not valid before {each.not_valid_before_utc:%Y-%m-%d}"
+            raise StateError(f"{whose} is not valid before {each.not_valid_before_utc:%Y-%m-%d}")
         if now > each.not_valid_after_utc:
-            return f"{whose} was valid until {each.not_valid_after_utc:%Y-%m-%d}"
+            raise StateError(f"{whose} was valid until {each.not_valid_after_utc:%Y-%m-%d}")
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     if email and email not in names.get_values_for_type(x509.RFC822Name):
-        return f"it must be for {email}"
-    return ""
+        raise StateError(f"it must be for {email}")
 
 
 def _builder(

@@ -20,7 +20,7 @@ from fedfairx.privacy.mechanisms.factorization import Integers
 from fedfairx.privacy.mechanisms.gaussian import Mechanism, NonPrivate
 from fedfairx.util.arrays import Array
 
-#: p: the chance that any of all releases of an honest member is refused.
+#: p: the probability that any of all releases of an honest member is refused.
 FALSE_REFUSAL = 1e-9
 _ROUNDING = 1e-6  # of sums of floats, and of the grid that releases lie on, relative
 
@@ -37,7 +37,9 @@ class Limits:
 
     def check(self, name: str, release: Release, before: Release | None = None) -> None:
         """Refuse an impossible release of checked size; `before` is the sender's last one."""
-        why = self._why_absurd(release) or _why_not_after(release, before)
+        why = self._why_absurd(release)
+        if before is not None and release.number > before.number and release.count < before.count:
+            why = why or f"it holds fewer records than release {before.number}"
         if why:
             text = f"release {release.number} of {name!r} is impossible: {why}"
             raise MessageRefused(text, reason="absurd")
@@ -105,12 +107,6 @@ class Limits:
             trace_variance += 4.0 * far**2
         tail = math.sqrt(2.0 * math.log(self.mechanism.releases / failure))
         return matrix, vector, sd * math.sqrt(trace_variance) * tail
-
-
-def _why_not_after(release: Release, before: Release | None) -> str:
-    if before is not None and release.number > before.number and release.count < before.count:
-        return f"it holds fewer records than release {before.number}"
-    return ""
 
 
 def _factor(matrix: Array) -> Array | None:

@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +50,10 @@ class Roster:
         require(self.version >= 1, "version", "must be >= 1", self.version)
         for name, key in self.members.items():
             require_name(name)
-            require(
-                _is_hex(key, 32), "key", f"of {name!r} must be 32 bytes in hexadecimal", type(key).__name__
-            )
-            require(
-                key not in SMALL_ORDER,
-                "key",
-                f"of {name!r} must not be of small order, under which anybody can sign",
-                key,
-                "`fedfairx federate key` makes one",
-            )
+            rule = f"of {name!r} must be 32 bytes in hexadecimal"
+            require(_is_hex(key, 32), "key", rule, type(key).__name__)
+            rule = f"of {name!r} must not be of small order, under which anybody can sign"
+            require(key not in SMALL_ORDER, "key", rule, key, "`fedfairx federate key` makes one")
         keys = list(self.members.values())
         require(len(set(keys)) == len(keys), "keys", "must differ from member to member", len(keys))
         require(bool(self.members), "members", "must be at least one", 0)
@@ -78,32 +72,25 @@ class Roster:
     def __hash__(self) -> int:
         return hash(self.signature)
 
+    def _parts(self) -> dict[str, Any]:
+        """All fields but the signature."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "signature"}
+
     def _body(self) -> dict[str, Any]:
-        return {
-            "federation": self.federation,
-            "convener": self.convener,
-            "nonce": self.nonce,
-            "version": self.version,
-            "terms": self.terms.to_dict(),
-            "members": dict(self.members),
-        }
+        return _plain(self._parts())
 
     @property
     def digest(self) -> str:
         """SHA-256 of the signed bytes."""
         return hashlib.sha256(_LABEL + canonical(self._body())).hexdigest()
 
-    def key_of(self, name: str) -> str | None:
-        """A member's public key; None for a name that is not in the roster."""
-        return self.members.get(name)
-
     def require_key(self, name: str, key: SigningKey) -> None:
         """Refuse a private key that does not match the member's public key."""
-        if self.key_of(name) is None:
+        if name not in self.members:
             raise StateError(
                 f"{name!r} is not in the roster (version {self.version}), which has {', '.join(self.members)}"
             )
-        if self.key_of(name) != key.public:
+        if self.members[name] != key.public:
             raise StateError(
                 f"the key of {name!r} is not the one in the roster (version {self.version}): "
                 "one of the two is outdated"
@@ -115,15 +102,7 @@ class Roster:
             raise StateError(
                 "this is not the convener's key: nobody else can sign a roster of this federation"
             )
-        return _signed(
-            key,
-            federation=self.federation,
-            convener=self.convener,
-            nonce=self.nonce,
-            version=self.version + 1,
-            terms=self.terms,
-            members=dict(members),
-        )
+        return _signed(key, self._parts() | {"version": self.version + 1, "members": members})
 
     def require_follows(self, before: Roster) -> None:
         """Refuse to replace `before` by this roster unless it is a later version of the same federation."""
@@ -159,17 +138,9 @@ class Roster:
         stored = read_value(document, _File, "roster file")
         if stored.format != FORMAT or stored.schema != SCHEMA:
             raise StateError(f"the file must have format {FORMAT!r} and schema {SCHEMA}")
-        body = stored.roster
+        parts = vars(stored.roster)
         try:
-            roster = cls(
-                federation=body.federation,
-                convener=body.convener,
-                nonce=body.nonce,
-                version=body.version,
-                terms=Terms.from_dict(body.terms),
-                members=body.members,
-                signature=stored.signature,
-            )
+            roster = cls(**parts | {"terms": Terms.from_dict(parts["terms"])}, signature=stored.signature)
         except InvalidInput as error:
             raise StateError(f"the roster can't be used: {error}") from None
         if canonical(document["roster"]) != canonical(roster._body()):
@@ -188,15 +159,8 @@ class Roster:
 def create_roster(key: SigningKey, terms: Terms, members: Mapping[str, str]) -> Roster:
     """Sign version 1 of a new federation's roster."""
     nonce = secrets.token_hex(16)
-    return _signed(
-        key,
-        federation=federation_id(key.public, nonce),
-        convener=key.public,
-        nonce=nonce,
-        version=1,
-        terms=terms,
-        members=dict(members),
-    )
+    parts = {"federation": federation_id(key.public, nonce), "convener": key.public, "nonce": nonce}
+    return _signed(key, parts | {"version": 1, "terms": terms, "members": members})
 
 
 def federation_id(convener: str, nonce: str) -> str:
@@ -206,9 +170,13 @@ def federation_id(convener: str, nonce: str) -> str:
     return hashlib.sha256(b"fedfairx federation\n" + bytes.fromhex(convener + nonce)).hexdigest()[:32]
 
 
-def _signed(key: SigningKey, **parts: Any) -> Roster:
-    body = {**parts, "terms": parts["terms"].to_dict()}
-    return Roster(**parts, signature=key.sign(_LABEL + canonical(body)).hex())
+def _signed(key: SigningKey, parts: dict[str, Any]) -> Roster:
+    return Roster(**parts, signature=key.sign(_LABEL + canonical(_plain(parts))).hex())
+
+
+def _plain(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a roster as the plain values that are signed."""
+    return {**parts, "terms": parts["terms"].to_dict(), "members": dict(parts["members"])}
 
 
 def _is_hex(text: object, size: int) -> bool:
@@ -220,7 +188,7 @@ def _is_hex(text: object, size: int) -> bool:
 
 @dataclass(frozen=True)
 class _Body:
-    """The part of a roster's file that is signed."""
+    """The signed part of a roster's file."""
 
     federation: str
     convener: str

@@ -1,8 +1,8 @@
-"""What the members of a federation agree on before the first record.
+"""The terms of a federation, which its members agree on before the first record.
 
-Everything here is public and the same for all: a release of one member means the same to every other only
-if dimension, mechanism and schedule are the same, and what one may send is bounded by what was agreed
-(`limits`). Members with other terms refuse each other.
+Everything here is public and the same for all members: a release means the same to all of them only if
+dimension, mechanism and schedule are the same, and the terms limit what a member may send (`limits`). Members
+with different terms refuse each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.agent.settings import describe_merit, merit_from, read_value
 from fedfairx.core.confidence import Confidence
-from fedfairx.core.merit import Custom, Exponential
+from fedfairx.core.merit import Custom
 from fedfairx.core.partners import ALIKE, DIFFER
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
@@ -36,24 +36,24 @@ from fedfairx.privacy.mechanisms.gaussian import Mechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
 from fedfairx.util.canonical_json import digest_of
 
-#: Length that contexts may have where sums are exact and no bounds are given: far beyond the unit ball that
-#: agents expect.
+#: Largest norm of contexts if sums are exact and no bounds are given: far beyond the unit ball.
 EXACT_NORM = 10.0
 
 
 @dataclass(frozen=True, init=False)
 class Terms:
-    """What members agree on. Defaults are resolved when terms are made, so that all members have the same.
+    """The terms of a federation. Defaults are resolved at once, so that all members have the same values.
 
-    dimension: numbers that describe an arm.
-    agents: how many the schedule is made for; who joins later changes neither schedule nor noise.
-    horizon: rounds of a member that the schedule is made for.
-    spare: a member's release number k holds at most as many records as rounds until then, and this many more:
-        rewards that come in batches, and records from before the federation. By default it is `horizon`.
+    dimension: number of features of an arm.
+    agents: number of members for which the schedule is made; later members change neither schedule nor noise.
+    horizon: number of a member's rounds for which the schedule is made.
+    spare: number of records that a release may hold beyond one for each round so far: rewards that come in
+        batches, and records from before the federation. By default it is `horizon`.
     options: how members decide, learn and share, as one object, or fields of `Options` as keywords.
-        `reward_range` is that of every member's rewards: members refuse others, or clip them where sums are
-        private. `bounds` are what records are clipped to before they are summed, also where sums are exact:
-        others refuse what such records can't make. `decide_from` and `partners` are left to each member.
+        `reward_range` is that of every member's rewards: members refuse other rewards, or clip them where
+        sums are private. Records are clipped to `bounds` before they are summed, also where sums are exact:
+        other members refuse sums that such records can't have. `decide_from` and `partners` are left to
+        each member.
     """
 
     dimension: int
@@ -79,7 +79,7 @@ class Terms:
         asked = Options.given(options, **keywords)
         for name, value in (("decide_from", asked.decide_from), ("partners", asked.partners)):
             require(value in (None, ALIKE), name, "must be left to each member", value)
-        text = "must be one that all members have, not a function of your own"
+        text = "must be one that all members have, not a custom function"
         require(not isinstance(asked.merit, Custom), "merit", text, asked.merit)
         times = asked.composed.schedule
         known = type(times) in {type(each) for each in SCHEDULES.values()}
@@ -88,22 +88,22 @@ class Terms:
         values = dimension, agents, horizon, settled, horizon if spare is None else spare
         for item, kept in zip(dataclasses.fields(Terms), values, strict=True):
             object.__setattr__(self, item.name, kept)
-        _ = self.stated  # calibrates: what does not fit is refused here
+        _ = self.stated  # calibrates the mechanism, and refuses what does not fit
 
     @property
     def bounds(self) -> Bounds:
-        """What records are clipped to."""
+        """The bounds to which records are clipped."""
         assert self.options.bounds is not None
         return self.options.bounds
 
     @property
     def private(self) -> bool:
-        """Whether what members send is noisy."""
+        """Whether members send noisy sums."""
         return self.options.private
 
     @property
     def times(self) -> Schedule:
-        """When a member releases, in rounds of its own."""
+        """The schedule of a member's releases, in its own rounds."""
         return self.options.composed.schedule
 
     @property
@@ -112,7 +112,7 @@ class Terms:
 
     @property
     def releases(self) -> int:
-        """The most releases that a member makes."""
+        """The largest number of releases of a member."""
         return max(self.times.max_releases(self.plan), 1)
 
     def budget(self, decide_from: str | None = None) -> Budget:
@@ -128,7 +128,7 @@ class Terms:
     def limits(self) -> Limits:
         """The plausibility limits of a member's releases."""
         rounds = self.times.rounds(self.plan)
-        if rounds.size == 0:  # the data decide
+        if rounds.size == 0:  # the schedule depends on the data
             rounds = np.full(self.releases, self.horizon)
         return Limits(
             self.stated,
@@ -167,7 +167,7 @@ class Terms:
         partners: str = DIFFER,
         seed: int | np.random.SeedSequence | None = None,
     ) -> Agent:
-        """A member's agent, in memory. `partners` and `decide_from` are its own affair, as of `Agent`."""
+        """A member's agent, in memory. `partners` and `decide_from` are the member's own choice."""
         made = self.privatizer(noise, ledger=ledger, decide_from=decide_from)
         return Agent(self.dimension, options=self._member(partners), privatizer=made, name=name, seed=seed)
 
@@ -180,7 +180,7 @@ class Terms:
         partners: str = DIFFER,
         **opening: Any,
     ) -> Agent:
-        """The same in a database of its own (`Agent.open`), its ledger and noise key in it too."""
+        """A member's agent in a database (`Agent.open`), which also holds its ledger and noise key."""
         budget = self.budget(decide_from) if self.private else None
         options = replace(self._member(partners), bounds=None if self.private else self.bounds)
         return Agent.open(
@@ -188,7 +188,7 @@ class Terms:
         )
 
     def _member(self, partners: str) -> Options:
-        """The options of a member's agent, whose privacy is its privatizer's."""
+        """The options of a member's agent; its privatizer has those of privacy."""
         options, limit = self.options, self.bounds.reward
         return Options(
             rule=options.composed.rule,
@@ -205,7 +205,7 @@ class Terms:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all of it: members compare it with every message."""
+        """SHA-256 of all terms; every message carries it."""
         return digest_of(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
@@ -249,8 +249,9 @@ class Terms:
         stored = read_value(dict(values), _StoredTerms, "terms")
         optimism = algorithm(stored.algorithm).rule == OPTIMISM
         means, privacy = stored.prior.mean, stored.privacy
-        if len(means) != stored.dimension:
-            raise StateError(f"terms.prior.mean must be {stored.dimension} numbers, got {len(means)}")
+        if not isinstance(means, tuple) or len(means) != stored.dimension:
+            raise StateError(f"terms.prior.mean must be {stored.dimension} numbers")
+        prior = stored.prior if len(set(means)) > 1 else replace(stored.prior, mean=means[0])
         given: Keywords = {
             "algorithm": stored.algorithm,
             "schedule": _schedule(stored.schedule),
@@ -258,21 +259,13 @@ class Terms:
             "merit": merit_from(stored.merit),
             "minimum_share": stored.minimum_share,
             "bounds": stored.bounds,
+            "prior": None if optimism else prior,
+            "confidence": stored.confidence if optimism else None,
         }
+        if privacy is not None:
+            given |= {"epsilon": privacy.epsilon, "delta": privacy.delta}
+            given |= {"mechanism": privacy.mechanism, "centring": privacy.centring}
         try:
-            prior = Prior(
-                means[0] if means.count(means[0]) == len(means) else tuple(means),
-                stored.prior.sd,
-                stored.prior.noise_sd,
-                stored.prior.learn,
-            )
-            if optimism:
-                given["confidence"] = stored.confidence
-            else:
-                given["prior"] = prior
-            if privacy is not None:
-                given |= {"epsilon": privacy.epsilon, "delta": privacy.delta}
-                given |= {"mechanism": privacy.mechanism, "centring": privacy.centring}
             terms = cls(
                 dimension=stored.dimension,
                 agents=stored.agents,
@@ -281,30 +274,23 @@ class Terms:
                 **given,
             )
         except InvalidInput as error:
-            raise StateError(f"these terms can't be: {error}") from None
+            raise StateError(f"these terms are not valid: {error}") from None
         if privacy is not None and terms.stated.digest() != privacy.digest:
-            raise StateError("terms.privacy.digest is another mechanism's than the one these terms describe")
+            raise StateError("terms.privacy.digest is not that of the mechanism that these terms describe")
         return terms
 
 
 def _settled(options: Options) -> Options:
-    """The options with what was left out: merit, prior, bounds."""
-    known = options.reward_range
-    settled = replace(options, merit=options.merit or Exponential.for_range(*(known or (0.0, 1.0))))
-    prior, bounds = _prior(settled), options.bounds
+    """The options with defaults filled in: rule, merit, prior or region, solver, bounds."""
+    settled, bounds = options.for_agent(arms_of_their_own=False), options.bounds
     if bounds is None and not options.private:
-        low, high = known or RewardLimits(prior, None).ends
+        low, high = options.reward_range or RewardLimits(_prior(settled), None).ends
         bounds = Bounds(context_norm=EXACT_NORM, reward=max(abs(low), abs(high)))
-    return replace(
-        settled,
-        prior=None if options.optimistic else prior,
-        confidence=options.region if options.optimistic else None,
-        bounds=bounds or options.record_bounds,
-    )
+    return replace(settled, bounds=bounds or options.record_bounds)
 
 
 def _prior(options: Options) -> Prior:
-    """The prior; the default one, which is not used, of an algorithm that has none."""
+    """The prior; for an algorithm without one the default, which is stored but not used."""
     assert options.merit is not None
     return options.prior or Prior.for_merit(options.merit, reward_range=options.reward_range)
 
@@ -322,14 +308,6 @@ def _schedule(values: Mapping[str, Any]) -> Schedule:
 
 
 @dataclass(frozen=True)
-class _StoredPrior:
-    mean: list[float]
-    sd: float
-    noise_sd: float
-    learn: bool
-
-
-@dataclass(frozen=True)
 class _StoredPrivacy:
     epsilon: float
     delta: float
@@ -340,7 +318,7 @@ class _StoredPrivacy:
 
 @dataclass(frozen=True)
 class _StoredTerms:
-    """What `Terms.to_dict` gives."""
+    """The values that `Terms.to_dict` returns."""
 
     dimension: int
     agents: int
@@ -349,7 +327,7 @@ class _StoredTerms:
     schedule: dict[str, Any]
     reward_range: tuple[float, float] | None
     merit: dict[str, Any]
-    prior: _StoredPrior
+    prior: Prior
     confidence: Confidence
     minimum_share: float
     spare: int

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -30,8 +31,7 @@ from fedfairx.federation.transport.protocol import require_name
 from fedfairx.util.files import write_atomically
 
 RESERVED = ("convener", "hub")
-PORT = 4222
-SUPERLINK_PORT = 9092
+PORTS = {"nats": 4222, "flower": 9092}
 TRANSPORTS = ("nats", "sqlite", "flower")
 
 
@@ -58,22 +58,21 @@ def create_federation(
         require_name(name)
         require(name not in RESERVED, "name", f"must not be one of {', '.join(RESERVED)}", name)
     convener = new_signing_key()
-    made = {name: new_signing_key() if given is None else None for name, given in agents.items()}
-    members = {name: key.public if key else str(agents[name]) for name, key in made.items()}
+    made, members = _keys(agents)
     roster = create_roster(convener, terms, members)
     (base / "convener").mkdir(mode=0o700, parents=True)
     convener.write(base / "convener" / "federation.key")
-    server = superlink = authority = None
+    address, authority = "", None
     if transport != "sqlite":
+        address = f"{hosts[0]}:{port or PORTS[transport]}"
         authority = _make_hub(base, roster, hosts=hosts, days=days)
     if transport == "nats":
-        server = f"tls://{hosts[0]}:{port or PORT}"
+        address = f"tls://{address}"
     elif transport == "flower":
-        superlink = f"{hosts[0]}:{port or SUPERLINK_PORT}"
         make_hub(base / "hub")
-    for name, key in made.items():
-        _make_agent(base, name, key, authority, roster, server=server, superlink=superlink, days=days)
-    _spread(base, roster, server)
+    for name in agents:
+        _make_agent(base, name, made.get(name), authority, roster, hub=(transport, address), days=days)
+    _spread(base, roster, (transport, address))
     return roster
 
 
@@ -89,33 +88,37 @@ def amend_federation(
     base = Path(folder)
     before = Roster.read(base / "roster.json")
     convener = SigningKey.read(base / "convener" / "federation.key")
-    server, superlink = _way_of(base, before)
-    authority = None if server is superlink is None else Identity.read(*_authority(base))
-    members, joining, changing = dict(before.members), dict(add or {}), dict(rekey or {})
+    hub = _hub_of(base, before)
+    authority = None if hub[0] == "sqlite" else Identity.read(*_authority(base))
+    joining, changing = dict(add or {}), dict(rekey or {})
     for name in (*remove, *changing):
-        require(name in members, "name", f"must be one of the members {', '.join(members)}", name)
+        fits = name in before.members
+        require(fits, "name", f"must be one of the members {', '.join(before.members)}", name)
     for name in joining:
-        fits = name not in (*members, *RESERVED) and not (base / name).exists()
+        fits = name not in (*before.members, *RESERVED) and not (base / name).exists()
         require(fits, "name", "must be a new one without a folder", name)
-    made = {name: new_signing_key() if key is None else None for name, key in (joining | changing).items()}
-    for name in remove:
-        del members[name]
-    members |= {name: key.public if key else str((joining | changing)[name]) for name, key in made.items()}
-    roster = before.amended(convener, members)
+    made, keys = _keys(joining | changing)
+    staying = {name: key for name, key in before.members.items() if name not in remove}
+    roster = before.amended(convener, staying | keys)
     for name in joining:
-        _make_agent(base, name, made[name], authority, roster, server=server, superlink=superlink, days=days)
+        _make_agent(base, name, made.get(name), authority, roster, hub=hub, days=days)
     for name in changing:
         old = base / name / "agent.key"
         if old.exists():
             old.rename(base / name / f"agent.key.until-{before.version}")
-        key = made[name]
-        if key is not None:
-            key.write(old)
-    _spread(base, roster, server)
+        if name in made:
+            made[name].write(old)
+    _spread(base, roster, hub)
     return roster
 
 
-def hub_configuration(roster: Roster, *, port: int = PORT) -> str:
+def _keys(agents: Mapping[str, str | None]) -> tuple[dict[str, SigningKey], dict[str, str]]:
+    """New signing keys for the agents that gave no public key, and the public keys of all."""
+    made = {name: new_signing_key() for name, public in agents.items() if public is None}
+    return made, {name: made[name].public if name in made else str(agents[name]) for name in agents}
+
+
+def hub_configuration(roster: Roster, *, port: int | str = PORTS["nats"]) -> str:
     """Configuration of nats-server: TLS, one identity for each member, and its permissions."""
     users = ",\n".join(_user(name, roster.federation) for name in roster.members)
     return f"""# The hub of federation {roster.federation}, roster version {roster.version}.
@@ -160,7 +163,7 @@ def _make_hub(base: Path, roster: Roster, *, hosts: Sequence[str], days: int) ->
     (base / "hub").mkdir(mode=0o700)
     identity = authority.issue(hosts[0], days=days, hosts=hosts)
     identity.write(base / "hub" / "hub.crt", base / "hub" / "hub.key")
-    _copy(_authority(base)[0], base / "hub")
+    shutil.copy(_authority(base)[0], base / "hub")
     return authority
 
 
@@ -175,43 +178,38 @@ def _make_agent(
     authority: Identity | None,
     roster: Roster,
     *,
-    server: str | None,
-    superlink: str | None,
+    hub: tuple[str, str],
     days: int,
 ) -> None:
-    folder = base / name
+    folder, (transport, address) = base / name, hub
     folder.mkdir(mode=0o700)
     if key is not None:
         key.write(folder / "agent.key")
     if authority is not None:
-        _copy(_authority(base)[0], folder)
-    if superlink is not None:
+        shutil.copy(_authority(base)[0], folder)
+    if transport == "flower":
         make_node(folder, base / "hub" / "nodes" / f"{name}.pub")
     elif authority is not None:
         identity = authority.issue(name, days=days, email=identity_of(name, roster.federation))
         identity.write(folder / "tls.crt", folder / "tls.key")
-    write_atomically(folder / SETTINGS, settings(roster, name, server=server, superlink=superlink))
+    write_atomically(folder / SETTINGS, settings(roster, name, transport, address))
 
 
-def _spread(base: Path, roster: Roster, server: str | None) -> None:
+def _spread(base: Path, roster: Roster, hub: tuple[str, str]) -> None:
     """Write the roster into every member's folder, and the hub's configuration."""
-    if server is not None:
-        port = int(server.rpartition(":")[2])
-        write_atomically(base / "hub" / "nats-server.conf", hub_configuration(roster, port=port))
+    transport, address = hub
+    if transport == "nats":
+        text = hub_configuration(roster, port=address.rpartition(":")[2])
+        write_atomically(base / "hub" / "nats-server.conf", text)
     for name in roster.members:
         if (base / name).is_dir():
             roster.write(base / name / "roster.json")
     roster.write(base / "roster.json")  # last: while it is the old one, the change can be made again
 
 
-def _way_of(base: Path, roster: Roster) -> tuple[str | None, str | None]:
-    """The address of the server or SuperLink, from a member's settings."""
+def _hub_of(base: Path, roster: Roster) -> tuple[str, str]:
+    """Transport and address of the hub, from a member's settings."""
     for name in roster.members:
         if (base / name / SETTINGS).exists():
-            place = MemberFolder.read(base / name)
-            return place.server, place.superlink
+            return MemberFolder.read(base / name).hub
     raise StateError(f"{base} must hold at least one member's folder, which has the hub's address")
-
-
-def _copy(file: Path, folder: Path) -> None:
-    (folder / file.name).write_bytes(file.read_bytes())

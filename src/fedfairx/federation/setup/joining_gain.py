@@ -1,24 +1,27 @@
 """Expected gain of joining: regret as a member over regret alone, from a table of simulations.
 
-`benchmarks/joining_gain.py` measures the table in `joining_table.py`. Between its entries the ratio is linear
+`benchmarks/joining_gain.py` measures the table, `joining_gain.json`. Between its entries the ratio is linear
 in the logarithms of ε, members and horizon; outside, the nearest entry is used and named. The table is of one
 simulated world, which the sentence names, and promises nothing about others.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from fedfairx.errors import require
-from fedfairx.federation.setup.joining_table import DELTA, EPSILONS, HORIZONS, MEMBERS, RATIOS, WORLD
-from fedfairx.privacy import epsilon_for, mu_for
+import numpy as np
 
-#: Less of a gain than this is warned of.
-SMALL = 0.1
+from fedfairx.errors import require
+from fedfairx.privacy import epsilon_for, mu_for
+from fedfairx.util.arrays import Array
+
+FILE = Path(__file__).with_suffix(".json")
+WORLD, DELTA, EPSILONS, MEMBERS, HORIZONS, RATIOS = json.loads(FILE.read_text(encoding="utf-8")).values()
+SMALL = 0.1  # a smaller gain gives a warning
 _SAME = 0.005  # shown as no difference
 
 
@@ -120,27 +123,23 @@ def expected_gain(
     asked = math.inf
     if epsilon is not None:
         asked = epsilon if delta == DELTA else epsilon_for(DELTA, mu_for(epsilon, delta))
-    axes: list[tuple[str, Sequence[float], float]] = [
+    axes = (
         ("{} decisions each", HORIZONS, horizon),
-        (f"ε = {{}} at δ = {DELTA:g}", (math.inf,) if epsilon is None else EPSILONS, asked),
+        (f"ε = {{}} at δ = {DELTA:g}", [math.inf] if epsilon is None else EPSILONS, asked),
         ("{} members", MEMBERS, members),
-    ]
-    nearest = [words.format(_counted(end)) for words, grid, x in axes if (end := _held(grid, x)) != x]
-    (low_t, part_t), (low_e, part_e), (low_m, part_m) = (_between(grid, x) for _, grid, x in axes)
-    ratio = sum(
-        t * e * m * RATIOS[mode][low_t + i][low_e + j][low_m + k]
-        for i, t in enumerate((1 - part_t, part_t))
-        for j, e in enumerate((1 - part_e, part_e))
-        for k, m in enumerate((1 - part_m, part_m))
-        if t * e * m > 0
     )
+    ratios, nearest = np.array(RATIOS[mode]), []
+    for words, grid, x in axes:
+        ratios = _at(np.log(x), np.log(grid), ratios)
+        if not grid[0] <= x <= grid[-1]:
+            nearest.append(words.format(_counted(min(max(x, grid[0]), grid[-1]))))
     return Gain(
         members=members,
         horizon=horizon,
         epsilon=epsilon,
         decide_from=decide_from,
         centred=centred,
-        ratio=ratio,
+        ratio=float(ratios),
         nearest=tuple(nearest),
     )
 
@@ -150,14 +149,6 @@ def _counted(value: float) -> str:
     return f"{value:,.10g}".replace(",", " ")
 
 
-def _held(grid: Sequence[float], x: float) -> float:
-    return min(max(x, grid[0]), grid[-1])
-
-
-def _between(grid: Sequence[float], x: float) -> tuple[int, float]:
-    """Index of the entry below x, and the fraction of the way to the next one, in logarithms."""
-    x = _held(grid, x)
-    low = bisect_right(grid, x) - 1
-    if x == grid[low]:
-        return low, 0.0
-    return low, math.log(x / grid[low]) / math.log(grid[low + 1] / grid[low])
+def _at(x: float, grid: Array, values: Array) -> Array:
+    """Interpolate along the first axis; outside of the grid, take the nearest."""
+    return np.apply_along_axis(lambda column: np.interp(x, grid, column), 0, values)

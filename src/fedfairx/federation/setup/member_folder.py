@@ -20,27 +20,26 @@ from fedfairx.federation.roster.signing_keys import SigningKey
 from fedfairx.federation.transport import EngineTransport, SqliteTransport, Transport
 
 SETTINGS = "fedfairx.toml"
-_NATS = """transport = "nats"
-servers = [{server}]
+_TRANSPORTS = {
+    "nats": """transport = "nats"
+servers = [{address}]
 authority = "authority.crt"
 certificate = "tls.crt"
 certificate_key = "tls.key"
-"""
-_FLOWER = """transport = "engine"  # a Flower SuperNode beside the agent carries its messages
-superlink = {superlink}
+""",
+    "flower": """transport = "engine"  # a Flower SuperNode beside the agent carries its messages
+superlink = {address}
 authority = "authority.crt"
 node_key = "node.key"
-"""
-_SQLITE = """transport = "sqlite"
+""",
+    "sqlite": """transport = "sqlite"
 path = "../transport.sqlite"
-"""
+""",
+}
 
 
-def settings(roster: Roster, name: str, *, server: str | None, superlink: str | None = None) -> str:
+def settings(roster: Roster, name: str, transport: str, address: str) -> str:
     """TOML settings of a member's service; with SQLite the transport is a file beside the folders."""
-    way = _SQLITE if server is None else _NATS.format(server=json.dumps(server))
-    if superlink is not None:
-        way = _FLOWER.format(superlink=json.dumps(superlink))
     return f"""# Settings of {name} in federation {roster.federation}; paths are relative to this folder.
 # Dimension, merit, schedule and privacy are in the roster, which all members hold.
 name = {json.dumps(name)}
@@ -50,7 +49,7 @@ data = "data"
 id = "{roster.federation}"
 roster = "roster.json"
 key = "agent.key"
-{way}"""
+{_TRANSPORTS[transport].format(address=json.dumps(address))}"""
 
 
 @dataclass(frozen=True)
@@ -78,20 +77,19 @@ class MemberFolder:
         """A cheap value that changes whenever the roster's or the key's file is rewritten."""
         marks: list[int] = []
         for entry in ("roster", "key"):
-            with contextlib.suppress(OSError):  # on its way, perhaps
+            with contextlib.suppress(OSError):  # it may be about to be replaced
                 found = os.stat(self._file(entry))
                 marks += found.st_mtime_ns, found.st_size, found.st_ino
         return tuple(marks)
 
     @property
-    def server(self) -> str | None:
-        """The first server of the hub; None without NATS."""
-        return str(self._entry("servers")[0]) if self.table.get("transport") == "nats" else None
-
-    @property
-    def superlink(self) -> str | None:
-        """The SuperLink's address; None without Flower."""
-        return None if self.table.get("superlink") is None else str(self.table["superlink"])
+    def hub(self) -> tuple[str, str]:
+        """Transport and address of the hub, as `federate init` takes them; "" without a hub."""
+        if self.table.get("superlink") is not None:
+            return "flower", str(self.table["superlink"])
+        if self.table.get("transport") == "nats":
+            return "nats", str(self._entry("servers")[0])
+        return "sqlite", ""
 
     def _entry(self, name: str) -> Any:
         if name not in self.table:

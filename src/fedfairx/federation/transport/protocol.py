@@ -21,7 +21,7 @@ class Conflict(TransportError):
     """The message stored under an agent's name is not the expected one, but `held` (None: no message)."""
 
     def __init__(self, held: bytes | None) -> None:
-        super().__init__("another message than expected lies under this agent's name")
+        super().__init__("another message than expected is stored under this agent's name")
         self.held = held
 
 

@@ -102,7 +102,7 @@ class SqliteTransport:
                     connection.execute("ROLLBACK")
                     raise
                 connection.execute("COMMIT")
-            except sqlite3.OperationalError as error:  # locked, full, gone: opened again the next time
+            except sqlite3.OperationalError as error:  # locked, full or gone: the next call opens it again
                 self._drop()
                 raise TransportUnavailable(f"transport {self.path} is unavailable: {error}") from error
             except sqlite3.DatabaseError as error:

@@ -1,5 +1,6 @@
 """Start all of Flower on one machine, for trials and tests: a SuperLink with TLS and node authentication, its
 SuperExec, a SuperNode for each member, and the run. In production each organisation starts its own part.
+Also helpers for starting processes on this machine.
 """
 
 from __future__ import annotations
@@ -11,16 +12,15 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from fedfairx.errors import InvalidInput, StateError
 
 COMMANDS = ("flower-superlink", "flower-superexec", "flower-supernode", "flwr")
-CONNECTION = "hub"  # what `flwr` knows the SuperLink by
-START = 60.0  # seconds that a part may take to begin
+CONNECTION = "hub"  # name of the SuperLink in `flwr`'s configuration
+START = 60.0  # seconds until a part must have started
 
 
 def find_commands(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -41,11 +41,12 @@ def find_commands(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 class Flower:
-    """The processes of one SuperLink: a context manager that starts and stops them.
+    """The processes of one SuperLink, which `start` starts and `stop` stops.
 
     base: a federation's folder that `federate init --transport flower` has made.
-    services: URL of each agent's service, as http://127.0.0.1:8001, and the file with its API key.
-    door: the port that SuperNodes go to, where there is a proxy before the SuperLink.
+    services: URL of each agent's service, such as http://127.0.0.1:8001, and the file with its API key.
+    gap: seconds between two rounds.
+    proxy: the port to which SuperNodes connect, if there is a proxy before the SuperLink.
     """
 
     def __init__(
@@ -56,29 +57,14 @@ class Flower:
         commands: Path,
         port: int,
         gap: float,
-        deadline: float = 30.0,
-        rounds: int = 0,
-        door: int | None = None,
+        proxy: int | None = None,
     ) -> None:
         self.base, self.services, self.port = base.resolve(), dict(services), port
-        self._door = door or port
-        self.run_config = f"gap={float(gap)} deadline={float(deadline)} rounds={int(rounds)}"
+        self._proxy = proxy or port
+        self.run_config = f"gap={float(gap)}"
         self._commands = commands
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs = self.base / "logs"
-
-    def __enter__(self) -> Flower:
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def start(self) -> None:
         self._logs.mkdir(exist_ok=True)
@@ -94,7 +80,7 @@ class Flower:
             *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
             *secret,
         )
-        self._wait_for(self.port, "superlink")
+        self._wait_for_superlink()
         self._connect(address)
         self._register()
         self._begin("superexec", "flower-superexec", *_flags(runtime_api_address=address), *root, *secret)
@@ -103,7 +89,7 @@ class Flower:
                 f"supernode-{name}",
                 "flower-supernode",
                 *root,
-                *_flags(superlink=f"127.0.0.1:{self._door}", host="127.0.0.1", port=_free_port()),
+                *_flags(superlink=f"127.0.0.1:{self._proxy}", host="127.0.0.1", port=free_port()),
                 *_flags(auth_supernode_private_key=self.base / name / "node.key"),
                 *_flags(node_config=f'service="{url}" key-file="{key.resolve()}"'),
             )
@@ -137,23 +123,13 @@ class Flower:
         """The process of each part, which leads the group of its children."""
         return {name: process.pid for name, process in self._processes.items()}
 
-    def check(self) -> None:
-        """Raise `StateError` if a part has ended."""
-        for name, process in self._processes.items():
-            if process.poll() is not None:
-                raise StateError(f"{name} has ended with {process.returncode}; see {self._logs / name}.log")
-
     def _begin(self, part: str, command: str, *arguments: str) -> None:
-        with (self._logs / f"{part}.log").open("wb") as log:
-            self._processes[part] = subprocess.Popen(
-                [str(self._commands / command), *arguments],
-                env=self._environment(part),
-                cwd=self._logs,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # a part starts others: they are stopped with it
-            )
+        self._processes[part] = start_process(
+            [str(self._commands / command), *arguments],
+            log=self._logs / f"{part}.log",
+            cwd=self._logs,
+            env=self._environment(part),
+        )
 
     def _connect(self, address: str) -> None:
         """Configure the SuperLink's address for `flwr`."""
@@ -177,7 +153,7 @@ class Flower:
                 timeout=START,
             )
         except subprocess.TimeoutExpired:
-            raise StateError(f"flwr {' '.join(arguments[:2])} has not answered in {START:.0f} s") from None
+            raise StateError(f"flwr {' '.join(arguments[:2])} did not answer within {START:.0f} s") from None
         if done.returncode != 0:
             raise StateError(f"flwr {' '.join(arguments[:2])} failed: {(done.stderr or done.stdout).strip()}")
         return done.stdout
@@ -190,15 +166,42 @@ class Flower:
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
         return {**kept, **quiet, "PATH": path, "FLWR_HOME": str(home)}
 
-    def _wait_for(self, port: int, name: str) -> None:
-        ends = time.monotonic() + START
-        while time.monotonic() < ends:
-            self.check()
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    return
+    def _wait_for_superlink(self) -> None:
+        ends, superlink = time.monotonic() + START, self._processes["superlink"]
+        while not answers(self.port):
+            if superlink.poll() is not None or time.monotonic() > ends:
+                log = self._logs / "superlink.log"
+                raise StateError(f"superlink ended or does not listen on port {self.port}; see {log}")
             time.sleep(0.1)
-        raise StateError(f"{name} does not listen on port {port}; see {self._logs / name}.log")
+
+
+def start_process(
+    command: Sequence[str], *, log: Path, cwd: Path, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a process that writes to a log file and leads its own group, which Ctrl-C does not reach."""
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+
+
+def free_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    """Whether a process of this machine listens on a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _flags(**options: object) -> list[str]:
@@ -209,9 +212,3 @@ def _flags(**options: object) -> list[str]:
 def _signal(process: subprocess.Popen[bytes], which: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, which)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

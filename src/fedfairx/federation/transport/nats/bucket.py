@@ -40,5 +40,5 @@ def require_sound(config: api.StreamConfig, federation: str) -> None:
     if not (sound and told) or config.subjects != [subjects]:
         raise TransportRefused(
             f"stream {config.name} was not made by fedfairx: it must deny deletion, purge and roll-ups, "
-            f"have no age and hold {subjects} alone; have the hub's administrator remove it"
+            f"have no maximum age and hold only {subjects}; ask the hub's administrator to remove it"
         )

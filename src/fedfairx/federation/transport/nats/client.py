@@ -32,10 +32,11 @@ with needs("nats"):
 
 
 Answer = TypeVar("Answer")
+_FAILURES = (NatsError, OSError, TimeoutError, TransportRefused)
 _WRONG_SEQUENCE = (10071, 10164)  # the server's codes for "another revision than expected"
 _PAUSE = 0.2  # seconds between two attempts to connect again
-_LONG_PAUSE = 10.0  # where the hub refuses this agent, until an operator acts
-_LARGEST = 2**20 - 2**12  # bytes of a message, d = 510: the server's own limit, but for headers
+_LONG_PAUSE = 10.0  # the same, if the hub refuses this agent, until an operator acts
+_LARGEST = 2**20 - 2**12  # bytes of a message, d = 510: the server's own limit less headers
 
 
 def tls_context(*, ca: str, certificate: str, key: str) -> ssl.SSLContext:
@@ -155,7 +156,7 @@ class NatsTransport:
             if error.err_code not in _WRONG_SEQUENCE:
                 raise
             _, held = await self._fetch(agent)
-            if held == message:  # it had arrived, and only the answer got lost
+            if held == message:  # it had arrived, and only the answer was lost
                 return
             raise Conflict(held) from None
         self._mirror.keep(agent, kept.seq, message)
@@ -205,9 +206,8 @@ class NatsTransport:
             try:
                 await self._connect()
                 self._refused = ""
-            except (NatsError, OSError, TimeoutError, TransportRefused) as error:
-                self._trouble = self._trouble_of(error)
-                self._refused = str(error) if isinstance(error, TransportRefused) else ""
+            except _FAILURES as error:
+                self._note(error)
                 await self._shut()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 5.0)
@@ -220,9 +220,8 @@ class NatsTransport:
                 self._trouble = self._refused = ""
                 self._ready.set()
                 self._first.set()
-            except (NatsError, OSError, TimeoutError, TransportRefused) as error:
-                self._trouble = self._trouble_of(error)
-                self._refused = str(error) if isinstance(error, TransportRefused) else ""
+            except _FAILURES as error:
+                self._note(error)
                 await asyncio.sleep(min(self._poll, 0.25))
                 self._stale.set()
 
@@ -249,7 +248,7 @@ class NatsTransport:
             self._look_again()
 
         async def failed(error: Exception) -> None:
-            self._trouble = self._trouble_of(error)
+            self._trouble = str(error) or type(error).__name__
             if "permissions violation" in str(error).lower():
                 self._violated.set()
             if "authorization violation" in str(error).lower() and self._client is not None:
@@ -295,6 +294,6 @@ class NatsTransport:
         if client is not None:
             await client.close()
 
-    @staticmethod
-    def _trouble_of(error: Exception) -> str:
-        return str(error) or type(error).__name__
+    def _note(self, error: Exception) -> None:
+        self._trouble = str(error) or type(error).__name__
+        self._refused = str(error) if isinstance(error, TransportRefused) else ""

@@ -24,7 +24,7 @@ from flwr.clientapp import ClientApp
 
 TIMEOUT = 10.0  # seconds
 LARGEST = 2**21  # bytes of an answer
-PORTION = 2**21  # letters of messages in a request; a service takes twice as much
+PORTION = 2**21  # characters of messages in a request; a service accepts twice as many
 
 
 class Trouble(Exception):

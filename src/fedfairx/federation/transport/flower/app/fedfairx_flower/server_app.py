@@ -17,7 +17,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
-PULL = 0.1  # seconds between two looks for answers
+PULL = 0.1  # seconds between two requests for answers
 LARGEST = 2**20  # bytes of a message
 FAILURES = 10  # rounds in a row, after which the run ends as failed
 
@@ -34,7 +34,7 @@ def forward(grid: Grid, context: Context) -> None:
             if exchange(grid, board, deadline=deadline):
                 exchange(grid, board, deadline=deadline)
             failed = 0
-        except Exception as error:  # the SuperLink is away: what is lost now comes with a later round
+        except Exception as error:  # the SuperLink can't be reached; a later round repeats everything
             failed += 1
             log(WARNING, "fedfairx: a round failed: %s", type(error).__name__)
             if failed == FAILURES:
@@ -45,7 +45,7 @@ def forward(grid: Grid, context: Context) -> None:
 
 
 def exchange(grid: Grid, board: dict[str, bytes], *, deadline: float) -> bool:
-    """Send the board to every node; whether an answer had something new."""
+    """Send the board to every node; return whether an answer was new."""
     names = named(grid.get_nodes())
     content = RecordDict({"board": ConfigRecord(dict(board))})
     messages = [Message(content, node, "query", ttl=deadline) for node in names]
