@@ -248,7 +248,7 @@ MUTANTS = (
         "a table goes on from sums with a replaced reward",
         "_Logged.sums",
         "replaced = replaced_between(journal, self._end, end)",
-        "anew = False",
+        "replaced = False",
         REPLACED_HTTP,
     ),
     # Messages between organisations.
@@ -823,15 +823,15 @@ MUTANTS = (
     Mutant(
         "a reward that replaces another is read unchecked",
         "Journal.whole",
-        "                self._check(newest, _seal_of_outcome)\n",
+        "                self._check(newest, seal_outcome)\n",
         "",
         SEALS,
     ),
     Mutant(
         "the agents of a log share a chain",
-        "Journal.append_outcome",
-        "previous = log.heads.get(agent) or self.head()",
-        "previous = next(iter(log.heads.values()), None) or self.head()",
+        "Journal._append",
+        "log.heads.get(agent) or self.head()",
+        "next(iter(log.heads.values()), None) or self.head()",
         SEVERAL,
     ),
     Mutant(
@@ -1270,7 +1270,7 @@ MUTANTS = (
     ),
     Mutant(
         "a batch that is not whole is published",
-        "Published.bring_up",
+        "Published.update",
         "            if rewards.size == batch:\n",
         "            if True:\n",
         BATCHES,

@@ -240,7 +240,7 @@ def test_pages_say_what_there_is(tmp_path: Path) -> None:
         overview, report = client.get("/").text, client.get("/report").text
         assert "<dt>Actions</dt><dd>ann, cid</dd>" in overview
         assert "<dt>Retired</dt><dd>ben</dd>" in overview
-        assert "learnt for each action by itself" in report
+        assert "learnt for each action separately" in report
         assert "features" not in report
     with asking(str(tmp_path / "other" / "agent.db")) as client:
         assert "Retired" not in client.get("/").text

@@ -16,7 +16,7 @@ import pytest
 import fedfairx as ffx
 from fedfairx.errors import StateError
 from fedfairx.storage import ApiKeys, migrations, open_database
-from fedfairx.storage.feature_schema import read_feature_schema
+from fedfairx.storage.agents import read_feature_schema
 from fedfairx.storage.seen import SeenTables
 from golden import machine
 from old_databases import EARLY, EXPECTED, NAMES, load

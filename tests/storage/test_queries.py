@@ -15,7 +15,7 @@ D = 2
 @pytest.fixture
 def agent(place: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(database, "PAGE", 4)  # so that there are several
-    monkeypatch.setattr("fedfairx.storage.journal.PAGE", 4)
+    monkeypatch.setattr("fedfairx.storage.database.PAGE", 4)
     agent = ffx.Agent.open(place, dimension=D, seed=0)
     log, start = agent.journal.log, agent.journal.log.now() // 1_000_000 + 10
     rng = np.random.default_rng(0)

@@ -10,10 +10,15 @@ import pytest
 
 from fedfairx.errors import KeyTaken, StateError
 from fedfairx.storage import DecisionNote, Journal, Log, open_database
-from fedfairx.storage.agents import add_agent, read_agents, update_settings
-from fedfairx.storage.feature_schema import read_feature_schema, store_feature_schema
+from fedfairx.storage.agents import (
+    add_agent,
+    read_agents,
+    read_feature_schema,
+    store_feature_schema,
+    update_settings,
+)
 from fedfairx.storage.migrations import migrate
-from fedfairx.storage.queries import counted, end_of, latest, number_at, records
+from fedfairx.storage.queries import latest, number_at, records
 from fedfairx.storage.replacement import booked, replace, replaced_between
 from fedfairx.storage.seen import SeenTables
 from fedfairx.storage.verification import check_logs, open_for_reading
@@ -70,7 +75,7 @@ def test_steps_of_both_are_in_one_order_and_apart(two: list[Journal], log: Log, 
         assert [each.seq for each in journal.decisions()] == mine
         assert [each.seq for each in latest(journal, limit=2)] == mine[:0:-1]
         assert journal.counts() == {"pending": 2, "rewarded": 1, "withdrawn": 0, "expired": 0}
-        assert counted(journal, 0)[:2] == (3, {"rewarded": 1})
+        assert journal.counted()[:2] == (3, {"rewarded": 1})
         assert number_at(journal, None) == mine[-1] + 1
         assert [each[2].tolist() for each in records(journal, 2, first=0, end=99)] == [[0.5], [0.25]][
             place_ : place_ + 1
@@ -81,7 +86,7 @@ def test_steps_of_both_are_in_one_order_and_apart(two: list[Journal], log: Log, 
         assert booked(other, mine[0]) is None
         with pytest.raises(StateError, match="are missing"):
             list(other.made(mine))
-    assert (end_of(north), end_of(south)) == (7, 9)
+    assert (north.end(), south.end()) == (7, 9)
     assert north.head() != south.head()
     with open_for_reading(place) as database:
         found = check_logs(database)

@@ -59,10 +59,9 @@ from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.storage import replacement
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.open_log import open_log
+from fedfairx.storage.open_log import leave_mark, open_log
 from fedfairx.storage.records import DecisionNote, packed_log
 from fedfairx.storage.replacement import Booked
-from fedfairx.storage.rollback_marker import leave_mark
 from fedfairx.storage.transaction_log import StepCounter
 from fedfairx.util.arrays import Array, Coordinates
 from fedfairx.util.formatting import html_table

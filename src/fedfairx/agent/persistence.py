@@ -32,9 +32,9 @@ from fedfairx.privacy import (
 )
 from fedfairx.storage.agents import add_agent, read_agent, read_agents, update_settings
 from fedfairx.storage.journal import Event, Journal, Made, Outcome
+from fedfairx.storage.open_log import leave_mark
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
 from fedfairx.storage.records import unpacked_log
-from fedfairx.storage.rollback_marker import leave_mark
 from fedfairx.storage.transaction_log import Log
 
 SNAPSHOT_EVERY = 5000  # steps, at least, from one snapshot to the next

@@ -1,4 +1,4 @@
-"""The ASGI application: endpoints from the operations, pages beside them, and start and stop."""
+"""The ASGI application: endpoints, pages, start and stop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_app(service: Service) -> ASGIApp:
         exception_handlers={Exception: _problem, 404: _problem, 405: _problem},
         lifespan=_life,
     )
-    app.router.redirect_slashes = False  # it would answer with whatever host it was asked by
+    app.router.redirect_slashes = False  # a redirect would go to whatever host the request names
     app.state.service = service
     return FastRouter(app, {path: each for path, each in endpoints.items() if "{" not in path})
 

@@ -1,7 +1,7 @@
-"""Authentication: API keys with roles, and sessions for pages; while there is no key, this machine alone.
+"""Authentication: API keys with roles, and sessions for pages; without any key, only local access.
 
-Keys are stored as hashes and compared in constant time (`storage/api_keys.py`). Accepted ones are cached
-for a moment, by another hash. Once a key was made, keys are required, also when the last one is revoked.
+Keys are stored as hashes and compared in constant time (`storage/api_keys.py`). Accepted keys are cached for
+a moment, by another hash. Once a key was created, keys are required, even after the last one is revoked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROLES = {
     "federation": ("federation",),  # for an engine beside the service: envelopes, and nothing else
     "admin": ("reader", "writer", "federation", "admin"),
 }
-SECONDS = 12 * 3_600  # that a session lasts
+SECONDS = 12 * 3_600  # duration of a session
 REMEMBERED = 2.0  # seconds for which a revoked key may still be accepted
 
 
@@ -49,20 +49,20 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_cross_site(request: Request) -> None:
-    """Refuse what a browser sends for another site's page; programs don't say where they are."""
+    """Refuse what a browser sends for a page of another site; programs send no such header."""
     if header_of(request, b"sec-fetch-site") not in (None, "same-origin", "none"):
         raise ProblemError("cross-site", "Sec-Fetch-Site must be same-origin or none, or left out.")
 
 
 def sees_exact(request: Request) -> bool:
-    """Whether the caller may see numbers that reveal each reward (`service/published.py`): admins alone."""
+    """Whether the caller may see numbers that reveal each reward (`service/published.py`): only admins."""
     return bool(request.scope["role"] == "admin")
 
 
 class Sessions:
-    """Sessions of people who look at pages: a random token in the browser, and here its hash with the key.
+    """Sessions of users of the pages: a random token in the browser, and here its hash with the key.
 
-    They open pages alone, and are in memory: a restart ends them.
+    A session gives access to pages only, and is in memory: a restart ends it.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Sessions:
         self._held: dict[bytes, tuple[ApiKey, float]] = {}  # hash of the token → whose, and until when
 
     def begin(self, key: ApiKey) -> str:
-        """A token for the holder of a key."""
+        """Start a session for the holder of a key, and return its token."""
         token = secrets.token_urlsafe(32)
         self._held[_hash(token)] = key, self.clock() + SECONDS
         return token
@@ -85,7 +85,7 @@ class Sessions:
         self._held.pop(_hash(token), None)
 
     def keep(self, in_force: Collection[str]) -> None:
-        """End those that are over, and those of keys that are not among these ids any more."""
+        """Drop expired sessions, and those of keys that are not among these ids."""
         now = self.clock()
         self._held = {
             token: (key, until)
@@ -132,7 +132,7 @@ class Authenticator:
         """The key with this text; None if there is none."""
         if not text:
             return None
-        digest = hashlib.sha256(text.encode()).digest()
+        digest = _hash(text)
         key = self._accepted.get(digest)
         if key is None:
             key = await asyncio.to_thread(self._keys.find, text)
@@ -142,14 +142,14 @@ class Authenticator:
         return key
 
     async def watch(self) -> None:
-        """Look for changed keys again and again, until cancelled."""
+        """Reload keys every `REMEMBERED` seconds, until cancelled."""
         while True:
             await asyncio.sleep(REMEMBERED)
-            with suppress(StorageError):  # requests tell; nobody new is accepted
+            with suppress(StorageError):  # requests will report it; no new key is accepted
                 await self.look()
 
     async def look(self) -> None:
-        """Read which keys there are, drop accepted ones, and end the sessions of revoked keys."""
+        """Reload keys, clear the cache, and end the sessions of revoked keys."""
         found = await asyncio.to_thread(self._keys.all)
         self.any_key = self.any_key or bool(found)
         self._accepted.clear()
@@ -161,7 +161,10 @@ def _credentials(request: Request) -> str:
     scheme, _, value = (header_of(request, b"authorization") or "").partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
-    if scheme.lower() == "basic" and request.method in ("GET", "HEAD"):  # browsers send it unasked: no writes
+    if scheme.lower() == "basic" and request.method in (
+        "GET",
+        "HEAD",
+    ):  # browsers send it on their own: no writes
         try:
             return base64.b64decode(value, validate=True).decode("latin-1").partition(":")[2]
         except (binascii.Error, ValueError):

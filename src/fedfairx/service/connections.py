@@ -1,9 +1,9 @@
-"""Limits on what a client takes before it is authenticated: bytes, seconds and connections.
+"""Limits for clients before they are authenticated: bytes, seconds and connections.
 
-uvicorn limits none of these with httptools. Time is looked at once a second for all connections together, so
-that it costs a request nothing. When there are too many connections, those end that wait for their client:
-first those that never sent a whole request, the oldest before others. So a client that sends its request at
-once is answered, however many others don't.
+uvicorn limits none of these with httptools. Time is checked once a second for all connections together, so
+that it costs a request nothing. When there are too many connections, those that wait for their client are
+closed: first those that never sent a whole request, and the oldest of these first. So a client that sends its
+request at once gets a response, however many others do not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEADER, BODY = "header", "body"
 class Connection(HttpToolsProtocol):
     """One connection."""
 
-    # uvicorn's has as many attributes as Python keeps fast; more would make each of them slower
+    # uvicorn's class has as many attributes as Python can access fast; more would slow down all of them
     __slots__ = ("_made", "_most", "_most_connections", "_part", "_seconds", "_seen", "_since")
 
     def __init__(self, settings: Settings, **options: Any) -> None:
@@ -34,7 +34,7 @@ class Connection(HttpToolsProtocol):
         self._seconds = {HEADER: settings.header_seconds, BODY: settings.body_seconds}
         self._made = time.monotonic()
         self._part = 0  # bytes of a header that is not whole yet
-        self._seen: tuple[str | None, object] = (None, None)  # what it waited for at the last look,
+        self._seen: tuple[str | None, object] = (None, None)  # what it waited for at the last check,
         self._since = self._made  # and since when
 
     # --- bytes ---------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ class Connection(HttpToolsProtocol):
             if self._part + size > most and self._length() > most:
                 self._refuse_header()
             self._part = 0
-        else:  # data may begin with what belongs to the request before
+        else:  # data may begin with the end of the previous request
             self._part = self._part + size if before is self.scope else min(size, most)
             if self._part > most:
                 self._refuse_header()
@@ -94,7 +94,7 @@ class Connection(HttpToolsProtocol):
         waiting = [each for each in others if each.waits_for() is not None or each.flow.write_paused]
         waiting.sort(key=lambda each: (each.cycle is not None, each._made))
         for each in waiting[: 1 + self._most_connections // 10]:
-            self.connections.discard(each)  # it would go a moment later, and others would go in its place
+            self.connections.discard(each)  # else others would be closed before it is removed
             each.transport.abort()
         if not waiting:
             self._refuse(ProblemError("busy", f"{len(others)} requests are under way (max_connections)."))

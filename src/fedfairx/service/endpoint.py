@@ -1,11 +1,12 @@
-"""Endpoints: who may use them, what they take and return. Routes and the OpenAPI document come from these."""
+"""Endpoints: roles, parameters, bodies. Routes and the OpenAPI document are made from them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from types import NoneType
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -47,7 +48,7 @@ class Operation:
     name: str
     summary: str
     handler: Handler
-    role: str | None = None  # the least role that may; None: everybody, without a key
+    role: str | None = None  # the role that is needed; None: no key
     takes: type | None = None
     gives: type | None = None
     status: int = 200
@@ -64,10 +65,15 @@ class Operation:
 
 
 def endpoint(method: str, path: str, **more: Any) -> Callable[[Handler], Operation]:
-    """Make an operation of the decorated handler, whose name and docstring are the operation's."""
+    """Make an operation of the decorated handler, with its name, docstring and return type."""
 
     def made(handler: Handler) -> Operation:
-        return Operation(method, path, handler.__name__, (handler.__doc__ or "").rstrip("."), handler, **more)
+        summary, gives = (handler.__doc__ or "").rstrip("."), get_type_hints(handler)["return"]
+        if gives is NoneType:
+            more["status"] = 204
+        elif issubclass(gives, Struct):
+            more["gives"] = gives
+        return Operation(method, path, handler.__name__, summary, handler, **more)
 
     return made
 
@@ -77,10 +83,7 @@ def _parameters(query: type[Struct]) -> tuple[Parameter, ...]:
     (_,), components = msgspec.json.schema_components([query])
     found, said = [], explained(query)
     for name, schema in components[query.__name__]["properties"].items():
-        plain = {
-            "type": "string",
-            **schema.get("anyOf", [schema])[0],
-        }  # a query has no null
+        plain = {"type": "string", **schema.get("anyOf", [schema])[0]}  # a query has no null
         plain.pop("default", None)
         found.append(Parameter(name, "query", f"{said[name]}.", plain))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Decisions with all that is known of them, as JSON lines, CSV or Parquet: for their owner alone."""
+"""Export of decisions with contexts and rewards, as JSON lines, CSV or Parquet: for admins alone."""
 
 from __future__ import annotations
 
@@ -15,57 +15,47 @@ from fedfairx.errors import needs
 from fedfairx.storage.records import StoredDecision
 
 FORMATS = {"jsonl": "application/jsonl", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
-COLUMNS = (
-    "decision_id",
-    "seq",
-    "time",
-    "mode",
-    "status",
-    "action",
-    "action_id",
-    "group",
-    "probability",
-    "drawn",
-    "baseline",
-    "policy",
-    "contexts",
-    "action_ids",
-    "groups",
-    "reward",
-    "reward_time",
-    "person",
-    "model_version",
-)
+#: The columns, with their types in Parquet.
+COLUMNS = {
+    "decision_id": "text",
+    "seq": "integer",
+    "time": "number",
+    "mode": "text",
+    "status": "text",
+    "action": "integer",
+    "action_id": "text",
+    "group": "text",
+    "probability": "number",
+    "drawn": "integer",
+    "baseline": "integer",
+    "policy": "numbers",
+    "contexts": "rows",
+    "action_ids": "texts",
+    "groups": "texts",
+    "reward": "number",
+    "reward_time": "number",
+    "person": "text",
+    "model_version": "integer",
+}
 CHUNK = 2_000  # rows of a Parquet group
-#: The last, so that one apostrophe can always be taken off.
+#: Beginnings of a CSV cell that get an apostrophe; itself too, so that one can always be taken off.
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
 def record(stored: StoredDecision) -> dict[str, Any]:
-    """A row. `probability` is with which the action was taken (its propensity), `policy` the fair shares."""
-    action, names, groups = stored.action, stored.names, stored.groups
-    values = (
-        stored.id,
-        stored.seq,
-        stored.time,
-        stored.mode,
-        stored.status,
-        action,
-        None if names is None else names[action],
-        None if groups is None else groups[action],
-        stored.propensity,
-        stored.drawn,
-        stored.baseline,
-        stored.policy.tolist(),
-        None if stored.featureless else stored.contexts.tolist(),
-        names,
-        groups,
-        stored.reward,
-        stored.reward_time,
-        stored.person,
-        stored.model_version,
-    )
-    return dict(zip(COLUMNS, values, strict=True))
+    """A row: `probability` is the propensity of the action taken, `policy` the fair shares."""
+    names, groups = stored.names, stored.groups
+    row = {name: getattr(stored, name) if name in StoredDecision.__slots__ else None for name in COLUMNS}
+    return row | {
+        "decision_id": stored.id,
+        "action_id": None if names is None else names[stored.action],
+        "group": None if groups is None else groups[stored.action],
+        "probability": stored.propensity,
+        "policy": stored.policy.tolist(),
+        "contexts": None if stored.featureless else stored.contexts.tolist(),
+        "action_ids": names,
+        "groups": groups,
+    }
 
 
 def json_lines(rows: Iterable[StoredDecision]) -> Iterator[bytes]:
@@ -75,7 +65,7 @@ def json_lines(rows: Iterable[StoredDecision]) -> Iterator[bytes]:
 
 
 def csv_lines(rows: Iterable[StoredDecision]) -> Iterator[bytes]:
-    """A header and a line each; lists are JSON, and texts begin with nothing that a spreadsheet computes."""
+    """A header, and a line for each; lists are JSON, and no text begins like a spreadsheet formula."""
     yield _csv(COLUMNS)
     for stored in rows:
         yield _csv(map(_cell, record(stored).values()))
@@ -94,7 +84,7 @@ def _csv(values: Iterable[object]) -> bytes:
 
 
 def write_parquet(rows: Iterable[StoredDecision], path: Path) -> None:
-    """All of it into a file, group by group, so that memory holds one of them."""
+    """Write a file group by group, so that only one group is in memory."""
     with needs("experiments"):
         import pyarrow
         import pyarrow.parquet
@@ -107,13 +97,10 @@ def write_parquet(rows: Iterable[StoredDecision], path: Path) -> None:
 
 
 def _schema(pa: Any) -> Any:
-    text, number, whole = pa.string(), pa.float64(), pa.int64()
-    kinds: dict[str, Any] = dict.fromkeys(COLUMNS, text)
-    kinds |= dict.fromkeys(("time", "probability", "reward", "reward_time"), number)
-    kinds |= dict.fromkeys(("seq", "action", "drawn", "baseline", "model_version"), whole)
-    kinds |= dict.fromkeys(("action_ids", "groups"), pa.list_(text))
-    kinds |= {"policy": pa.list_(number), "contexts": pa.list_(pa.list_(number))}
-    return pa.schema(list(kinds.items()))
+    kinds = {"text": pa.string(), "number": pa.float64(), "integer": pa.int64()}
+    kinds |= {"texts": pa.list_(pa.string()), "numbers": pa.list_(pa.float64())}
+    kinds["rows"] = pa.list_(kinds["numbers"])
+    return pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
 
 
 LINES: dict[str, Callable[[Iterable[StoredDecision]], Iterator[bytes]]] = {

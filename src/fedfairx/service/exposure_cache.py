@@ -1,7 +1,7 @@
-"""The table of exposure over a window of the log.
+"""Tables of exposure over windows of the log.
 
-It is read in a thread, one at a time, from a bounded number of decisions, and kept for a while: whoever
-looks at it, and however often, decisions go on being made.
+A table is computed in a thread, one at a time, from a bounded number of decisions, and cached: however often
+it is read, decisions are not delayed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedfairx.core.statistics import unpack
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.service.published import Published, Sums, coarse
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.queries import end_of, last_of, learnt, number_at, records
+from fedfairx.storage.queries import last_of, learnt, number_at, records
 from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.replacement import replaced_between
 from fedfairx.util.arrays import Array
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from fedfairx.service.settings import Settings
 
 
-KEPT = 32  # tables, of as many windows
-FRESH = 10.0  # seconds for which a table is shown again as it is, or
-COST = 10.0  # times as long as it took to make
+KEPT = 32  # tables in the cache
+FRESH = 10.0  # seconds for which a table is cached, at least
+COST = 10.0  # and this many times the seconds that it took to compute
 
 
 @dataclass(frozen=True)
 class ExposureSnapshot:
-    """A table, and what it was computed from. Times are seconds since 1970."""
+    """A table, and the decisions that it was computed from. Times are seconds since 1970."""
 
     table: Exposure
     first: float | None  # time of the first decision in it
@@ -51,7 +51,7 @@ class ExposureSnapshot:
 
 
 class ExposureCache:
-    """Tables of exposure, each computed once for all readers."""
+    """The cache: each table is computed once for all readers."""
 
     def __init__(self, agent: Agent, settings: Settings) -> None:
         self._agent, self._settings = agent, settings
@@ -65,7 +65,7 @@ class ExposureCache:
     ) -> ExposureSnapshot:
         """The table of decisions made from `since` on and before `until`.
 
-        Without `exact` it is as it was at the last whole batch of rewards, and in three digits.
+        Without `exact` it is as of the last whole batch of rewards, and in three digits.
         """
         async with self._one_at_a_time:
             kept = self._kept.pop((since, until, exact), None)
@@ -84,7 +84,7 @@ class ExposureCache:
         if exact:
             sums = self._sums()
         else:
-            published = self._bring_up()
+            published = self._update_published()
             sums = published.sums.gram, published.sums.moment
             end = end if published.end is None else min(end, published.end)
         start = last_of(journal, settings.exposure_decisions, first=first, end=end)
@@ -109,24 +109,24 @@ class ExposureCache:
         )
 
     def _sums(self) -> tuple[Array, Array]:
-        """Sums over the agent's own rewards alone: a peer's parameter may differ."""
+        """Sums over this agent's rewards only: a peer's parameter may differ."""
         agent = self._agent
-        kept = None if agent.private else agent.own_sums()  # a private one clips what it learns
+        kept = None if agent.private else agent.own_sums()  # the sums of a private agent are clipped
         return self._logged.sums(agent.journal, agent) if kept is None else unpack(kept)
 
-    def _bring_up(self) -> Published:
-        """What is published by now; of a long log, from about as many decisions as a table is made from."""
+    def _update_published(self) -> Published:
+        """The published sums, up to date; of a long log, they start with the decisions of the first table."""
         agent, journal = self._agent, self._agent.journal
         if self._published is None:
             most = self._settings.exposure_decisions
             first = last_of(journal, most, first=0, end=number_at(journal, None))
             self._published = Published(journal, first=first)
-        self._published.bring_up(agent.dimension)
+        self._published.update(agent.dimension)
         return self._published
 
 
 class _Seen:
-    """Rows of the log as decisions, counting withdrawn and baseline ones."""
+    """Converts stored decisions for `exposure`, and counts withdrawn and baseline ones."""
 
     first: float | None = None
     last: float | None = None
@@ -168,21 +168,22 @@ def _rows(contexts: bytes, arms: int) -> NDArray[Any]:
 
 
 def _half_range(agent: Agent) -> float:
-    """σ of rewards whatever their distribution: half of their range (Hoeffding's lemma), which is 1 if
-    unknown."""
+    """σ of rewards of any distribution: half of their range (Hoeffding's lemma), which is 1 if unknown."""
     low, high = agent.options.reward_range or (0.0, 1.0)
     return 0.5 * (high - low)
 
 
 class _Logged:
-    """Sums over all rewards in an agent's log. Each call reads what is new since the one before; after a
-    reward was replaced, all of it."""
+    """Sums over all rewards in an agent's log.
+
+    Each call reads what is new since the last one or, after a reward was replaced, everything.
+    """
 
     def __init__(self) -> None:
         self._sums, self._end = Sums(0), 0
 
     def sums(self, journal: Journal, agent: Agent) -> tuple[Array, Array]:
-        dimension, end = agent.dimension, end_of(journal)
+        dimension, end = agent.dimension, journal.end()
         replaced = replaced_between(journal, self._end, end)
         first = 0 if replaced else self._end
         sums = Sums(dimension) if replaced else self._sums.copy(dimension)
@@ -191,5 +192,5 @@ class _Logged:
         for contexts, rewards in learnt(journal, first=first, end=end):
             units = np.eye(dimension)[contexts[:, 0].astype(int)] if agent.actions else contexts
             sums.add(units, rewards)
-        self._sums, self._end = sums, end  # only once all of it was read
+        self._sums, self._end = sums, end  # only after everything was read
         return sums.gram, sums.moment

@@ -19,15 +19,15 @@ from fedfairx.service.feature_table import Feature, FeatureTable
 from fedfairx.service.federation import Membership
 from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings, place_of
+from fedfairx.storage.agents import read_feature_schema, store_feature_schema
 from fedfairx.storage.api_keys import ApiKeys
-from fedfairx.storage.feature_schema import read_feature_schema, store_feature_schema
 
 #: Settings that are stored with the agent.
 KEPT = ("rule", "reward_range", "minimum_share", "name", "window", "default_reward")
 
 
 def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
-    """The service, ready for requests. Settings that are not given are as stored, or the default."""
+    """Open a service, ready for requests. A setting that is not given is as stored, or its default."""
     if not settings.database:
         Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
     place = MemberFolder.read(settings.federation) if settings.federation else None
@@ -54,7 +54,7 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
 
 
 def _open(settings: Settings, merit: Merit | None, place: MemberFolder | None) -> Agent:
-    """Open the agent by its own settings or, in a federation, by what the members agreed on."""
+    """Open the agent with these settings or, in a federation, with the terms of the roster."""
     if place is None:
         return Agent.open(place_of(settings), **_kept(settings, merit))
     named = settings.name or place.name
@@ -70,7 +70,7 @@ def _open(settings: Settings, merit: Merit | None, place: MemberFolder | None) -
 
 
 def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
-    """The options that were given; the others stay as stored."""
+    """The agent's options that were given; the others stay as stored."""
     given: dict[str, Any] = {name: getattr(settings, name) for name in KEPT if name in settings.given}
     dimension = len(settings.features) or settings.dimension
     if dimension:
@@ -101,7 +101,7 @@ def _warm(agent: Agent) -> None:
 
 
 def remembered(settings: Settings) -> Settings:
-    """The settings with stored features; settings that contradict them are refused."""
+    """The settings with the stored features; refuse settings that contradict them."""
     stored = read_feature_schema(place_of(settings))
     if stored is None:
         return settings

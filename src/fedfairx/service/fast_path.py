@@ -1,4 +1,4 @@
-"""The fast path of a request: what Starlette does for every request, done with less for the busiest ones.
+"""The fast path of a request: cheaper versions of what Starlette does for every request.
 
 `FastRouter` finds plain paths in a table, `header_of` reads one header without decoding the others, `body_of`
 reads a body without a copy, `decode` compiles the checks of each type once, and `Json` makes its headers in a
@@ -20,11 +20,11 @@ from fedfairx.service.problems import ProblemError
 Decoded = TypeVar("Decoded")
 JSON = "application/json"
 DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}  # by what they read: a decoder compiles its checks
-CLOSE = {"connection": "close"}  # what is left of the body would be taken for the next request
+CLOSE = {"connection": "close"}  # else the rest of the body would be read as the next request
 
 
 class FastRouter:
-    """Calls the endpoint of a plain path at once, and Starlette's application for all others."""
+    """Calls the endpoint of a plain path directly, and Starlette's application for all others."""
 
     def __init__(self, app: ASGIApp, plain: Mapping[str, ASGIApp]) -> None:
         self._app = app
@@ -46,9 +46,9 @@ def header_of(request: Request, name: bytes) -> str | None:
 
 
 async def body_of(request: Request, limit: int) -> bytes:
-    """The whole body; a body longer than `limit` is not read to its end."""
+    """Read the whole body; one longer than `limit` is refused before its end."""
     kind = header_of(request, b"content-type") or ""
-    if kind != JSON and kind.partition(";")[0].strip().lower() != JSON:  # so no other site's form gets in
+    if kind != JSON and kind.partition(";")[0].strip().lower() != JSON:  # which excludes forms of other sites
         raise ProblemError("media-type", "The Content-Type must be application/json.")
     parts, size, more = [], 0, True
     while more:
@@ -65,7 +65,7 @@ async def body_of(request: Request, limit: int) -> bytes:
 
 
 def decode(body: bytes, kind: type[Decoded]) -> Decoded:
-    """A body as a value of this type."""
+    """Decode a body as a value of this type."""
     decoder = DECODERS.get(kind) or DECODERS.setdefault(kind, msgspec.json.Decoder(kind))
     try:
         value: Decoded = decoder.decode(body)

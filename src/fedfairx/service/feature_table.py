@@ -1,7 +1,7 @@
 """Named features with their ranges, and the conversion of requests into the agent's contexts.
 
-A value outside its range is moved to its end, and counted. Each feature is then scaled to [0, 1] and all by
-1/√d, so that contexts lie in the unit ball. Without names contexts are taken as they come.
+A value outside of its range is clipped, and counted. Each feature is then scaled to [0, 1], and all of them
+by 1/√d, so that contexts lie in the unit ball. Contexts without feature names are taken unchanged.
 """
 
 from __future__ import annotations
@@ -34,26 +34,18 @@ class Feature:
 
 
 class FeatureTable:
-    """Converts features of requests into contexts of the agent."""
+    """Converts features of requests into contexts of the agent; `dimension` is the number of features."""
 
     def __init__(self, features: Sequence[Feature], *, dimension: int, intercept: bool = False) -> None:
-        if features:
-            given = dimension or len(features)
-            require(
-                given == len(features),
-                "dimension",
-                f"must be that of the {len(features)} features",
-                dimension,
-            )
         self.names = tuple(feature.name for feature in features)
-        self.given = len(features) or dimension  # numbers that a caller sends for an action
+        self.given = dimension  # numbers that a caller sends for an action
         self.dimension = self.given + intercept  # of the agent
         self._intercept = intercept
         self._low = np.array([feature.low for feature in features])
         self._width = np.array([feature.high - feature.low for feature in features])
 
     def row(self, features: Mapping[str, float] | Sequence[float], where: str) -> Sequence[float]:
-        """One action's numbers in order, from a table by name or a list."""
+        """The numbers of one action in order, given by name or as a list."""
         if not isinstance(features, Mapping):
             return features
         if not self.names:
@@ -71,7 +63,7 @@ class FeatureTable:
         return [features[name] for name in self.names]
 
     def contexts(self, rows: Sequence[Sequence[float]], where: str) -> tuple[Array, int]:
-        """The agent's (K, d) contexts, and how many numbers were moved into their range; all are finite."""
+        """The agent's (K, d) contexts, and how many numbers were clipped; all must be finite."""
         given = self.given
         for index, row in enumerate(rows):
             if len(row) != given:

@@ -1,7 +1,7 @@
 """A service as a member of a federation: when its agent releases, and its exchange with peers.
 
-The schedule is the roster's, and a round is a reward that the agent has taken. A release is made at the end
-of the write queue's group in which its round was reached, in the same transaction as those rewards. A thread
+The roster has the schedule, and each reward counts as a round. A release is made at the end of the write
+queue's group in which its round was reached, in the same transaction as those rewards. A thread
 (`Member.watch`) sends and receives, so that no decision waits for another organisation.
 """
 
@@ -17,8 +17,8 @@ from fedfairx.federation.exchange.member import Peer
 from fedfairx.federation.setup.member_folder import MemberFolder
 
 LOG = logging.getLogger("fedfairx.service")
-EVERY = 1.0  # seconds between two exchanges when there is no news
-UNKNOWN = "?"  # senders that are not in the roster are counted together: they choose their names
+EVERY = 1.0  # seconds between two exchanges if nothing happens
+UNKNOWN = "?"  # one name for all senders that are not in the roster, since they can use any name
 
 
 class Membership:
@@ -47,7 +47,7 @@ class Membership:
     # --- sending and taking --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start to exchange in a thread, unless an engine carries envelopes."""
+        """Start the exchange in a thread, unless an engine carries the envelopes."""
         if not self.place.carried:
             self._stop = self.member.watch(every=EVERY, after=self._after_exchange)
 
@@ -56,7 +56,7 @@ class Membership:
         self._log()
 
     def look_at_roster(self) -> None:
-        """Take a later version of the roster from the folder; log any other one, and keep the current one."""
+        """Take a later version of the roster from the folder; log why any other one is not taken."""
         stamp = self.place.stamp()
         if stamp == self._stamp:
             return
@@ -65,7 +65,7 @@ class Membership:
             place.roster.require_follows(self.place.roster)
             self.member.follow(place.seal())
         except StorageUnavailable:
-            return  # the agent's own database: try again later
+            return  # the agent's database: try again later
         except (FedFairXError, OSError) as error:
             self._not_taken = f"the roster in {self.place.folder} is not taken: {error}"
             LOG.warning("%s", self._not_taken)
@@ -150,16 +150,16 @@ class Membership:
             self._said.add(text)
             LOG.warning("%s", text)
 
-    # --- what there is to tell -----------------------------------------------------------------------
+    # --- state for pages and metrics -------------------------------------------------------------------
 
     @property
     def trouble(self) -> str | None:
-        """The gravest problem; None if there is none."""
+        """The most serious problem; None if there is none."""
         return self.member.halted or self._not_taken or self.member.away
 
     @property
     def peers(self) -> dict[str, Peer]:
-        """All peers in the roster, also those from which nothing came yet."""
+        """All peers in the roster, including those that sent nothing yet."""
         known, own = self.member.peers, self.agent.name
         silent = Peer(0, 0, None, 0, self.agent.released)
         return {name: known.get(name, silent) for name in sorted(self.place.roster.members) if name != own}

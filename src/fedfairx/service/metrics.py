@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from fedfairx.agent.agent import Agent
 from fedfairx.service import schemas
 from fedfairx.service.federation import Membership
 
 EDGES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # seconds
-Sample = tuple[str, str, str, float]  # name, kind, help, value
+Labels = Mapping[str, object]  # values that need no escaping
 
 
 class Metrics:
@@ -36,98 +36,68 @@ class Metrics:
         counts[bisect_left(EDGES, seconds)] += 1
         counts[-1] += seconds
 
-    def lines(self) -> Iterable[str]:
-        """All of it, line by line."""
-        yield from _head("fedfairx_requests_total", "counter", "Answered requests.")
-        for (operation, status), count in sorted(self._requests.items()):
-            yield f'fedfairx_requests_total{{operation="{operation}",status="{status}"}} {count}'
-        yield from _head("fedfairx_request_seconds", "histogram", "Time from a request's head to its answer.")
+    def lines(self) -> Iterator[str]:
+        """All metrics, line by line."""
+        requests = [
+            ({"operation": operation, "status": status}, count)
+            for (operation, status), count in sorted(self._requests.items())
+        ]
+        yield from metric("requests_total", "Answered requests.", requests)
+        name = "fedfairx_request_seconds"
+        yield f"# HELP {name} Time from a request's head to its answer."
+        yield f"# TYPE {name} histogram"
         for operation, counts in sorted(self._latencies.items()):
             below = 0.0
             for edge, within in zip((*map(str, EDGES), "+Inf"), counts[:-1], strict=True):
                 below += within
-                yield f'fedfairx_request_seconds_bucket{{operation="{operation}",le="{edge}"}} {below:.0f}'
-            yield f'fedfairx_request_seconds_sum{{operation="{operation}"}} {counts[-1]!r}'
-            yield f'fedfairx_request_seconds_count{{operation="{operation}"}} {below:.0f}'
-        yield from _head("fedfairx_decisions_total", "counter", "Decisions, by what chose the action.")
-        for mode, count in self.decisions.items():
-            yield f'fedfairx_decisions_total{{mode="{mode}"}} {count}'
-        yield from text(
-            [
-                ("fedfairx_rewards_total", "counter", "Rewards taken.", self.rewards),
-                ("fedfairx_withdrawn_total", "counter", "Decisions that were never shown.", self.withdrawn),
-                ("fedfairx_features_clipped_total", "counter", "Numbers outside their range.", self.clipped),
-                ("fedfairx_commits_total", "counter", "Groups of requests written.", self.groups),
-                ("fedfairx_commit_steps_total", "counter", "Requests in those groups.", self.grouped),
-            ]
-        )
+                yield f'{name}_bucket{{operation="{operation}",le="{edge}"}} {below:.0f}'
+            yield f'{name}_sum{{operation="{operation}"}} {counts[-1]!r}'
+            yield f'{name}_count{{operation="{operation}"}} {below:.0f}'
+        modes = [({"mode": mode}, count) for mode, count in self.decisions.items()]
+        yield from metric("decisions_total", "Decisions, by what chose the action.", modes)
+        yield from metric("rewards_total", "Rewards taken.", self.rewards)
+        yield from metric("withdrawn_total", "Decisions that were never shown.", self.withdrawn)
+        yield from metric("features_clipped_total", "Numbers outside their range.", self.clipped)
+        yield from metric("commits_total", "Groups of requests written.", self.groups)
+        yield from metric("commit_steps_total", "Requests in those groups.", self.grouped)
 
 
-def labelled(
-    name: str, kind: str, help: str, values: Iterable[tuple[dict[str, str], float]]
-) -> Iterable[str]:
-    """One number for each set of labels, whose values must need no escaping."""
-    yield from _head(name, kind, help)
-    for labels, value in values:
+def metric(name: str, help: str, value: float | Iterable[tuple[Labels, float]]) -> Iterator[str]:
+    """A counter, if the name ends in `_total`, or a gauge: one number, or one for each set of labels."""
+    yield f"# HELP fedfairx_{name} {help}"
+    yield f"# TYPE fedfairx_{name} {'counter' if name.endswith('_total') else 'gauge'}"
+    for labels, number in [({}, value)] if isinstance(value, int | float) else value:
         shown = ",".join(f'{label}="{text}"' for label, text in labels.items())
-        yield f"{name}{{{shown}}} {value!r}"
+        yield f"fedfairx_{name}{f'{{{shown}}}' if shown else ''} {number!r}"
 
 
-def text(samples: Iterable[Sample]) -> Iterable[str]:
-    """Plain numbers."""
-    for name, kind, help, value in samples:
-        yield from _head(name, kind, help)
-        yield f"{name} {value!r}"
-
-
-def _head(name: str, kind: str, help: str) -> tuple[str, str]:
-    return f"# HELP {name} {help}", f"# TYPE {name} {kind}"
-
-
-def agent_lines(agent: Agent, told: schemas.Privacy, *, ready: bool) -> list[str]:
+def agent_lines(agent: Agent, told: schemas.Privacy, *, ready: bool) -> Iterator[str]:
     """The state of the agent; `told` is what the caller may see of its privacy."""
-    return [
-        *text(
-            [
-                ("fedfairx_pending", "gauge", "Decisions whose reward has not come.", agent.pending),
-                ("fedfairx_observed", "gauge", "Rewards that the model has learnt from.", agent.observed),
-                ("fedfairx_records_clipped", "gauge", "Records that the privacy bounds moved.", told.clipped),
-                ("fedfairx_releases", "gauge", "Releases made.", agent.released),
-                ("fedfairx_budget_releases", "gauge", "Releases that the budget allows.", told.releases or 0),
-                ("fedfairx_budget_spent", "gauge", "Releases spent of the budget.", told.spent),
-                ("fedfairx_ready", "gauge", "Whether the storage takes a write, as /readyz.", int(ready)),
-            ]
-        )
-    ]
+    yield from metric("pending", "Decisions whose reward has not come.", agent.pending)
+    yield from metric("observed", "Rewards that the model has learnt from.", agent.observed)
+    yield from metric("records_clipped", "Records that the privacy bounds moved.", told.clipped)
+    yield from metric("releases", "Releases made.", agent.released)
+    yield from metric("budget_releases", "Releases that the budget allows.", told.releases or 0)
+    yield from metric("budget_spent", "Releases spent of the budget.", told.spent)
+    yield from metric("ready", "Whether the storage takes a write, as /readyz.", int(ready))
 
 
-def federation_lines(membership: Membership, *, exact: bool) -> list[str]:
+def federation_lines(membership: Membership, *, exact: bool) -> Iterator[str]:
     """The state of the exchange with peers."""
-    member, peers = membership.member, membership.peers
-    reached, waiting = int(member.away is None), int(member.waiting)
-    halted, over = int(member.halted is not None), int(membership.over is not None)
-    lines = [
-        *text(
-            [
-                ("fedfairx_federation_reached", "gauge", "Whether the transport was, last.", reached),
-                ("fedfairx_federation_waiting", "gauge", "Whether a release is still to be sent.", waiting),
-                ("fedfairx_federation_halted", "gauge", "Whether sending is halted.", halted),
-                ("fedfairx_federation_over", "gauge", "Whether all is released.", over),
-            ]
-        )
-    ]
-    for name, help, of in (
-        ("release", "Number of the latest release held.", [peer.number for peer in peers.values()]),
-        ("records", "Records in the latest release held.", [peer.count for peer in peers.values()]),
-        ("lag", "Releases that it is behind this agent.", [peer.lag for peer in peers.values()]),
-    ):
-        values = [({"peer": peer}, value) for peer, value in zip(peers, of, strict=True)]
-        lines += labelled(f"fedfairx_peer_{name}", "gauge", help, values)
-    if exact:  # our rewards have told
+    member, peers = membership.member, membership.peers.items()
+    yield from metric("federation_reached", "Whether the transport was, last.", int(member.away is None))
+    yield from metric("federation_waiting", "Whether a release is still to be sent.", int(member.waiting))
+    yield from metric("federation_halted", "Whether sending is halted.", int(member.halted is not None))
+    yield from metric("federation_over", "Whether all is released.", int(membership.over is not None))
+    numbers, records, lags = (
+        [({"peer": name}, getattr(peer, field)) for name, peer in peers]
+        for field in ("number", "count", "lag")
+    )
+    yield from metric("peer_release", "Number of the latest release held.", numbers)
+    yield from metric("peer_records", "Records in the latest release held.", records)
+    yield from metric("peer_lag", "Releases that it is behind this agent.", lags)
+    if exact:  # weights depend on our rewards
         weights = [({"peer": name}, each.weight) for name, each in membership.agent.partners.items()]
-        lines += labelled("fedfairx_peer_weight", "gauge", "Share of its records that counts.", weights)
-    refused = [
-        ({"peer": each, "reason": why}, times) for (each, why), times in sorted(membership.refusals.items())
-    ]
-    lines += labelled("fedfairx_refused_total", "counter", "Refused messages.", refused)
-    return lines
+        yield from metric("peer_weight", "Share of its records that counts.", weights)
+    refused = [({"peer": name, "reason": why}, n) for (name, why), n in sorted(membership.refusals.items())]
+    yield from metric("refused_total", "Refused messages.", refused)

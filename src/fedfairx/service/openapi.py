@@ -39,7 +39,7 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
         "info": {
             "title": "fedfairx",
             "version": version,
-            "summary": "Which action? In proportion to merit.",
+            "summary": "Decisions that show each action in proportion to its merit.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,

@@ -1,7 +1,7 @@
 """Errors as callers see them: problem+json with a type, a title, a detail and a remedy.
 
-The detail is ours: it names a field, a rule, a count. It never holds a context or a reward, nor another
-program's text.
+The detail names a field, a rule or a count. It never contains a context, a reward, or the error text of
+another library.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ RETRY_AFTER = 1  # seconds
 
 
 class ProblemError(Exception):
-    """A request that is answered by a problem."""
+    """A problem, as the response to a request."""
 
     def __init__(self, kind: str, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(kind)
@@ -74,7 +74,7 @@ class ProblemError(Exception):
 
 
 def answer(refused: ProblemError) -> Response:
-    """The response."""
+    """The response of a problem."""
     status, title, remedy = KINDS[refused.kind]
     body = schemas.Problem(
         type=f"urn:fedfairx:problem:{refused.kind}",
@@ -90,7 +90,7 @@ def answer(refused: ProblemError) -> Response:
 
 
 def problem_of(error: Exception) -> ProblemError:
-    """The problem that an error is; what nobody foresaw is logged by its place, without its text."""
+    """The problem of an error; an unexpected error is logged with its location, without its text."""
     if isinstance(error, ProblemError):
         return error
     if isinstance(error, HTTPException):  # Starlette's own: no such address, no such method
@@ -124,17 +124,8 @@ def _unforeseen(error: Exception) -> ProblemError:
 
 
 def _about(text: str) -> str:
-    """msgspec's text, which names types and places; a field's name is kept if it looks like one."""
-    return (
-        re.sub(
-            r"unknown field `(.*)`(?= - at|$)",
-            lambda found: (
-                f"unknown field `{found[1]}`"
-                if re.fullmatch(r"[A-Za-z_]{1,40}", found[1])
-                else "an unknown field"
-            ),
-            text,
-            flags=re.DOTALL,
-        )
-        + "."
-    )
+    """msgspec's text, which names types and fields; an unknown field only if it looks like a name."""
+    found = re.search(r"unknown field `(.*)`(?= - at|$)", text, re.DOTALL)
+    if found and not re.fullmatch(r"[A-Za-z_]{1,40}", found[1]):
+        text = text.replace(found[0], "an unknown field")
+    return f"{text}."

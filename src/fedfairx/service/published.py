@@ -1,9 +1,9 @@
-"""What readers without the role admin may know of rewards: statistics of whole batches, in three digits.
+"""What callers without the role admin may know of rewards: statistics of whole batches, in three digits.
 
-A number that moves with each reward tells each reward to whoever knows the contexts: an agent of their own,
-given the same decisions, shows which reward moves it just so. Rounding alone does not help: shares in tenths
-of a percent still tell most rewards after ten thousand of them. So numbers move by batches, whose rewards
-enter as Σxy: d numbers for at least 10 d rewards.
+A number that changes with each reward reveals each reward to anybody who knows the contexts: they can replay
+the same decisions in another agent, and see which reward gives that change. Rounding alone does not help:
+shares in tenths of a percent still reveal most of ten thousand rewards. So numbers change by batches, whose
+rewards enter as Σxy: d numbers for at least 10 d rewards.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.fairness import Draws, Exposure, Row, Share
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.queries import end_of, records
+from fedfairx.storage.queries import records
 from fedfairx.util.arrays import Array
 
-LEAST = 100  # rewards in a batch,
-FOR_EACH = 10  # and for each number of θ
+LEAST = 100  # rewards in a batch
+FOR_EACH = 10  # rewards in a batch, for each number of θ
 DIGITS = 1_000  # shares are in tenths of a percent
 
 
 def batch_of(dimension: int) -> int:
-    """Rewards in a batch."""
+    """The number of rewards in a batch."""
     return max(LEAST, FOR_EACH * dimension)
 
 
@@ -37,13 +37,13 @@ class Sums:
         self.moment: Array = np.zeros(dimension)
 
     def copy(self, dimension: int) -> Sums:
-        """A copy of the sums, in a larger dimension once there are more actions."""
+        """A copy, in a larger dimension if actions were added."""
         copy, old = Sums(dimension), self.moment.size
         copy.gram[:old, :old], copy.moment[:old] = self.gram, self.moment
         return copy
 
     def add(self, contexts: Array, rewards: Array) -> None:
-        sound = np.abs(rewards) <= LARGEST  # a private agent takes any number, and learns others as 0
+        sound = np.abs(rewards) <= LARGEST  # a private agent takes any number, and learns larger ones as 0
         self.gram += contexts[sound].T @ contexts[sound]
         self.moment += contexts[sound].T @ rewards[sound]
 
@@ -51,8 +51,8 @@ class Sums:
 class Published:
     """Sums over whole batches of rewards, read from the log from number `first` on.
 
-    A batch is read once: where one of its rewards is replaced later, the sums stay, since they would move
-    with that reward alone. The next start reads all of them again.
+    A batch is read once: if one of its rewards is replaced later, the sums stay, since they would change with
+    that reward alone. The next start of the service reads all of them again.
     """
 
     def __init__(self, journal: Journal, *, first: int) -> None:
@@ -61,11 +61,11 @@ class Published:
         self._journal = journal
         self._next = first
 
-    def bring_up(self, dimension: int) -> None:
+    def update(self, dimension: int) -> None:
         """Add the batches that are complete by now."""
         batch = batch_of(dimension)
         sums = self.sums = self.sums.copy(dimension)
-        parts = records(self._journal, dimension, first=self._next, end=end_of(self._journal), page=batch)
+        parts = records(self._journal, dimension, first=self._next, end=self._journal.end(), page=batch)
         for last, contexts, rewards in parts:
             if rewards.size == batch:
                 sums.add(contexts, rewards)

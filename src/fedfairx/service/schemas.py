@@ -1,4 +1,4 @@
-"""What goes over the wire, as msgspec reads and writes it. Docstrings describe it in the OpenAPI document."""
+"""Requests and responses, as msgspec reads and writes them. Their docstrings enter the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Body(Struct, forbid_unknown_fields=True):
 class Action(Body):
     """One of the actions to choose from.
 
-    id: Its name; different from the others'.
-    features: Its numbers: by name where the service has named features, else in order; to be left out where
-        actions have none.
-    group: Its group, for which exposure is counted too.
+    id: Its name; unique in the request.
+    features: Its numbers: by name if the service has named features, else in order; left out if actions have
+        none.
+    group: Its group, whose exposure is measured too.
     """
 
     id: Name
@@ -37,11 +37,11 @@ Rows = Annotated[list[Annotated[list[Number], Meta(min_length=1)]], Meta(min_len
 
 
 class DecisionRequest(Body):
-    """Which action? Give `actions`, or `contexts` where they have no names.
+    """A request for a decision, with `actions`, or with `contexts` if actions have no names.
 
-    Where actions have no features give the names of some, or nothing: then it is among all that are active.
+    If actions have no features, name some of them, or none to choose among all active ones.
 
-    actions: The actions; those that have neither features nor group by id alone.
+    actions: The actions; one that has neither features nor group may be given by its id alone.
     contexts: K rows of d numbers, one for each action.
     excluded: Actions that can't be taken now: ids, or rows of `contexts`.
     baseline: The action that you would take: an id, or a row of `contexts`.
@@ -57,13 +57,13 @@ class DecisionMade(Struct):
     """The action to take, and the policy that it was drawn from.
 
     decision_id: Its id, for the reward.
-    action: The action's position in the request; if that names none, in `action_ids`.
-    action_id: Its id; null where `contexts` were given.
-    probability: Probability with which this action was taken.
-    policy: Each action's share by the fair policy; excluded ones have 0.
+    action: The action's position in the request or, if that names no actions, in `action_ids`.
+    action_id: Its id; null if `contexts` were given.
+    probability: The probability that this action was taken.
+    policy: Each action's share by the fair policy; 0 for excluded ones.
     model_version: Grows whenever the model learns.
-    mode: live, shadow or control: what chose the action.
-    action_ids: The actions of `policy`, where actions have no features.
+    mode: What chose the action: live, shadow or control.
+    action_ids: The actions of `policy`, if actions have no features.
     """
 
     decision_id: str
@@ -77,23 +77,23 @@ class DecisionMade(Struct):
 
 
 class DecisionBatch(Body):
-    """Several decisions from one state of knowledge."""
+    """Several decisions, all made by the same model version."""
 
     decisions: Annotated[list[DecisionRequest], Meta(min_length=1)]
 
 
 class DecisionsMade(Struct):
-    """In the order of the requests."""
+    """Decisions in the order of the requests."""
 
     decisions: list[DecisionMade]
 
 
 class Reward(Body):
-    """What the action brought.
+    """The reward of the action taken.
 
     reward: The greater, the better.
-    person: Whose record it is, where a person's records are bounded.
-    replace: Replace an earlier reward that was wrong; for admins alone.
+    person: Whose record it is, if the records of a person are limited.
+    replace: Replace an earlier reward that was wrong; for admins only.
     """
 
     reward: Number
@@ -112,7 +112,7 @@ class RewardOf(Body):
 class RewardBatch(Body):
     """Several rewards: all are taken, or none.
 
-    replace: Replace an earlier reward that was wrong; for admins alone.
+    replace: Replace earlier rewards that were wrong; for admins only.
     """
 
     rewards: Annotated[list[RewardOf], Meta(min_length=1)]
@@ -130,8 +130,8 @@ class DecisionSeen(Struct):
 
     seq: Its position in the log.
     time: Seconds since 1970.
-    probability: Probability with which the action was taken; for admins, else null.
-    policy: Each action's share; for admins, else null.
+    probability: The probability that the action was taken; null unless for admins.
+    policy: Each action's share; null unless for admins.
     status: pending, rewarded, withdrawn or expired.
     """
 
@@ -152,7 +152,7 @@ class DecisionSeen(Struct):
 class DecisionPage(Struct):
     """Decisions in the order in which they were made.
 
-    next: `after` of the next page; null on the last one.
+    next: The parameter `after` for the next page; null on the last page.
     """
 
     decisions: list[DecisionSeen]
@@ -162,7 +162,7 @@ class DecisionPage(Struct):
 class ActionSeen(Struct):
     """An action without features.
 
-    status: active, or retired: no longer chosen from.
+    status: active, or retired (no longer offered).
     """
 
     id: str
@@ -170,18 +170,18 @@ class ActionSeen(Struct):
 
 
 class ActionList(Struct):
-    """In the order in which they were added; none where requests bring actions with features."""
+    """Actions without features, in the order in which they were added."""
 
     actions: list[ActionSeen]
 
 
 class Model(Struct):
-    """What the service has learnt, and how it is set up.
+    """What the service has learnt, and its settings.
 
-    features: Named features, in order; empty where there are none.
-    actions: Actions without features, retired ones too; empty where they have features.
-    estimate: θ: a reward's expected change with each feature or, where actions have none, each one's expected
-        reward; null but for admins.
+    features: Named features, in order; empty if there are none.
+    actions: Actions without features, retired ones too; empty if actions have features.
+    estimate: θ, the expected change of the reward with each feature or, for actions without features, the
+        expected reward of each; null unless for admins.
     """
 
     name: str
@@ -200,11 +200,11 @@ class Model(Struct):
 
 
 class Privacy(Struct):
-    """What is promised about the agent's messages, and what is spent of it.
+    """The privacy guarantee of the agent's releases, and how much of the budget is spent.
 
-    epsilon: null where nothing is promised.
-    releases: That the budget allows; null where there is none.
-    clipped: Records that the bounds moved; in whole batches but for admins.
+    epsilon: null if there is no guarantee.
+    releases: Releases that the budget allows; null if there is no budget.
+    clipped: Records that were clipped to the bounds; in whole batches unless for admins.
     """
 
     private: bool
@@ -218,15 +218,15 @@ class Privacy(Struct):
 
 
 class PeerSeen(Struct):
-    """What is held of another member.
+    """The latest release of another member.
 
-    release: The number of its latest release; 0: none came yet.
-    records: That are in it.
-    came: When, in seconds since 1970; null if before this start.
-    lag: Releases that it is behind this service.
-    refused: Of its messages, since this start.
-    weight: Share of its records that counts, 0 to 1: for admins; null before any came.
-    reason: Why it counts so much: for admins.
+    release: Its number; 0 if none came yet.
+    records: The number of records in it.
+    came: When it came, in seconds since 1970; null if before this start of the service.
+    lag: How many releases the member is behind this service.
+    refused: Messages of the member that were refused since this start.
+    weight: The share of its records that counts, 0 to 1: for admins; null before any came.
+    reason: Why it has this weight: for admins.
     """
 
     release: Annotated[int, Meta(ge=0)]
@@ -239,18 +239,18 @@ class PeerSeen(Struct):
 
 
 class Sync(Struct):
-    """What was sent to others, and what is held of theirs.
+    """The exchange with the other members of a federation.
 
-    federation: Its id; null where the agent learns alone.
-    roster: The version that is held.
-    released: The number of its latest release; 0 before the first.
-    releases: That the federation's terms allow.
-    next_round: The count of rewards at which it releases next.
-    waiting: Whether its latest release is still to be sent.
-    trouble: Why nothing is sent or taken now.
+    federation: The id of the federation; null if the agent learns alone.
+    roster: The version of the roster.
+    released: The number of this agent's latest release; 0 before the first.
+    releases: The number of releases that the federation's terms allow.
+    next_round: The count of rewards at which the next release is due.
+    waiting: Whether the latest release is still to be sent.
+    trouble: Why nothing is sent or received now.
     over: Why nothing will be released any more.
-    refusals: Refused messages since this start, by sender and reason; ?: of no member.
-    peers: The others, by name.
+    refusals: Refused messages since this start, by sender and reason; ? stands for non-members.
+    peers: The other members, by name.
     """
 
     name: str
@@ -267,9 +267,9 @@ class Sync(Struct):
 
 
 class ReleaseSealed(Struct):
-    """The agent's own latest release, signed, for an engine that carries it to the others.
+    """The agent's latest release, signed, for an engine that carries it to the other members.
 
-    envelope: In base64.
+    envelope: The signed release, in base64.
     """
 
     name: str
@@ -278,19 +278,19 @@ class ReleaseSealed(Struct):
 
 
 class PeersBrought(Body):
-    """Others' latest envelopes; the agent's own among them says that the others have it.
+    """The latest envelopes of the members; this agent's envelope among them confirms that it was delivered.
 
-    envelopes: By name, in base64.
+    envelopes: Envelopes by member, in base64.
     """
 
     envelopes: dict[Name, bytes]
 
 
 class PeersTaken(Struct):
-    """What became of them.
+    """Which envelopes were taken, and which were refused.
 
-    taken: Who had something new.
-    refused: Who was refused now, and why; ?: of no member.
+    taken: Members with a new release.
+    refused: Members whose envelope was refused, with the reason; ? stands for senders that are no members.
     """
 
     taken: list[str]
@@ -301,7 +301,7 @@ Difference = Annotated[float, Meta(ge=-1, le=1)]
 
 
 class Interval(Struct):
-    """A share, and between which ones it surely is; `value` is null where nothing is known yet."""
+    """A share with its confidence interval; `value` is null if nothing is known yet."""
 
     value: Difference | None
     low: Difference
@@ -309,13 +309,13 @@ class Interval(Struct):
 
 
 class Exposed(Struct):
-    """An action or a group, over the decisions in which it was there.
+    """An action or a group, over the decisions in which it was available.
 
-    decisions: In which it was there.
-    shown_times: In which it was shown.
-    policy: The mean of the probabilities that it was given; null but for admins.
+    decisions: How many these are.
+    shown_times: In how many of them it was shown.
+    policy: The mean of its probabilities; null unless for admins.
     entitled: Its share in proportion to true merit.
-    shortfall: Entitled less shown.
+    shortfall: Entitled minus shown.
     verdict: within, above, below or too little data.
     """
 
@@ -332,7 +332,7 @@ class Exposed(Struct):
 class Drawn(Struct):
     """Whether actions were drawn as the policy said.
 
-    p_value: How probable it is, at most, that an honest log ever looks like this.
+    p_value: An upper bound of the probability that an honest log ever looks like this.
     """
 
     verdict: str
@@ -341,12 +341,12 @@ class Drawn(Struct):
 
 
 class ExposureTable(Struct):
-    """Shown against entitled. All intervals hold at all times at once, with probability 1 - error.
+    """Shown and entitled shares. All intervals hold at all times at once, with probability 1 - error.
 
-    withdrawn: Drawn and never shown; not counted.
-    baseline: That took the caller's own action; counted as shown.
-    first: When the first of them was made, in seconds since 1970.
-    bounded: Whether earlier ones of the window were left out, being too many.
+    withdrawn: Decisions that were drawn and never shown; not counted.
+    baseline: Decisions that took the caller's baseline; counted as shown.
+    first: The time of the first decision, in seconds since 1970.
+    bounded: Whether earlier decisions of the window were left out, because there are too many.
     """
 
     actions: list[Exposed]
@@ -364,13 +364,13 @@ class ExposureTable(Struct):
 
 
 class Health(Struct):
-    """Whether it lives, or is ready."""
+    """Whether the service is alive, or ready."""
 
     status: str
 
 
 class Problem(Struct, omit_defaults=True):
-    """What went wrong and what to do about it (RFC 9457)."""
+    """What went wrong, and what to do about it (RFC 9457)."""
 
     type: str
     title: str

@@ -1,12 +1,12 @@
-"""The agent and its decisions as they are shown: to admins exactly, to others so that no reward is told."""
+"""The agent and its decisions in wire format: exact for admins; for others, so that no reward is revealed."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedfairx.agent.agent import Agent
-from fedfairx.agent.partners import Partner
+from fedfairx.federation.exchange.member import peers_of
 from fedfairx.service import schemas
 from fedfairx.service.published import batch_of
 from fedfairx.storage.records import StoredDecision
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
-    """A decision without its contexts and its reward; its policy, which tells earlier rewards, if `exact`."""
+    """A decision without contexts and reward; its policy, which reveals earlier rewards, only if `exact`."""
     action, groups = stored.action, stored.groups
     return schemas.DecisionSeen(
         decision_id=stored.id,
@@ -61,7 +61,7 @@ def model(service: Service, *, exact: bool) -> schemas.Model:
 
 
 def clipped(agent: Agent, *, exact: bool) -> int:
-    """Records that the privacy bounds moved; one more would tell that the last reward lay outside of them."""
+    """Clipped records; an exact count would reveal whether the last reward lay outside of the bounds."""
     count = agent.privatizer.clipped
     return count if exact else count - count % batch_of(agent.dimension)
 
@@ -81,28 +81,19 @@ def privacy(agent: Agent, *, exact: bool) -> schemas.Privacy:
     )
 
 
-def _believed(partner: Partner | None, exact: bool) -> dict[str, Any]:
-    """What is thought of a partner, which our rewards have told: nothing of it without `exact`."""
-    return {"weight": partner.weight, "reason": partner.reason} if partner is not None and exact else {}
-
-
 def sync(service: Service, *, exact: bool) -> schemas.Sync:
+    """The exchange with peers; how far they are believed, which depends on our rewards, if `exact`."""
     agent, membership = service.agent, service.membership
+    believed = {name: (each.weight, each.reason) for name, each in agent.partners.items()} if exact else {}
+    held = peers_of(agent, {}, {}) if membership is None else membership.peers
+    peers = {
+        name: schemas.PeerSeen(
+            peer.number, peer.count, peer.came, peer.lag, peer.refused, *believed.get(name, (None, None))
+        )
+        for name, peer in held.items()
+    }
     if membership is None:
-        none = schemas.Sync(agent.name, None, None, agent.released, None, None, False, None, None, {}, {})
-        none.peers = {
-            name: schemas.PeerSeen(
-                each.releases,
-                each.observations,
-                None,
-                max(agent.released - each.releases, 0),
-                0,
-                **_believed(each, exact),
-            )
-            for name, each in agent.partners.items()
-        }
-        return none
-    partners = agent.partners
+        return schemas.Sync(agent.name, None, None, agent.released, None, None, False, None, None, {}, peers)
     refusals: dict[str, dict[str, int]] = {}
     for (name, reason), times in sorted(membership.refusals.items()):
         refusals.setdefault(name, {})[reason] = times
@@ -117,15 +108,5 @@ def sync(service: Service, *, exact: bool) -> schemas.Sync:
         trouble=membership.trouble,
         over=membership.over,
         refusals=refusals,
-        peers={
-            name: schemas.PeerSeen(
-                peer.number,
-                peer.count,
-                peer.came,
-                peer.lag,
-                peer.refused,
-                **_believed(partners.get(name), exact),
-            )
-            for name, peer in membership.peers.items()
-        },
+        peers=peers,
     )

@@ -1,4 +1,4 @@
-"""Runs the application in uvicorn, and sets up logging."""
+"""Running the application in uvicorn, and logging."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -24,7 +23,7 @@ LOG = logging.getLogger("fedfairx.service")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which logs where it listens, and closes connections of slow clients."""
+    """uvicorn's server, which also logs its addresses and closes connections of slow clients."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, begun: Callable[[Server], None] | None = None
@@ -41,7 +40,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets=sockets)
         if self.started:
             gc.collect()
-            gc.freeze()  # what was loaded stays: collecting it would only delay responses
+            gc.freeze()  # loaded modules stay: scanning them would only delay responses
             gc.set_threshold(*COLLECT)
             LOG.info("fedfairx serves on %s", ", ".join(self.addresses()))
             if self._begun is not None:
@@ -56,7 +55,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def stop(self) -> None:
-        """Stop in order, as a signal would; from any thread."""
+        """Shut down gracefully, as after a signal; from any thread."""
         self.should_exit = True
 
     def addresses(self) -> list[str]:
@@ -71,7 +70,7 @@ class Server(uvicorn.Server):
 
 
 def serve(app: ASGIApp, settings: Settings, *, begun: Callable[[Server], None] | None = None) -> None:
-    """Serve until told to stop: then finish requests in flight, and close the agent.
+    """Serve until stopped, then finish requests in flight, and close the agent.
 
     `begun` is called once it listens.
     """
@@ -86,13 +85,6 @@ def serve(app: ASGIApp, settings: Settings, *, begun: Callable[[Server], None] |
 
 def config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     """uvicorn's configuration; bodies are never logged, and paths, which have ids, only in debug."""
-    options: dict[str, Any] = {}
-    if settings.tls_certificate:
-        options |= {"ssl_certfile": settings.tls_certificate, "ssl_keyfile": settings.tls_key}
-    if settings.trusted_proxies:
-        options |= {"proxy_headers": True, "forwarded_allow_ips": settings.trusted_proxies}
-    else:
-        options |= {"proxy_headers": False}
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -106,5 +98,8 @@ def config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         server_header=False,
         lifespan="on",
         timeout_graceful_shutdown=settings.shutdown_seconds,
-        **options,
+        ssl_certfile=settings.tls_certificate or None,
+        ssl_keyfile=settings.tls_key or None,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies or None,
     )

@@ -1,4 +1,4 @@
-"""The service behind the endpoints: it puts steps into the write queue and reads the journal."""
+"""The service behind the endpoints: it puts steps into the write queue, and reads the journal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, StorageErro
 from fedfairx.service import decisions, schemas
 from fedfairx.service.auth import Authenticator
 from fedfairx.service.counters import DecisionCounters
-from fedfairx.service.decisions import AmongAll, AssignmentMode, DecisionInput, parse_names, parse_request
+from fedfairx.service.decisions import AmongAll, DecisionInput
 from fedfairx.service.exposure_cache import ExposureCache
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.federation import Membership
@@ -27,9 +27,9 @@ from fedfairx.storage.journal import Journal
 from fedfairx.storage.records import StoredDecision
 
 Found = TypeVar("Found")
-TICK = 1.0  # seconds between looks for decisions whose window is past
-PROBED = 1.0  # seconds for which a successful write is not repeated
-PATIENCE = 5.0  # seconds after which a storage that does not answer counts as unavailable
+TICK = 1.0  # seconds between two checks for expired decisions
+PROBED = 1.0  # seconds for which a successful probe counts
+PATIENCE = 5.0  # seconds after which a silent storage counts as unavailable
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -68,14 +68,13 @@ class Service:
         self.counters = DecisionCounters()
         self.featureless = bool(agent.actions)  # whether actions are named once and have no features
         self._probed = -math.inf  # when a write last succeeded
-        self.taking = AssignmentMode(settings.mode, settings.control_share)
 
     @property
     def journal(self) -> Journal:
         return self.agent.journal
 
     async def read(self, question: Callable[[Journal], Found]) -> Found:
-        """Ask the journal, which sees what is committed, in a thread."""
+        """Query the journal, which sees only what is committed, in a thread."""
         return await asyncio.to_thread(question, self.journal)
 
     def check_batch(self, count: int) -> None:
@@ -89,12 +88,14 @@ class Service:
         self, requests: Sequence[schemas.DecisionRequest], wish: Wish | None
     ) -> list[schemas.DecisionMade]:
         """Make a decision for each request, all or none; a key that was used returns its decisions again."""
-        taking = self.taking
-        asked = [self._understand(one) for one in requests]
+        settings, features = self.settings, None if self.featureless else self.features
+        asked = [decisions.parse_request(one, features, settings) for one in requests]
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest
         try:
-            made = await self.write_queue.do(decisions.Decide(asked, taking, keys, digest))
+            made = await self.write_queue.do(
+                lambda agent: decisions.decide(agent, asked, keys, digest, settings)
+            )
         except KeyTaken:
             assert wish is not None
             return await self.read(lambda journal: _again(journal, asked, wish))
@@ -107,66 +108,67 @@ class Service:
             self.metrics.decisions[answer.mode] += 1
         return made
 
-    def _understand(self, request: schemas.DecisionRequest) -> DecisionInput | AmongAll:
-        most, needs = self.settings.max_actions, self.taking.needs_baseline
-        if self.featureless:
-            return parse_names(request, max_actions=most, needs_baseline=needs)
-        return parse_request(request, self.features, max_actions=most, needs_baseline=needs)
-
     # --- actions without features --------------------------------------------------------------------
 
     async def add_action(self, name: str) -> None:
-        """Choose from this action too, from now on."""
-        await self._change_actions(decisions.AddAction(name, self.settings.max_actions))
+        """Offer this action from now on."""
+        await self._change_actions(lambda agent: decisions.add_action(agent, name, self.settings.max_actions))
 
     async def retire_action(self, name: str) -> None:
-        """Choose from this action no longer."""
-        if not await self._change_actions(decisions.RetireAction(name)):
+        """No longer offer this action."""
+        if not await self._change_actions(lambda agent: decisions.retire_action(agent, name)):
             raise ProblemError("unknown-action", "This service has no action of that name.")
 
     async def _change_actions(self, step: Step[Found]) -> Found:
         if not self.featureless:
-            raise ProblemError("features", "Requests bring the actions of this service, with their features.")
+            raise ProblemError(
+                "features", "The actions of this service come with each request, with their features."
+            )
         try:
             return await self.write_queue.do(step)
         except InvalidInput as error:
             raise ProblemError("conflict", f"{error}.") from None
 
-    # --- what came of it -----------------------------------------------------------------------------
+    # --- rewards and withdrawals --------------------------------------------------------------------
 
     async def reward(self, rewards: Sequence[schemas.RewardOf]) -> None:
-        """Take all rewards or none. The same reward, sent again, counts as taken."""
+        """Take all rewards, or none. A reward that is sent again unchanged counts as taken."""
         given = {one.decision_id: one for one in rewards}
 
-        def step(left: Sequence[str]) -> Step[None]:
-            return decisions.Reward([given[identity] for identity in left])
+        def observe(left: Sequence[str]) -> Step[int]:
+            return lambda agent: decisions.observe(agent, [given[identity] for identity in left])
 
         def check(stored: StoredDecision) -> None:
             if stored.reward != given[stored.id].reward:
                 raise ProblemError("conflict", "The decision has another reward already.")
 
         identities = [one.decision_id for one in rewards]
-        self.metrics.rewards += await self._end(identities, "rewarded", step, check)
+        self.metrics.rewards += await self._end(identities, "rewarded", observe, check)
 
     async def replace(self, rewards: Sequence[schemas.RewardOf]) -> None:
-        """Take all rewards or none, replacing earlier ones."""
+        """Take all rewards, or none, and replace earlier ones."""
         _refuse_twice([one.decision_id for one in rewards])
-        self.metrics.rewards += await self.write_queue.do(decisions.Replace(rewards))
+        self.metrics.rewards += await self.write_queue.do(
+            lambda agent: decisions.observe(agent, rewards, replace=True)
+        )
 
     async def withdraw(self, identities: Sequence[str]) -> None:
-        """Withdraw all of these decisions or none. One that was withdrawn before counts as withdrawn."""
-        self.metrics.withdrawn += await self._end(identities, "withdrawn", decisions.Withdraw)
+        """Withdraw all of these decisions, or none; one that is withdrawn already is left as it is."""
+        self.metrics.withdrawn += await self._end(
+            identities, "withdrawn", lambda left: lambda agent: agent.forget_many(left)
+        )
 
     async def _end(
         self,
         identities: Sequence[str],
         wanted: str,
-        step: Callable[[Sequence[str]], Step[None]],
+        step: Callable[[Sequence[str]], Step[object]],
         check: Callable[[StoredDecision], None] = lambda _: None,
     ) -> int:
-        """End decisions, all or none, and return how many: those that had ended so before are left out.
+        """End decisions, all or none, and return how many had not ended like this before.
 
-        `step` ends some of them; `check` refuses one that has not ended before as it should now.
+        step: ends some of them.
+        check: refuses a decision that ended like this before, if it differs from what is wanted now.
         """
         _refuse_twice(identities)
         left = identities
@@ -183,7 +185,7 @@ class Service:
         return len(left)
 
     async def _ended(self, identities: Sequence[str], wanted: str) -> list[StoredDecision]:
-        """Those of a refused step that have ended as wanted already; any other one is the refusal's cause."""
+        """Those that have ended as wanted already; any other ended decision is why the step was refused."""
         found = await self.read(lambda journal: [journal.decision(identity) for identity in identities])
         done = []
         for stored in found:
@@ -194,13 +196,13 @@ class Service:
             elif stored.status != "pending":
                 raise ProblemError("conflict", f"The decision is {stored.status} already.")
         if not done:
-            raise ProblemError("conflict", "The decision was ended by somebody else just now.")
+            raise ProblemError("conflict", "Another request has just ended the decision.")
         return done
 
     # --- running -------------------------------------------------------------------------------------
 
     async def probe(self) -> None:
-        """Refuse unless the storage takes a write; a success counts for `PROBED` seconds."""
+        """Raise unless the storage takes a write; a success counts for `PROBED` seconds."""
         if self.write_queue.failed < self._probed > time.monotonic() - PROBED:
             return
         try:
@@ -221,16 +223,16 @@ class Service:
         return True
 
     async def expire(self) -> None:
-        """Expire decisions whose window is past, again and again until cancelled."""
+        """Expire decisions whose window is past, every `TICK` seconds until cancelled."""
         while True:
             await asyncio.sleep(TICK)
             try:
                 await self.write_queue.do(lambda agent: agent.expire(time.time()))
-            except Exception:  # unavailable for now; requests tell
+            except Exception:  # the storage is unavailable: requests will say so
                 continue
 
     async def close(self) -> None:
-        """Finish what waits, and close the agent."""
+        """Finish waiting steps, and close the agent."""
         await self.write_queue.close()
         if self.membership is not None:
             await asyncio.to_thread(self.membership.end)
@@ -245,7 +247,7 @@ def _refuse_twice(identities: Sequence[str]) -> None:
 def _again(
     journal: Journal, asked: Sequence[DecisionInput | AmongAll], wish: Wish
 ) -> list[schemas.DecisionMade]:
-    """The decisions that were made under a key, if they were for the same request."""
+    """The decisions made under a key, if they were for the same request."""
     made = []
     for place, one in enumerate(asked):
         stored = journal.by_key(wish.key_of(place))

@@ -1,4 +1,4 @@
-"""The settings of a service, from which the command line's help and the documentation are made.
+"""The settings of a service; the help of the command line and the documentation are made from them.
 
 A value comes from the command line, else from the environment (`FEDFAIRX_PORT`), else from a TOML file,
 else it is the default. Settings of the agent are stored in its database: later starts need not repeat them,
@@ -38,7 +38,7 @@ Bytes = Annotated[int, Meta(ge=1_024)]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What `fedfairx serve` can be told.
+    """All settings of `fedfairx serve`.
 
     data: folder of the SQLite database; made if it does not exist.
     database: a PostgreSQL URL, instead of SQLite in the data folder.
@@ -140,11 +140,13 @@ def load(
     environment: Mapping[str, str] | None = None,
     config: str | Path | None = None,
 ) -> Settings:
-    """The settings from all three places; `flags` that are None were not given."""
+    """Read the settings from all three sources; `flags` that are None were not given."""
     environment, flags = os.environ if environment is None else environment, flags or {}
     config = config or environment.get(CONFIG) or _in_federation(flags, environment)
     known = {one.name: one for one in table()}
-    variables = {f"{PREFIX}{name.upper()}": name for name in known}  # others with our prefix are not ours
+    variables = {
+        f"{PREFIX}{name.upper()}": name for name in known
+    }  # other variables with this prefix are ignored
     given: dict[str, Any] = {}
     for name, value, source in (
         *((name, value, str(config)) for name, value in (_toml(Path(config)) if config else {}).items()),
@@ -158,7 +160,7 @@ def load(
 
 
 def check(settings: Settings) -> Settings:
-    """Settings that must fit each other."""
+    """Check settings against each other."""
     agreed = AGREED & settings.given if settings.federation else ()
     if agreed:
         raise InvalidInput(f"{sorted(agreed)[0]} must be left out: the federation's roster states it")

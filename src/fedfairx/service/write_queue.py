@@ -1,12 +1,12 @@
-"""The write queue: the one place that changes the agent, and makes its changes durable.
+"""The write queue: the only place that changes the agent.
 
-Requests put their steps into the queue. One thread takes all that wait, does them one after the other in one
-transaction and commits it; only then are they acknowledged. While it writes, the next ones gather, so that
-one flush of the disk serves all of them (group commit), and the event loop never waits for a disk.
+Requests put their steps into the queue. One thread takes all waiting steps, runs them one after the other in
+one transaction and commits it; only then are they acknowledged. While it writes, the next steps gather, so
+that one flush of the disk serves all of them (group commit), and the event loop never waits for a disk.
 
-A step that is refused changes nothing and the others go on. When the commit fails, nothing of the group has
-happened, in memory or on disk, and all of it is refused; for a moment others are then refused at once,
-instead of each waiting for a storage that is gone.
+A step that is refused changes nothing, and the others go on. When the commit fails, the whole group is
+undone, in memory and on disk, and all of its steps fail; for a moment new steps are then refused at once,
+instead of each waiting for a storage that is unavailable.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from fedfairx.service.problems import ProblemError
 Outcome = TypeVar("Outcome")
 Step = Callable[[Agent], Outcome]
 
-MOST = 1_000  # steps in a transaction, so that the first of them need not wait for a crowd
-PAUSE = 0.5  # seconds for which others are refused after the storage failed
+MOST = 1_000  # steps in a transaction, which bounds the wait of the first
+PAUSE = 0.5  # seconds for which steps are refused after the storage failed
 
 
 class WriteQueue:
@@ -35,7 +35,7 @@ class WriteQueue:
 
     def __init__(self, agent: Agent, metrics: Metrics, *, limit: int, last: Step[None] | None = None) -> None:
         self._agent = agent
-        self._last = last  # what is done at the end of each group, in its transaction
+        self._last = last  # the last step of each group
         self._metrics = metrics
         self._limit = limit
         self._waiting: list[tuple[Step[Any], asyncio.Future[Any]]] = []
@@ -48,11 +48,11 @@ class WriteQueue:
 
     @property
     def available(self) -> bool:
-        """Whether a step may be tried: the last one went well, or failed long enough ago."""
+        """Whether a step may be tried: the storage did not fail within the last `PAUSE` seconds."""
         return time.monotonic() >= self.failed + PAUSE
 
     async def do(self, step: Step[Outcome]) -> Outcome:
-        """The step's outcome, once it is on disk."""
+        """Run a step, and return its outcome once it is on disk."""
         if self._closed:
             raise ProblemError("unavailable", "The service is being stopped.")
         if not self.available:
@@ -65,7 +65,7 @@ class WriteQueue:
         if not self._at_work:
             self._at_work = True
             self._idle.clear()
-            loop.call_soon(self._take, loop)  # after all that have arrived by now
+            loop.call_soon(self._take, loop)  # after all requests that have arrived by now
         return await future
 
     async def close(self) -> None:
@@ -84,7 +84,7 @@ class WriteQueue:
         work.add_done_callback(lambda done: self._acknowledge(loop, group, done.result()))
 
     def _do(self, steps: list[Step[Any]]) -> list[Any] | Exception:
-        """Run a group in the queue's thread: outcomes and errors of its steps, or one error for all."""
+        """Run a group of steps in the queue's thread: their outcomes or errors, or one error for all."""
         outcomes: list[Any] = []
         try:
             with self._agent.transaction():
@@ -97,7 +97,7 @@ class WriteQueue:
                         outcomes.append(error)
                 if self._last is not None:
                     self._last(self._agent)
-        except Exception as error:  # those who wait must get it, whatever it is
+        except Exception as error:  # the waiting requests must get it
             return error
         return outcomes
 

@@ -1,17 +1,20 @@
-"""The agents in a database: their names, settings and noise keys."""
+"""The agents in a database: names, settings, noise keys, and feature schemas."""
 
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, NamedTuple
 
 from fedfairx.errors import StateError
+from fedfairx.storage.journal import Journal
+from fedfairx.storage.open_log import open_log
 from fedfairx.storage.seals import seal_other
 from fedfairx.storage.transaction_log import Log
 
 
 class AgentRow(NamedTuple):
-    """An agent as the database has it. Its repr shows no key."""
+    """A stored agent. Its repr shows no key."""
 
     number: int
     name: str
@@ -23,13 +26,13 @@ class AgentRow(NamedTuple):
 
 
 def read_agents(log: Log) -> list[AgentRow]:
-    """All agents, the oldest first; `StateError` for one that is not as it was written."""
+    """All agents, the oldest first; `StateError` for a damaged one."""
     numbers = log.database.execute("SELECT agent FROM agents ORDER BY agent")
     return [read_agent(log, number) for (number,) in numbers]
 
 
 def read_agent(log: Log, agent: int) -> AgentRow:
-    """The agent of a number; `StateError` if it is not as it was written."""
+    """The agent of this number; `StateError` if it is damaged."""
     ((name, settings, secret, seal),) = log.database.execute(
         "SELECT name, settings, secret, seal FROM agents WHERE agent = ?", (agent,)
     )
@@ -42,7 +45,7 @@ def read_agent(log: Log, agent: int) -> AgentRow:
 
 
 def add_agent(log: Log, name: str, settings: dict[str, Any], secret: bytes | None) -> int:
-    """Inside a step: keep a new agent, and give its number."""
+    """Inside a step: store a new agent, and return its number."""
     (number,) = log.write("SELECT COALESCE(MAX(agent), 0) + 1 FROM agents")[0]
     row = (number, name, json.dumps(settings), secret)
     log.write("INSERT INTO agents VALUES (?, ?, ?, ?, ?)", (*row, seal_other(*row[:3])))
@@ -50,10 +53,35 @@ def add_agent(log: Log, name: str, settings: dict[str, Any], secret: bytes | Non
 
 
 def update_settings(log: Log, agent: int, settings: dict[str, Any]) -> None:
-    """Inside a step: keep other settings of an agent."""
+    """Inside a step: store changed settings of an agent."""
     ((name,),) = log.write("SELECT name FROM agents WHERE agent = ?", (agent,))
     text = json.dumps(settings)
     log.write(
         "UPDATE agents SET settings = ?, seal = ? WHERE agent = ?",
         (text, seal_other(agent, name, text), agent),
     )
+
+
+def read_feature_schema(place: str | os.PathLike[str], *, agent: str | None = None) -> dict[str, Any] | None:
+    """The feature names and ranges of the agent of this name, or of the first agent."""
+    log = open_log(place)
+    try:
+        rows = log.database.read(
+            "SELECT f.body FROM feature_schemas f JOIN agents a ON a.agent = f.agent "
+            "WHERE a.name = ? OR ? = 0 ORDER BY f.agent LIMIT 1",
+            (agent or "", int(agent is not None)),
+        )
+        return json.loads(rows[0][0]) if rows else None
+    finally:
+        log.close()
+
+
+def store_feature_schema(journal: Journal, schema: dict[str, Any]) -> None:
+    """Store feature names and ranges, unless some are stored already.
+
+    The agent never reads them. But it would learn from numbers in another order or of another scale as if
+    they were the same, so a service compares later settings with the first ones.
+    """
+    with journal.log.step() as log:
+        if not log.write("SELECT 1 FROM feature_schemas WHERE agent = ?", (journal.agent,)):
+            log.write("INSERT INTO feature_schemas VALUES (?, ?)", (journal.agent, json.dumps(schema)))

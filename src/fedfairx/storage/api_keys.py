@@ -1,4 +1,4 @@
-"""Keys of the service's callers: hashed, with a role each, in the database of the agent that they open."""
+"""API keys of the service: stored as hashes, each with a role, in the database of the agent."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fedfairx.errors import InvalidInput, StorageUnavailable
+from fedfairx.storage.database import Row
 from fedfairx.storage.migrations import migrate
 from fedfairx.storage.open_log import open_database
 from fedfairx.storage.transaction_log import Log
@@ -18,7 +19,7 @@ from fedfairx.storage.transaction_log import Log
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is kept: `created` and `revoked` are seconds since 1970."""
+    """A stored key; `created` and `revoked` are seconds since 1970."""
 
     id: str
     name: str
@@ -28,13 +29,13 @@ class ApiKey:
 
 
 class ApiKeys:
-    """The keys in a database. A key is `id.secret`; the secret is shown once and only its hash is kept."""
+    """The keys in a database. A key is `id.secret`; the secret is shown once, and only its hash is stored."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     def add(self, name: str, role: str) -> str:
-        """Make a key, and give what its holder must send."""
+        """Create a key, and return the text that its holder must send."""
         identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         with self._log.step() as log:
             log.write(
@@ -44,7 +45,7 @@ class ApiKeys:
         return f"{identity}.{secret}"
 
     def find(self, key: str) -> ApiKey | None:
-        """Whose key this is; None for one that is unknown or revoked."""
+        """The stored key with this text; None if it is unknown or revoked."""
         identity, _, secret = key.partition(".")
         rows = self._log.database.read(
             "SELECT id, name, role, created, revoked, hash FROM api_keys WHERE id = ?", (identity,)
@@ -54,14 +55,14 @@ class ApiKeys:
         return _key(held) if rows and fits and held[4] is None else None
 
     def all(self) -> list[ApiKey]:
-        """Every key there has been, oldest first."""
+        """All keys, revoked ones too, the oldest first."""
         rows = self._log.database.read(
             "SELECT id, name, role, created, revoked FROM api_keys ORDER BY created, id"
         )
         return [_key(row) for row in rows]
 
     def revoke(self, identity: str) -> None:
-        """From now on it opens nothing."""
+        """Revoke a key by its id."""
         with self._log.step() as log:
             rows = log.write("SELECT id FROM api_keys WHERE id = ? AND revoked IS NULL", (identity,))
             if not rows:
@@ -69,15 +70,9 @@ class ApiKeys:
             log.write("UPDATE api_keys SET revoked = ? WHERE id = ?", (log.now(), identity))
 
 
-def _key(row: tuple[object, ...]) -> ApiKey:
+def _key(row: Row) -> ApiKey:
     identity, name, role, created, revoked = row[:5]
-    return ApiKey(
-        str(identity),
-        str(name),
-        str(role),
-        int(created) / 1e6,  # type: ignore[call-overload]
-        None if revoked is None else int(revoked) / 1e6,  # type: ignore[call-overload]
-    )
+    return ApiKey(identity, name, role, created / 1e6, None if revoked is None else revoked / 1e6)
 
 
 def _hash(secret: str) -> str:
@@ -86,11 +81,11 @@ def _hash(secret: str) -> str:
 
 @contextmanager
 def open_keys(place: str | os.PathLike[str]) -> Iterator[ApiKeys]:
-    """The keys in a database, whether or not a service has it open; a new database is made."""
+    """The keys in a database, whether or not a service has it open; a missing database is created."""
     try:
         database = open_database(place)
         migrate(database)
-    except StorageUnavailable:  # somebody holds it, who has made its tables
+    except StorageUnavailable:  # another process has it open, and has created its tables
         database = open_database(place, access="guest")
     try:
         yield ApiKeys(Log(database))

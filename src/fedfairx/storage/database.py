@@ -1,24 +1,25 @@
-"""What the storage asks of a database, and which one a place means.
+"""The interface of a database.
 
-Statements are written once, in what SQLite and PostgreSQL have in common, with `?` for values. One connection
-writes, and another reads what is committed, so that a question waits for no transaction.
+Statements are written once, in the SQL that SQLite and PostgreSQL share, with `?` for values. One connection
+writes and another reads what is committed, so that queries wait for no transaction.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 Row = tuple[Any, ...]
-#: "own": one process at a time, held by a lock. "guest": beside whoever holds it, for single statements.
-#: "read": one view of what is committed, which is never written to.
+#: "own": exclusive for this process, by a lock. "guest": single statements while another process owns it.
+#: "read": a read-only snapshot of what is committed.
 Access = Literal["own", "guest", "read"]
 Ask = Callable[[str, Sequence[Any]], list[Row]]
 PAGE = 2000  # rows at a time
 
 
 class Database(Protocol):
-    """One writer's hold on a database. Every error is a `StorageUnavailable` or a `StateError`."""
+    """An open database. Every error is a `StorageUnavailable` or a `StateError`."""
 
     @property
     def place(self) -> str:
@@ -27,37 +28,37 @@ class Database(Protocol):
 
     @property
     def mark(self) -> dict[str, Any]:
-        """What `leave_mark` left outside of the database, where there is such a place: {} otherwise."""
+        """The mark that `leave_mark` wrote beside the database; {} if there is none."""
         ...
 
     def begin(self) -> None: ...
 
     def commit(self) -> None:
-        """Returns when all of the transaction is on disk."""
+        """Return once the whole transaction is on disk."""
         ...
 
     def rollback(self) -> None:
-        """Never raises: whatever was begun is gone."""
+        """Discard the transaction; never raises."""
         ...
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Inside a transaction, or a transaction by itself."""
+        """Execute a statement in the open transaction, or as a transaction of its own."""
         ...
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
-        """An `INSERT INTO … VALUES (…)` of each row, inside a transaction."""
+        """Execute an `INSERT INTO … VALUES (…)` for each row, inside a transaction."""
         ...
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Of what is committed."""
+        """Query what is committed."""
         ...
 
     def tables(self) -> set[str]:
-        """The tables that there are."""
+        """The names of all tables."""
         ...
 
     def types(self, statement: str) -> str:
-        """The statement with this database's names of types for BLOB, INTEGER and REAL."""
+        """The statement with BLOB, INTEGER and REAL replaced by this database's type names."""
         ...
 
     def leave_mark(self, mark: dict[str, Any]) -> None: ...
@@ -65,14 +66,19 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
-def pages(ask: Ask, statement: str, values: Sequence[Any], *, after: int) -> Iterator[Row]:
-    """All rows of a question that ends in `… seq > ? ORDER BY seq LIMIT ?`, and whose first column is seq.
+def pages(
+    ask: Ask, statement: str, values: Sequence[Any], *, after: int, limit: int | None = None
+) -> Iterator[Row]:
+    """All rows, or the first `limit`, of a query `… seq > ? ORDER BY seq LIMIT ?` whose first column is seq.
 
-    ask: a database's `read`, or `execute` for what is in the open transaction too.
+    ask: a database's `read`, or `execute` to see the open transaction too.
     """
-    while True:
-        rows = ask(statement, (*values, after, PAGE))
+    left: float = math.inf if limit is None else limit
+    while left > 0:
+        most = int(min(PAGE, left))
+        rows = ask(statement, (*values, after, most))
         yield from rows
-        if len(rows) < PAGE:
+        if len(rows) < most:
             return
         after = rows[-1][0]
+        left -= most

@@ -1,8 +1,8 @@
-"""Ids that are never given twice: a random prefix for each life of an agent, and a number that goes on.
+"""Unique decision ids: a random prefix for each opening of an agent, and a running number.
 
-An agent that is made, loaded or opened draws a prefix of 80 bits. So a second agent, and a backup that was
-put back, can't give an id that was given before, and an agent can tell its own ids from others': each of its
-prefixes holds for the numbers from a first one on.
+An agent draws a prefix of 80 bits when it is created, loaded or opened. So neither a second agent nor a
+restored backup can issue an id that was issued before, and an agent recognises the ids that it issued: each
+of its prefixes is valid from some number on.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from collections.abc import Iterable
 
 
 class IdPrefixes:
-    """The prefixes of one agent, in order, each from a number on."""
+    """The prefixes of one agent, in order, each with the first number that it is valid for."""
 
     def __init__(self, given: Iterable[tuple[int, str]] = ()) -> None:
         self.given = list(given)
 
     def begin(self, first: int) -> str:
-        """A new prefix, for numbers from `first` on."""
+        """Draw a new prefix, for numbers from `first` on."""
         self.given.append((first, b32encode(secrets.token_bytes(10)).decode().lower()))
         return self.given[-1][1]
 
     def used(self, following: int) -> list[tuple[int, str]]:
         """Prefixes that have issued an id below `following`."""
-        last = dict(self.given)  # of several that begin at one number, only the last has given it
+        last = dict(self.given)  # of several that begin at one number, only the last has issued it
         return [(first, origin) for first, origin in last.items() if first < following]
 
     def of(self, number: int) -> str | None:
-        """The prefix that a number was given under."""
+        """The prefix that is valid for a number."""
         if self.given and number >= self.given[-1][0]:  # the usual case
             return self.given[-1][1]
         at = bisect_right(self.given, number, key=lambda pair: pair[0]) - 1
         return self.given[at][1] if at >= 0 else None
 
     def number_in(self, identity: str) -> int | None:
-        """The number in an id, if the prefix is the one that such a number has here."""
+        """The number in an id; None if its prefix is not the one of that number here."""
         origin, _, digits = identity.rpartition("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
             return None

@@ -1,6 +1,7 @@
-"""One agent's part of a log: what it writes at each step, and what can be read of it.
+"""One agent's part of a log: writing its steps, and reading them.
 
-Rows are checked when they are read (`seals`): a damaged one is a `StateError` that names its step.
+Every row is checked against its seal when it is read (`seals`): a damaged one raises a `StateError` that
+names its step.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from fedfairx.errors import KeyTaken, StateError, require
-from fedfairx.storage.database import PAGE, Row, pages
+from fedfairx.storage.database import Row, pages
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.records import (
     STATUSES,
@@ -29,27 +30,19 @@ from fedfairx.storage.seals import (
     DECISION,
     EVENT,
     OUTCOME,
-    REWARDED,
     SIZE,
     START,
     columns,
-    decision_rest,
-    outcome_rest,
-    plain_rest,
     seal_decision,
     seal_event,
     seal_other,
     seal_outcome,
 )
-from fedfairx.storage.transaction_log import Log, event_body, event_content
+from fedfairx.storage.transaction_log import TABLES, Log, event_body, event_content
 from fedfairx.util.arrays import Array, Coordinates
 
-PLAIN = DecisionNote()
-_PLAIN_REST = ("live", None, 0.0, 0, *6 * (None,))
-_REWARDED = ("rewarded", None, 0, 0)
-
 _DECISIONS = f"SELECT {DECISION}, seal FROM decisions"
-#: A decision `d`, its outcome `o`, and what has replaced that since, `r`.
+#: A decision `d`, its outcome `o`, and the outcome that replaced it last, `r`.
 WHOLE = f"SELECT {columns(DECISION, 'd')}, {columns(OUTCOME, 'o')}, {columns(OUTCOME, 'r')}"
 REPLACED = (
     "LEFT JOIN outcomes r ON r.decision = o.decision AND r.slot = o.slot AND o.turn = 0 AND r.turn > 0 "
@@ -62,11 +55,12 @@ _JOINED = (
 _OUTCOMES = f"SELECT {columns(OUTCOME, 'o')}, {columns(OUTCOME, 'r')} FROM outcomes o {REPLACED}"
 _EVENTS = f"SELECT {EVENT}, seal FROM events"
 _D, _O = len(DECISION.split(", ")) + 1, len(OUTCOME.split(", ")) + 1
+Seal = Callable[[bytes, Row], bytes]  # the seal of a row, by the digest of the row before it
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A decision in the log, as an agent needs it for going on."""
+    """A decision in the log, with what an agent needs to continue from it."""
 
     seq: int
     time: int
@@ -81,7 +75,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a decision; `reward` is NaN where one was given that is no number."""
+    """The outcome of a decision; `reward` is NaN if the reward that was given is not a number."""
 
     seq: int
     decision: int
@@ -91,7 +85,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Any other step."""
+    """Any other step: learning, a release, a new run."""
 
     seq: int
     kind: str
@@ -102,7 +96,7 @@ Step = Made | Outcome | Event
 
 
 class Checked(NamedTuple):
-    """A row that fits its seal, and the step that it tells of; None where it replaces an earlier one."""
+    """A row that fits its seal, with its step; None for an outcome that replaces an earlier one."""
 
     seq: int
     seal: bytes
@@ -110,12 +104,12 @@ class Checked(NamedTuple):
 
 
 class Journal:
-    """What one agent keeps in a log. The writing methods are called inside a step of the log."""
+    """The steps of one agent in a log. The methods that write must be called inside a step of the log."""
 
     def __init__(self, log: Log, agent: int) -> None:
         self.log = log
         self.agent = agent
-        self.snapshot_at = 0  # where the newest one is
+        self.snapshot_at = 0  # the number before which the newest snapshot was taken
         rows = log.database.execute(
             "SELECT first, prefix FROM id_prefixes WHERE agent = ? ORDER BY id", (agent,)
         )
@@ -139,36 +133,24 @@ class Journal:
         note: DecisionNote | None,
         slots: str | None = None,
     ) -> int:
-        """Keep a decision; `values` are policy (K), θ (d) and chosen context (d). Gives its time.
+        """Buffer a decision and return its time; `values` are policy (K), θ (d) and chosen context (d).
 
         rows: contexts (K, d), or coordinates (K,) of actions without features.
         slots: JSON of all actions shown, their weights and propensities, where there are several.
         """
         log, agent, arms = self.log, self.agent, len(rows)
-        shares, end = values.tobytes(), 4 * (values.size + arms)
-        prefix, when = self.origins.given[-1][1], log.time
-        row: Row = (
-            number,
-            agent,
-            when,
-            packed_contexts(rows),
-            shares[: 8 * arms],
-            shares[8 * arms : end],
-            action,
-            drawn,
-            propensity,
-        )
-        previous = log.heads.get(agent) or self.head()
-        if note is None and names is None and slots is None:
-            seal = seal_decision(previous, row, plain_rest(prefix))
-        else:
-            note = note or PLAIN
+        packed, end = values.tobytes(), 4 * (values.size + arms)
+        policy, theta = packed[: 8 * arms], packed[8 * arms : end]
+        row: Row = (number, agent, log.time, packed_contexts(rows), policy, theta, action, drawn, propensity)
+        if note is not None or names is not None or slots is not None:
+            note = note or DecisionNote()
             if note.key is not None:
                 log.keys[agent, note.key] = number
-            rest = (
+            row = (
+                *row,
                 note.mode,
                 note.baseline,
-                note.control_share or 0.0,  # SQLite keeps no -0.0
+                note.control_share or 0.0,  # SQLite stores no -0.0
                 note.model_version,
                 None if names is None else as_json(names),
                 None if note.groups is None else as_json(note.groups),
@@ -177,12 +159,8 @@ class Journal:
                 note.extra,
                 slots,
             )
-            seal = seal_decision(previous, row, decision_rest(prefix, *rest))
-            row = (*row, *rest)
-        log.heads[agent] = seal[SIZE:]
-        log.decisions.append((*row, seal))
-        log.written += 1
-        return when
+        self._append("decisions", row, self._seal_decision)
+        return log.time
 
     def append_outcome(
         self,
@@ -194,38 +172,36 @@ class Journal:
         slot: int = 0,
         turn: int = 0,
     ) -> None:
-        """Keep what became of a decision or of one of its slots; a `turn` above 0 replaces one."""
-        log, agent = self.log, self.agent
-        number = log.numbers.next
-        log.numbers.next = number + 1
-        # SQLite keeps no NaN and no -0.0.
-        kept = None if reward is None or reward != reward else reward or 0.0
-        row: Row = (number, agent, decision, log.time, kept)
-        previous = log.heads.get(agent) or self.head()
-        if status == "rewarded" and person is None and slot == turn == 0:
-            seal = seal_outcome(previous, row, REWARDED)
-        else:
-            rest = (status, None if person is None else str(person), slot, turn)
-            seal = seal_outcome(previous, row, outcome_rest(*rest))
-            row = (*row, *rest)
-        log.heads[agent] = seal[SIZE:]
-        log.outcomes.append((*row, seal))
-        log.written += 1
+        """Buffer the outcome of a decision or of one of its slots; `turn` > 0 replaces an earlier one."""
+        # SQLite stores no NaN and no -0.0.
+        stored = None if reward is None or reward != reward else reward or 0.0
+        row: Row = (self._next_number(), self.agent, decision, self.log.time, stored)
+        if status != "rewarded" or person is not None or slot or turn:
+            row = (*row, status, None if person is None else str(person), slot, turn)
+        self._append("outcomes", row, seal_outcome)
 
     def append_event(self, kind: str, body: bytes = b"", steps: int = 1) -> None:
-        """Keep another step; it takes `steps` numbers, from the next on."""
+        """Buffer any other step, which takes `steps` numbers."""
+        number = self._next_number(steps)
+        row = (number, self.agent, self.log.time, kind, event_body(body, steps))
+        self._append("events", row, seal_event)
+        self.log.mark_due |= kind == "release"
+
+    def _next_number(self, steps: int = 1) -> int:
+        numbers = self.log.numbers
+        numbers.next += steps
+        return numbers.next - steps
+
+    def _append(self, table: str, row: Row, seal: Seal) -> None:
+        """Buffer a row under the seal that follows the agent's last row."""
         log, agent = self.log, self.agent
-        number = log.numbers.next
-        log.numbers.next = number + steps
-        row = (number, agent, log.time, kind, event_body(body, steps))
-        seal = seal_event(log.heads.get(agent) or self.head(), row)
-        log.heads[agent] = seal[SIZE:]
-        log.events.append((*row, seal))
+        sealed = seal(log.heads.get(agent) or self.head(), row)
+        log.heads[agent] = sealed[SIZE:]
+        log.rows[table].append((*row, sealed))
         log.written += 1
-        log.mark_due |= kind == "release"
 
     def require_new(self, key: str) -> None:
-        """`KeyTaken` if a decision was made under this key, in this step's transaction or before."""
+        """Raise `KeyTaken` if a decision was made under this key, in the open transaction or before it."""
         taken = self.log.keys.get((self.agent, key))
         if taken is None:
             question = "SELECT seq FROM decisions WHERE agent = ? AND key = ?"
@@ -235,7 +211,7 @@ class Journal:
             raise KeyTaken(self.id_of(taken))
 
     def begin_incarnation(self) -> str:
-        """A new prefix for ids, random, so that no other opening of any copy has it."""
+        """Draw and store a new prefix of ids: random, so that no other opening of any copy has it."""
         with self.log.step() as log:
             first = log.numbers.next
             prefix = self.origins.begin(first)
@@ -249,10 +225,10 @@ class Journal:
     # --- snapshots -----------------------------------------------------------------------------------
 
     def write_snapshot(self, body: dict[str, Any]) -> None:
-        """Keep the state after all steps so far; of earlier ones the first stays, and the last but one."""
+        """Store the state after all steps so far; delete earlier snapshots but the first and the last."""
         content = json.dumps(body, separators=(",", ":")).encode()
         with self.log.step() as log:
-            seq = self.snapshot_at = log.end  # not the next number: one that failed may be given anew later
+            seq = self.snapshot_at = log.end  # not the next number: a step that failed may have used it
             row = (self.agent, seq, self.head(before=seq), content)
             log.write("DELETE FROM snapshots WHERE agent = ? AND seq = ?", (self.agent, seq))
             log.write("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)", (*row, seal_other(*row)))
@@ -264,7 +240,7 @@ class Journal:
             )
 
     def snapshots(self, *, damaged: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-        """(next number, state), the newest first; a damaged one is left out, or, if `damaged`, an error."""
+        """(next number, state), the newest first; a damaged one is skipped or, if `damaged`, an error."""
         for *row, seal in self.log.database.execute(
             "SELECT agent, seq, head, body, seal FROM snapshots WHERE agent = ? ORDER BY seq DESC",
             (self.agent,),
@@ -281,27 +257,27 @@ class Journal:
     # --- steps ---------------------------------------------------------------------------------------
 
     def head(self, *, before: int | None = None) -> bytes:
-        """The digest of the last row that is in the database, or of the last before a number."""
+        """The digest of the last row in the database, or of the last row before a number."""
         bound = 2**62 if before is None else before
         question = "SELECT seq, seal FROM {} WHERE agent = ? AND seq < ? ORDER BY seq DESC LIMIT 1"
         newest = [
             row
-            for table in ("decisions", "outcomes", "events")
+            for table in TABLES
             for row in self.log.database.execute(question.format(table), (self.agent, bound))
         ]
         return bytes(max(newest)[1])[SIZE:] if newest else START
 
     def steps(self, since: int = 0) -> Iterator[Step]:
-        """All steps from number `since` on, in order; a reward that was replaced is the newest one."""
+        """All steps from number `since` on, in order; an outcome has the newest reward of its decision."""
         return (checked.step for checked in self.checked(since) if checked.step is not None)
 
     def checked(self, since: int = 0) -> Iterator[Checked]:
-        """All rows from number `since` on, in order: a `StateError` at the first that breaks the chain."""
+        """All rows from number `since` on, in order; `StateError` at the first that breaks the chain."""
         previous = self.head(before=since)
         each = (
-            map(self._made, self._pages(_DECISIONS, since)),
-            map(self._ended, self._pages(_OUTCOMES, since, "o.")),
-            map(self._happened, self._pages(_EVENTS, since)),
+            (Checked(row[0], row[-1], self._made(row)) for row in self._pages(_DECISIONS, since)),
+            (Checked(row[0], row[_O - 1], self._ended(row)) for row in self._pages(_OUTCOMES, since, "o.")),
+            (Checked(row[0], row[-1], self.event(row)) for row in self._pages(_EVENTS, since)),
         )
         for found in heapq.merge(*each, key=itemgetter(0)):
             if found.seal[:SIZE] != previous:
@@ -318,24 +294,19 @@ class Journal:
             rows = self.log.database.execute(question, (self.agent, *some))
             if len(rows) != len(some):
                 raise StateError(f"{self.place} is damaged: decisions that wait for a reward are missing")
-            for row in rows:
-                step = self._made(row).step
-                assert isinstance(step, Made)
-                yield step
+            yield from map(self._made, rows)
 
     def outcomes(self, decision: int) -> list[Row]:
-        """The rows of `OUTCOME` of a decision: its outcome, and what has replaced it since."""
-        question = (
-            f"SELECT {OUTCOME}, seal FROM outcomes "
-            "WHERE decision = ? AND agent = ? AND slot = 0 ORDER BY turn"
-        )
+        """The rows of `OUTCOME` of a decision: its outcome, and those that replaced it."""
+        where = "decision = ? AND agent = ? AND slot = 0 ORDER BY turn"
+        question = f"SELECT {OUTCOME}, seal FROM outcomes WHERE {where}"
         rows = self.log.database.execute(question, (decision, self.agent))
         for row in rows:
-            self._check(row, _seal_of_outcome)
+            self._check(row, seal_outcome)
         return rows
 
     def event(self, row: Row) -> Event:
-        """The event of a row of `EVENT` and its seal, if it is as it was written."""
+        """The event of a row of `EVENT` and its seal, which is checked."""
         self._check(row, seal_event)
         return Event(row[0], row[3], event_content(row[4]))
 
@@ -343,40 +314,34 @@ class Journal:
         where = f"{question} WHERE {table}agent = ? AND {table}seq > ? ORDER BY {table}seq LIMIT ?"
         return pages(self.log.database.execute, where, (self.agent,), after=since - 1)
 
-    def _made(self, row: Row) -> Checked:
+    def _made(self, row: Row) -> Made:
         self._check(row, self._seal_decision)
         seq, _, when, contexts, shares, parameter, action, drawn, propensity, *_ = row
         policy, theta, names = floats(shares), floats(parameter), row[13]
         context = context_of(contexts, action, policy.size, theta.size)
         called = None if names is None else json.loads(names)
-        made = Made(seq, when, context, policy, theta, action, drawn, propensity, called)
-        return Checked(seq, row[-1], made)
+        return Made(seq, when, context, policy, theta, action, drawn, propensity, called)
 
-    def _ended(self, row: Row) -> Checked:
+    def _ended(self, row: Row) -> Outcome | None:
+        """The outcome with its newest reward; None for a row that replaces another."""
         first, newest = row[:_O], row[_O:]
-        self._check(first, _seal_of_outcome)
-        seq, _, decision, _, reward, status, _, _, turn, seal = first
+        self._check(first, seal_outcome)
+        seq, _, decision, _, reward, status, _, _, turn, _ = first
         if turn:
-            return Checked(seq, seal, None)
+            return None
         if newest[0] is not None:
-            self._check(newest, _seal_of_outcome)
+            self._check(newest, seal_outcome)
             reward = newest[4]
         learnt = float("nan") if reward is None and status == "rewarded" else reward
-        return Checked(seq, seal, Outcome(seq, decision, status, learnt))
-
-    def _happened(self, row: Row) -> Checked:
-        event = self.event(row)
-        return Checked(event.seq, row[-1], event)
+        return Outcome(seq, decision, status, learnt)
 
     def _seal_decision(self, previous: bytes, row: Row) -> bytes:
-        prefix, rest = self.origins.of(row[0]) or "", row[9:]
-        packed = plain_rest(prefix) if rest == _PLAIN_REST else decision_rest(prefix, *rest)
-        return seal_decision(previous, row[:9], packed)
+        return seal_decision(previous, row, self.origins.of(row[0]) or "")
 
-    def _check(self, row: Row, seal: Callable[[bytes, Row], bytes]) -> None:
+    def _check(self, row: Row, seal: Seal) -> None:
         """Raise unless a row fits its seal, its last column."""
         try:
-            sound = seal(row[-1][:SIZE], row[:-1]) == row[-1]
+            sound = seal(row[-1][:SIZE], row) == row[-1]
         except (AttributeError, struct.error, TypeError, UnicodeError):  # a value of another type
             sound = False
         if not sound:
@@ -385,8 +350,7 @@ class Journal:
     def _damaged(self, what: str) -> StateError:
         return StateError(f"{self.place} is damaged: {what}; restore a backup")
 
-    # --- questions -----------------------------------------------------------------------------------
-    # They see what is committed, and nothing else.
+    # --- queries: they see only what is committed ----------------------------------------------------
 
     def id_of(self, number: int) -> str:
         """The id of the decision with this number."""
@@ -396,17 +360,17 @@ class Journal:
         return f"{prefix}-{number}"
 
     def decision(self, identity: str) -> StoredDecision | None:
-        """The decision of this id, if this agent made one."""
+        """The decision with this id; None if this agent made none."""
         number = self.origins.number_in(identity)
         return None if number is None else self._one(" AND d.seq = ?", number)
 
     def by_key(self, key: str) -> StoredDecision | None:
-        """The decision that was made under this key."""
+        """The decision made under this idempotency key, if any."""
         return self._one(" AND d.key = ?", key)
 
     def status_of(self, number: int) -> str | None:
-        """What has become of a decision, also in an open step; None where there is none of this number."""
-        for row in self.log.outcomes:
+        """The status of a decision, as of the open transaction; None if there is no such decision."""
+        for row in self.log.rows["outcomes"]:
             if row[2] == number:
                 return str(row[5]) if len(row) == _O else "rewarded"
         execute = self.log.database.execute
@@ -428,65 +392,63 @@ class Journal:
         before_seq: int | None = None,
         limit: int | None = None,
     ) -> Iterator[StoredDecision]:
-        """Oldest first, from after `after_seq` on; `since` and `until` are seconds since 1970."""
-        where, values = [""], [self.agent]
-        if status is not None:
-            require(status in STATUSES, "status", f"must be one of {', '.join(STATUSES)}", status)
-            where.append("o.status IS NULL" if status == "pending" else "o.status = ?")
-            values += [] if status == "pending" else [status]  # type: ignore[list-item]
-        for text, value in (
-            ("d.time >= ?", None if since is None else int(since * 1e6)),
-            ("d.time < ?", None if until is None else int(until * 1e6)),
-            ("d.action = ?", action),
-            ("d.mode = ?", mode),
-            ("d.seq < ?", before_seq),
+        """Decisions after number `after_seq`, the oldest first; times are in seconds since 1970."""
+        fits = status is None or status in STATUSES
+        require(fits, "status", f"must be one of {', '.join(STATUSES)}", status)
+        values: list[Any] = [self.agent]
+        where = " AND o.status IS NULL" if status == "pending" else ""
+        for column, value in (
+            ("o.status =", None if status == "pending" else status),
+            ("d.time >=", None if since is None else int(since * 1e6)),
+            ("d.time <", None if until is None else int(until * 1e6)),
+            ("d.action =", action),
+            ("d.mode =", mode),
+            ("d.seq <", before_seq),
         ):
             if value is not None:
-                where.append(text)
-                values.append(value)  # type: ignore[arg-type]
-        question = _JOINED + " AND ".join(where) + " AND d.seq > ? ORDER BY d.seq LIMIT ?"
-        left = limit
-        while left is None or left > 0:
-            page = PAGE if left is None else min(PAGE, left)
-            rows = self.log.database.read(question, (*values, after_seq, page))
-            yield from map(self.whole, rows)
-            if len(rows) < page:
-                return
-            after_seq = rows[-1][0]
-            left = None if left is None else left - page
+                where += f" AND {column} ?"
+                values.append(value)
+        question = f"{_JOINED}{where} AND d.seq > ? ORDER BY d.seq LIMIT ?"
+        return map(self.whole, pages(self.log.database.read, question, values, after=after_seq, limit=limit))
+
+    def counted(self, since: int = 0) -> tuple[int, dict[str, int], int]:
+        """From number `since` on: decisions, outcomes by status, and the number to continue from."""
+        read, agent = self.log.database.read, self.agent
+        end = max(since, self.end("decisions", "outcomes"))
+        where = "WHERE agent = ? AND seq >= ? AND seq < ?"
+        made = read(f"SELECT COUNT(*) FROM decisions {where}", (agent, since, end))[0][0]
+        ended = read(
+            f"SELECT status, COUNT(*) FROM outcomes {where} AND slot = 0 AND turn = 0 GROUP BY status",
+            (agent, since, end),
+        )
+        return int(made), {str(status): int(count) for status, count in ended}, end
 
     def counts(self) -> dict[str, int]:
-        """How many decisions there are of each status."""
-        read = self.log.database.read
-        total = read("SELECT COUNT(*) FROM decisions WHERE agent = ?", (self.agent,))[0][0]
-        ended = read(
-            "SELECT status, COUNT(*) FROM outcomes WHERE agent = ? AND slot = 0 AND turn = 0 GROUP BY status",
-            (self.agent,),
-        )
-        counts = dict.fromkeys(STATUSES, 0) | {str(status): int(count) for status, count in ended}
-        counts["pending"] = int(total) - sum(counts.values())
-        return counts
+        """The number of decisions of each status."""
+        made, ended, _ = self.counted()
+        return dict.fromkeys(STATUSES, 0) | ended | {"pending": made - sum(ended.values())}
+
+    def end(self, *tables: str) -> int:
+        """The number after the last step in these tables."""
+        newest = "SELECT MAX(seq) FROM {} WHERE agent = ?"
+        rows = [self.log.database.read(newest.format(table), (self.agent,))[0] for table in tables or TABLES]
+        return max((int(last) + 1 for (last,) in rows if last is not None), default=0)
 
     def _one(self, where: str, value: Any) -> StoredDecision | None:
         rows = self.log.database.read(_JOINED + where, (self.agent, value))
         return self.whole(rows[0]) if rows else None
 
     def whole(self, row: Row) -> StoredDecision:
-        """The decision of a row of `WHOLE`, if all of it is as it was written."""
+        """The decision of a row of `WHOLE`, all of which is checked."""
         made, first, newest = row[:_D], row[_D : _D + _O], row[_D + _O :]
         self._check(made, self._seal_decision)
         status, reward, reward_time, person = "pending", None, None, None
         if first[0] is not None:
-            self._check(first, _seal_of_outcome)
-            _, _, _, when, reward, status, person, *_ = first
-            reward_time = when / 1e6
+            self._check(first, seal_outcome)
+            reward, reward_time, status, person = first[4], first[3] / 1e6, first[5], first[6]
             if newest[0] is not None:
-                self._check(newest, _seal_of_outcome)
+                self._check(newest, seal_outcome)
                 reward = newest[4]
-        seq, _, time, *rest = made[:-2]  # without slots and seal
-        return StoredDecision(self.id_of(seq), status, reward, reward_time, person, seq, time / 1e6, *rest)
-
-
-def _seal_of_outcome(previous: bytes, row: Row) -> bytes:
-    rest = row[5:]
-    return seal_outcome(previous, row[:5], REWARDED if rest == _REWARDED else outcome_rest(*rest))
+        seq, identity = row[0], self.id_of(row[0])
+        # The columns from `contexts` to `extra` are the last fields of a stored decision.
+        return StoredDecision(identity, status, reward, reward_time, person, seq, row[2] / 1e6, *row[3:18])

@@ -1,18 +1,24 @@
-"""From a path or an address to the database there, and to the log in it."""
+"""Opening a database and its log, and detecting a database that is older than it was.
+
+A mark beside the file says how far the log had come, and under which id prefix. It is written after the steps
+that it covers are on disk, so a crash never puts it ahead. A file restored from a backup without its mark is
+detected when it is opened; a file that was moved together with its mark, or to a new place, is not, nor is a
+PostgreSQL database: there only peers can tell (`privacy.peers`).
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 
+from fedfairx.errors import OlderCopy
 from fedfairx.storage.database import Access, Database
 from fedfairx.storage.migrations import migrate
-from fedfairx.storage.rollback_marker import check_mark
 from fedfairx.storage.transaction_log import Log
 
 
 def open_database(place: str | os.PathLike[str], *, access: Access = "own") -> Database:
-    """The database at a path (SQLite) or a `postgresql://` address; by default for this process alone."""
+    """Open the database at a path (SQLite) or `postgresql://` address; by default for this process alone."""
     text = os.fspath(place)
     if text.startswith(("postgresql://", "postgres://")):
         from fedfairx.storage.postgres import PostgresDatabase
@@ -28,7 +34,7 @@ _LOCK = threading.Lock()
 
 
 def open_log(place: str | os.PathLike[str]) -> Log:
-    """The log in a database, whose tables are made or brought up to date; one log for all who open it."""
+    """Open the log of a database, and create or migrate its tables; all who open it share one log."""
     text = os.fspath(place)
     key = os.getpid(), text if "://" in text else os.path.realpath(text)
     with _LOCK:
@@ -48,3 +54,26 @@ def open_log(place: str | os.PathLike[str]) -> Log:
             raise
         _LOGS[key] = log
         return log
+
+
+def leave_mark(log: Log) -> None:
+    """Write the mark: how far the log has come."""
+    rows = log.database.execute("SELECT prefix FROM id_prefixes ORDER BY id DESC LIMIT 1")
+    if rows:
+        log.database.leave_mark({"life": rows[0][0], "end": log.end})
+
+
+def check_mark(log: Log) -> None:
+    """Raise `OlderCopy` if the log is behind its mark, or has a different history."""
+    mark = log.database.mark
+    life, end = mark.get("life"), mark.get("end")
+    if not isinstance(life, str) or not isinstance(end, int):
+        return
+    known = log.database.execute("SELECT 1 FROM id_prefixes WHERE prefix = ?", (life,))
+    if not known or end > log.end:
+        place = log.database.place
+        raise OlderCopy(
+            f"{place} is an older copy: it ends at step {log.end}, and it was at step {end} when it was last "
+            f"used here. A private agent must not go on from it, since its messages are out; for any other, "
+            f"remove {place}.lock if this is meant"
+        )

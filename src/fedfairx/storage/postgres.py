@@ -1,8 +1,7 @@
-"""A PostgreSQL database as a durable place: what a file is to SQLite, for those who run a server anyway.
+"""A database on a PostgreSQL server.
 
-An advisory lock keeps others out as long as the connection lives, and a row says who has it. When the
-connection is lost, the next step connects and locks again; if somebody else has come in between, that is
-said.
+An advisory lock excludes other processes while the connection lives, and a row says who holds it. When the
+connection is lost, the next step connects and locks again, and fails if another process holds the lock.
 """
 
 from __future__ import annotations
@@ -26,21 +25,14 @@ if TYPE_CHECKING:
 _TYPES = {" BLOB": " BYTEA", " INTEGER": " BIGINT", " REAL": " DOUBLE PRECISION"}
 _WAITS = (0.05, 0.1, 0.2, 0.4)  # seconds
 _LOCK = "('fedfairx ' || current_schema())"
-_TRY_AGAIN = (
-    "08",
-    "40",
-    "53",
-    "55",
-    "57",
-    "58",
-    "25006",
-)  # classes: connection, conflict, resources, operator
+#: Error codes after which a retry may succeed: connection, conflict, resources, operator, read-only.
+_TRY_AGAIN = ("08", "40", "53", "55", "57", "58", "25006")
 
 
 class PostgresDatabase:
-    """As `Database`, in the schema that the address leads to; give each agent a schema of its own."""
+    """A `Database` in the schema that the address selects; use a separate schema for each database."""
 
-    mark: dict[str, Any] = {}  # noqa: RUF012 (nothing outlives the database outside of it)
+    mark: dict[str, Any] = {}  # noqa: RUF012 (there is no place outside of the database)
 
     def __init__(self, address: str, *, access: Access = "own") -> None:
         with needs("postgres"):
@@ -61,7 +53,7 @@ class PostgresDatabase:
         watch(self)
 
     def _connected(self) -> psycopg.Connection[Row]:
-        """The connection that writes: the one there is, or a new one that has the lock."""
+        """The connection for writing: the open one, or a new one that holds the lock."""
         self._check()
         if self._writer is not None and not self._writer.closed and not self._writer.broken:
             return self._writer
@@ -87,7 +79,7 @@ class PostgresDatabase:
         connection.execute(
             "CREATE TABLE IF NOT EXISTS holder (id BIGINT PRIMARY KEY, process BIGINT, host TEXT, since TEXT)"
         )
-        for wait in (*_WAITS, None):  # the server notices the end of a process a little later
+        for wait in (*_WAITS, None):  # the server notices late that a process has ended
             row = connection.execute(f"SELECT pg_try_advisory_lock(hashtextextended({_LOCK}, 0))").fetchone()
             if wait is None or (row is not None and row[0]):
                 break
@@ -103,7 +95,7 @@ class PostgresDatabase:
         )
 
     def leave_mark(self, mark: dict[str, Any]) -> None:
-        """There is no place outside of the database; peers alone can tell that it is older than it was."""
+        """Do nothing: only peers can tell that a PostgreSQL database is older than it was."""
 
     def begin(self) -> None:
         with self._translated():
@@ -122,7 +114,7 @@ class PostgresDatabase:
                 self._writer.execute("ROLLBACK")
 
     def _within(self) -> psycopg.Connection[Row]:
-        """The connection of the open transaction: if it is lost, the transaction is."""
+        """The connection of the open transaction, which is lost with it."""
         if self._writer is None or self._writer.closed:
             raise StorageUnavailable(f"the connection to {self.place} was lost; nothing has changed")
         return self._writer
@@ -140,9 +132,7 @@ class PostgresDatabase:
         with self._translated(), self._guard:
             self._check()
             if self._reader is not None and not self._reader.closed:
-                with suppress(
-                    self._psycopg.OperationalError
-                ):  # lost meanwhile: a question can be asked twice
+                with suppress(self._psycopg.OperationalError):  # connection lost: a query can be repeated
                     return self._reader.execute(_marks(statement), values).fetchall()
             self._reader = self._psycopg.connect(self._address, autocommit=True)
             return self._reader.execute(_marks(statement), values).fetchall()
@@ -160,12 +150,12 @@ class PostgresDatabase:
         with self._guard:
             for connection in (self._reader, self._writer):
                 if connection is not None and not self._forked:
-                    with suppress(self._psycopg.Error):  # the server would let go of it, but later
+                    with suppress(self._psycopg.Error):  # else the server would release it later
                         connection.execute("SELECT pg_advisory_unlock_all()")
                     connection.close()
 
     def disown(self) -> list[Any]:
-        """In a forked child: the connections stay the parent's."""
+        """In a forked child: leave the connections to the parent."""
         self._forked = True
         return [connection for connection in (self._writer, self._reader) if connection is not None]
 
@@ -177,7 +167,7 @@ class PostgresDatabase:
             raise self._meaning(error) from error
 
     def _meaning(self, error: psycopg.Error) -> StorageError:
-        """Whether to try again or not, by PostgreSQL's own code of what happened."""
+        """The error to raise: by PostgreSQL's code, a retry may succeed or not."""
         code = error.sqlstate
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         lost = code is None and isinstance(
@@ -191,5 +181,5 @@ class PostgresDatabase:
 
 
 def _marks(statement: str) -> Any:
-    """`?` is `%s` here; no statement of ours has either in a text."""
+    """The statement with `%s` for `?`; no statement has either in a string."""
     return statement.replace("?", "%s")

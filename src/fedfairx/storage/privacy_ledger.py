@@ -1,6 +1,7 @@
-"""The privacy ledger of one run in the agent's own database, written in the agent's own transactions.
+"""The privacy ledger of one run, in the agent's database and transactions.
 
-A record, a leaf or a message is there exactly when the agent's step is, so a release is never left half made.
+A record, a leaf or a message is stored in the same transaction as the agent's step, so no release is half
+made.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What services ask of a journal. Questions see what is committed, and nothing else."""
+"""Queries of a journal that the service needs. They see only what is committed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
@@ -26,19 +25,17 @@ _LEARNT = (
 
 
 def latest(journal: Journal, *, limit: int, before: int | None = None) -> list[StoredDecision]:
-    """The newest decisions first, or those before one."""
+    """The latest decisions, or the latest before a number; the newest first."""
     numbers = journal.log.database.read(
         "SELECT seq FROM decisions WHERE agent = ? AND seq < ? ORDER BY seq DESC LIMIT ?",
-        (journal.agent, _after_all(journal) if before is None else before, limit),
+        (journal.agent, journal.end("decisions") if before is None else before, limit),
     )
-    if not numbers:
-        return []
-    found = list(journal.decisions(after_seq=numbers[-1][0] - 1, limit=len(numbers)))
-    return found[::-1]
+    first = numbers[-1][0] if numbers else 0
+    return list(journal.decisions(after_seq=first - 1, limit=len(numbers)))[::-1]
 
 
 def last_of(journal: Journal, count: int, *, first: int, end: int) -> int:
-    """The number from which on at most `count` decisions are there, at `first` or later and before `end`."""
+    """The number of the first of the last `count` decisions from `first` on and before `end`."""
     rows = journal.log.database.read(
         "SELECT seq FROM decisions WHERE agent = ? AND seq >= ? AND seq < ? "
         "ORDER BY seq DESC LIMIT 1 OFFSET ?",
@@ -48,8 +45,8 @@ def last_of(journal: Journal, count: int, *, first: int, end: int) -> int:
 
 
 def number_at(journal: Journal, time: float | None) -> int:
-    """The least number from which on all was done at this time or later; without one, past the last."""
-    low, high = 0, _after_all(journal)
+    """The first number of the steps made at `time` or later; without a time, the number after the last."""
+    low, high = 0, journal.end("decisions")
     if time is None:
         return high
     while low < high:
@@ -68,7 +65,7 @@ def number_at(journal: Journal, time: float | None) -> int:
 def records(
     journal: Journal, dimension: int, *, first: int, end: int, page: int = PAGE
 ) -> Iterator[tuple[int, Array, Array]]:
-    """Rewards from number `first` on and before `end`, in the order in which they came, in parts of `page`.
+    """Rewards from number `first` on and before `end`, in the order of their arrival, in parts of `page`.
 
     Each part: the number of its last step, the contexts (n, d) of the actions taken, and the rewards (n,).
     """
@@ -84,61 +81,26 @@ def records(
 
 
 def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, Array]]:
-    """Contexts and rewards of records that were learnt without a decision, from a number on, before `end`."""
+    """Contexts and rewards of records learnt without a decision, from `first` on and before `end`."""
     for row in pages(journal.log.database.read, _LEARNT, (journal.agent, end), after=first - 1):
         yield unpacked_log(journal.event(row).body)
 
 
-def end_of(journal: Journal) -> int:
-    """The number after all steps that are kept."""
-    newest = [
-        journal.log.database.read(f"SELECT MAX(seq) FROM {table} WHERE agent = ?", (journal.agent,))[0][0]
-        for table in ("decisions", "outcomes", "events")
-    ]
-    return max((int(last) + 1 for last in newest if last is not None), default=0)
-
-
-def counted(journal: Journal, since: int) -> tuple[int, dict[str, int], int]:
-    """Decisions made from a number on, what became of decisions from it on, and where to go on from."""
-    read, agent = journal.log.database.read, journal.agent
-    newest = read(
-        "SELECT (SELECT MAX(seq) FROM decisions WHERE agent = ?), "
-        "(SELECT MAX(seq) FROM outcomes WHERE agent = ?)",
-        (agent, agent),
-    )[0]
-    end = max([since, *(int(last) + 1 for last in newest if last is not None)])
-    where = "WHERE agent = ? AND seq >= ? AND seq < ?"
-    made = read(f"SELECT COUNT(*) FROM decisions {where}", (agent, since, end))[0][0]
-    ended = read(
-        f"SELECT status, COUNT(*) FROM outcomes {where} AND slot = 0 AND turn = 0 GROUP BY status",
-        (agent, since, end),
-    )
-    return int(made), {str(status): int(many) for status, many in ended}, end
-
-
 def by_time(journal: Journal, *, since: float, width: float, count: int) -> tuple[list[int], list[int]]:
-    """Decisions made, and rewards come, in each of `count` stretches of `width` seconds from `since` on."""
-    found = []
-    for question in (
-        "SELECT (time - ?) / ?, COUNT(*) FROM decisions WHERE agent = ? AND seq >= ? AND time >= ? "
-        "GROUP BY 1",
-        "SELECT (time - ?) / ?, COUNT(*) FROM outcomes WHERE agent = ? AND seq >= ? AND time >= ? "
-        "AND status = 'rewarded' AND slot = 0 AND turn = 0 GROUP BY 1",
-    ):
-        start, step = int(since * 1e6), max(1, int(width * 1e6))
-        values: list[Any] = [start, step, journal.agent, number_at(journal, since), start]
+    """Numbers of decisions and of rewards in each of `count` intervals of `width` seconds from `since` on."""
+    start, step, found = int(since * 1e6), max(1, int(width * 1e6)), []
+    values = (start, step, journal.agent, number_at(journal, since), start)
+    for source in ("decisions WHERE", "outcomes WHERE status = 'rewarded' AND slot = 0 AND turn = 0 AND"):
         counts = [0] * count
-        for place, many in journal.log.database.read(question, values):
+        for place, many in journal.log.database.read(
+            f"SELECT (time - ?) / ?, COUNT(*) FROM {source} agent = ? AND seq >= ? AND time >= ? GROUP BY 1",
+            values,
+        ):
             counts[min(int(place), count - 1)] += int(many)
         found.append(counts)
     return found[0], found[1]
 
 
 def first_time(journal: Journal) -> float | None:
-    """When the first decision was made."""
+    """The time of the first decision; None before it."""
     return next((made.time for made in journal.decisions(limit=1)), None)
-
-
-def _after_all(journal: Journal) -> int:
-    rows = journal.log.database.read("SELECT MAX(seq) FROM decisions WHERE agent = ?", (journal.agent,))
-    return 0 if rows[0][0] is None else int(rows[0][0]) + 1

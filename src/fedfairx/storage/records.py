@@ -1,4 +1,4 @@
-"""A stored decision, what is kept with one, and how arrays are packed into columns."""
+"""Stored decisions, the notes stored with them, and how arrays are packed into columns."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ import numpy as np
 
 from fedfairx.util.arrays import Array, Coordinates
 
-_ENCODER = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":")
-)  # `json.dumps` would make one each time
-#: What has become of a decision.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # made once, unlike in `json.dumps`
+#: The status of a decision.
 STATUSES = ("pending", "rewarded", "withdrawn", "expired")
 
 
-class DecisionNote(NamedTuple):  # a third of the time that a frozen dataclass takes to make
-    """What is kept with a decision, in the same transaction, beside what the agent itself knows of it.
+class DecisionNote(NamedTuple):  # made in a third of the time of a frozen dataclass
+    """What the caller wants stored with a decision, in the same transaction.
 
-    key: the request's idempotency key: a second decision under it is refused (`KeyTaken`).
-    digest: of the request's body, so that a retry can be told from another request under the same key.
-    groups: the group of each arm, for measuring exposure.
-    mode: "live", or why the agent's own action is not taken ("shadow", "control").
+    key: the idempotency key of the request; a second decision under it is refused (`KeyTaken`).
+    digest: digest of the request's body, which tells a retry from another request under the same key.
+    groups: the group of each action, for measuring exposure.
+    mode: "live", or why the drawn action is not taken ("shadow", "control").
     baseline: the row that the caller would take; unless `mode` is "live" it is taken, and its reward learnt.
     control_share: the share of decisions in which the baseline is taken.
-    model_version: of the agent, when it decided.
-    extra: text of the caller's own.
+    model_version: the agent's model version when it decided.
+    extra: any text.
     """
 
     key: str | None = None
@@ -41,9 +39,9 @@ class DecisionNote(NamedTuple):  # a third of the time that a frozen dataclass t
     extra: str | None = None
 
     def propensity(self, action: int, share: float) -> float:
-        """The probability with which `action` is taken, its share by the policy being `share`.
+        """The probability that `action` is taken, if the policy gives it `share`.
 
-        It is what whoever evaluates another policy on the log must divide by.
+        Off-policy estimates divide by it.
         """
         if self.mode == "shadow":
             return 1.0
@@ -51,12 +49,12 @@ class DecisionNote(NamedTuple):  # a third of the time that a frozen dataclass t
         return min(1.0, (1.0 - self.control_share) * share + kept)
 
 
-@dataclass(slots=True)  # not frozen, which would take three times as long to make
+@dataclass(slots=True)  # a frozen one takes three times as long to make
 class StoredDecision:
-    """A decision as the database has it. Times are in seconds since 1970. Its repr tells no data.
+    """A decision in the database. Times are in seconds since 1970. Its repr shows no data.
 
-    propensity: the probability with which `action` was taken; by the policy its share is `policy[action]`.
-    baseline: the row that the caller would have taken, where one was given.
+    propensity: the probability that `action` was taken; the policy gave it `policy[action]`.
+    baseline: the row that the caller would have taken, if it was given.
     """
 
     id: str
@@ -66,7 +64,7 @@ class StoredDecision:
     person: str | None = field(repr=False)
     seq: int
     time: float
-    packed: bytes = field(repr=False)  # its contexts, as `packed_contexts` packed them
+    packed: bytes = field(repr=False)  # contexts, see `packed_contexts`
     packed_policy: bytes = field(repr=False)
     packed_theta: bytes = field(repr=False)
     action: int
@@ -94,32 +92,32 @@ class StoredDecision:
 
     @property
     def theta(self) -> Array:
-        """(d,) what the policy came from."""
+        """(d,) the parameter that the policy was computed from."""
         return floats(self.packed_theta)
 
     @property
     def contexts(self) -> Array:
-        """(K, d); of many actions without features they are many zeros."""
+        """(K, d); actions without features have unit vectors."""
         return unpacked_contexts(self.packed, len(self.packed_policy) // 8, len(self.packed_theta) // 8)
 
     @property
     def context(self) -> Array:
-        """(d,) of the action taken."""
+        """(d,) the context of the action taken."""
         return context_of(self.packed, self.action, len(self.packed_policy) // 8, len(self.packed_theta) // 8)
 
     @property
     def names(self) -> list[str] | None:
-        """Of the actions."""
+        """The names of the actions."""
         return None if self.names_json is None else json.loads(self.names_json)
 
     @property
     def groups(self) -> list[str | None] | None:
-        """Of the actions."""
+        """The groups of the actions."""
         return None if self.groups_json is None else json.loads(self.groups_json)
 
     @property
     def name(self) -> str | None:
-        """Of the action taken."""
+        """The name of the action taken."""
         return None if self.names is None else self.names[self.action]
 
 
@@ -128,12 +126,12 @@ def floats(blob: bytes) -> Array:
 
 
 def packed_contexts(rows: Array | Coordinates) -> bytes:
-    """Contexts (K, d) as floats; coordinates (K,) of actions without features as four bytes each."""
+    """Pack contexts (K, d) as floats, or coordinates (K,) of actions without features as four bytes each."""
     return rows.tobytes() if rows.ndim == 2 else rows.astype("<i4").tobytes()
 
 
 def unpacked_contexts(blob: bytes, arms: int, dimension: int) -> Array:
-    """The contexts (K, d) that `packed_contexts` packed; coordinates as unit vectors."""
+    """Contexts (K, d) from `packed_contexts`; coordinates become unit vectors."""
     if len(blob) != 4 * arms:
         return floats(blob).reshape(arms, dimension)
     rows = np.zeros((arms, dimension))
@@ -142,10 +140,10 @@ def unpacked_contexts(blob: bytes, arms: int, dimension: int) -> Array:
 
 
 def context_of(blob: bytes, row: int, arms: int, dimension: int) -> Array:
-    """One row of `unpacked_contexts`, without the others."""
-    size = len(blob) // arms
-    rows = unpacked_contexts(blob[row * size : (row + 1) * size], 1, dimension)
-    return rows.reshape(dimension)
+    """One row of `unpacked_contexts`, without unpacking the others."""
+    if len(blob) == 4 * arms:
+        return unpacked_contexts(blob[4 * row : 4 * row + 4], 1, dimension).reshape(dimension)
+    return np.frombuffer(blob, "<f8", dimension, 8 * dimension * row).astype(np.float64)
 
 
 def as_json(values: Sequence[str | None]) -> str:
@@ -158,7 +156,7 @@ def packed_log(rows: Array, rewards: Sequence[float]) -> bytes:
 
 
 def unpacked_log(body: bytes) -> tuple[Array, Array]:
-    """What `packed_log` packed."""
+    """Contexts and rewards from `packed_log`."""
     count = int.from_bytes(body[:8], "little")
     numbers = floats(body[8:])
     return numbers[:-count].reshape(count, -1), numbers[-count:]

@@ -1,6 +1,6 @@
-"""Rewards in the log that replace earlier ones: what must be known first, and how they are written.
+"""Rewards that replace earlier ones: the state they need, and how they are written.
 
-All of it is done inside a step, after `Log.settle`: questions see what the step's transaction holds.
+All functions but the last are called inside a step, after `Log.settle`: they see the open transaction.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fedfairx.storage.seals import EVENT
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """A decision that has its reward, the number of times that was replaced, and whose record it is."""
+    """A rewarded decision, how often its reward was replaced, and whose record it is."""
 
     made: Made
     outcome: Outcome
@@ -22,7 +22,7 @@ class Booked:
 
 
 def booked(journal: Journal, decision: int) -> Booked | None:
-    """The reward of a decision and all that it was learnt with; None where none was given."""
+    """The reward of a decision and all that it was learnt with; None if it has none."""
     rows = journal.outcomes(decision)
     if not rows or rows[0][5] != "rewarded":
         return None
@@ -33,7 +33,7 @@ def booked(journal: Journal, decision: int) -> Booked | None:
 
 
 def sealed_by(journal: Journal, outcome: Outcome) -> Event | None:
-    """The first step after a reward that put it out of reach: a release that holds it, or another run."""
+    """The first step after a reward that makes it final: a release that contains it, or a new run."""
     rows = journal.log.database.execute(
         f"SELECT {EVENT}, seal FROM events WHERE agent = ? AND seq > ? AND kind IN ('release', 'run') "
         "ORDER BY seq LIMIT 1",
@@ -43,7 +43,7 @@ def sealed_by(journal: Journal, outcome: Outcome) -> Event | None:
 
 
 def turn_of(journal: Journal, outcome: Outcome, person: str) -> tuple[int, int]:
-    """Which of how many of a person's rewards in this run it is."""
+    """The position of a reward among its person's rewards in this run, and the number of those."""
     ask, agent = journal.log.database.execute, journal.agent
     (begun,) = ask("SELECT MAX(seq) FROM events WHERE agent = ? AND kind = 'run'", (agent,))[0]
     count = "SELECT COUNT(*) FROM outcomes WHERE agent = ? AND person = ? AND turn = 0 AND seq > ?"
@@ -52,9 +52,9 @@ def turn_of(journal: Journal, outcome: Outcome, person: str) -> tuple[int, int]:
 
 
 def replace(journal: Journal, found: Booked, reward: float) -> None:
-    """Keep another reward for a decision, and forget states that the earlier one is part of.
+    """Write a new reward for a decision, and delete snapshots that contain the earlier one.
 
-    Both rows stay. Going on from the log, the newest reward is learnt in the place of the first.
+    Both rows stay. On replay, the newest reward is learnt in the place of the first.
     """
     seq, decision = found.outcome.seq, found.outcome.decision
     journal.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (journal.agent, seq))
@@ -62,10 +62,6 @@ def replace(journal: Journal, found: Booked, reward: float) -> None:
 
 
 def replaced_between(journal: Journal, first: int, end: int) -> bool:
-    """Whether, among the steps from `first` on and before `end`, a reward was replaced."""
-    return bool(
-        journal.log.database.read(
-            "SELECT 1 FROM outcomes WHERE agent = ? AND seq >= ? AND seq < ? AND turn > 0 LIMIT 1",
-            (journal.agent, first, end),
-        )
-    )
+    """Whether a reward was replaced in a step from `first` on and before `end`."""
+    question = "SELECT 1 FROM outcomes WHERE agent = ? AND seq >= ? AND seq < ? AND turn > 0 LIMIT 1"
+    return bool(journal.log.database.read(question, (journal.agent, first, end)))

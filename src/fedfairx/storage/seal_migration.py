@@ -1,9 +1,9 @@
-"""Version 4 of the tables: every row under a seal, in a chain; replaced rewards as rows of their own.
+"""Migration to version 4 of the tables: chained seals on every row, replaced rewards as separate rows.
 
-Version 3 had a checksum over some columns (CRC-32). Each row is checked by it, and sealed as `seals` says.
-A replaced reward was overwritten, and an event of the kind "replace" kept the earlier one: the outcome gets
-its first reward back, and the event becomes the outcome that replaced it. What the service had kept as JSON
-gets columns, and the propensity is computed from it.
+Version 3 had a checksum over some columns (CRC-32). Each row is checked against it, and sealed (`seals`). In
+version 3 a replaced reward was overwritten, and an event of kind "replace" held the earlier one: the outcome
+gets its first reward back, and the event becomes the outcome that replaced it. What the service had stored as
+JSON moves to columns, and the propensity is computed from it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import json
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib.resources import files
 from operator import itemgetter
 from typing import Any
 from zlib import crc32
@@ -21,83 +23,36 @@ from fedfairx.errors import StateError
 from fedfairx.storage.database import Database, Row, pages
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.records import DecisionNote
-from fedfairx.storage.seals import (
-    SIZE,
-    START,
-    decision_rest,
-    outcome_rest,
-    seal_decision,
-    seal_event,
-    seal_other,
-    seal_outcome,
-)
+from fedfairx.storage.seals import SIZE, START, seal_decision, seal_event, seal_other, seal_outcome
+from fedfairx.storage.transaction_log import TABLES
 
-AGENT_SCHEMA = (
-    6  # of agents in version 3; earlier ones were in no release, and this fedfairx has no use for them
-)
-
-_BEFORE = """
-DROP INDEX decisions_key;
-ALTER TABLE agents RENAME TO old_agents;
-ALTER TABLE decisions RENAME TO old_decisions;
-ALTER TABLE outcomes RENAME TO old_outcomes;
-ALTER TABLE events RENAME TO old_events;
-ALTER TABLE snapshots RENAME TO old_snapshots;
-ALTER TABLE meanings RENAME TO feature_schemas;
-ALTER TABLE incarnations RENAME TO id_prefixes;
-ALTER TABLE id_prefixes RENAME COLUMN life TO id;
-ALTER TABLE id_prefixes RENAME COLUMN origin TO prefix;
-CREATE TABLE agents (
-    agent INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL, secret BLOB,
-    seal BLOB NOT NULL
-);
-CREATE TABLE decisions (
-    seq INTEGER PRIMARY KEY, agent INTEGER NOT NULL, time INTEGER NOT NULL,
-    contexts BLOB NOT NULL, policy BLOB NOT NULL, theta BLOB NOT NULL,
-    action INTEGER NOT NULL, drawn INTEGER NOT NULL, propensity REAL NOT NULL,
-    mode TEXT NOT NULL DEFAULT 'live', baseline INTEGER, control_share REAL NOT NULL DEFAULT 0,
-    model_version INTEGER NOT NULL DEFAULT 0,
-    names TEXT, groups TEXT, key TEXT, digest TEXT, extra TEXT, slots TEXT, seal BLOB NOT NULL
-);
-CREATE UNIQUE INDEX decisions_key ON decisions (agent, key) WHERE key IS NOT NULL;
-CREATE TABLE outcomes (
-    seq INTEGER PRIMARY KEY, agent INTEGER NOT NULL, decision INTEGER NOT NULL, time INTEGER NOT NULL,
-    reward REAL, status TEXT NOT NULL DEFAULT 'rewarded', person TEXT, slot INTEGER NOT NULL DEFAULT 0,
-    turn INTEGER NOT NULL DEFAULT 0, seal BLOB NOT NULL, UNIQUE (decision, slot, turn)
-);
-CREATE INDEX outcomes_replaced ON outcomes (agent, seq) WHERE turn > 0;
-CREATE TABLE events (
-    seq INTEGER PRIMARY KEY, agent INTEGER NOT NULL, time INTEGER NOT NULL,
-    kind TEXT NOT NULL, body BLOB NOT NULL, seal BLOB NOT NULL
-);
-CREATE TABLE snapshots (
-    agent INTEGER NOT NULL, seq INTEGER NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL, seal BLOB NOT NULL,
-    PRIMARY KEY (agent, seq)
-)
-"""
-_AFTER = "; ".join(
-    f"DROP TABLE old_{name}" for name in ("agents", "decisions", "outcomes", "events", "snapshots")
-)
+AGENT_SCHEMA = 6  # of agents in version 3: earlier ones were in no release, and can't be opened
 _BATCH = 500
 
 Convert = Callable[[Row], None]
 
 
-def execute_all(database: Database, statements: str) -> None:
-    """Execute statements that a semicolon parts, with this database's names of types."""
-    for statement in statements.split(";"):
+def statements(file: str) -> str:
+    """The SQL statements of a file in `schema/`."""
+    return (files("fedfairx.storage") / "schema" / file).read_text(encoding="utf-8")
+
+
+def execute_all(database: Database, text: str) -> None:
+    """Execute statements separated by semicolons, with the type names of this database."""
+    for statement in text.split(";"):
         database.execute(database.types(statement))
 
 
 def seal_all(database: Database) -> None:
-    """Make version 4 out of version 3, inside a transaction; `StateError` at the first damaged row."""
-    execute_all(database, _BEFORE)
+    """Migrate version 3 to version 4, inside a transaction; `StateError` at the first damaged row."""
+    execute_all(database, statements("4.sql"))
     _Sealing(database).run()
-    execute_all(database, _AFTER)
+    for table in ("agents", *TABLES, "snapshots"):
+        database.execute(f"DROP TABLE old_{table}")
 
 
 class _Sealing:
-    """One pass over all rows, in the order of their numbers."""
+    """One pass over all rows, in order of their numbers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -107,8 +62,8 @@ class _Sealing:
             self._prefixes[agent].given.append((first, prefix))
         self._replaced: defaultdict[int, list[float | None]] = defaultdict(list)  # decision: earlier rewards
         self._outcomes: dict[int, Row] = {}  # decision: its outcome, where that was replaced
-        self._turns: defaultdict[int, int] = defaultdict(int)  # decision: how often it was so far
-        self._waiting: dict[str, list[Row]] = {"decisions": [], "outcomes": [], "events": []}
+        self._turns: defaultdict[int, int] = defaultdict(int)  # decision: how often it was replaced so far
+        self._waiting: dict[str, list[Row]] = {table: [] for table in TABLES}
 
     def _ask(self, question: str) -> list[Row]:
         return self._database.execute(question)
@@ -125,7 +80,7 @@ class _Sealing:
         for body in self._ask("SELECT body FROM old_events WHERE kind = 'replace' ORDER BY seq"):
             change = json.loads(body[0][8:])
             self._replaced[change["decision"]].append(change["reward"])
-        each = (  # snapshots first: one holds what was done before its number
+        each = (  # snapshots first: a snapshot is the state before its number
             ((seq, self._snapshot, (agent, seq, body)) for agent, seq, body in self._snapshots()),
             self._rows("old_decisions", self._decision),
             self._rows("old_outcomes", self._outcome),
@@ -144,7 +99,7 @@ class _Sealing:
         return ((row[0], convert, row) for row in pages(self._database.execute, question, (), after=-1))
 
     def _snapshots(self) -> Iterator[Row]:
-        """Those that are sound, by their numbers; each agent must have one."""
+        """All intact snapshots, in order of their numbers; each agent must have one."""
         sound = set()
         for agent, seq in self._ask("SELECT agent, seq FROM old_snapshots ORDER BY seq"):
             question = "SELECT body, seal FROM old_snapshots WHERE agent = ? AND seq = ?"
@@ -163,13 +118,12 @@ class _Sealing:
         self._check(seq, crc32(theta, crc32(policy, crc32(contexts, start))) == stored)
         note, extra = _note(mode, action, extra)
         (share,) = struct.unpack_from("<d", policy, 8 * action)
-        new = (seq, agent, time, contexts, policy, theta, action, drawn, note.propensity(action, share))
+        plain = (seq, agent, time, contexts, policy, theta, action, drawn, note.propensity(action, share))
         columns = (mode, note.baseline, note.control_share, note.model_version)
-        rest = (*columns, names, groups, key, digest, extra, None)
         prefix = self._prefixes[agent].of(seq)
         self._check(seq, prefix is not None)
-        seal = seal_decision(self._heads[agent], new, decision_rest(str(prefix), *rest))
-        self._add("decisions", (*new, *rest), seal)
+        new = (*plain, *columns, names, groups, key, digest, extra, None)
+        self._add("decisions", new, seal_decision(self._heads[agent], new, str(prefix)))
 
     def _outcome(self, row: Row) -> None:
         seq, agent, decision, time, status, reward, person, stored = row
@@ -181,7 +135,7 @@ class _Sealing:
         if earlier:
             self._outcomes[decision] = row
             reward = earlier.pop(0)
-        self._add_outcome((seq, agent, decision, time, reward), (status, person, 0, 0))
+        self._add_outcome(seq, agent, decision, time, reward, status, person, 0, 0)
 
     def _event(self, row: Row) -> None:
         seq, agent, time, kind, body, stored = row
@@ -197,14 +151,14 @@ class _Sealing:
         first, later = self._outcomes[decision], self._replaced[decision]
         reward = later.pop(0) if later else first[5]
         self._turns[decision] += 1
-        rest = ("rewarded", first[6], 0, self._turns[decision])
-        self._add_outcome((seq, agent, decision, time, reward), rest)
+        turn = self._turns[decision]
+        self._add_outcome(seq, agent, decision, time, reward, "rewarded", first[6], 0, turn)
 
-    def _add_outcome(self, row: Row, rest: tuple[str, str | None, int, int]) -> None:
-        *_, reward = row
-        row = (*row[:-1], None if reward is None else reward or 0.0)
-        seal = seal_outcome(self._heads[row[1]], row, outcome_rest(*rest))
-        self._add("outcomes", (*row, *rest), seal)
+    def _add_outcome(
+        self, seq: int, agent: int, decision: int, time: int, reward: float | None, *rest: Any
+    ) -> None:
+        row = (seq, agent, decision, time, None if reward is None else reward or 0.0, *rest)
+        self._add("outcomes", row, seal_outcome(self._heads[agent], row))
 
     def _snapshot(self, row: Row) -> None:
         agent, seq, body = row
@@ -236,16 +190,14 @@ class _Sealing:
 
 
 def _note(mode: str, action: int, extra: str | None) -> tuple[DecisionNote, str | None]:
-    """What version 3 had kept of the request: as columns, and what is left of its text."""
+    """What version 3 stored of the request in its text `extra`: as a note, and what is left of the text."""
     found: Any = None
     if extra is not None:
-        try:
+        with suppress(ValueError):
             found = json.loads(extra)
-        except ValueError:
-            found = None
-    if isinstance(found, list) and len(found) == 3:  # the service's
-        version, baseline, control_share = found
+    if isinstance(found, list) and len(found) == 3:  # written by the service
+        version, baseline, share = found
         return DecisionNote(
-            mode=mode, baseline=baseline, control_share=control_share or 0.0, model_version=version
+            mode=mode, baseline=baseline, control_share=share or 0.0, model_version=version
         ), None
     return DecisionNote(mode=mode, baseline=None if mode == "live" else action), extra

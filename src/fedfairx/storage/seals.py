@@ -2,8 +2,8 @@
 
 A seal is 32 bytes: the digest of the row before it in the agent's log, whichever table that is in, and the
 row's own digest, the first 16 bytes of BLAKE2b over those 16 and all columns. A changed row no longer fits
-its own digest; a removed, inserted or moved one breaks the chain at the next row. There is no key: seals are
-against damage and casual edits. Whoever writes a whole log again changes its last digest, the head.
+its own digest; a removed, inserted or moved one breaks the chain at the next row. There is no key: seals
+protect against damage and casual edits. Whoever rewrites a whole log changes its last digest, the head.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from struct import Struct
 from typing import Any
 
 SIZE = 16  # bytes of a digest
-START = bytes(SIZE)  # what the first row of a log follows
+START = bytes(SIZE)  # stands in for the row before the first one
 
-#: The columns of each table but the seal. Those of a plain row come first; the others have defaults in the
+#: The columns of each table except the seal. Those of a plain row come first; the others have defaults in the
 #: database.
 PLAIN_DECISION = "seq, agent, time, contexts, policy, theta, action, drawn, propensity"
 _NOTE = "mode, baseline, control_share, model_version, names, groups, key, digest, extra, slots"
@@ -33,62 +33,39 @@ _OUTCOME_REST = Struct("<2q2i")
 _EVENT = Struct("<16s3qii")
 
 
-def _packed(texts: Sequence[str | None]) -> tuple[list[int], bytes]:
-    """The lengths of texts, -1 for NULL, and all of them as bytes."""
-    return [-1 if text is None else len(text) for text in texts], "".join(filter(None, texts)).encode()
-
-
 def columns(names: str, table: str) -> str:
     """The columns of a sealed row and its seal, as those of `table` in a join."""
     return ", ".join(f"{table}.{name}" for name in (*names.split(", "), "seal"))
 
 
-def seal_decision(previous: bytes, row: Sequence[Any], rest: bytes) -> bytes:
-    """The seal of a row of `PLAIN_DECISION`; `rest` is what `decision_rest` makes of the other columns."""
-    seq, agent, time, contexts, policy, theta, action, drawn, propensity = row
+def seal_decision(previous: bytes, row: Sequence[Any], prefix: str) -> bytes:
+    """The seal of a row of `DECISION` or `PLAIN_DECISION`; `prefix` is the one of the decision's id.
+
+    Columns after those of `DECISION` are ignored, as in the other functions: a stored row ends with its seal.
+    """
+    seq, agent, time, contexts, policy, theta, action, drawn, propensity = row[:9]
+    rest = row[9:19]
     numbers = _DECISION.pack(
         previous, seq, agent, time, action, drawn, propensity, len(contexts), len(policy), len(theta)
     )
-    return previous + blake2b(b"".join((numbers, contexts, policy, theta, rest))).digest()[:SIZE]
+    packed = _plain_rest(prefix) if not rest or rest == _DEFAULTS else _decision_rest(prefix, *rest)
+    return previous + blake2b(b"".join((numbers, contexts, policy, theta, packed))).digest()[:SIZE]
 
 
-def decision_rest(
-    prefix: str, mode: str, baseline: int | None, control_share: float, model_version: int, *texts: str | None
-) -> bytes:
-    """The columns of `DECISION` after those of `PLAIN_DECISION`, as bytes; `prefix` is that of the id."""
-    sizes, content = _packed((prefix, mode, *texts))
-    row = -1 if baseline is None else baseline
-    return _DECISION_REST.pack(row, control_share, model_version, *sizes) + content
-
-
-@lru_cache(1024)
-def plain_rest(prefix: str) -> bytes:
-    """`decision_rest` where all columns have their defaults."""
-    return decision_rest(prefix, "live", None, 0.0, 0, None, None, None, None, None, None)
-
-
-def seal_outcome(previous: bytes, row: Sequence[Any], rest: bytes) -> bytes:
-    """The seal of a row of `PLAIN_OUTCOME`; `rest` is what `outcome_rest` makes of the other columns."""
-    seq, agent, decision, time, reward = row
+def seal_outcome(previous: bytes, row: Sequence[Any]) -> bytes:
+    """The seal of a row of `OUTCOME` or `PLAIN_OUTCOME`."""
+    seq, agent, decision, time, reward = row[:5]
+    rest = row[5:9]
     numbers = _OUTCOME.pack(
         previous, seq, agent, decision, time, reward is None, 0.0 if reward is None else reward
     )
-    return previous + blake2b(numbers + rest).digest()[:SIZE]
-
-
-def outcome_rest(status: str, person: str | None, slot: int, turn: int) -> bytes:
-    """The columns of `OUTCOME` after those of `PLAIN_OUTCOME`, as bytes."""
-    sizes, content = _packed((status, person))
-    return _OUTCOME_REST.pack(slot, turn, *sizes) + content
-
-
-#: `outcome_rest` where all columns have their defaults.
-REWARDED = outcome_rest("rewarded", None, 0, 0)
+    packed = _REWARDED if not rest or rest == _REWARDED_COLUMNS else _outcome_rest(*rest)
+    return previous + blake2b(numbers + packed).digest()[:SIZE]
 
 
 def seal_event(previous: bytes, row: Sequence[Any]) -> bytes:
     """The seal of a row of `EVENT`."""
-    seq, agent, time, kind, body = row
+    seq, agent, time, kind, body = row[:5]
     name = kind.encode()
     numbers = _EVENT.pack(previous, seq, agent, time, len(name), len(body))
     return previous + blake2b(numbers + name + body).digest()[:SIZE]
@@ -98,3 +75,35 @@ def seal_other(*values: object) -> bytes:
     """The digest of a row that is in no chain: an agent's settings, a snapshot."""
     parts = [value if isinstance(value, bytes) else str(value).encode() for value in values]
     return blake2b(b"".join(len(part).to_bytes(8, "little") + part for part in parts)).digest()[:SIZE]
+
+
+def _packed(texts: Sequence[str | None]) -> tuple[list[int], bytes]:
+    """The lengths of texts, -1 for NULL, and all of them as bytes."""
+    return [-1 if text is None else len(text) for text in texts], "".join(filter(None, texts)).encode()
+
+
+def _decision_rest(
+    prefix: str, mode: str, baseline: int | None, control_share: float, model_version: int, *texts: str | None
+) -> bytes:
+    """The columns of `DECISION` after those of `PLAIN_DECISION`, as bytes."""
+    sizes, content = _packed((prefix, mode, *texts))
+    row = -1 if baseline is None else baseline
+    return _DECISION_REST.pack(row, control_share, model_version, *sizes) + content
+
+
+_DEFAULTS = ("live", None, 0.0, 0, *6 * (None,))
+
+
+@lru_cache(1024)
+def _plain_rest(prefix: str) -> bytes:
+    return _decision_rest(prefix, *_DEFAULTS)
+
+
+def _outcome_rest(status: str, person: str | None, slot: int, turn: int) -> bytes:
+    """The columns of `OUTCOME` after those of `PLAIN_OUTCOME`, as bytes."""
+    sizes, content = _packed((status, person))
+    return _OUTCOME_REST.pack(slot, turn, *sizes) + content
+
+
+_REWARDED_COLUMNS = ("rewarded", None, 0, 0)
+_REWARDED = _outcome_rest(*_REWARDED_COLUMNS)

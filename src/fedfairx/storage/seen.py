@@ -1,10 +1,10 @@
-"""The highest roster version and release numbers that an agent has seen, with digests, by federation."""
+"""The latest roster version and release numbers that an agent has seen, with digests, by federation."""
 
 from __future__ import annotations
 
 from fedfairx.storage.journal import Journal
 
-Numbered = tuple[int, str]  # a version or a number, and the digest of what it stands for
+Numbered = tuple[int, str]  # a roster version or release number, and a digest of the content
 
 _ROSTER = (
     "INSERT INTO seen_rosters VALUES (?, ?, ?, ?) ON CONFLICT (agent, federation) "
@@ -17,7 +17,7 @@ _RELEASE = (
 
 
 class SeenTables:
-    """Those of one agent in one federation. The writing methods are called inside a step of the log."""
+    """The tables of one agent in one federation. The `keep_` methods are called inside a step of the log."""
 
     def __init__(self, journal: Journal, federation: str) -> None:
         self.log = journal.log

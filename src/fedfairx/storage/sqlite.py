@@ -1,7 +1,7 @@
-"""A SQLite file as a durable place: write-ahead log, every commit on disk, one process at a time.
+"""A database in a SQLite file: write-ahead log, every commit on disk, one process at a time.
 
-The lock is on a file beside it (`util/file_lock.py`), which also says who holds it and keeps the mark by
-which an older copy of the file is noticed.
+The lock is on a file beside it (`util/file_lock.py`), which also says who holds it, and holds the mark by
+which an older copy of the database is detected.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
 
 APPLICATION = 0x46465841  # "FFXA"
-#: Rows that a statement inserts: around each of them other threads get their turn, and this one waits again.
+#: Rows that one statement inserts: other threads may run between statements, and then this one has to wait.
 AT_ONCE = 128
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH", "SQLITE_SCHEMA", "SQLITE_FORMAT")
 
 
 class SqliteDatabase:
-    """As `Database`, on a file that only its owner may read: it holds contexts, rewards and keys."""
+    """A `Database` in a file that only its owner may read: it holds contexts, rewards and keys."""
 
     _open = False
     _forked = False
 
     def __init__(self, path: str, *, access: Access = "own") -> None:
         self.place = path
-        file = Path(path).resolve()  # however it is called, it is one file
+        file = Path(path).resolve()  # one file may have several paths
         if access == "read" and not file.exists():
             raise StateError(f"there is no file {path}")
         self._guard = threading.RLock()
@@ -47,7 +47,7 @@ class SqliteDatabase:
                 self._lock = FileLock(file.with_name(file.name + ".lock"))
         except LedgerMismatch as error:
             raise StorageUnavailable(str(error)) from None
-        except PrivacyError as error:  # it is a link
+        except PrivacyError as error:  # the lock file is a link
             raise StateError(str(error)) from None
         except OSError as error:
             raise StorageUnavailable(f"{path} can't be opened: {error.strerror}") from error
@@ -66,7 +66,7 @@ class SqliteDatabase:
     def _connect(self, file: Path) -> sqlite3.Connection:
         if not file.exists():
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        # Never opened but by SQLite from here on: closing a descriptor would drop SQLite's own locks.
+        # From here on only SQLite opens the file: closing another descriptor would drop SQLite's locks.
         if os.stat(file).st_nlink > 1:
             raise StateError(f"{self.place} has two names (hard links), and a lock guards only one of them")
         for holder in (file, file.with_name(file.name + "-wal")):
@@ -88,8 +88,8 @@ class SqliteDatabase:
         return connection
 
     def _read_only(self, file: Path) -> sqlite3.Connection:
-        """A connection to what is committed now, which leaves the file and its folder as they are."""
-        closed = not file.with_name(file.name + "-wal").exists()  # and then all of it is in the file
+        """A connection to what is committed now, which changes neither the file nor its folder."""
+        closed = not file.with_name(file.name + "-wal").exists()  # then everything is in the main file
         address = f"{file.as_uri()}?mode=ro{'&immutable=1' if closed else ''}"
         connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=2.0)
         try:
@@ -111,7 +111,7 @@ class SqliteDatabase:
             self._lock.leave(mark)
 
     def _check(self) -> None:
-        """Raise in a forked child, and where the lock was lost."""
+        """Raise in a forked child, or if the lock was lost."""
         if self._lock is not None:
             self._lock.check()
 
@@ -136,7 +136,7 @@ class SqliteDatabase:
                 self._writer.execute("ROLLBACK")
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        if not self._writer.in_transaction:  # `begin` has looked
+        if not self._writer.in_transaction:  # `begin` has checked
             with self._translated():
                 self._check()
         try:
@@ -179,7 +179,7 @@ class SqliteDatabase:
                 self._free()
 
     def disown(self) -> list[Any]:
-        """In a forked child: the file stays the parent's."""
+        """In a forked child: leave the file to the parent."""
         self._open, self._forked = False, True
         self._free()
         return [connection for connection in (self._writer, self._reader) if connection is not None]
@@ -188,7 +188,7 @@ class SqliteDatabase:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except PrivacyError as error:  # of the lock
+        except PrivacyError as error:  # raised by the lock
             raise StorageUnavailable(str(error).replace("this ledger", self.place)) from None
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _meaning(error, self.place) from error
@@ -198,7 +198,7 @@ class SqliteDatabase:
 
 @lru_cache(maxsize=64)
 def _repeated(statement: str, times: int) -> str:
-    """An INSERT of one row, as one of so many rows."""
+    """An INSERT of one row, changed into one of `times` rows."""
     head, _, values = statement.partition(" VALUES ")
     return f"{head} VALUES {', '.join([values] * times)}"
 
@@ -208,8 +208,8 @@ def _connection(file: Path) -> sqlite3.Connection:
 
 
 def _meaning(error: sqlite3.Error | UnicodeDecodeError, place: str) -> StorageError:
-    """Whether to try again or not: SQLite's own name of what happened decides."""
-    if isinstance(error, UnicodeDecodeError):  # of a message that quotes damaged bytes
+    """The error to raise: by SQLite's error name, a retry may succeed or not."""
+    if isinstance(error, UnicodeDecodeError):  # an error message quotes damaged bytes
         return StateError(f"{place} is damaged or was changed by somebody else: it holds no UTF-8")
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(_DAMAGED) or isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):

@@ -1,8 +1,8 @@
-"""The log of a database: steps, each whole or not at all, on disk before they are acknowledged.
+"""The log of a database: atomic steps, on disk before they are acknowledged.
 
-A step is buffered as rows and written when it ends, with whatever the privacy ledger wrote meanwhile, in
-one transaction; `together` makes one transaction of several steps. When one fails, the transaction is
-rolled back and whoever lives in memory is put back to what is on disk, by the same way as after a restart.
+The rows of a step are buffered and written when it ends, in one transaction with whatever the privacy ledger
+wrote meanwhile; nested steps share the transaction of the outermost one. When a step fails, the transaction
+is rolled back, and agents in memory are restored from what is on disk, in the same way as after a restart.
 """
 
 from __future__ import annotations
@@ -26,23 +26,27 @@ from fedfairx.errors import (
 from fedfairx.storage.database import Database, Row
 from fedfairx.storage.seals import DECISION, EVENT, OUTCOME, PLAIN_DECISION, PLAIN_OUTCOME
 
-
-def insertion(table: str, names: str) -> tuple[int, str]:
-    """The number of values of a sealed row, and the statement that inserts it."""
-    count = len(names.split(", ")) + 1
-    return count, f"INSERT INTO {table} ({names}, seal) VALUES ({', '.join('?' * count)})"
-
-
-#: By how many values a row has. Each value takes time, so those that are as by default are left out.
+#: The tables of a log: each step is a row of one of them.
+TABLES = ("decisions", "outcomes", "events")
+#: By table and number of values: each value takes time, so a row whose last columns have their defaults omits
+#: them.
 _INSERTIONS = {
-    "decisions": dict([insertion("decisions", PLAIN_DECISION), insertion("decisions", DECISION)]),
-    "outcomes": dict([insertion("outcomes", PLAIN_OUTCOME), insertion("outcomes", OUTCOME)]),
-    "events": dict([insertion("events", EVENT)]),
+    (
+        table,
+        names.count(",") + 2,
+    ): f"INSERT INTO {table} ({names}, seal) VALUES (?{', ?' * (names.count(',') + 1)})"
+    for table, names in (
+        ("decisions", PLAIN_DECISION),
+        ("decisions", DECISION),
+        ("outcomes", PLAIN_OUTCOME),
+        ("outcomes", OUTCOME),
+        ("events", EVENT),
+    )
 }
 
 
 class StepCounter:
-    """The number of the next step, which all that share a log share."""
+    """The number of the next step, shared by all users of a log."""
 
     __slots__ = ("next",)
 
@@ -51,62 +55,58 @@ class StepCounter:
 
 
 class Log:
-    """The one log of a database. `lock` is everybody's who lives in it."""
+    """The one log of a database. All agents in it share `lock`."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.lock = threading.RLock()
         self.numbers = StepCounter()
         self.end = 0  # the number after the last step on disk
-        self.decisions: list[Row] = []  # of the open transaction, as what follows
-        self.outcomes: list[Row] = []
-        self.events: list[Row] = []
-        self.keys: dict[tuple[int, str], int] = {}
-        self.heads: dict[int, bytes] = {}  # of agents that have written, the digest of their last row
-        self.latest: dict[Hashable, tuple[str, Row]] = {}  # statements of which only the last is done
-        self.written = 0  # grows whenever a step writes anything
-        self.restorers: list[Callable[[], None]] = []  # put what is in memory back to what is on disk
+        self.rows: dict[str, list[Row]] = {table: [] for table in TABLES}  # buffered, by table
+        self.keys: dict[tuple[int, str], int] = {}  # decisions of the open transaction, by agent and key
+        self.heads: dict[int, bytes] = {}  # the digest of the last row, by agent
+        self.latest: dict[Hashable, tuple[str, Row]] = {}  # see `write_last`
+        self.written = 0  # grows with each write of the open transaction
+        self.restorers: list[Callable[[], None]] = []  # restore state in memory from what is on disk
         self.committed: list[Callable[[], None]] = []  # called after each commit
         self.closing: list[Callable[[], None]] = []  # called before the database is closed
-        self.agents: set[int] = set()  # that are open
-        self.users = 1  # who have it open: the last to close it closes the database
+        self.agents: set[int] = set()  # numbers of the open agents
+        self.users = 1  # the last one to close the log closes the database
         self.clock: Callable[[], int] = time.time_ns
         self.clock_went_back = 0  # how often
-        self.mark_due = False  # a release is about to leave
+        self.mark_due = False  # a release was made: write the mark (`leave_mark`) after the commit
         self.time = 0
         self._depth = 0
         self._begun = False
-        self._settled = False  # rows of the open transaction are in it already
+        self._settled = False  # buffered rows were written into the open transaction
         self._failed = False
         self._stale = False
         self._closed = False
         self._read_end()
 
     def _read_end(self) -> None:
-        """Where the log ends: the next number, and the latest time."""
+        """Read the next number and the latest time."""
         following, latest = 0, 0
-        for table in ("decisions", "outcomes"):
-            rows = self.database.execute(f"SELECT seq, time FROM {table} ORDER BY seq DESC LIMIT 1")
-            for seq, when in rows:
-                following, latest = max(following, seq + 1), max(latest, when)
-        rows = self.database.execute("SELECT seq, time, body FROM events ORDER BY seq DESC LIMIT 1")
-        for seq, when, body in rows:
-            following, latest = max(following, seq + _steps_of(bytes(body))), max(latest, when)
+        for table, body in (("decisions", "NULL"), ("outcomes", "NULL"), ("events", "body")):
+            question = f"SELECT seq, time, {body} FROM {table} ORDER BY seq DESC LIMIT 1"
+            for seq, when, event in self.database.execute(question):
+                steps = 1 if event is None else int.from_bytes(event[:8], "little")
+                following, latest = max(following, seq + steps), max(latest, when)
         for (first,) in self.database.execute("SELECT MAX(first) FROM id_prefixes"):
             following = max(following, first or 0)
         self.end = following
-        # A number that a failed step has had is not given again: somebody may have seen it.
+        # The number of a failed step is not used again: somebody may have seen it.
         self.numbers.next, self.time = max(self.numbers.next, following), max(self.time, latest)
 
     def now(self) -> int:
-        """Microseconds since 1970; never less than the last time. All steps of a transaction have one."""
+        """Microseconds since 1970, never less than the last time; the same for all steps of a transaction."""
         if self._depth:
             return self.time
         now = self.clock() // 1000
         if now < self.time:
             if not self.clock_went_back:
                 warnings.warn(
-                    "the clock went back: what is kept keeps its last time until the clock has caught up",
+                    "the clock went back: steps get the last time until the clock has caught up",
                     ClockWarning,
                     stacklevel=5,
                 )
@@ -118,21 +118,24 @@ class Log:
     # --- steps ---------------------------------------------------------------------------------------
 
     def step(self) -> Step:
-        """A context: one step, which is on disk when it ends, unless an outer one holds it."""
+        """A context manager: one step, which is on disk when the outermost step ends."""
         return Step(self)
 
     def write_last(self, key: Hashable, statement: str, values: Row) -> None:
-        """Inside a step: do this when the transaction ends, unless another of the same key comes after it."""
+        """Inside a step: execute this when the transaction ends, unless a later call has the same key."""
         self.latest[key] = statement, values
         self.written += 1
 
     def write(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Inside a step: straight into its transaction."""
+        """Inside a step: execute a statement in its transaction."""
+        self._begin()
+        self.written += 1
+        return self.database.execute(statement, values)
+
+    def _begin(self) -> None:
         if not self._begun:
             self.database.begin()
             self._begun = True
-        self.written += 1
-        return self.database.execute(statement, values)
 
     @property
     def closed(self) -> bool:
@@ -140,14 +143,14 @@ class Log:
 
     def enter(self) -> None:
         self.lock.acquire()
-        if self._depth and not self._failed:  # the rule, in a group
+        if self._depth and not self._failed:  # the usual case, in a group of steps
             self._depth += 1
             return
         try:
             if self._closed:
                 raise StorageUnavailable(f"{self.database.place} is closed")
             if self._failed:
-                raise StorageUnavailable("an earlier step of these failed, so none of them will be kept")
+                raise StorageUnavailable("an earlier step failed, so none of these steps will be stored")
             if self._depth == 0:
                 if self._stale:
                     self._restore()
@@ -158,20 +161,20 @@ class Log:
         self._depth += 1
 
     def leave(self, error: BaseException | None, written: int) -> None:
-        """`written` is what it was at the start of the step."""
+        """End a step; `written` is the count of writes at its start."""
         self._depth -= 1
         if error is None and self._depth:
             self.lock.release()
             return
         try:
-            # A step that was refused has changed nothing, and does no harm to those before it.
+            # A step that was refused has changed nothing: those before it are still good.
             if error is not None and not (_refusal(error) and self.written == written):
                 self._failed = True
             if self._depth == 0:
-                lost = self._failed and error is None  # somebody inside has caught it
+                lost = self._failed and error is None  # the error was caught inside
                 self._end()
                 if lost:
-                    raise StorageUnavailable("one of these steps failed, so none of them has been kept")
+                    raise StorageUnavailable("one of these steps failed, so none of them was stored")
         finally:
             self.lock.release()
 
@@ -196,23 +199,19 @@ class Log:
                 after()
 
     def settle(self) -> None:
-        """Inside a step: put what is buffered into the transaction, where its questions see it."""
-        buffers = {"decisions": self.decisions, "outcomes": self.outcomes, "events": self.events}
-        if not any(buffers.values()):
+        """Inside a step: write the buffered rows into the transaction, so that its queries see them."""
+        if not any(self.rows.values()):
             return
-        if not self._begun:
-            self.database.begin()
-            self._begun = True
-        for table, rows in buffers.items():
+        self._begin()
+        for table, rows in self.rows.items():
             for size, some in groupby(rows, len):
-                self.database.execute_many(_INSERTIONS[table][size], list(some))
+                self.database.execute_many(_INSERTIONS[table, size], list(some))
             rows.clear()
         self._settled = True
 
     def _flush(self) -> None:
         self.settle()
-        if not self._begun:
-            self.database.begin()
+        self._begin()
         for statement, values in self.latest.values():
             self.database.execute(statement, values)
         self.database.commit()
@@ -220,9 +219,8 @@ class Log:
             self.end = self.numbers.next
 
     def _empty(self) -> None:
-        self.decisions.clear()
-        self.outcomes.clear()
-        self.events.clear()
+        for rows in self.rows.values():
+            rows.clear()
         self.keys.clear()
         self.latest.clear()
         self._begun, self._settled, self.written = False, False, 0
@@ -238,7 +236,7 @@ class Log:
             raise
 
     def close(self) -> None:
-        """Close the database, unless somebody else has the log open too."""
+        """Close the database, unless the log has other users."""
         with self.lock:
             self.users -= 1
             if self.users <= 0 and not self._closed:
@@ -251,7 +249,7 @@ class Log:
 
 
 class Step:
-    """What `Log.step` gives."""
+    """The context manager of `Log.step`."""
 
     __slots__ = ("_log", "_written")
 
@@ -271,21 +269,17 @@ class Step:
 
 
 def _refusal(error: BaseException) -> bool:
-    """Whether a step was refused for what was asked of it, and not because the storage failed."""
+    """Whether a step was refused because of its input, and not because the storage failed."""
     if isinstance(error, StorageError):
         return isinstance(error, MessageRefused)
     return isinstance(error, FedFairXError | Warning)
 
 
 def event_body(body: bytes, steps: int = 1) -> bytes:
-    """An event that takes several numbers says so in front."""
+    """The stored body of an event: how many numbers it takes, and its content."""
     return steps.to_bytes(8, "little") + body
 
 
 def event_content(whole: bytes) -> bytes:
-    """The body that `event_body` was given."""
+    """The content of an event from its stored body."""
     return whole[8:]
-
-
-def _steps_of(body: bytes) -> int:
-    return int.from_bytes(body[:8], "little")

@@ -1,4 +1,4 @@
-"""Check all logs in a database against their seals, without writing to it."""
+"""Verification of all logs in a database against their seals, and copies, without writing to it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from fedfairx.storage.journal import Journal, Made, Outcome
 from fedfairx.storage.migrations import MIGRATIONS, migrate, version_of
 from fedfairx.storage.open_log import open_database
 from fedfairx.storage.seals import SIZE
-from fedfairx.storage.transaction_log import Log
-
-_LOGS = ("decisions", "outcomes", "events")
+from fedfairx.storage.transaction_log import TABLES, Log
 
 
 @dataclass(frozen=True)
 class LogCheck:
-    """What was found in one agent's log; `damage` names the first row that is not as it was written.
+    """The result of checking one agent's log; `damage` names the first damaged row.
 
-    Decisions and rewards are counted up to there. `head` is the digest of the last row, in hexadecimal.
+    Decisions and rewards are counted up to that row. `head` is the digest of the last row, in hexadecimal.
     """
 
     agent: str
@@ -36,7 +34,7 @@ class LogCheck:
 
 @contextmanager
 def open_for_reading(place: str | os.PathLike[str]) -> Iterator[Database]:
-    """What is committed now in a database of this version, whether or not somebody has it open."""
+    """Open a database of this version read-only, whether or not another process has it open."""
     database = open_database(place, access="read")
     try:
         version = version_of(database)
@@ -59,7 +57,7 @@ def check_logs(database: Database, *, agent: str | None = None) -> list[LogCheck
     names = [name for _, name in agents]
     known = ", ".join(map(repr, names))
     require(agent is None or agent in names, "agent", f"must be one that there is, {known}", agent)
-    for table in _LOGS:
+    for table in TABLES:
         rows = database.execute(
             f"SELECT seq FROM {table} WHERE agent NOT IN (SELECT agent FROM agents) LIMIT 1"
         )
@@ -92,7 +90,7 @@ def copy_database(source: Database, path: str | os.PathLike[str]) -> None:
         target.begin()
         for table in sorted(source.tables() - {"fedfairx", "holder"}):
             rows: Iterator[Row]
-            if table in _LOGS:
+            if table in TABLES:
                 question = f"SELECT * FROM {table} WHERE seq > ? ORDER BY seq LIMIT ?"
                 rows = pages(source.execute, question, (), after=-1)
             else:

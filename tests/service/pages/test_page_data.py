@@ -9,10 +9,9 @@ import fedfairx as ffx
 from fedfairx.privacy import Guarantee
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.jinja import page
-from fedfairx.service.pages.page_data import ExposurePage, FederationPage, Frame, PrivacyPage
 from fedfairx.service.schemas import PeerSeen, Privacy, Sync
 
-FRAME = Frame("clinic-3", "shadow", 1.8e9, signed_in=True)
+FRAME = {"agent": "clinic-3", "mode": "shadow", "now": 1.8e9, "signed_in": True, "batch": None}
 
 
 def html(name: str, view: Any) -> str:
@@ -33,7 +32,7 @@ def test_a_private_agent() -> None:
         decide_from="own+released",
     )
     told = Privacy(True, "All releases together are (2, 1e-06)-DP.", "blt", 2.0, 1e-6, 1_000, 12, 3)
-    text = html("privacy", PrivacyPage(told, guarantee, records=400))
+    text = html("privacy", {"privacy": told, "guarantee": guarantee, "records": 400})
     assert told.statement in text
     assert guarantee.warnings[0] in unescape(text)
     assert "<strong>988</strong> left of 1\u202f000" in text
@@ -43,7 +42,7 @@ def test_a_private_agent() -> None:
 
 def federation(**peers: PeerSeen) -> str:
     sync = Sync("clinic-3", None, None, 4, None, None, False, None, None, {}, peers)
-    return html("federation", FederationPage(sync, observed=90))
+    return html("federation", {"sync": sync, "observed": 90})
 
 
 def test_peers_are_listed() -> None:
@@ -64,11 +63,12 @@ def test_a_table_that_leaves_decisions_out_says_so() -> None:
     table = ffx.exposure([ffx.Logged([0.5, 0.5], t % 2) for t in range(100)])
     for bounded in (True, False):
         looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, bounded, 0, 0)
-        assert ("its start moves" in html("exposure", ExposurePage(looked, ()))) == bounded
+        assert ("its start moves" in html("exposure", {"looked": looked, "periods": ()})) == bounded
 
 
 def test_a_log_that_was_drawn_otherwise_is_said_aloud() -> None:
     table = ffx.exposure([ffx.Logged([0.5, 0.5], 0) for _ in range(200)])
-    text = html("exposure", ExposurePage(ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, False, 0, 0), ()))
+    looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, False, 0, 0)
+    text = html("exposure", {"looked": looked, "periods": ()})
     assert "Actions were NOT drawn as the policy said" in text
     assert 'class="draws bad"' in text

@@ -1,14 +1,14 @@
-"""The pages for people. They are rendered here, read-only, and load nothing from other hosts.
+"""The web pages: read-only, rendered on the server, and without anything from other hosts.
 
-`page_data` takes what each page shows from the service, `jinja` renders it from `templates/`, and `access`
-checks who may see it.
+`page_data` reads the values of each page from the service, `jinja` renders them with `templates/`, and
+`access` checks who may see them.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -16,55 +16,21 @@ from starlette.routing import BaseRoute, Route
 from fedfairx.service.auth import sees_exact
 from fedfairx.service.pages import access, page_data
 from fedfairx.service.pages.jinja import page, static
-from fedfairx.service.pages.periods import periods, window_of
 from fedfairx.service.problems import KINDS, ProblemError, problem_of
 from fedfairx.service.service import Service
 
 __all__ = ["pages"]
 
-Show = Callable[[Service, Request], Awaitable[object]]
-LARGEST = 2**53
+Show = Callable[[Service, QueryParams, bool], Awaitable[page_data.View]]
 
-
-async def _overview(service: Service, request: Request) -> object:
-    return await page_data.overview(service, exact=sees_exact(request))
-
-
-async def _exposure(service: Service, request: Request) -> object:
-    window = window_of(request.query_params.get("period", ""))
-    exact = sees_exact(request)
-    looked = await service.exposures.look(since=window.since, until=window.until, exact=exact)
-    return page_data.ExposurePage(looked, periods(window))
-
-
-async def _decisions(service: Service, request: Request) -> object:
-    before = request.query_params.get("before", "")
-    if before and not (before.isascii() and before.isdigit() and int(before) <= LARGEST):
-        raise ProblemError("invalid", "before must be a number that a page linked to.")
-    return await page_data.decisions(service, int(before) if before else None, exact=sees_exact(request))
-
-
-async def _privacy(service: Service, request: Request) -> object:
-    return await asyncio.to_thread(page_data.privacy, service, exact=sees_exact(request))
-
-
-async def _federation(service: Service, request: Request) -> object:
-    return await asyncio.to_thread(page_data.federation, service, exact=sees_exact(request))
-
-
-async def _report(service: Service, request: Request) -> object:
-    window = window_of(request.query_params.get("period", ""))
-    return await page_data.report(service, window, exact=sees_exact(request))
-
-
-#: Where each page is, in the order of the navigation.
+#: The path of each page, in the order of the navigation.
 PAGES: dict[str, tuple[str, Show]] = {
-    "overview": ("/", _overview),
-    "exposure": ("/exposure", _exposure),
-    "decisions": ("/decisions", _decisions),
-    "privacy": ("/privacy", _privacy),
-    "federation": ("/federation", _federation),
-    "report": ("/report", _report),
+    "overview": ("/", page_data.overview),
+    "exposure": ("/exposure", page_data.exposure),
+    "decisions": ("/decisions", page_data.decisions),
+    "privacy": ("/privacy", page_data.privacy),
+    "federation": ("/federation", page_data.federation),
+    "report": ("/report", page_data.report),
 }
 
 
@@ -108,8 +74,8 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
     async def endpoint(request: Request) -> Response:
         try:
             await access.check(service, request)
-            view = await show(service, request)
             exact = sees_exact(request)
+            view = await show(service, request.query_params, exact)
             frame = page_data.frame(service, signed_in=access.signed_in(request), exact=exact)
             return page(name, view=view, frame=frame, root=_root(request))
         except Exception as error:  # its text must not reach a page
@@ -119,18 +85,10 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
 
 
 def _failed(service: Service, request: Request, error: Exception) -> Response:
-    """The page of a problem; without a key, the page that asks for one."""
-    problem = problem_of(error)
-    root = _root(request)
-    if problem.status == 401:
+    """The page of a problem; for one without a valid key, the sign-in page."""
+    problem, root = problem_of(error), _root(request)
+    status, title, remedy = KINDS[problem.kind]
+    if status == 401:
         return access.offer(service, root=root)
-    _, title, remedy = KINDS[problem.kind]
-    return page(
-        "problem",
-        status=problem.status,
-        title=title,
-        detail=problem.detail,
-        remedy=remedy,
-        frame=None,
-        root=root,
-    )
+    values = {"title": title, "detail": problem.detail, "remedy": remedy}
+    return page("problem", status=status, frame=None, root=root, **values)

@@ -1,7 +1,7 @@
-"""Access to pages: for whoever has signed in with a key that may read.
+"""Access to pages, after signing in with a key that may read.
 
-A cookie holds the token of a session (`auth.Sessions`), never the key. Only pages take it, no script can read
-it, and it is sent to this site alone (SameSite).
+A cookie holds the token of a session (`auth.Sessions`), never the key. Only pages accept it, no script can
+read it, and browsers send it to this site only (SameSite).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONGEST = 1_000  # bytes of a form
 
 
 def cookie(request: Request) -> str:
-    """The cookie's name, by port: a browser sends a host's cookies to all of its ports."""
+    """The cookie's name, with the port, since browsers send cookies to all ports of a host."""
     _, port = request.scope.get("server") or ("", 0)
     return f"fedfairx-{port}"
 
@@ -53,9 +53,8 @@ def offer(service: Service, *, root: str, status: int = 401, wrong: bool = False
 async def take(service: Service, request: Request) -> Response:
     """Start a session for a key that may read."""
     refuse_cross_site(request)
-    body = (
-        await request.body() if int(request.headers.get("content-length") or LONGEST + 1) <= LONGEST else b""
-    )
+    size = int(request.headers.get("content-length") or LONGEST + 1)
+    body = await request.body() if size <= LONGEST else b""
     key = parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
     auth, response = service.auth, _to(request, "/")
     if not auth.keys_needed:

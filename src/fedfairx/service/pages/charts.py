@@ -1,7 +1,7 @@
 """Small figures as inline SVG: positions are percentages, so that figures fit any width undistorted.
 
-Colours come from the style sheet by class, in light and in dark; a shape or a word repeats what a colour
-tells.
+Colours come from the style sheet by class, for light and dark mode; a shape or a word repeats the meaning of
+each colour.
 """
 
 from __future__ import annotations

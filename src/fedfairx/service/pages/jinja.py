@@ -1,4 +1,4 @@
-"""Responses from templates: all values are escaped, and browsers may load and run only our files."""
+"""Responses from templates: all values are escaped, and browsers may load only files of this service."""
 
 from __future__ import annotations
 
@@ -40,16 +40,8 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.globals.update(figures=charts, version=VERSION)
-_templates.filters.update(
-    percent=formatting.percent,
-    points=formatting.points,
-    count=formatting.count,
-    moment=formatting.moment,
-    precise=formatting.precise,
-    iso=formatting.iso,
-    duration=formatting.duration,
-    sentence=formatting.sentence,
-)
+_FILTERS = ("percent", "points", "count", "moment", "precise", "iso", "duration", "sentence")
+_templates.filters.update({name: getattr(formatting, name) for name in _FILTERS})
 
 
 def page(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:

@@ -1,175 +1,99 @@
-"""What each page shows, and how it is read from the service."""
+"""The values that each page's template shows, read from the service."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from starlette.datastructures import QueryParams
 
 from fedfairx.fairness.exposure_table import ABOVE, BELOW
-from fedfairx.privacy import Guarantee
-from fedfairx.service import schemas, serializers
+from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.charts import Option
 from fedfairx.service.pages.formatting import count, duration, sentence
-from fedfairx.service.pages.periods import Period, Window, periods, stretches
+from fedfairx.service.pages.periods import periods, stretches, window_of
+from fedfairx.service.problems import ProblemError
 from fedfairx.service.published import batch_of
 from fedfairx.storage.queries import first_time, latest
 from fedfairx.storage.records import StoredDecision
 
 if TYPE_CHECKING:
+    from fedfairx.agent.agent import Agent
     from fedfairx.service.service import Service
-
 
 LINES = 50  # decisions on a page
 LITTLE_LEFT = 0.1  # of a privacy budget
 MANY_CLIPPED = 0.01  # of the records
+LARGEST = 2**53  # number of a decision
+
+View = dict[str, Any]  # by the names in the template
 
 
-Alarm = str  # "bad", "warn" or "good"
+class Attention(NamedTuple):
+    """A notice on the overview; `level` is bad or warn, `link` the page with the details."""
 
-
-@dataclass(frozen=True)
-class Frame:
-    """What all pages have."""
-
-    agent: str
-    mode: str
-    now: float
-    signed_in: bool = False
-    batch: int | None = None  # rewards after which pages are updated; None for admins, who see every one
-
-
-@dataclass(frozen=True)
-class Attention:
-    """A notice that something should be looked at, with the page that tells more."""
-
-    level: Alarm
+    level: str
     title: str
     detail: str
     link: str = ""
 
 
-@dataclass(frozen=True)
-class Series:
-    """Counts in intervals of time, for a chart; `times` are their beginnings, in seconds since 1970."""
-
-    times: Sequence[int]
-    decisions: Sequence[int]
-    rewards: Sequence[int]
-    stretch: str  # "hour", "10 minutes"
-
-
-@dataclass(frozen=True)
-class Overview:
-    attention: Sequence[Attention]
-    decisions: int
-    rewarded: int
-    pending: int
-    ended: int  # withdrawn or expired
-    oldest_pending: float | None  # when it was made
-    observed: int
-    rule: str
-    merit: str
-    series: Series | None
-    actions: Sequence[str] = ()  # without features, that it chooses from
-    retired: Sequence[str] = ()
+def frame(service: Service, *, signed_in: bool, exact: bool) -> View:
+    """The values that all pages have; `batch` is the number of rewards after which pages are updated."""
+    return {
+        "agent": service.agent.name,
+        "mode": service.settings.mode,
+        "now": time.time(),
+        "signed_in": signed_in,
+        "batch": None if exact else batch_of(service.agent.dimension),  # admins see every reward at once
+    }
 
 
-@dataclass(frozen=True)
-class ExposurePage:
-    looked: ExposureSnapshot
-    periods: Sequence[Period]
-
-
-@dataclass(frozen=True)
-class DecisionLine:
-    """A decision as the API shows it, with the name of its action and all actions it chose from."""
-
-    seen: schemas.DecisionSeen
-    action: str
-    options: Sequence[Option]
-
-
-@dataclass(frozen=True)
-class DecisionsPage:
-    lines: Sequence[DecisionLine]
-    older: int | None  # `before` of the next page
-    newest: bool  # whether this is the first page
-
-
-@dataclass(frozen=True)
-class PrivacyPage:
-    privacy: schemas.Privacy
-    guarantee: Guarantee
-    records: int
-
-
-@dataclass(frozen=True)
-class FederationPage:
-    sync: schemas.Sync
-    observed: int
-
-
-@dataclass(frozen=True)
-class ReportPage:
-    looked: ExposureSnapshot
-    overview: Overview
-    privacy: PrivacyPage
-    periods: Sequence[Period]
-    version: str
-    dimension: int
-    minimum_share: float
-    model_version: int
-
-
-def frame(service: Service, *, signed_in: bool, exact: bool) -> Frame:
-    batch = None if exact else batch_of(service.agent.dimension)
-    return Frame(service.agent.name, service.settings.mode, time.time(), signed_in, batch)
-
-
-async def overview(service: Service, *, exact: bool) -> Overview:
+async def overview(service: Service, _query: QueryParams, exact: bool) -> View:
     looked, ready = await service.exposures.look(exact=exact), await service.ready()
     return await asyncio.to_thread(_overview, service, looked, ready, exact)
 
 
-def _overview(service: Service, looked: ExposureSnapshot, ready: bool, exact: bool) -> Overview:
+def _overview(service: Service, looked: ExposureSnapshot, ready: bool, exact: bool) -> View:
     agent, counts = service.agent, service.counters.by_status(service.journal)
     waiting = next(iter(service.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
     active = agent.actions
-    return Overview(
-        attention=[
+    return {
+        "attention": [
             *_attention(service, looked, oldest, ready),
             *_privacy_attention(service, exact),
             *_federation_attention(service),
         ],
-        decisions=sum(counts.values()),
-        rewarded=counts["rewarded"],
-        pending=counts["pending"],
-        ended=counts["withdrawn"] + counts["expired"],
-        oldest_pending=oldest,
-        observed=agent.observed,
-        rule=agent.rule,
-        merit=repr(agent.merit),
-        series=_series(service),
-        actions=active,
-        retired=[name for name in agent.all_actions if name not in active],
-    )
+        "decisions": sum(counts.values()),
+        "rewarded": counts["rewarded"],
+        "pending": counts["pending"],
+        "ended": counts["withdrawn"] + counts["expired"],
+        "oldest_pending": oldest,
+        "observed": agent.observed,
+        "rule": agent.rule,
+        "merit": repr(agent.merit),
+        "series": _series(service),
+        "actions": active,  # without features
+        "retired": [name for name in agent.all_actions if name not in active],
+    }
 
 
-def _series(service: Service) -> Series | None:
+def _series(service: Service) -> View | None:
+    """Decisions and rewards in intervals of time, for the chart; `times` are seconds since 1970."""
     first = first_time(service.journal)
     if first is None:
         return None
     since, width, many, name = stretches(first, time.time())
     made, rewarded = service.counters.by_time(service.journal, since=since, width=width, count=many)
-    if many > 3:  # the last one is not over, and would look like a fall
+    if many > 3:  # the last interval is not over, and would look like a fall
         many, made, rewarded = many - 1, made[:-1], rewarded[:-1]
-    return Series([int(since + width * k) for k in range(many)], made, rewarded, name)
+    times = [int(since + width * k) for k in range(many)]
+    return {"times": times, "decisions": made, "rewards": rewarded, "stretch": name}
 
 
 def _attention(
@@ -206,18 +130,30 @@ def _privacy_attention(service: Service, exact: bool) -> list[Attention]:
                 Attention("bad" if left == 0 else "warn", "The privacy budget ends", detail, "privacy")
             )
     if now.private and records and now.clipped > MANY_CLIPPED * records:
-        detail = f"{count(now.clipped)} of {count(records)} records were moved by the privacy bounds."
+        detail = f"{count(now.clipped)} of {count(records)} records were clipped to the privacy bounds."
         found.append(Attention("warn", "Many records are clipped", detail, "privacy"))
     return found
 
 
-async def decisions(service: Service, before: int | None, *, exact: bool) -> DecisionsPage:
-    found = await service.read(lambda journal: latest(journal, limit=LINES + 1, before=before))
+async def exposure(service: Service, query: QueryParams, exact: bool) -> View:
+    window = window_of(query.get("period", ""))
+    looked = await service.exposures.look(since=window.since, until=window.until, exact=exact)
+    return {"looked": looked, "periods": periods(window)}
+
+
+async def decisions(service: Service, query: QueryParams, exact: bool) -> View:
+    before = query.get("before", "")
+    if before and not (before.isascii() and before.isdigit() and int(before) <= LARGEST):
+        raise ProblemError("invalid", "before must be a number that a page linked to.")
+    number = int(before) if before else None
+    found = await service.read(lambda journal: latest(journal, limit=LINES + 1, before=number))
     lines = [_line(stored, exact) for stored in found[:LINES]]
-    return DecisionsPage(lines, lines[-1].seen.seq if len(found) > LINES else None, before is None)
+    older = found[LINES - 1].seq if len(found) > LINES else None  # `before` of the next page
+    return {"lines": lines, "older": older, "newest": not before}
 
 
-def _line(stored: StoredDecision, exact: bool) -> DecisionLine:
+def _line(stored: StoredDecision, exact: bool) -> View:
+    """A decision as the API shows it, with the name of its action and the actions it chose from."""
     shown = serializers.seen(stored, exact=exact)
     names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
     shares: Sequence[float | None] = shown.policy or [None] * len(names)
@@ -225,16 +161,22 @@ def _line(stored: StoredDecision, exact: bool) -> DecisionLine:
         Option(name, share, place == stored.action)
         for place, (name, share) in enumerate(zip(names, shares, strict=True))
     ]
-    return DecisionLine(shown, names[stored.action], options)
+    return {"seen": shown, "action": names[stored.action], "options": options}
 
 
-def privacy(service: Service, *, exact: bool) -> PrivacyPage:
-    agent = service.agent
-    return PrivacyPage(serializers.privacy(agent, exact=exact), agent.privatizer.guarantee, agent.observed)
+async def privacy(service: Service, _query: QueryParams, exact: bool) -> View:
+    def read(agent: Agent) -> View:
+        told, guarantee = serializers.privacy(agent, exact=exact), agent.privatizer.guarantee
+        return {"privacy": told, "guarantee": guarantee, "records": agent.observed}
+
+    return await asyncio.to_thread(read, service.agent)
 
 
-def federation(service: Service, *, exact: bool) -> FederationPage:
-    return FederationPage(serializers.sync(service, exact=exact), service.agent.observed)
+async def federation(service: Service, _query: QueryParams, exact: bool) -> View:
+    def read() -> View:
+        return {"sync": serializers.sync(service, exact=exact), "observed": service.agent.observed}
+
+    return await asyncio.to_thread(read)
 
 
 def _federation_attention(service: Service) -> list[Attention]:
@@ -246,26 +188,24 @@ def _federation_attention(service: Service) -> list[Attention]:
         found.append(Attention("bad", "Sending is halted", sentence(halted), "federation"))
     elif membership.member.away is not None:
         detail = sentence(membership.member.away)
-        found.append(Attention("warn", "The others can't be reached", detail, "federation"))
+        found.append(Attention("warn", "The peers can't be reached", detail, "federation"))
     if membership.over is not None:
         found.append(Attention("warn", "Nothing more is shared", sentence(membership.over), "federation"))
     refused = sum(membership.refusals.values())
     if refused:
-        detail = f"{count(refused)} since this start: forged, damaged, or of members who differ."
+        detail = f"{count(refused)} since this start: forged, damaged, or from members with other settings."
         found.append(Attention("warn", "Messages were refused", detail, "federation"))
     return found
 
 
-async def report(service: Service, window: Window, *, exact: bool) -> ReportPage:
-    looked = await service.exposures.look(since=window.since, until=window.until, exact=exact)
+async def report(service: Service, query: QueryParams, exact: bool) -> View:
     agent = service.agent
-    return ReportPage(
-        looked,
-        await overview(service, exact=exact),
-        await asyncio.to_thread(privacy, service, exact=exact),
-        periods(window),
-        version("fedfairx"),
-        agent.dimension,
-        agent.options.minimum_share,
-        agent.model_version,
-    )
+    return {
+        **await exposure(service, query, exact),
+        "overview": await overview(service, query, exact),
+        "privacy": await privacy(service, query, exact),
+        "version": version("fedfairx"),
+        "dimension": agent.dimension,
+        "minimum_share": agent.options.minimum_share,
+        "model_version": agent.model_version,
+    }

@@ -1,13 +1,13 @@
 """Periods of time that a page can show.
 
-Windows start at fixed times, since intervals hold for a start that was fixed in advance: the first of a
-month or of a year, and not "the last 30 days", which starts at another time with every look.
+Windows start at fixed times (the first of a month or of a year), since confidence intervals hold for a start
+that was fixed in advance; "the last 30 days" would start at another time with every look.
 """
 
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedfairx.service.problems import ProblemError
 
@@ -21,27 +21,19 @@ _LENGTHS = (
     (86_400, "day"),
     (604_800, "week"),
 )
-_MOST = 60  # stretches in a chart
+_MOST = 60  # intervals in a chart
 _LEAST = 10
 
 
 @dataclass(frozen=True)
 class Window:
-    """From `since` on, before `until`; None is without end."""
+    """A period from `since` on and before `until`; None means unbounded."""
 
     name: str
     query: str
     since: float | None = None
     until: float | None = None
-
-
-@dataclass(frozen=True)
-class Period:
-    """A window that a page can be asked for."""
-
-    name: str
-    query: str
-    chosen: bool
+    chosen: bool = False  # whether the page shows it
 
 
 def windows(now: datetime.datetime) -> list[Window]:
@@ -66,16 +58,16 @@ def window_of(query: str) -> Window:
     raise ProblemError("invalid", "The period must be one of those that the page offers.")
 
 
-def periods(chosen: Window) -> list[Period]:
-    """The periods to choose from."""
+def periods(chosen: Window) -> list[Window]:
+    """The windows to choose from."""
     now = datetime.datetime.now(datetime.UTC)
-    return [Period(each.name, each.query, each.query == chosen.query) for each in windows(now)]
+    return [replace(each, chosen=each.query == chosen.query) for each in windows(now)]
 
 
 def stretches(first: float, now: float) -> tuple[float, float, int, str]:
     """(since, width, count, name) of a chart from the first decision until now, a year at most."""
     since = max(first, now - 365 * 86_400)
     width, name = next((each for each in _LENGTHS if (now - since) / each[0] < _MOST), _LENGTHS[-1])
-    since = min(since, now - (_LEAST - 1) * width)  # one stretch alone would be a dot on an axis of years
+    since = min(since, now - (_LEAST - 1) * width)  # a single interval would be a dot on an axis of years
     start = since - since % width
     return start, float(width), int((now - start) // width) + 1, name

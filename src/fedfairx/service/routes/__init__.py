@@ -1,4 +1,4 @@
-"""Which path means what. Routes only translate between HTTP and the service."""
+"""All endpoints. They only translate between HTTP and the service."""
 
 from __future__ import annotations
 

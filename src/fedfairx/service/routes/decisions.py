@@ -9,12 +9,12 @@ import re
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 from starlette.background import BackgroundTask
 from starlette.requests import Request
-from starlette.responses import FileResponse, StreamingResponse
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from fedfairx.service import schemas
 from fedfairx.service.auth import sees_exact
@@ -29,19 +29,20 @@ KEY = r"[!-~]{1,200}"
 IDEMPOTENCY = Parameter(
     "Idempotency-Key",
     "header",
-    "Of your choice, such as a UUID: the same key answers the same decision, so you can ask again.",
+    "Any text, such as a UUID: a repeated request with the same key gets the same decision.",
     {"type": "string", "pattern": f"^{KEY}$"},
 )
 MATCHES = re.compile(KEY).fullmatch
+MAKING: dict[str, Any] = {"status": 201, "problems": ("key-reused",), "headers": (IDEMPOTENCY,)}
 ENDED = ("unknown-decision", "conflict")  # why a decision may not be ended
 
 
 class DecisionQuery(Window):
     """Which decisions.
 
-    status: What became of them.
-    action: The position of the action.
-    after: `next` of the page before.
+    status: Their status.
+    action: The position of the action taken.
+    after: `next` of the previous page.
     limit: Decisions on a page.
     """
 
@@ -60,35 +61,17 @@ class ExportQuery(Window):
     format: Literal["jsonl", "csv", "parquet"] = "jsonl"
 
 
-@endpoint(
-    "POST",
-    "/v1/decisions",
-    role="writer",
-    takes=schemas.DecisionRequest,
-    gives=schemas.DecisionMade,
-    status=201,
-    problems=("key-reused",),
-    headers=(IDEMPOTENCY,),
-)
-async def decide(service: Service, request: Request) -> object:
-    """Which action?"""
+@endpoint("POST", "/v1/decisions", role="writer", takes=schemas.DecisionRequest, **MAKING)
+async def decide(service: Service, request: Request) -> schemas.DecisionMade:
+    """Make a decision."""
     body = await body_of(request, service.settings.max_body)
     made = await service.decide([decode(body, schemas.DecisionRequest)], _wish(request, body))
     return made[0]
 
 
-@endpoint(
-    "POST",
-    "/v1/decisions/batch",
-    role="writer",
-    takes=schemas.DecisionBatch,
-    gives=schemas.DecisionsMade,
-    status=201,
-    problems=("key-reused",),
-    headers=(IDEMPOTENCY,),
-)
-async def decide_many(service: Service, request: Request) -> object:
-    """Several decisions at once: all are made, or none."""
+@endpoint("POST", "/v1/decisions/batch", role="writer", takes=schemas.DecisionBatch, **MAKING)
+async def decide_many(service: Service, request: Request) -> schemas.DecisionsMade:
+    """Make several decisions: all, or none."""
     body = await body_of(request, service.settings.max_body)
     asked = decode(body, schemas.DecisionBatch).decisions
     service.check_batch(len(asked))
@@ -105,24 +88,17 @@ def _wish(request: Request, body: bytes) -> Wish | None:
     return Wish(key, hashlib.sha256(body).hexdigest())
 
 
-@endpoint(
-    "PUT",
-    "/v1/decisions/{decision_id}/reward",
-    role="writer",
-    takes=schemas.Reward,
-    status=204,
-    problems=ENDED,
-)
+@endpoint("PUT", "/v1/decisions/{decision_id}/reward", role="writer", takes=schemas.Reward, problems=ENDED)
 async def reward(service: Service, request: Request) -> None:
-    """The reward of a decision; the same one may be sent again."""
+    """Give the reward of a decision; the same one may be sent again."""
     given = await body_as(schemas.Reward, service, request)
     identity = request.path_params["decision_id"]
     await _taking(service, request, given.replace)([schemas.RewardOf(identity, given.reward, given.person)])
 
 
-@endpoint("POST", "/v1/rewards", role="writer", takes=schemas.RewardBatch, status=204, problems=ENDED)
+@endpoint("POST", "/v1/rewards", role="writer", takes=schemas.RewardBatch, problems=ENDED)
 async def reward_many(service: Service, request: Request) -> None:
-    """Several rewards: all are taken, or none."""
+    """Give several rewards: all are taken, or none."""
     given = await body_as(schemas.RewardBatch, service, request)
     service.check_batch(len(given.rewards))
     await _taking(service, request, given.replace)(given.rewards)
@@ -131,29 +107,29 @@ async def reward_many(service: Service, request: Request) -> None:
 def _taking(
     service: Service, request: Request, replace: bool
 ) -> Callable[[Sequence[schemas.RewardOf]], Awaitable[None]]:
-    """How rewards are taken: writers add, and admins alone may replace."""
+    """How rewards are taken: writers add them, and only admins may replace them."""
     if replace and request.scope["role"] != "admin":
         raise ProblemError("forbidden", "Only an admin's key may replace a reward.")
     return service.replace if replace else service.reward
 
 
-@endpoint("DELETE", "/v1/decisions/{decision_id}", role="writer", status=204, problems=ENDED)
+@endpoint("DELETE", "/v1/decisions/{decision_id}", role="writer", problems=ENDED)
 async def withdraw(service: Service, request: Request) -> None:
-    """It was never shown: no reward will come."""
+    """Withdraw a decision that was never shown: no reward will come."""
     await service.withdraw([request.path_params["decision_id"]])
 
 
-@endpoint("POST", "/v1/withdrawals", role="writer", takes=schemas.WithdrawalBatch, status=204, problems=ENDED)
+@endpoint("POST", "/v1/withdrawals", role="writer", takes=schemas.WithdrawalBatch, problems=ENDED)
 async def withdraw_many(service: Service, request: Request) -> None:
-    """Several that were never shown: all are withdrawn, or none."""
+    """Withdraw several decisions that were never shown: all, or none."""
     identities = (await body_as(schemas.WithdrawalBatch, service, request)).decision_ids
     service.check_batch(len(identities))
     await service.withdraw(identities)
 
 
-@endpoint("GET", "/v1/decisions", role="reader", gives=schemas.DecisionPage, query=DecisionQuery)
-async def decisions(service: Service, request: Request) -> object:
-    """Decisions in the order in which they were made, page by page."""
+@endpoint("GET", "/v1/decisions", role="reader", query=DecisionQuery)
+async def decisions(service: Service, request: Request) -> schemas.DecisionPage:
+    """List decisions in the order in which they were made, page by page."""
     query = query_of(request, DecisionQuery)
     found = await service.read(
         lambda journal: list(
@@ -172,15 +148,9 @@ async def decisions(service: Service, request: Request) -> object:
     return schemas.DecisionPage([seen(stored, exact=exact) for stored in page], following)
 
 
-@endpoint(
-    "GET",
-    "/v1/decisions/{decision_id}",
-    role="reader",
-    gives=schemas.DecisionSeen,
-    problems=("unknown-decision",),
-)
-async def decision(service: Service, request: Request) -> object:
-    """One decision, and what became of it."""
+@endpoint("GET", "/v1/decisions/{decision_id}", role="reader", problems=("unknown-decision",))
+async def decision(service: Service, request: Request) -> schemas.DecisionSeen:
+    """Show a decision and its status."""
     identity = request.path_params["decision_id"]
     stored = await service.read(lambda journal: journal.decision(identity))
     if stored is None:
@@ -189,8 +159,8 @@ async def decision(service: Service, request: Request) -> object:
 
 
 @endpoint("GET", "/v1/export", role="admin", media_types=tuple(FORMATS.values()), query=ExportQuery)
-async def export(service: Service, request: Request) -> object:
-    """Decisions with contexts, propensities and rewards."""
+async def export(service: Service, request: Request) -> Response:
+    """Export decisions with contexts, propensities and rewards."""
     query = query_of(request, ExportQuery)
     rows = service.journal.decisions(since=query.since, until=query.until)
     headers = {"content-disposition": f'attachment; filename="decisions.{query.format}"'}

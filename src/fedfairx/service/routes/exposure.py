@@ -1,4 +1,4 @@
-"""Who was shown and who was entitled to it, for programs; `/exposure` shows the same to people."""
+"""The table of exposure as JSON; the page `/exposure` shows the same."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from fedfairx.service.problems import ProblemError
 from fedfairx.service.service import Service
 
 
-@endpoint("GET", "/v1/exposure", role="reader", gives=schemas.ExposureTable, query=Window)
-async def exposure(service: Service, request: Request) -> object:
-    """Who was shown, and who was entitled to it, per action and per group."""
+@endpoint("GET", "/v1/exposure", role="reader", query=Window)
+async def exposure(service: Service, request: Request) -> schemas.ExposureTable:
+    """Show how often each action and group was shown, and what it was entitled to."""
     query, exact = query_of(request, Window), sees_exact(request)
-    if not exact and (query.since is not None or query.until is not None):  # many windows tell a batch
+    if not exact and (
+        query.since is not None or query.until is not None
+    ):  # from many windows a batch can be inferred
         raise ProblemError("forbidden", "since and until need the role admin; pages have fixed periods.")
     return _written(await service.exposures.look(since=query.since, until=query.until, exact=exact))
 

@@ -15,21 +15,15 @@ from fedfairx.service.problems import ProblemError
 from fedfairx.service.service import Service
 
 
-@endpoint("GET", "/v1/sync", role="reader", gives=schemas.Sync)
-async def sync(service: Service, request: Request) -> object:
-    """What was sent to peers, and what is held of theirs."""
+@endpoint("GET", "/v1/sync", role="reader")
+async def sync(service: Service, request: Request) -> schemas.Sync:
+    """Show the exchange with peers."""
     return await asyncio.to_thread(serializers.sync, service, exact=sees_exact(request))
 
 
-@endpoint(
-    "GET",
-    "/v1/release/latest",
-    role="federation",
-    gives=schemas.ReleaseSealed,
-    problems=("alone", "no-release", "halted"),
-)
-async def release_latest(service: Service, _request: Request) -> object:
-    """The agent's own latest release in an envelope, to be carried to its peers."""
+@endpoint("GET", "/v1/release/latest", role="federation", problems=("alone", "no-release", "halted"))
+async def release_latest(service: Service, _request: Request) -> schemas.ReleaseSealed:
+    """Get the agent's latest release in an envelope, to be carried to its peers."""
     member = _membership(service).member
     message = await asyncio.to_thread(lambda: member.message)
     if member.halted is not None:
@@ -40,16 +34,9 @@ async def release_latest(service: Service, _request: Request) -> object:
     return schemas.ReleaseSealed(service.agent.name, release.number, message)
 
 
-@endpoint(
-    "PUT",
-    "/v1/peers",
-    role="federation",
-    takes=schemas.PeersBrought,
-    gives=schemas.PeersTaken,
-    problems=("alone",),
-)
-async def bring_peers(service: Service, request: Request) -> object:
-    """Peers' latest envelopes: verified, and taken or refused one by one."""
+@endpoint("PUT", "/v1/peers", role="federation", takes=schemas.PeersBrought, problems=("alone",))
+async def bring_peers(service: Service, request: Request) -> schemas.PeersTaken:
+    """Deliver the latest envelopes of peers: each is verified, and taken or refused."""
     membership = _membership(service)
     envelopes = (await body_as(schemas.PeersBrought, service, request)).envelopes
     taken, refused = await asyncio.to_thread(membership.take, envelopes)

@@ -1,6 +1,6 @@
-"""What the agent has learnt and promises, and its actions without features.
+"""The model of the agent, its privacy guarantee, and its actions without features.
 
-Each question runs in a thread: it may have to wait for the write queue, and the event loop must not.
+Each query runs in a thread: it may have to wait for the write queue, and the event loop must not wait.
 """
 
 from __future__ import annotations
@@ -17,43 +17,36 @@ from fedfairx.service.service import Service
 from fedfairx.service.settings import LONGEST
 
 REPLACED = "\ufffd"  # what the server makes of bytes that are not UTF-8
+CHANGE = ("invalid", "features", "conflict")  # why an action may not be changed
 
 
-@endpoint("GET", "/v1/model", role="reader", gives=schemas.Model)
-async def model(service: Service, request: Request) -> object:
-    """What was learnt, and how the service is set up."""
+@endpoint("GET", "/v1/model", role="reader")
+async def model(service: Service, request: Request) -> schemas.Model:
+    """Show what was learnt, and the settings."""
     return await asyncio.to_thread(serializers.model, service, exact=sees_exact(request))
 
 
-@endpoint("GET", "/v1/privacy", role="reader", gives=schemas.Privacy)
-async def privacy(service: Service, request: Request) -> object:
-    """What is promised about its releases, and what is spent of the budget."""
+@endpoint("GET", "/v1/privacy", role="reader")
+async def privacy(service: Service, request: Request) -> schemas.Privacy:
+    """Show the privacy guarantee of releases, and how much of the budget is spent."""
     return await asyncio.to_thread(serializers.privacy, service.agent, exact=sees_exact(request))
 
 
-@endpoint("GET", "/v1/actions", role="reader", gives=schemas.ActionList)
-async def actions(service: Service, _request: Request) -> object:
-    """Actions without features: which are chosen from, and which were retired."""
+@endpoint("GET", "/v1/actions", role="reader")
+async def actions(service: Service, _request: Request) -> schemas.ActionList:
+    """List actions without features, active and retired."""
     return await asyncio.to_thread(serializers.actions, service.agent)
 
 
-@endpoint(
-    "PUT", "/v1/actions/{action_id}", role="admin", status=204, problems=("invalid", "features", "conflict")
-)
+@endpoint("PUT", "/v1/actions/{action_id}", role="admin", problems=CHANGE)
 async def add_action(service: Service, request: Request) -> None:
-    """Choose from this action too: a new one, or one that was retired."""
+    """Offer an action: a new one, or one that was retired."""
     await service.add_action(_name(request))
 
 
-@endpoint(
-    "DELETE",
-    "/v1/actions/{action_id}",
-    role="admin",
-    status=204,
-    problems=("invalid", "unknown-action", "features", "conflict"),
-)
+@endpoint("DELETE", "/v1/actions/{action_id}", role="admin", problems=("unknown-action", *CHANGE))
 async def retire_action(service: Service, request: Request) -> None:
-    """Choose from this action no longer; rewards that are still to come are learnt."""
+    """Retire an action: it is no longer offered, but rewards that come later are learnt."""
     await service.retire_action(_name(request))
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// Charts and printing. Pages say all they have to say without it.
+// Charts and printing. Pages show the same numbers without it.
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();

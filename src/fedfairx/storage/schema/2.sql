@@ -1,0 +1,1 @@
+CREATE TABLE meanings (agent INTEGER PRIMARY KEY, body TEXT NOT NULL)
