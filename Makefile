@@ -51,9 +51,10 @@ check: lint warm
 test: lint docs warm
 	$(PYTEST)
 
-# Also those that are marked `slow`, and stored values of slow oracles computed again: minutes more.
+# Also those that are marked `slow`, many more examples of each property, and stored values of slow oracles
+# computed again: minutes more.
 test-all: lint docs warm
-	FEDFAIRX_ORACLE=compute $(PYTEST) -m "slow or not slow"
+	FEDFAIRX_ORACLE=compute $(PYTEST) -m "slow or not slow" --hypothesis-profile=all
 
 mutants: setup
 	$(BIN)/python tests/mutants.py $(ONLY)

@@ -12,8 +12,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ("servers",)
+
+# How many examples a property has that states no number: some, and with --hypothesis-profile=all, as `make
+# test-all` has it, many. They are the same in every run.
+settings.register_profile("some", max_examples=25, deadline=None, derandomize=True)
+settings.register_profile("all", max_examples=400, deadline=None, derandomize=True)
+settings.load_profile("some")
 
 SERVERS = frozenset({"postgres", "postgresql", "nats", "flower", "cluster"})  # fixtures, values of parameters
 STARTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"})

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import reference as ref
@@ -56,7 +56,6 @@ def widths(contexts, gram):
 # --- Lemma 1 ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
 @given(seeds, st.integers(1, 6), st.integers(0, 60), st.floats(-3, 3), st.floats(-2, 1))
 def test_elliptical_potential_is_ordered(seed, dimension, count, log_regulariser, log_norm):
     rng = np.random.default_rng(seed)
@@ -118,7 +117,6 @@ def test_martingale_bound_on_real_runs():
 # --- Lemma 3 ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80, deadline=None)
 @given(seeds, st.sampled_from(sorted(MERITS)), st.integers(1, 8), st.integers(1, 5), st.floats(-2, 0.5))
 def test_instant_regret_bound_for_any_two_points_of_the_region(seed, name, arms, dimension, log_radius):
     rng, merit, radius = np.random.default_rng(seed), MERITS[name], 10**log_radius
@@ -352,7 +350,6 @@ def test_the_factor_m_is_never_needed(rounds, agents, low, ratio, z):
     assert summed <= printed * (1 + 1e-12)
 
 
-@settings(max_examples=50, deadline=None)
 @given(seeds, st.integers(1, 8), st.integers(1, 5))
 def test_noise_of_agents_adds_up_to_root_m(seed, agents, dimension):
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
@@ -45,7 +45,6 @@ rounds = st.lists(st.tuples(st.none() | offers, st.floats(0.0, 1.0)), max_size=3
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=25, deadline=None)
 @given(rounds=rounds, seed=st.integers(0, 99))
 def test_it_is_an_agent_with_unit_vectors(rule: str, rounds: list[Any], seed: int) -> None:
     named, plain = twins(rule=rule, seed=seed)
@@ -68,7 +67,6 @@ def test_it_is_an_agent_with_unit_vectors(rule: str, rounds: list[Any], seed: in
     assert (named.observed, named.noise_sd) == (plain.observed, pytest.approx(plain.noise_sd))
 
 
-@settings(max_examples=40, deadline=None)
 @given(data=st.data(), rule=st.sampled_from(RULES), seed=st.integers(0, 99))
 def test_added_and_retired_ones_are_as_if_there_from_the_beginning(
     data: st.DataObject, rule: str, seed: int

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
@@ -31,7 +31,6 @@ def test_a_decision() -> None:
     assert agent.pending == 1
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(0, 2**32 - 1))
 def test_arms_may_change_from_call_to_call(arms: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -45,7 +44,6 @@ def test_arms_may_change_from_call_to_call(arms: list[int], seed: int) -> None:
         agent.observe(decision, reward=1.0)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=8), st.integers(0, 2**32 - 1))
 def test_decide_many_is_decide_many_times(arms: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -65,7 +63,6 @@ def test_the_same_seed_decides_the_same() -> None:
     assert len(actions) > 5
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_rewards_may_come_late_and_in_any_order(seed: int) -> None:
     rng = np.random.default_rng(seed)

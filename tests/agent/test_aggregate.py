@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import reference as ref
@@ -31,7 +31,6 @@ def test_combine_adds_in_the_order_given() -> None:
     assert combine([], 2).tolist() == [0.0, 0.0]
 
 
-@settings(max_examples=60, deadline=None)
 @given(seeds, st.integers(1, 7), st.floats(0, 5))
 def test_lift_is_the_oracles_shift_and_floor(seed: int, dimension: int, shift: float) -> None:
     rng = np.random.default_rng(seed)
@@ -56,7 +55,6 @@ def worth_of(own: np.ndarray, ratio: float, noise_sd: float) -> float:
     return worth(own, ratio=ratio, noise_sd=noise_sd, radius=1.0, regulariser=1.0, parameter_norm=1.0)
 
 
-@settings(max_examples=40, deadline=None)
 @given(seeds, st.integers(1, 6), st.floats(0.1, 40))
 def test_the_others_are_worth_less_the_noisier_they_are(seed: int, dimension: int, ratio: float) -> None:
     seen = np.random.default_rng(seed).normal(size=(200, dimension))

@@ -119,7 +119,5 @@ TestBeside = Beside.TestCase
 TestBeside.settings = settings(
     max_examples=20,
     stateful_step_count=25,
-    deadline=None,
-    derandomize=True,
     phases=[Phase.explicit, Phase.generate],  # to shrink takes minutes
 )

@@ -39,7 +39,7 @@ def regret(agent: ffx.Agent, theta: np.ndarray, merit: Exponential, **how: float
 
 
 @pytest.mark.filterwarnings("ignore:rewards are more than")
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     scale=st.floats(-6, 6).map(lambda power: 10.0**power),
     size=st.floats(0.1, 5),

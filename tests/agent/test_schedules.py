@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import reference as ref
@@ -18,7 +18,6 @@ from fedfairx.errors import InvalidInput
 plans = st.builds(Plan, st.integers(1, 5000), st.integers(1, 40), st.integers(1, 12))
 
 
-@settings(max_examples=150, deadline=None)
 @given(plans)
 def test_the_papers_rule_is_the_oracles(plan: Plan) -> None:
     rounds = Paper().rounds(plan).tolist()
@@ -34,7 +33,6 @@ def test_the_papers_rule_at_the_papers_size() -> None:
     assert rounds.size == 20_002
 
 
-@settings(max_examples=60, deadline=None)
 @given(plans, st.integers(1, 300))
 def test_the_other_public_rules_are_the_oracles(plan: Plan, start: int) -> None:
     assert FigureGap().rounds(plan).tolist() == ref.figure_gap_rounds(plan.horizon)
@@ -59,7 +57,6 @@ def test_geometric_rounds_grow_by_the_ratio_whatever_the_horizon() -> None:
     assert ((long[1:] > 1.15 * long[:-1]) & (long[1:] <= 1.2 * long[:-1])).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(plans, st.sampled_from(sorted(schedules.SCHEDULES)))
 def test_every_schedule_says_its_releases_beforehand(plan: Plan, name: str) -> None:
     schedule = schedules.schedule(name)

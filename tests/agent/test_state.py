@@ -110,7 +110,7 @@ EVERY_RULE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", EVERY_RULE)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 70))
 def test_a_loaded_agent_goes_on_to_the_bit(
     tmp_path_factory: pytest.TempPathFactory, options: dict[str, Any], seed: int, rounds: int

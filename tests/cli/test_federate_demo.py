@@ -6,9 +6,9 @@ import json
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedfairx.cli.main import main
 from fedfairx.demo import market
+from fedfairx.demo.launcher import Fleet
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.settings import load
 from nats_server import require_nats
@@ -24,29 +26,28 @@ from nats_server import require_nats
 pytestmark = pytest.mark.process
 
 
-def demo(*flags: str, program: Sequence[str] = ("-m", "fedfairx")) -> tuple[int, Any]:
-    command = [sys.executable, *program, "federate", "demo", "--json", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+def demo(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, Any]:
+    """In this process; its services are processes of their own."""
+    code = main(["federate", "demo", "--json", *flags])
+    return code, json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.slow
-def test_five_learn_faster_than_each_alone() -> None:
+def test_five_learn_faster_than_each_alone(capsys: pytest.CaptureFixture[str]) -> None:
     """By the theory 0.45 times the regret; by this seed 0.447.
 
     Nothing differs from run to run but the order in which releases arrive: by less than a thousandth.
     """
-    code, said = demo("--agents", "5", "--rounds", "20000")
+    code, said = demo(capsys, "--agents", "5", "--rounds", "20000")
     assert (code, said["rewards"]) == (0, 100_000)
     assert said["fairness_regret"]["federated"] <= 0.55 * said["fairness_regret"]["alone"]
 
 
-def test_it_runs_to_its_end(tmp_path: Path) -> None:
+def test_it_runs_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     require_nats()
     figure = tmp_path / "figure.svg"
     flags = ("--agents", "2", "--rounds", "60", "--transport", "nats", "--epsilon", "8")
-    code, said = demo(*flags, "--figure", str(figure))
+    code, said = demo(capsys, *flags, "--figure", str(figure))
     assert code == 0
     assert said.keys() == {"decisions", "rewards", "releases", "fairness_regret"}
     assert said["fairness_regret"].keys() == {"federated", "alone"}
@@ -57,28 +58,21 @@ def test_it_runs_to_its_end(tmp_path: Path) -> None:
     assert figure.stat().st_size > 1_000
 
 
-FORGETFUL = """
-import sqlite3, sys
-from fedfairx.cli.main import main
-from fedfairx.demo.launcher import Fleet
-
-stop = Fleet.stop
-
-def stop_and_forget(fleet):
-    stop(fleet)
-    with sqlite3.connect(fleet.database("org2")) as database:
-        database.execute("DELETE FROM outcomes WHERE seq = (SELECT max(seq) FROM outcomes)")
-
-Fleet.stop = stop_and_forget
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def test_the_same_seed_gives_the_same_and_a_loss_is_noticed() -> None:
+def test_the_same_seed_gives_the_same_and_a_loss_is_noticed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A reward that was acknowledged is taken out of a database: the exit code is not 0."""
-    code, said = demo("--agents", "2", "--rounds", "30")
+    code, said = demo(capsys, "--agents", "2", "--rounds", "30")
     assert code == 0
-    code, again = demo("--agents", "2", "--rounds", "30", program=("-c", FORGETFUL))
+    stop = Fleet.stop
+
+    def stop_and_forget(fleet: Fleet) -> None:
+        stop(fleet)
+        with sqlite3.connect(fleet.database("org2")) as database:
+            database.execute("DELETE FROM outcomes WHERE seq = (SELECT max(seq) FROM outcomes)")
+
+    monkeypatch.setattr(Fleet, "stop", stop_and_forget)
+    code, again = demo(capsys, "--agents", "2", "--rounds", "30")
     assert code == 1
     first, second = said.pop("fairness_regret"), again.pop("fairness_regret")
     assert (again, second["alone"]) == (said, first["alone"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
@@ -20,7 +20,6 @@ from fedfairx.core.confidence import Confidence, practical_radius
 from fedfairx.errors import InvalidInput
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 10**6),
     st.integers(1, 50),

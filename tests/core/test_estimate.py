@@ -5,7 +5,7 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.core import estimate, statistics
@@ -18,7 +18,6 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @pytest.mark.long
-@settings(max_examples=40, deadline=None)
 @given(seeds, st.integers(1, 8), st.sampled_from([1, WIDTH]), st.floats(-3, 3))
 def test_derive_is_the_inverse(seed: int, dimension: int, lanes: int, log_regulariser: float) -> None:
     rng = np.random.default_rng(seed)

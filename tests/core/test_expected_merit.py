@@ -7,7 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
@@ -75,7 +75,6 @@ def posterior_policy(
     st.lists(st.tuples(st.floats(-2, 2), st.floats(0, 1)), min_size=1, max_size=20),
     st.floats(1e-4, 4.0),
 )
-@settings(max_examples=60, deadline=None)
 def test_the_exponential_policy_is_the_closed_form(
     steepness: float, arms: list[tuple[float, float]], variance: float
 ) -> None:

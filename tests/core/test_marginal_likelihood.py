@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
@@ -50,7 +50,6 @@ def learnt(contexts: np.ndarray, rewards: np.ndarray, prior: ffx.Prior) -> tuple
     return float(variance), float(ridge)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seeds, st.integers(1, 6), st.floats(1e-3, 1e3))
 def test_quadratic_form_and_volume_are_those_of_dense_algebra(seed: int, d: int, ridge: float) -> None:
     rng = np.random.default_rng(seed)
@@ -65,7 +64,6 @@ def test_quadratic_form_and_volume_are_those_of_dense_algebra(seed: int, d: int,
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
 @given(
     seeds, st.integers(1, 5), st.integers(1, 60), st.floats(-3.0, 3.0), st.floats(-3.0, 1.0), st.booleans()
 )
@@ -82,7 +80,6 @@ def test_the_likeliest_of_the_grid_is_found(
     assert variance == pytest.approx(theirs[0], rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
 @given(seeds, st.integers(1, 5), st.integers(1, 100), st.sampled_from([-40, -3, 5, 40]))
 def test_rewards_of_another_size_give_the_same_ridge(seed: int, d: int, count: int, power: int) -> None:
     rng, scale = np.random.default_rng(seed), 2.0**power

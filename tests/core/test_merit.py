@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.core import merit as kinds
@@ -18,7 +18,6 @@ KINDS = ("exponential", "affine", "power", "logistic", "custom")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_minimum_and_lipschitz_hold_on_the_range(kind: str, seed: int) -> None:
     rng = np.random.default_rng(seed)

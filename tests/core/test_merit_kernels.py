@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.core import merit as kinds
@@ -19,7 +19,6 @@ KINDS = ("exponential", "affine", "power", "logistic", "custom")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), mean=st.floats(-3, 3))
 def test_log_merit_and_slope_are_the_oracles(kind: str, seed: int, mean: float) -> None:
     ours, theirs = merits(np.random.default_rng(seed))[kind]

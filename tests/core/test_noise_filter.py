@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import posterior_reference
@@ -34,7 +34,6 @@ def noisy(rng: np.random.Generator, d: int, count: float, sd: float) -> np.ndarr
     st.floats(1e-3, 1),
     st.floats(0, 6),
 )
-@settings(max_examples=80, deadline=None)
 def test_it_is_the_formula_in_the_eigenbasis(
     seed: int, d: int, log_sd: float, log_count: float, variance: float, size: float
 ) -> None:

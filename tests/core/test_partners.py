@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.core import partners
@@ -71,7 +71,6 @@ def dense_weights(
 
 
 @pytest.mark.long
-@settings(max_examples=80, deadline=None)
 @given(seeds, st.integers(1, 5), st.integers(1, 9), st.integers(1, 60), st.floats(0.0, 1.5), st.booleans())
 def test_weights_are_those_of_the_density_of_own_rewards(
     seed: int, d: int, own: int, count: int, distance: float, centred: bool
@@ -104,7 +103,6 @@ def test_a_partner_that_is_alike_counts_and_one_that_is_opposite_does_not() -> N
     assert judged(own, bad, np.zeros(3))[0] < 1e-3
 
 
-@settings(max_examples=30, deadline=None)
 @given(seeds)
 def test_noisy_statistics_are_filtered_before_they_are_judged(seed: int) -> None:
     rng, theta = np.random.default_rng(seed), np.array([0.8, 0.1, 0.4])
@@ -115,7 +113,6 @@ def test_noisy_statistics_are_filtered_before_they_are_judged(seed: int) -> None
     assert found == pytest.approx(dense_weights(mine, filtered, np.zeros(3)), rel=1e-5, abs=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
 @given(seeds, st.integers(1, 4), st.integers(0, 40), st.floats(-3.0, 6.0), st.floats(-3.0, 6.0))
 def test_whatever_a_partner_says_is_judged_in_finite_numbers(
     seed: int, d: int, own: int, log_gram: float, log_moment: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
@@ -19,7 +19,6 @@ KINDS = ("exponential", "affine", "power", "logistic", "custom")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), arms=st.integers(1, 200))
 def test_exposure_is_in_proportion_to_merit(kind: str, seed: int, arms: int) -> None:
     rng = np.random.default_rng(seed)
@@ -33,7 +32,6 @@ def test_exposure_is_in_proportion_to_merit(kind: str, seed: int, arms: int) -> 
     assert value == pytest.approx(float(expected @ means), rel=1e-12, abs=1e-13)
 
 
-@settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), steepness=st.sampled_from([100.0, 1000.0, 1e6]))
 def test_a_steep_merit_neither_overflows_nor_loses_an_arm(seed: int, steepness: float) -> None:
     means = np.random.default_rng(seed).normal(size=50) * 3
@@ -57,7 +55,6 @@ def test_an_agent_of_steepness_a_thousand_decides() -> None:
         agent.observe(decision, reward=float(rng.normal()))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=8), st.floats(0.0, 1.0, exclude_max=True))
 def test_draw_is_the_inverse_distribution_function(weights: list[float], uniform: float) -> None:
     policy = np.array(weights) / sum(weights)

@@ -25,7 +25,6 @@ def statistics(seed: int, dimension: int, definite: bool) -> np.ndarray:
     return pack(gram, rng.normal(size=dimension))
 
 
-@settings(max_examples=60, deadline=None)
 @given(seeds, st.integers(1, 8), st.floats(0.0, 5.0), st.booleans())
 def test_lift_shifts_and_floors_as_lapack_would(
     seed: int, dimension: int, shift: float, definite: bool
@@ -39,7 +38,6 @@ def test_lift_shifts_and_floors_as_lapack_would(
     assert packed.tolist() == before.tolist()
 
 
-@settings(max_examples=60, deadline=None)
 @given(seeds, st.integers(1, 8), st.floats(0.0, 100.0), st.floats(0.0, 50.0))
 def test_worth_is_the_least_cost_on_a_grid(seed: int, dimension: int, noise_sd: float, ratio: float) -> None:
     packed = statistics(seed, dimension, True)
@@ -64,7 +62,7 @@ def test_noise_makes_others_worthless_and_its_absence_makes_them_worth_all() -> 
 
 
 @pytest.mark.long
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seeds, st.integers(1, 6), st.floats(0.0, 30.0), st.floats(0.0, 3.0))
 def test_a_lane_of_a_block_has_the_bits_of_an_agent_alone(
     seed: int, dimension: int, noise_sd: float, shift: float

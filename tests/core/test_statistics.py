@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import reference as ref
@@ -16,7 +16,6 @@ from instances import in_rows
 dimensions = st.integers(1, 12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(dimensions, st.integers(0, 2**32 - 1))
 def test_unpack_undoes_pack(dimension: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -37,7 +36,6 @@ def test_a_length_that_no_dimension_has_is_known(size: int) -> None:
     assert statistics.dimension_of(np.zeros(size)) == -1
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 6), st.sampled_from([1, WIDTH]), st.integers(0, 2**32 - 1))
 def test_add_is_the_outer_product(dimension: int, lanes: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.fairness.confidence_sequences import log_mixture, share_interval, spending
@@ -74,7 +74,6 @@ def test_the_interval_is_where_the_mixture_is_below_its_limit() -> None:
         assert high[k] == pytest.approx(inside.max(), abs=5.1e-5)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(1, 10**7), st.floats(0, 1), st.floats(1e-6, 0.5))
 def test_intervals_hold_what_was_seen_and_shrink_with_the_error(
     rounds: int, share: float, error: float

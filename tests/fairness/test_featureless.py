@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
@@ -65,7 +65,6 @@ some = st.lists(st.integers(0, 4), min_size=1, max_size=5, unique=True)
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
 @given(
     rounds=st.lists(st.tuples(some, st.floats(0.0, 1.0)), min_size=1, max_size=40), which=st.integers(0, 1)
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.lanes.linalg import jacobi
@@ -19,7 +19,6 @@ def symmetric(rng: np.random.Generator, dimension: int, magnitude: float) -> np.
     return matrix + matrix.T
 
 
-@settings(max_examples=60, deadline=None)
 @given(seeds, st.integers(1, 12), st.floats(-8.0, 8.0))
 def test_jacobi_diagonalises(seed: int, dimension: int, magnitude: float) -> None:
     matrix = symmetric(np.random.default_rng(seed), dimension, magnitude)
@@ -33,7 +32,6 @@ def test_jacobi_diagonalises(seed: int, dimension: int, magnitude: float) -> Non
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(seeds, st.integers(1, 12), st.floats(-8.0, 8.0), st.floats(0.0, 12.0))
 def test_values_alone_have_nine_digits_of_the_largest(
     seed: int, dimension: int, magnitude: float, spread: float
@@ -50,7 +48,6 @@ def test_values_alone_have_nine_digits_of_the_largest(
     assert np.sort(np.diag(values)) == pytest.approx(wanted, rel=0.0, abs=1e-9 * np.abs(chosen).max())
 
 
-@settings(max_examples=25, deadline=None)
 @given(seeds, st.integers(1, 7))
 def test_a_lane_has_the_bits_that_it_has_alone(seed: int, dimension: int) -> None:
     """Lanes that are diagonal from the start, or zero, or nearly diagonal, end earlier than the others."""

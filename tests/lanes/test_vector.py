@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.lanes import vector, vector_math
@@ -56,7 +56,6 @@ def _expected(a: Any, b: Any) -> list[Any]:
 
 
 @pytest.mark.long
-@settings(max_examples=100, deadline=None)
 @given(numbers, numbers)
 def test_operators(x: list[float], y: list[float]) -> None:
     a, b = np.array(x), np.array(y)
@@ -78,7 +77,6 @@ def _functions(x: Rows, out: Rows) -> None:
     out[3] = vector_math.power_of_two(vector.floor(a))
 
 
-@settings(max_examples=100, deadline=None)
 @given(numbers)
 def test_functions_of_a_vector_are_those_of_its_numbers(x: list[float]) -> None:
     values, together = np.array(x), np.zeros((4, WIDTH))

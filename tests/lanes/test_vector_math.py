@@ -6,13 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.lanes.vector_math import SMALLEST, cosine_of_turn, exp, log, power_of_two
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.floats(SMALLEST, 5.0))
 def test_exp_is_right_to_about_one_unit_in_the_last_place(x: float) -> None:
     assert exp(x) == pytest.approx(math.exp(x), rel=4e-16)
@@ -33,7 +32,6 @@ def test_exp_is_exact_enough_for_the_certificate_far_above_zero() -> None:
         assert exp(x) == pytest.approx(math.exp(x), rel=4e-16)
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.floats(1e-300, 1e300))
 def test_log(x: float) -> None:
     assert log(x) == pytest.approx(math.log(x), rel=4e-16, abs=2e-16)
@@ -44,7 +42,6 @@ def test_log_at_the_ends_of_its_pieces(x: float) -> None:
     assert log(x) == pytest.approx(math.log(x), rel=4e-16, abs=2e-16)
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.floats(0.0, 1.0))
 def test_cosine_of_a_turn(x: float) -> None:
     assert cosine_of_turn(x) == pytest.approx(math.cos(2.0 * math.pi * x), abs=2e-15)

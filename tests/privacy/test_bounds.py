@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
@@ -70,7 +70,6 @@ def test_sensitivity_is_what_brute_force_finds(adjacency, nonnegative, norm, rew
     st.floats(0.1, 5.0),
     st.integers(0, 2**32),
 )
-@settings(max_examples=200, deadline=None)
 def test_no_pair_exceeds_and_the_worst_pair_attains_it(
     adjacency, nonnegative, norm, reward, share, seed
 ) -> None:
@@ -116,7 +115,6 @@ ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True, width=64)
 @given(
     arrays(np.float64, st.integers(1, 6), elements=ANY_FLOAT), ANY_FLOAT, st.booleans(), st.floats(1e-3, 1e3)
 )
-@settings(max_examples=300, deadline=None)
 def test_clip_takes_anything_and_keeps_the_limits(context, reward, nonnegative, norm) -> None:
     bounds = Bounds(context_norm=norm, reward=0.7, nonnegative=nonnegative)
     x, y, moved = bounds.clip(context, reward)
@@ -134,7 +132,6 @@ def test_clip_takes_anything_and_keeps_the_limits(context, reward, nonnegative, 
 @given(
     arrays(np.float64, (5, 3), elements=st.floats(-3, 3)), arrays(np.float64, 5, elements=st.floats(-3, 3))
 )
-@settings(max_examples=100, deadline=None)
 def test_clip_many_is_clip_row_by_row(contexts, rewards) -> None:
     bounds = Bounds()
     x, y, moved = bounds.clip_many(contexts, rewards)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -46,7 +46,6 @@ def records(seed: int, dimension: int, count: int) -> tuple[np.ndarray, np.ndarr
     return rng.random((count, dimension)) / np.sqrt(dimension), rng.random(count)
 
 
-@settings(max_examples=30, deadline=None)
 @given(seeds, st.integers(1, 6), st.integers(0, 20))
 def test_leave_undoes_enter_for_sums_of_records(seed: int, dimension: int, count: int) -> None:
     centring = Centring.unit_box(dimension)
@@ -60,7 +59,6 @@ def test_leave_undoes_enter_for_sums_of_records(seed: int, dimension: int, count
     assert centring.leave(inner, count) == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
 @given(seeds, st.integers(1, 6), st.floats(0.1, 1e6))
 def test_what_enters_keeps_the_inner_bounds(seed: int, dimension: int, size: float) -> None:
     centring = Centring.unit_box(dimension)

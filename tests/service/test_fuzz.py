@@ -206,7 +206,7 @@ ANY = st.recursive(
 
 
 @pytest.mark.long
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(ANY)
 def test_any_json_is_answered(client: Any, value: object) -> None:
     body = json.dumps(value, allow_nan=True).replace("Infinity", "1e999")

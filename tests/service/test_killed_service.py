@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import settings
 
 import fedfairx as ffx
 from fedfairx.service.settings import place_of
@@ -19,7 +20,7 @@ from service_helpers import CONTEXTS, Running, settings_for, until
 
 pytestmark = pytest.mark.process
 
-ROUNDS = 20
+ROUNDS = min(20, settings.default.max_examples // 3)  # 8, and 20 in `make test-all`
 CLIENTS = 4
 
 

@@ -1,4 +1,4 @@
-"""The desk: whole groups, refused steps among them, limits, and an orderly end."""
+"""The queue: whole groups, refused steps among them, limits, and an orderly end."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Watched:
     def __init__(self) -> None:
         self.agent = ffx.Agent(2, seed=0)
         self.groups: list[int] = []
+        self.begun = threading.Event()  # a transaction has
         self.gate = threading.Event()
         self.gate.set()
         self.fail = False
@@ -33,6 +34,7 @@ class Watched:
     def transaction(self) -> Iterator[None]:
         self.groups.append(0)
         yield
+        self.begun.set()
         self.gate.wait(10)
         if self.fail:
             raise StorageUnavailable("the disk is full")
@@ -45,10 +47,10 @@ class Watched:
 def run(work: Callable[[WriteQueue, Watched], Coroutine[Any, Any, None]], limit: int = 100) -> Watched:
     async def whole() -> Watched:
         watched = Watched()
-        desk = WriteQueue(watched, Metrics(), limit=limit)  # type: ignore[arg-type]
-        await work(desk, watched)
+        queue = WriteQueue(watched, Metrics(), limit=limit)  # type: ignore[arg-type]
+        await work(queue, watched)
         watched.gate.set()
-        await desk.close()
+        await queue.close()
         return watched
 
     return asyncio.run(whole())
@@ -63,21 +65,20 @@ def unknown(_watched: Any) -> None:
 
 
 def test_what_waits_is_written_together() -> None:
-    async def work(desk: WriteQueue, watched: Watched) -> None:
-        made = await asyncio.gather(*[desk.do(decide) for _ in range(20)])
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        made = await asyncio.gather(*[queue.do(decide) for _ in range(20)])
         assert len({one.id for one in made}) == 20
 
     assert run(work).groups == [20]
 
 
 def test_what_comes_while_it_writes_is_the_next_group() -> None:
-    async def work(desk: WriteQueue, watched: Watched) -> None:
+    async def work(queue: WriteQueue, watched: Watched) -> None:
         watched.gate.clear()
-        first = asyncio.create_task(desk.do(decide))
-        while not watched.groups:
-            await asyncio.sleep(0.001)
-        others = [asyncio.create_task(desk.do(decide)) for _ in range(5)]
-        await asyncio.sleep(0.02)
+        first = asyncio.create_task(queue.do(decide))
+        await asyncio.to_thread(watched.begun.wait, 10)
+        others = [asyncio.create_task(queue.do(decide)) for _ in range(5)]
+        await asyncio.sleep(0)  # they are in the queue
         assert not first.done()  # nothing is acknowledged before it is on disk
         watched.gate.set()
         await asyncio.gather(first, *others)
@@ -86,9 +87,9 @@ def test_what_comes_while_it_writes_is_the_next_group() -> None:
 
 
 def test_a_refused_step_does_the_others_no_harm() -> None:
-    async def work(desk: WriteQueue, _: Watched) -> None:
+    async def work(queue: WriteQueue, _: Watched) -> None:
         first, second, third = await asyncio.gather(
-            desk.do(decide), desk.do(unknown), desk.do(decide), return_exceptions=True
+            queue.do(decide), queue.do(unknown), queue.do(decide), return_exceptions=True
         )
         assert isinstance(second, UnknownDecision)
         assert first.id != third.id
@@ -97,17 +98,17 @@ def test_a_refused_step_does_the_others_no_harm() -> None:
 
 
 def test_a_failed_commit_refuses_the_whole_group_and_others_for_a_moment() -> None:
-    async def work(desk: WriteQueue, watched: Watched) -> None:
+    async def work(queue: WriteQueue, watched: Watched) -> None:
         watched.fail = True
-        outcomes = await asyncio.gather(*[desk.do(decide) for _ in range(3)], return_exceptions=True)
+        outcomes = await asyncio.gather(*[queue.do(decide) for _ in range(3)], return_exceptions=True)
         assert all(isinstance(one, StorageUnavailable) for one in outcomes)
-        assert not desk.available
+        assert not queue.available
         with pytest.raises(ProblemError):
-            await desk.do(decide)
+            await queue.do(decide)
         watched.fail = False
-        desk.failed -= PAUSE
-        assert desk.available
-        await desk.do(decide)
+        queue.failed -= PAUSE
+        assert queue.available
+        await queue.do(decide)
 
     assert run(work).groups == [3, 1]
 
@@ -116,16 +117,16 @@ def test_a_mistake_of_ours_leaves_nobody_waiting() -> None:
     def wrong(_: Any) -> None:
         raise ZeroDivisionError
 
-    async def work(desk: WriteQueue, _: Watched) -> None:
-        outcomes = await asyncio.gather(desk.do(decide), desk.do(wrong), return_exceptions=True)
+    async def work(queue: WriteQueue, _: Watched) -> None:
+        outcomes = await asyncio.gather(queue.do(decide), queue.do(wrong), return_exceptions=True)
         assert all(isinstance(one, ZeroDivisionError) for one in outcomes)
 
     run(work)
 
 
 def test_too_many_that_wait() -> None:
-    async def work(desk: WriteQueue, watched: Watched) -> None:
-        outcomes = await asyncio.gather(*[desk.do(decide) for _ in range(9)], return_exceptions=True)
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        outcomes = await asyncio.gather(*[queue.do(decide) for _ in range(9)], return_exceptions=True)
         busy = [one for one in outcomes if isinstance(one, ProblemError)]
         assert len(busy) == 5
         assert all(one.kind == "busy" for one in busy)
@@ -134,10 +135,10 @@ def test_too_many_that_wait() -> None:
 
 
 def test_one_who_has_gone_is_not_missed() -> None:
-    async def work(desk: WriteQueue, watched: Watched) -> None:
+    async def work(queue: WriteQueue, watched: Watched) -> None:
         watched.gate.clear()
-        gone, there = asyncio.create_task(desk.do(decide)), asyncio.create_task(desk.do(decide))
-        await asyncio.sleep(0.02)
+        gone, there = asyncio.create_task(queue.do(decide)), asyncio.create_task(queue.do(decide))
+        await asyncio.to_thread(watched.begun.wait, 10)
         gone.cancel()
         watched.gate.set()
         assert (await there).action in (0, 1)
@@ -146,12 +147,12 @@ def test_one_who_has_gone_is_not_missed() -> None:
 
 
 def test_closing_finishes_what_waits() -> None:
-    async def work(desk: WriteQueue, watched: Watched) -> None:
-        waiting = [asyncio.create_task(desk.do(decide)) for _ in range(3)]
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        waiting = [asyncio.create_task(queue.do(decide)) for _ in range(3)]
         await asyncio.sleep(0)
-        closing = asyncio.create_task(desk.close())
+        closing = asyncio.create_task(queue.close())
         await asyncio.gather(closing, *waiting)
         with pytest.raises(ProblemError, match="unavailable"):
-            await desk.do(decide)
+            await queue.do(decide)
 
     assert run(work).groups == [3]

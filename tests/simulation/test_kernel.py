@@ -23,7 +23,8 @@ from fedfairx.simulation.kernel.setup import prepare
 from simulated import held_against_reference
 from simulation_helpers import options_for, records, setting_for
 
-AGENTS, ARMS, DIMENSION, HORIZON = 3, 4, 3, 300
+AGENTS, ARMS, DIMENSION = 3, 4, 3
+HORIZON = 300 if COMPILING else 100  # uncompiled they take 50 times as long
 
 
 SCENARIO = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=HORIZON)
@@ -178,9 +179,14 @@ print(*(stage.__name__ for stage in stages if stage.inside.overloads))
 @pytest.mark.parametrize(
     ("algorithm", "options", "made"),
     [
-        ("linucb", {}, "favour share"),
+        pytest.param("linucb", {}, "favour share", marks=pytest.mark.slow),
         ("fed-fairx-bayes", {"partners": "differ"}, "posterior_policy share judge_marked"),
-        ("priv-fairx-bayes", {"epsilon": 1.0}, "posterior_policy share filter_shared"),
+        pytest.param(
+            "priv-fairx-bayes",
+            {"epsilon": 1.0},
+            "posterior_policy share filter_shared",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_only_what_is_asked_for_is_compiled(

@@ -1,9 +1,9 @@
-"""Starts `fedfairx serve` many times without importing it many times: a line of arguments in, a process out.
+"""Starts `fedfairx serve` many times without importing it many times: a message in, a process out.
 
-Each service is a process of its own, forked before it has opened anything, so that it can be killed. With
-"die:module:Class.method" as the first argument it kills itself when that method first returns, with
-"die:before:module:Class.method" when it is first called. A folder in a federation, as the nursery's own
-argument, is read beforehand.
+Each service is a process of its own, forked before it has opened anything, so that it can be killed. The
+standard input is a socket; a message has the arguments, the environment, and the file for standard error.
+With "die:module:Class.method" as the first argument a service kills itself when that method first returns,
+with "die:before:module:Class.method" when it is first called.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import importlib
 import json
 import os
 import signal
-import sys
+import socket
+from contextlib import suppress
 from typing import Any
 
 import fedfairx.service.app
 import fedfairx.service.server
 from fedfairx.cli.main import main
 from fedfairx.federation.setup.member_folder import MemberFolder
+
+LONGEST = 2**17  # bytes of a message
 
 
 def die_after(what: str) -> None:
@@ -39,18 +42,32 @@ def die_after(what: str) -> None:
     setattr(kind, method, dying)
 
 
+def serve(arguments: list[str], environment: dict[str, str], errors: int) -> None:
+    """What the forked process does."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(errors, 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    if arguments[0].startswith("die:"):
+        die_after(arguments.pop(0).removeprefix("die:"))
+    os._exit(main(arguments))
+
+
 if __name__ == "__main__":
     agent = fedfairx.Agent(3)
     agent.observe(agent.decide([[0.0, 0.0, 0.0]]), reward=0.0)  # compiled code is loaded once, too
-    if len(sys.argv) > 1:
-        _ = MemberFolder.read(sys.argv[1]).roster.terms.limits  # so that calibrating is done once
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead need no burying
-    for line in sys.stdin:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that end need no wait()
+    asked = socket.socket(fileno=0)
+    while True:
+        message, files, _, _ = socket.recv_fds(asked, LONGEST, 1)
+        if not message:  # the tests have ended
+            break
+        wanted = json.loads(message)
+        if wanted["member"]:
+            with suppress(Exception):  # calibrated once for all; what is wrong with the folder, `serve` says
+                _ = MemberFolder.read(wanted["member"]).roster.terms.limits
         child = os.fork()
         if child == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            arguments = json.loads(line)
-            if arguments[0].startswith("die:"):
-                die_after(arguments.pop(0).removeprefix("die:"))
-            os._exit(main(arguments))
-        print(child, flush=True)
+            serve(wanted["arguments"], wanted["environment"], files[0])
+        os.close(files[0])
+        asked.send(b"%d" % child)

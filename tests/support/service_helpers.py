@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -82,6 +85,18 @@ def self_signed(folder: Path) -> list[str]:
     return ["--tls-certificate", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")]
 
 
+@functools.cache
+def _nursery() -> socket.socket:
+    """The process that all services of this session are forked from (`nursery.py`)."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    program = str(Path(__file__).with_name("nursery.py"))
+    with theirs:
+        process = subprocess.Popen([sys.executable, program], stdin=theirs, stdout=subprocess.DEVNULL)
+    atexit.register(process.wait)
+    atexit.register(ours.close)  # before it is waited for: it ends then
+    return ours
+
+
 class Running:
     """`fedfairx serve` in a process of its own, which can be killed and started again."""
 
@@ -89,43 +104,43 @@ class Running:
         where = (
             ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
         )
-        self._run("serve", "--port", "0", *where, *flags)
+        self._set("serve", "--port", "0", *where, *flags)
+        self.start()
 
     @classmethod
     def member(cls, folder: Path, *flags: str, start: bool = True) -> Running:
         """A member of a federation, in its folder."""
         made = cls.__new__(cls)
-        made._run(
-            "serve", "--port", "0", "--federation", str(folder), *flags, start=start, warm=[str(folder)]
-        )
+        made._set("serve", "--port", "0", "--federation", str(folder), *flags, member=str(folder))
+        if start:
+            made.start()
         return made
 
-    def _run(self, *arguments: str, start: bool = True, warm: Sequence[str] = ()) -> None:
-        self._arguments = list(arguments)
-        self._nursery = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("nursery.py")), *warm],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def _set(self, *arguments: str, member: str = "") -> None:
+        self._arguments, self._member = list(arguments), member
+        self._errors: IO[str] | None = None
         self.said = ""
-        if start:
-            self.start()
 
     def start(self, *, die: str = "") -> None:
         """Start it, and wait until it listens; `die` is where it will kill itself (`nursery`)."""
-        nursery = self._nursery
-        assert nursery.stdin is not None
-        assert nursery.stdout is not None
-        assert nursery.stderr is not None
+        self.close()
         dying = [f"die:{die}"] if die else []
-        print(json.dumps([*dying, *self._arguments]), file=nursery.stdin, flush=True)
-        self._process = int(nursery.stdout.readline() or 0)
-        patience = threading.Timer(120.0, nursery.kill)  # who dies before it listens says nothing
+        wanted = {
+            "arguments": [*dying, *self._arguments],
+            "environment": dict(os.environ),
+            "member": self._member,
+        }
+        read, write = os.pipe()
+        self._errors = open(read, encoding="utf-8")  # noqa: SIM115 (closed with the process)
+        try:
+            socket.send_fds(_nursery(), [json.dumps(wanted).encode()], [write])
+        finally:
+            os.close(write)
+        self._process = int(_nursery().recv(100))
+        patience = threading.Timer(120.0, os.kill, (self._process, signal.SIGKILL))
         patience.start()
         try:
-            for line in nursery.stderr:
+            for line in self._errors:
                 self.said += line
                 found = re.search(r"serves on (https?://\S+)", line)
                 if found:
@@ -148,7 +163,11 @@ class Running:
         self.close()
 
     def close(self) -> None:
-        self.said += self._nursery.communicate()[1]
+        """Read what it still says, until it has ended."""
+        if self._errors is not None:
+            self.said += self._errors.read()
+            self._errors.close()
+            self._errors = None
 
     def _end(self, how: int) -> None:
         os.kill(self._process, how)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import reference as ref
@@ -69,7 +69,6 @@ def test_misses_where_means_leave_the_range_of_a_merit_are_few(kind: str) -> Non
 @pytest.mark.parametrize(
     "solver", [Solver(), PGD, Solver(max_steps=3)], ids=["fixed-point", "pgd", "3 steps"]
 )
-@settings(max_examples=40, deadline=None)
 @given(seed=seeds)
 @example(seed=622284710)  # one dimension, where two images in turn may be opposite
 def test_never_below_the_objective_at_the_estimate_and_never_outside(
@@ -105,7 +104,6 @@ def test_one_start_is_not_enough_and_more_are_taken() -> None:
     assert answer.value > single.value + 0.1
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=seeds)
 def test_winner_takes_all_is_linucb(seed: int) -> None:
     instance = realistic(np.random.default_rng(seed))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfairx.agent.algorithms import algorithms
@@ -25,7 +25,6 @@ def test_every_algorithm_and_mechanism_has_a_colour():
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=30)  # the first figure loads matplotlib
 @given(st.lists(st.floats(1, 100), min_size=1, max_size=6))
 def test_labels_never_overlap_and_keep_their_order(values):
     with styled():
