@@ -900,10 +900,10 @@ MUTANTS = (
         SCORES,
     ),
     Mutant(
-        "the private headline's verdict by the value",
-        "score.claims",
-        "below(cheap, CHEAP)",
-        "holds(cheap.value < CHEAP)",
+        "a claim's verdict by the value",
+        "claim_below",
+        "below(found, limit)",
+        "holds(found.value < limit)",
         SCORES,
     ),
     Mutant(

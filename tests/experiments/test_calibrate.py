@@ -47,5 +47,5 @@ def test_the_experiments_live_in_the_stored_world():
     stored = environment.stored_calibration()["result"]
     world = environment.scenario(FULL)
     assert (world.arms, world.noise_sd) == (stored["arms"], stored["noise_sd"])
-    assert environment.confidence().scale == stored["scale"]
+    assert environment.options()["confidence"].scale == stored["scale"]
     assert world.contexts == "unit-ball"

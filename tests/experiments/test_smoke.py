@@ -13,7 +13,7 @@ from fedfairx.errors import ResultsError
 from fedfairx.experiments import SMOKE, Size
 from fedfairx.experiments.provenance import SCHEMA
 from fedfairx.experiments.registry import BUILT_IN, choose, experiments
-from fedfairx.experiments.report.deviations import DEVIATIONS, OUT_OF_REACH
+from fedfairx.experiments.report.page import DEVIATIONS, OUT_OF_REACH
 from fedfairx.experiments.reproduce import MANIFEST, Manifest, Reproduction, redraw, reproduce
 
 FIGURES = {

@@ -56,7 +56,7 @@ def weights_beside_agents(
         decide_from=decide_from,
     )
     setting = setting_for(scenario, options, (0, 1))
-    run(*setting, 0, rounds)
+    run(0, rounds, *setting)
     sharing, privacy = setting.sharing, setting.privacy
     lane_states = [lanes(setting, block).learner for block in range(setting.lane_states.shape[0])]
     assert setting.tally.syncs.tolist() == [2, 2]
@@ -123,8 +123,8 @@ def test_private_agents_whose_partners_differ_hold_what_live_ones_would(distance
         partners="differ",
     )
     before, setting = (setting_for(scenario, options, (0, 1)) for _ in range(2))
-    run(*before, 0, 29)
-    run(*setting, 0, 30)
+    run(0, 29, *before)
+    run(0, 30, *setting)
     sharing, privacy = setting.sharing, setting.privacy
     mechanism = options.budget(sharing.most).calibrate()
     pool, believed = Pool(mechanism, True), []

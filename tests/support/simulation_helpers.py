@@ -45,7 +45,7 @@ def records(setting: Setting, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     assert agents <= WIDTH
     contexts, rewards = [], []
     for t in range(rounds):
-        run(*setting, t, t + 1)
+        run(t, t + 1, *setting)
         state = lanes(setting).learner
         contexts.append(state.chosen.array.T[:agents].copy())
         rewards.append(state.numbers[REWARD][:agents])

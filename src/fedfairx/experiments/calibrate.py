@@ -18,7 +18,7 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.experiments import paper_data
-from fedfairx.experiments.experiment import FAIRNESS, PAPER_HORIZON
+from fedfairx.experiments.experiment import PAPER_HORIZON
 from fedfairx.experiments.provenance import provenance
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.util.arrays import Array
@@ -55,7 +55,7 @@ class Trial:
 
 def distance(rounds: Array, regret: Array, horizon: int) -> float:
     """Root mean square of ln(ours / paper) at the rounds that the paper plots, from its second on."""
-    x, y = paper_data.up_to(paper_data.curve("exp1", FAIRNESS, "b0"), horizon)
+    x, y = paper_data.fairness("exp1", "b0", until=horizon)
     ours = np.interp(x[1:], rounds, regret)
     return float(np.sqrt(np.mean(np.log(ours / y[1:]) ** 2)))
 

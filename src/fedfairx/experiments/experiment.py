@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,14 +18,15 @@ from fedfairx.agent.options import Options
 from fedfairx.agent.schedules import schedule as find_schedule
 from fedfairx.errors import require
 from fedfairx.experiments.provenance import Provenance, describe, digest_of
+from fedfairx.experiments.scores import Estimate, Scores, Table, estimate, number, ratio
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.util.arrays import Array
+from fedfairx.util.formatting import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fedfairx.experiments.scores import Scores
-
+DATA = files("fedfairx.experiments") / "data"
 FAIRNESS, REWARD = "fairness_regret", "reward_regret"
 METRICS = (FAIRNESS, REWARD)
 PAPER_HORIZON = 100_000
@@ -58,7 +60,7 @@ class Size:
         if self.full:
             return ""
         horizons = [f"{count:,}".replace(",", " ") for count in (self.horizon, PAPER_HORIZON)]
-        seeds = f"{self.seeds} seed{'s' if self.seeds > 1 else ''}"
+        seeds = counted(self.seeds, "seed")
         return f"reduced size: T = {horizons[0]}, {seeds} (the paper: T = {horizons[1]}, {PAPER_SEEDS} seeds)"
 
 
@@ -140,6 +142,28 @@ class Outcome:
 
 
 Outcomes = Mapping[str, Outcome]
+
+
+def over(outcomes: Outcomes, run: str, other: str) -> Estimate:
+    """Fairness regret of one run at T over that of another."""
+    return ratio(outcomes[run].final(), outcomes[other].final())
+
+
+def regret(outcomes: Outcomes, run: str, metric: str = FAIRNESS) -> str:
+    """Regret of a run at T with its 95 % interval, as text."""
+    return str(estimate(outcomes[run].final(metric)))
+
+
+def regret_table(
+    outcomes: Outcomes, title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], note: str = ""
+) -> Table:
+    """Table of runs: a row is a run's key and first cells; both regrets and synchronisations follow."""
+    filled = (
+        (*cells, *(regret(outcomes, run, metric) for metric in METRICS), number(outcomes[run].syncs.mean()))
+        for run, *cells in rows
+    )
+    measured = ("fairness regret at T", "reward regret at T", "synchronisations")
+    return Table(title, (*columns, *measured), tuple(filled), note)
 
 
 @dataclass(frozen=True)

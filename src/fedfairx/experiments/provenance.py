@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
 from importlib import metadata
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -64,20 +63,13 @@ def provenance() -> Provenance:
     return Provenance(SCHEMA, version(), digest.hexdigest()[:12])
 
 
-def computing_sources() -> Iterator[tuple[str, Traversable]]:
+def computing_sources() -> Iterator[tuple[str, Path]]:
     """Every source file that decides what a run computes, by its path in the package."""
+    package = Path(__file__).parent.parent
     for folder in _COMPUTING:
-        yield from _sources_in(files("fedfairx") / folder, folder)
-
-
-def _sources_in(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
-    for item in sorted(folder.iterdir(), key=lambda item: item.name):
-        if item.name in _ELSEWHERE:
-            continue
-        if item.is_dir():
-            yield from _sources_in(item, f"{path}/{item.name}")
-        elif item.name.endswith((".py", ".json")):
-            yield f"{path}/{item.name}", item
+        for path in sorted((package / folder).rglob("*")):
+            if path.suffix in (".py", ".json") and path.name not in _ELSEWHERE:
+                yield path.relative_to(package).as_posix(), path
 
 
 def digest_of(value: object, *, length: int = 16) -> str:

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
+import pkgutil
 import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 from fedfairx.errors import InvalidInput, require
+from fedfairx.experiments import suite
 from fedfairx.experiments.experiment import Experiment
 
 BUILT_IN = tuple(f"exp{number}" for number in range(1, 11))
-_SUITE = (
-    "exp01_together",
-    "exp02_protocols",
-    "exp03_agents",
-    "exp04_budget",
-    "exp05_mechanisms",
-    "exp06_starvation",
-    "exp07_communication",
-    "exp08_merit",
-    "exp09_exploration",
-    "exp10_heterogeneity",
-)
 _PLUGGED: dict[str, Experiment] = {}
 
 
 @cache
 def _built_in() -> dict[str, Experiment]:
-    modules = [importlib.import_module(f"fedfairx.experiments.suite.{name}") for name in _SUITE]
-    return {module.EXPERIMENT.name: module.EXPERIMENT for module in modules}
+    names = sorted(module.name for module in pkgutil.iter_modules(suite.__path__, f"{suite.__name__}."))
+    found = [getattr(importlib.import_module(name), "EXPERIMENT", None) for name in names]
+    return {each.name: each for each in found if each is not None}
 
 
 def experiments() -> dict[str, Experiment]:

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+import msgspec
+
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Experiment, Size
 from fedfairx.experiments.provenance import SCHEMA, Provenance, provenance
@@ -62,20 +64,20 @@ class Manifest:
         """Read the manifest of a results folder."""
         path = folder / MANIFEST
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            made_by = Provenance(**values.pop("made_by"))
-            found = Manifest(size=Size(**values.pop("size")), made_by=made_by, **values)
+            found = msgspec.json.decode(path.read_bytes(), type=Manifest)
         except FileNotFoundError:
             raise ResultsError(
                 f"{folder} holds no results; make some with `fedfairx reproduce --out {folder}`"
             ) from None
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, msgspec.MsgspecError):
             raise ResultsError(
                 f"{path} is truncated or of another version; the results are intact, and `fedfairx "
                 f"reproduce --out {folder}` writes it again"
             ) from None
-        if made_by.schema != SCHEMA:
-            raise ResultsError(f"{folder} was made by {made_by}; this version reads results schema {SCHEMA}")
+        if found.made_by.schema != SCHEMA:
+            raise ResultsError(
+                f"{folder} was made by {found.made_by}; this version reads results schema {SCHEMA}"
+            )
         return found
 
 

@@ -135,5 +135,13 @@ def holds(condition: bool) -> Verdict:
     return "holds" if condition else "does not hold"
 
 
+def claim_below(
+    statement: str, what: str, found: Estimate, limit: float, text: str = "", *, note: str = ""
+) -> Claim:
+    """Claim that a quantity lies below a limit; `text` says what was found, by default the estimate."""
+    criterion = f"the 95 % interval of {what} lies below {limit:g}{note}"
+    return Claim(statement, criterion, text or str(found), below(found, limit))
+
+
 def _plain(value: float) -> float | None:
     return value if math.isfinite(value) else None

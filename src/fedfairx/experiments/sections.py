@@ -11,7 +11,8 @@ from pathlib import Path
 from fedfairx.errors import ResultsError
 from fedfairx.experiments.experiment import Experiment, Outcome, Outcomes, Size
 from fedfairx.experiments.report.figures import save
-from fedfairx.experiments.report.page import Drawn, Section
+from fedfairx.experiments.report.markup import Drawn
+from fedfairx.experiments.report.page import Section
 from fedfairx.experiments.sweep.job_order import Job
 from fedfairx.experiments.sweep.progress import Progress
 from fedfairx.experiments.sweep.store import Store
@@ -54,7 +55,7 @@ def draw(
             png, svg = (out / "figures" / f"{picture.name}.{kind}" for kind in ("png", "svg"))
             if again or not (png.is_file() and svg.is_file()):
                 png, svg = save(picture.figure, out / "figures", picture.name)
-            drawn.append(Drawn(picture.name, picture.caption, png, svg))
+            drawn.append(Drawn(picture.caption, png, svg))
     return Part(outcomes, Section(experiment, scores, tuple(drawn)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from fedfairx.util.arrays import Array
 
 STEEPNESS = 10.0  # of the paper's merit; means lie in [0, 1] for x/√d and ‖θ*‖ = 1
 FAILURE = 0.1
+AGENTS, DIMENSION = env.AGENTS, 5  # of Exp 1
+_MERIT: dict[str, Any] = {"lipschitz": STEEPNESS * math.exp(STEEPNESS), "minimum_merit": 1.0}
 
 
 def trivial(rounds: NDArray[np.int64]) -> Array:
@@ -26,31 +29,24 @@ def trivial(rounds: NDArray[np.int64]) -> Array:
     return np.asarray(2.0 * rounds, dtype=np.float64)
 
 
-def fed_bound(horizon: int, *, agents: int, dimension: int) -> RegretBound:
+def fed_bound(horizon: int) -> RegretBound:
     """Theorem 1 with the theorem's own radius (scale 1)."""
-    radius = Confidence(noise_sd=env.calibrated().noise_sd).radius(agents * horizon, dimension)
+    radius = Confidence(noise_sd=env.calibrated().noise_sd).radius(AGENTS * horizon, DIMENSION)
     return theorem1_bound(
-        horizon,
-        agents=agents,
-        dimension=dimension,
-        radius=radius,
-        lipschitz=STEEPNESS * math.exp(STEEPNESS),
-        minimum_merit=1.0,
-        failure=FAILURE,
+        horizon, agents=AGENTS, dimension=DIMENSION, radius=radius, failure=FAILURE, **_MERIT
     )
 
 
-def priv_bound(horizon: int, *, agents: int, dimension: int, epsilon: float, delta: float) -> RegretBound:
+def priv_bound(horizon: int) -> RegretBound:
     """Theorem 2 with blt noise, one shift on the sum, and the lemma's private radius."""
-    releases = Paper().max_releases(Plan(horizon, agents, dimension))
-    mechanism = calibrate(
-        "blt", epsilon=epsilon, delta=delta, releases=releases, sensitivity=Bounds().sensitivity
-    )
-    loudest = float(np.max(mechanism.sd(np.arange(1, releases + 1)))) * math.sqrt(agents)
-    noise = noise_bounds(noise_sd=loudest, dimension=dimension, releases=releases, failure=FAILURE)
+    releases = Paper().max_releases(Plan(horizon, AGENTS, DIMENSION))
+    budget = {"epsilon": env.EPSILON, "delta": env.DELTA}
+    mechanism = calibrate("blt", **budget, releases=releases, sensitivity=Bounds().sensitivity)
+    loudest = float(np.max(mechanism.sd(np.arange(1, releases + 1)))) * math.sqrt(AGENTS)
+    noise = noise_bounds(noise_sd=loudest, dimension=DIMENSION, releases=releases, failure=FAILURE)
     radius = private_radius(
-        agents * horizon,
-        dimension=dimension,
+        AGENTS * horizon,
+        dimension=DIMENSION,
         noise_sd=env.calibrated().noise_sd,
         alpha=FAILURE,
         norm_bound=1.0,
@@ -60,23 +56,21 @@ def priv_bound(horizon: int, *, agents: int, dimension: int, epsilon: float, del
     )
     return theorem2_bound(
         horizon,
-        agents=agents,
-        dimension=dimension,
+        agents=AGENTS,
+        dimension=DIMENSION,
         radius=radius,
-        lipschitz=STEEPNESS * math.exp(STEEPNESS),
-        minimum_merit=1.0,
-        eigenvalue_low=noise.smallest / agents,
-        eigenvalue_high=noise.largest / agents,
+        eigenvalue_low=noise.smallest / AGENTS,
+        eigenvalue_high=noise.largest / AGENTS,
         failure=FAILURE,
+        **_MERIT,
     )
 
 
 def bound_table(outcomes: Outcomes, size: Size) -> Table:
     """Exp 1's Fed and Priv at the horizon beside Theorems 1 and 2."""
-    shape = {"agents": env.AGENTS, "dimension": 5}
     bounds = {
-        "fed": ("Fed, Theorem 1", fed_bound(size.horizon, **shape)),
-        "priv": ("Priv, Theorem 2", priv_bound(size.horizon, **shape, epsilon=env.EPSILON, delta=env.DELTA)),
+        "fed": ("Fed, Theorem 1", fed_bound(size.horizon)),
+        "priv": ("Priv, Theorem 2", priv_bound(size.horizon)),
     }
     rows = []
     for name, (label, bound) in bounds.items():

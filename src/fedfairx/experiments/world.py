@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from fedfairx.agent.algorithms import algorithm as find_algorithm
 from fedfairx.agent.schedules import FigureGap
 from fedfairx.core.confidence import Confidence
-from fedfairx.experiments.experiment import Size
+from fedfairx.experiments.experiment import DATA, Run, Size
 from fedfairx.simulation import Scenario
 
 AGENTS = 10  # Solanki et al., section 6.4
 EPSILON, DELTA = 2.0, 0.1  # the same; δ = 0.1 permits publishing a tenth of the records
-CALIBRATION = "calibration.json"
+B0, FED, PRIV = "fairx-linucb", "fed-fairx-linucb", "priv-fairx-linucb"
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,7 @@ class Environment:
 @cache
 def stored_calibration() -> dict[str, Any]:
     """The result of `fedfairx calibrate` that the package carries, with its settings."""
-    text = (files("fedfairx.experiments") / "data" / CALIBRATION).read_text(encoding="utf-8")
-    loaded: dict[str, Any] = json.loads(text)
+    loaded: dict[str, Any] = json.loads((DATA / "calibration.json").read_text(encoding="utf-8"))
     return loaded
 
 
@@ -53,24 +52,21 @@ def scenario(size: Size, **changes: Any) -> Scenario:
     return Scenario(**{**values, **changes})
 
 
-def confidence() -> Confidence:
-    """λ=1, α=0.1, c=1 (fixed), σ and s as calibrated."""
-    world = calibrated()
-    return Confidence(noise_sd=world.noise_sd, scale=world.scale)
-
-
 def options(**changes: Any) -> dict[str, Any]:
-    """Keywords of `simulate` of a non-private run."""
-    return {"confidence": confidence(), **changes}
+    """Keywords of `simulate` of a non-private run: λ=1, α=0.1, c=1 (fixed), σ and s as calibrated."""
+    world = calibrated()
+    return {"confidence": Confidence(noise_sd=world.noise_sd, scale=world.scale), **changes}
 
 
-def private(**changes: Any) -> dict[str, Any]:
-    """Keywords of `simulate` of a private run at the paper's (ε, δ), with our default mechanism.
+def run(key: str, world: Scenario, algorithm: str, **changes: Any) -> Run:
+    """A run of one of the paper's algorithms, but for `changes`.
 
-    Records are clipped around zero, as in the paper; what clipping around a public point saves is exp5's.
+    A private one has the paper's (ε, δ) and our default mechanism. Records are clipped around zero, as in the
+    paper; what clipping around a public point saves is exp5's.
     """
-    given = {"epsilon": EPSILON, "delta": DELTA, "mechanism": "blt", "centring": None}
-    return options(**{**given, **changes})
+    private = {"epsilon": EPSILON, "delta": DELTA, "mechanism": "blt", "centring": None}
+    given = private if find_algorithm(algorithm).private else {}
+    return Run(key, world, algorithm, options(**{**given, **changes}))
 
 
 def figure_gap(size: Size) -> FigureGap:

@@ -51,11 +51,6 @@ def _set(passes: dict[str, Any]) -> None:
         setattr(config, name, value)
 
 
-def install_compile_hooks() -> None:
-    """Install the hooks."""
-    event.register("numba:compile", FasterSettings())
-
-
 LOGGER = logging.getLogger("fedfairx")
 
 
@@ -86,6 +81,7 @@ def is_ours(happening: Any) -> bool:
     return (getattr(function, "__module__", None) or "").startswith("fedfairx.")
 
 
-def announce(folder: str | None) -> None:
-    """Register the announcer; `folder` is the cache of machine code, None if there is none."""
+def install_compile_hooks(folder: str | None) -> None:
+    """Install the hooks; `folder` is the cache of machine code, None if there is none."""
+    event.register("numba:compile", FasterSettings())
     event.register("numba:compile", Announcer(folder))

@@ -27,7 +27,7 @@ import numpy as np
 from numba.extending import typeof_impl
 
 from fedfairx.lanes import rows_llvm, vector
-from fedfairx.lanes.compile_hooks import announce, install_compile_hooks
+from fedfairx.lanes.compile_hooks import install_compile_hooks
 from fedfairx.lanes.inline_compiler import InnerCompiler
 
 #: Modules that register types with Numba when they are imported, before anything is compiled.
@@ -69,9 +69,8 @@ def cache_folder() -> str | None:
 
 @functools.cache
 def _listen() -> None:
-    """Install the compile hooks and the announcement."""
-    announce(cache_folder())
-    install_compile_hooks()
+    """Install the compile hooks, once for a process."""
+    install_compile_hooks(cache_folder())
 
 
 def remove_unused(base: str) -> None:

@@ -78,14 +78,14 @@ def _product(builder: Any, extents: list[Any]) -> Any:
     return size
 
 
-def _places(context: Any, builder: Any, kind: Any, index: Any) -> list[Any]:
-    kinds: Any = kind if isinstance(kind, types.BaseTuple) else (kind,)
-    values = cgutils.unpack_tuple(builder, index) if isinstance(kind, types.BaseTuple) else [index]
+def _integers(context: Any, builder: Any, kinds: Any, values: Any) -> list[Any]:
     return [context.cast(builder, v, k, types.intp) for v, k in zip(values, kinds, strict=True)]
 
 
-def _load(builder: Any, pointer: Any) -> Any:
-    return builder.load(pointer, align=8)
+def _places(context: Any, builder: Any, kind: Any, index: Any) -> list[Any]:
+    if isinstance(kind, types.BaseTuple):
+        return _integers(context, builder, kind, cgutils.unpack_tuple(builder, index))
+    return _integers(context, builder, (kind,), (index,))
 
 
 # --- indices ---------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def _get(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     pointer = rows.at(places)
     if isinstance(sig.return_type, RowsType):
         return _make(context, builder, sig.return_type, pointer, rows.shape[len(places) :])
-    return _load(builder, pointer)
+    return builder.load(pointer, align=8)
 
 
 @infer_global(operator.setitem)
@@ -179,12 +179,14 @@ _function(plain.floats, lambda array: _of_array(array, wide=False))(_from_array)
 _function(plain.vectors, lambda array: _of_array(array, wide=True))(_from_array)
 
 
-@_function(
-    plain.cut, lambda kind, *shape: types.Tuple([RowsType(kind.number, len(shape)), RowsType(kind.number, 1)])
-)
+def _cut_types(kind: Any, *shape: Any) -> Any:
+    return types.Tuple([RowsType(kind.number, len(shape)), RowsType(kind.number, 1)])
+
+
+@_function(plain.cut, _cut_types)
 def _cut(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     rows = _Rows(context, builder, sig.args[0], args[0])
-    shape = [context.cast(builder, v, k, types.intp) for v, k in zip(args[1:], sig.args[1:], strict=True)]
+    shape = _integers(context, builder, sig.args[1:], args[1:])
     size = _product(builder, shape)
     first = _make(context, builder, sig.return_type[0], rows.data, shape)
     left = builder.sub(rows.shape[0], size)
@@ -220,16 +222,13 @@ def _blocks(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 def _run(context: Any, builder: Any, sig: Any, args: Any, at: int) -> Any:
     rows = _Rows(context, builder, sig.args[at], args[at])
-    places = [
-        context.cast(builder, v, k, types.intp)
-        for v, k in zip(args[at + 1 :], sig.args[at + 1 :], strict=True)
-    ]
+    places = _integers(context, builder, sig.args[at + 1 :], args[at + 1 :])
     return builder.bitcast(rows.at(places), LLVM[vector].as_pointer())
 
 
 @_function(plain.run_at, lambda kind, *index: vector)  # noqa: ARG005
 def _run_at(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return _load(builder, _run(context, builder, sig, args, 0))
+    return builder.load(_run(context, builder, sig, args, 0), align=8)
 
 
 @_function(plain.put_run, lambda value, kind, *index: types.none)  # noqa: ARG005

@@ -117,10 +117,9 @@ def _call(name: str) -> Callable[..., Any]:
 
     def emit(builder: Any, kind: Any, *values: Any) -> Any:
         shape = f"v{WIDTH}f64" if kind == vector else "f64"
-        function = ir.FunctionType(LLVM[kind], [LLVM[kind]] * len(values))
-        return builder.call(
-            cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{shape}"), values
-        )
+        kinds = ir.FunctionType(LLVM[kind], [LLVM[kind]] * len(values))
+        function = cgutils.get_or_insert_function(builder.module, kinds, f"llvm.{name}.{shape}")
+        return builder.call(function, values)
 
     return emit
 
@@ -130,7 +129,7 @@ def _pick(relation: str) -> Callable[..., Any]:
     return lambda builder, _, x, y: builder.select(builder.fcmp_ordered(relation, x, y), x, y)
 
 
-def _emit_where(builder: Any, _: Any, x: Any, y: Any, yes: Any, no: Any) -> Any:
+def _where(builder: Any, _: Any, x: Any, y: Any, yes: Any, no: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", x, y), yes, no)
 
 
@@ -141,21 +140,16 @@ def _test(relation: str, mask: int) -> Callable[..., Any]:
         flags = builder.fcmp_ordered(">", x, y)
         if kind != vector:
             return flags
-        return builder.icmp_unsigned(
-            relation, builder.bitcast(flags, ir.IntType(WIDTH)), ir.IntType(WIDTH)(mask)
-        )
+        number = ir.IntType(WIDTH)
+        return builder.icmp_unsigned(relation, builder.bitcast(flags, number), number(mask))
 
     return emit
 
 
-def _reinterpret(floats: bool) -> Callable[..., Any]:
-    """`emit` of the same bits as the other kind of number."""
-    other = (
-        {words: vector, types.uint64: types.float64}
-        if floats
-        else {vector: words, types.float64: types.uint64}
-    )
-    return lambda builder, kind, x: builder.bitcast(x, LLVM[other[kind]])
+def _reinterpret(builder: Any, kind: Any, x: Any) -> Any:
+    """Write the same bits as the other kind of number."""
+    other = {words: vector, vector: words, types.uint64: types.float64, types.float64: types.uint64}
+    return builder.bitcast(x, LLVM[other[kind]])
 
 
 _FLOATS, _WORDS, _TRUTHS = (types.float64, vector), (types.uint64, words), (types.boolean, types.boolean)
@@ -164,8 +158,8 @@ for _symbol, _name in ((fma, "fma"), (sqrt, "sqrt"), (floor, "floor"), (absolute
     _compiles_to(_symbol, _call(_name))
 _compiles_to(larger, _pick(">"))
 _compiles_to(smaller, _pick("<"))
-_compiles_to(where_above, _emit_where)
+_compiles_to(where_above, _where)
 _compiles_to(all_above, _test("==", -1), result=_TRUTHS)
 _compiles_to(any_above, _test("!=", 0), result=_TRUTHS)
-_compiles_to(bits, _reinterpret(floats=False), result=_WORDS)
-_compiles_to(from_bits, _reinterpret(floats=True), result=_FLOATS, numbers=_WORDS)
+_compiles_to(bits, _reinterpret, result=_WORDS)
+_compiles_to(from_bits, _reinterpret, result=_FLOATS, numbers=_WORDS)

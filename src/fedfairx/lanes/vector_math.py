@@ -26,6 +26,10 @@ ONE = np.uint64(1023 << 52)
 WHOLE = np.uint64(0x4330000000000000)  # 2⁵²
 TWO_52 = 4503599627370496.0
 
+# Taylor coefficients from the last but one down to the first: 1/21, …, 1/3, 1 and 1/19!, …, 1/3!, 1.
+ARTANH = tuple(1.0 / k for k in range(21, 0, -2))
+SINE = tuple(1.0 / math.factorial(k) for k in range(19, 0, -2))
+
 
 @stage
 def power_of_two(n: float) -> float:
@@ -64,17 +68,8 @@ def log(x: float) -> float:
     s = (mantissa - 1.0) / (mantissa + 1.0)  # ln m = 2 artanh s
     s2 = s * s
     series = 1.0 / 23.0
-    series = fma(series, s2, 1.0 / 21.0)
-    series = fma(series, s2, 1.0 / 19.0)
-    series = fma(series, s2, 1.0 / 17.0)
-    series = fma(series, s2, 1.0 / 15.0)
-    series = fma(series, s2, 1.0 / 13.0)
-    series = fma(series, s2, 1.0 / 11.0)
-    series = fma(series, s2, 1.0 / 9.0)
-    series = fma(series, s2, 1.0 / 7.0)
-    series = fma(series, s2, 1.0 / 5.0)
-    series = fma(series, s2, 1.0 / 3.0)
-    series = fma(series, s2, 1.0)
+    for coefficient in ARTANH:
+        series = fma(series, s2, coefficient)
     return fma(exponent, LN2_HIGH, fma(exponent, LN2_LOW, 2.0 * s * series))
 
 
@@ -83,16 +78,8 @@ def cosine_of_turn(x: float) -> float:
     """cos 2πx for x in [0, 1], to about 5e-16: 1 - 2 sin²(πy) with y = x less the nearest whole number."""
     y = math.pi * (x - floor(x + 0.5))
     y2 = y * y
-    series = 1.0 / 51090942171709440000.0  # 1/21!, and upwards: Taylor's series for |πy| ≤ π/2
-    series = fma(-series, y2, 1.0 / 121645100408832000.0)
-    series = fma(-series, y2, 1.0 / 355687428096000.0)
-    series = fma(-series, y2, 1.0 / 1307674368000.0)
-    series = fma(-series, y2, 1.0 / 6227020800.0)
-    series = fma(-series, y2, 1.0 / 39916800.0)
-    series = fma(-series, y2, 1.0 / 362880.0)
-    series = fma(-series, y2, 1.0 / 5040.0)
-    series = fma(-series, y2, 1.0 / 120.0)
-    series = fma(-series, y2, 1.0 / 6.0)
-    series = fma(-series, y2, 1.0)
+    series = 1.0 / 51090942171709440000.0  # 1/21!
+    for coefficient in SINE:
+        series = fma(-series, y2, coefficient)
     sine = y * series
     return fma(-2.0 * sine, sine, 1.0)

@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -25,6 +26,15 @@ from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.service import Service
 
 
+class _Name(StringConvertor):
+    """An action's name, which may have slashes and line breaks in it."""
+
+    regex = "(?s:.+)"
+
+
+register_url_convertor("name", _Name())
+
+
 def make_app(service: Service) -> ASGIApp:
     """The application of a service: its endpoints and its pages."""
     service.document = msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
@@ -32,7 +42,7 @@ def make_app(service: Service) -> ASGIApp:
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
     endpoints = {path: EndpointApp(service, found) for path, found in by_path.items()}
-    names = ("{action_id}", "{action_id:path}")  # an action's name may have slashes in it
+    names = ("{action_id}", "{action_id:name}")
     app = Starlette(
         routes=[*(Route(path.replace(*names), each) for path, each in endpoints.items()), *pages(service)],
         exception_handlers={Exception: _problem, 404: _problem, 405: _problem},

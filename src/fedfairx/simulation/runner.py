@@ -198,7 +198,7 @@ def _run_group(
     scenario: Scenario, options: Options, seeds: tuple[int, ...], grid: Counts, exposure: bool
 ) -> tuple[Array, Array, Counts, Array, Array, Array]:
     setting = prepare(scenario, options, seeds, grid, exposure=exposure)
-    loop.run(*setting, 0, scenario.horizon)
+    loop.run(0, scenario.horizon, *setting)
     tally, shown = setting.tally, setting.exposure
     if not math.isfinite(float(tally.fairness.sum())):
         raise FedFairXError("scenario must keep all numbers finite: the simulation overflowed")

@@ -63,11 +63,8 @@ def draw_curves(lines: Sequence[Curves]) -> Figure:
                 ends.append((float(values[:, -1].mean()), line.label, colour))
             seeds = sorted({line.values[metric].shape[0] for line in lines})
             axes.set_title(f"{title}, {' or '.join(counted(count, 'seed') for count in seeds)}")
-            axes.set_xlabel("round t")
-            thousands(axes.xaxis)
             thousands(axes.yaxis)
-            axes.margins(x=0)
-            few_rounds(axes)
+            round_axis(axes)
             end_labels(axes, ends)
     return figure
 
@@ -87,10 +84,18 @@ def thousands(axis: Any) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}".replace(",", " ")))
 
 
+def round_axis(axes: Axes) -> None:
+    """Set the x axis of curves over rounds, from 0 to the last round, with few ticks."""
+    few_rounds(axes)
+    thousands(axes.xaxis)
+    axes.set_xlabel("round t")
+
+
 def few_rounds(axes: Axes) -> None:
-    """Reduce the ticks so that their labels do not touch."""
+    """Let curves over rounds fill the x axis, with so few ticks that their labels do not touch."""
     from matplotlib.ticker import MaxNLocator
 
+    axes.margins(x=0)
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axes.set_xlim(left=0)
 

@@ -60,6 +60,7 @@ def test_terms_come_back_as_they_were(agreed: Terms) -> None:
         ({"merit": Custom(np.exp, minimum_merit=0.1, lipschitz_constant=3.0)}, "merit must be one that all"),
         ({"horizon": 0}, "horizon must be"),
         ({"spare": -1}, "spare must be >= 0"),
+        ({"rule": "greedy"}, "rule must be that of priv-fairx-bayes"),
         ({"mechanism": "none"}, "mechanism must be one of"),
     ],
 )

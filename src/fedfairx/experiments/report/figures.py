@@ -1,4 +1,4 @@
-"""Figures of the experiments: curves beside the paper's, points, axes, files."""
+"""Figures of the experiments: curves beside the paper's, regret at T against a parameter, axes, files."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedfairx.errors import ResultsError
-from fedfairx.experiments.experiment import FAIRNESS, Outcome, Size
+from fedfairx.experiments import paper_data
+from fedfairx.experiments.experiment import FAIRNESS, REWARD, Outcome, Outcomes, Picture, Size
+from fedfairx.experiments.scores import Estimate
 from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 from fedfairx.util.arrays import Array
 from fedfairx.util.figure_style import COLOURS as COLOURS
-from fedfairx.util.figure_style import METRIC_NAMES, End, band, few_rounds, thousands
+from fedfairx.util.figure_style import METRIC_NAMES, NAMES, End, band, round_axis, thousands
 from fedfairx.util.figure_style import end_labels as end_labels
 from fedfairx.util.formatting import half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+DASHED: Any = (0, (4, 2))  # the paper's curves
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,19 @@ class Line:
     outcome: Outcome
     label: str
     colour: str
-    paper: tuple[Array, Array] | None = None
+    paper: paper_data.Curve | None = None
     dotted: bool = False
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Regret at T against a parameter x, of the runs `key.format(x)`; the paper's where it has it."""
+
+    key: str
+    label: str
+    colour: str
+    paper: paper_data.Curve | None = None
+    marker: str = "o"
 
 
 def canvas(
@@ -84,13 +99,31 @@ def _in_memory(draw: Callable[..., Any], **more: Any) -> bytes:
     return buffer.getvalue()
 
 
+# --- axes ------------------------------------------------------------------------------------------------
+
+
 def plain_log(axis: Any, ticks: Sequence[float]) -> None:
-    """Set the ticks of a logarithmic axis, labelled by plain numbers."""
+    """Make an axis logarithmic, with these ticks labelled by plain numbers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
     axis.set_major_locator(FixedLocator(list(ticks)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace(",", " ")))
+
+
+def log_ticks(axis: Any, limits: tuple[float, float] | None = None) -> None:
+    """Make an axis logarithmic, with at least four round ticks between its limits, if possible."""
+    axes, name = axis.axes, axis.axis_name
+    getattr(axes, f"set_{name}scale")("log")
+    if limits is not None:
+        getattr(axes, f"set_{name}lim")(*limits)
+    low, high = limits or getattr(axes, f"get_{name}lim")()
+    for bases in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), range(1, 10)):
+        ticks = [b * 10.0**k for k in range(-4, 8) for b in bases if low <= b * 10.0**k <= high]
+        if len(ticks) >= 4:
+            break
+    plain_log(axis, ticks)
 
 
 def round_above(value: float) -> float:
@@ -99,41 +132,12 @@ def round_above(value: float) -> float:
     return next(step * decade for step in (1, 3, 10) if step * decade >= value * (1 - 1e-9))
 
 
-def log_ticks(axis: Any, low: float, high: float) -> None:
-    """Set at least four round ticks between low and high on a logarithmic axis, if possible."""
-    for bases in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), range(1, 10)):
-        ticks = [b * 10.0**k for k in range(-4, 8) for b in bases if low <= b * 10.0**k <= high]
-        if len(ticks) >= 4:
-            break
-    plain_log(axis, ticks)
-
-
 def power(value: float) -> str:
     """Format 0.1 as it is, 1e-06 as 10⁻⁶."""
     if value >= 1e-3:
         return f"{value:g}"
     digits = f"{value:.0e}".partition("e-")[2].lstrip("0")
     return "10⁻" + digits.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-
-
-def draw_lines(axes: Axes, lines: Iterable[Line], metric: str = FAIRNESS) -> list[End]:
-    """Draw cumulative regret: mean, 95 % band, the paper's dashed. Returns labels for `end_labels`."""
-    ends: list[End] = []
-    for line in lines:
-        values, rounds = line.outcome.regret(metric), line.outcome.rounds
-        mean = values.mean(axis=0)
-        axes.plot(rounds, mean, color=line.colour, ls=":" if line.dotted else "-")
-        band(axes, rounds, values, line.colour)
-        ends.append((float(mean[-1]), line.label, line.colour))
-        if line.paper is not None:
-            axes.plot(*line.paper, color=line.colour, ls=(0, (4, 2)), lw=1.1)
-    axes.set_xlabel("round t")
-    axes.set_ylabel(f"cumulative {METRIC_NAMES[metric]}")
-    thousands(axes.xaxis)
-    thousands(axes.yaxis)
-    axes.margins(x=0)
-    few_rounds(axes)
-    return ends
 
 
 def share_height(panels: Sequence[Axes], ends: Sequence[Sequence[End]]) -> None:
@@ -146,28 +150,6 @@ def share_height(panels: Sequence[Axes], ends: Sequence[Sequence[End]]) -> None:
         axes.set_ylabel("")
 
 
-def error_bar(values: Array) -> Any:
-    """Half the width of the 95 % interval of the mean over seeds; 0 for a single seed."""
-    return np.nan_to_num(half_width(values))
-
-
-def draw_points(
-    axes: Axes,
-    x: Sequence[float],
-    values: Sequence[Array],
-    *,
-    colour: str,
-    label: str = "",
-    marker: str = "o",
-) -> None:
-    """Draw regret at the horizon against a parameter: connected means with 95 % intervals."""
-    means = [float(v.mean()) for v in values]
-    halves = [float(error_bar(v)) for v in values]
-    axes.errorbar(
-        list(x), means, yerr=halves, color=colour, label=label, marker=marker, ms=4.5, capsize=2.5, lw=1.4
-    )
-
-
 def key(axes: Axes, *, paper: bool, seeds: int, where: Any = "upper left") -> None:
     """Add a legend of the line styles."""
     from matplotlib.lines import Line2D
@@ -177,5 +159,190 @@ def key(axes: Axes, *, paper: bool, seeds: int, where: Any = "upper left") -> No
     if seeds > 1:
         handles.append(Patch(color="#333333", alpha=0.2, lw=0, label=f"95 % band, {seeds} seeds"))
     if paper:
-        handles.append(Line2D([], [], color="#333333", ls=(0, (4, 2)), lw=1.1, label="paper"))
+        handles.append(Line2D([], [], color="#333333", ls=DASHED, lw=1.1, label="paper"))
     axes.legend(handles=handles, loc=where, handlelength=2.2)
+
+
+def legend_below(figure: Figure, axes: Axes) -> None:
+    """Put the legend of a panel below the whole figure, in one line."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
+
+
+def level(axes: Axes) -> None:
+    """Draw a dashed line at 1."""
+    axes.axhline(1.0, color="#333333", lw=0.9, ls="--")
+
+
+# --- means with 95 % intervals ---------------------------------------------------------------------------
+
+
+def error_bar(values: Array) -> Any:
+    """Half the width of the 95 % interval of the mean over seeds; 0 for a single seed."""
+    return np.nan_to_num(half_width(values))
+
+
+def error_bars(found: Sequence[Estimate]) -> tuple[list[float], Array]:
+    """Values of estimates, and (2, n) how far their intervals reach below and above."""
+    sides = [[each.value - each.low for each in found], [each.high - each.value for each in found]]
+    return [each.value for each in found], np.nan_to_num(sides)
+
+
+def draw_curve(axes: Axes, rounds: Any, values: Array, label: str, colour: str, **style: Any) -> End:
+    """Draw the mean over seeds with its 95 % band. Returns a label for `end_labels`."""
+    mean = values.mean(axis=0)
+    axes.plot(rounds, mean, color=colour, **style)
+    band(axes, rounds, values, colour)
+    return float(mean[-1]), label, colour
+
+
+def draw_lines(axes: Axes, lines: Iterable[Line], metric: str = FAIRNESS) -> list[End]:
+    """Draw cumulative regret: mean, 95 % band, the paper's dashed. Returns labels for `end_labels`."""
+    ends: list[End] = []
+    for line in lines:
+        style, values = ":" if line.dotted else "-", line.outcome.regret(metric)
+        ends.append(draw_curve(axes, line.outcome.rounds, values, line.label, line.colour, ls=style))
+        if line.paper is not None:
+            axes.plot(*line.paper, color=line.colour, ls=DASHED, lw=1.1)
+    axes.set_ylabel(f"cumulative {METRIC_NAMES[metric]}")
+    thousands(axes.yaxis)
+    round_axis(axes)
+    return ends
+
+
+def draw_points(
+    axes: Axes, x: Sequence[float], values: Sequence[Array], label: str, colour: str, marker: str = "o"
+) -> End:
+    """Draw connected means with 95 % intervals. Returns a label for `end_labels`."""
+    means, halves = [float(v.mean()) for v in values], [float(error_bar(v)) for v in values]
+    axes.errorbar(x, means, yerr=halves, color=colour, marker=marker, ms=4.5, capsize=2.5, lw=1.4)
+    return means[-1], label, colour
+
+
+def draw_mark(
+    axes: Axes,
+    place: float,
+    values: Array,
+    colour: str,
+    *,
+    filled: bool = True,
+    across: bool = False,
+    **style: Any,
+) -> None:
+    """Draw a mean with its 95 % interval at a place on the x axis, or `across` at one on the y axis."""
+    x, y = (values.mean(), place) if across else (place, values.mean())
+    half = {"xerr" if across else "yerr": error_bar(values)}
+    axes.errorbar(x, y, **half, color=colour, mfc=colour if filled else "white", **style)
+
+
+def draw_bar(axes: Axes, place: float, values: Array, width: float, colour: str, **style: Any) -> None:
+    """Draw a mean with its 95 % interval as a bar."""
+    half, thin = error_bar(values), {"lw": 0.9, "capsize": 2}
+    axes.bar(place, values.mean(), width, yerr=half, color=colour, error_kw=thin, **style)
+
+
+def draw_trends(
+    axes: Axes,
+    outcomes: Outcomes,
+    xs: Sequence[float],
+    trends: Iterable[Trend],
+    *,
+    xlabel: str,
+    metric: str = FAIRNESS,
+    log_y: bool = True,
+    extra: Sequence[End] = (),
+) -> None:
+    """Draw means with 95 % intervals, the paper's dashed with open marks; label the ends (`extra` too)."""
+    ends = list(extra)
+    plain_log(axes.xaxis, xs)
+    for trend in trends:
+        values = [outcomes[trend.key.format(x)].final(metric) for x in xs]
+        ends.append(draw_points(axes, xs, values, trend.label, trend.colour, trend.marker))
+        if trend.paper is not None:
+            axes.plot(*trend.paper, color=trend.colour, ls=DASHED, lw=1.1, marker="D", ms=4, mfc="w")
+    if log_y:
+        axes.set_yscale("log")
+        axes.set_ylim(top=round_above(axes.get_ylim()[1]))
+        log_ticks(axes.yaxis)
+    else:
+        thousands(axes.yaxis)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(f"{METRIC_NAMES[metric]} at T")
+    end_labels(axes, ends)
+
+
+def title_trends(axes: Axes, size: Size) -> None:
+    """Explain solid and dashed lines in the title."""
+    dashed = "dashed: paper" if size.comparable else "the paper has T = 100 000 only"
+    axes.set_title(f"solid: ours, 95 % intervals; {dashed}")
+
+
+# --- beside the paper's ----------------------------------------------------------------------------------
+
+
+def series_style(name: str) -> tuple[str, str]:
+    """Label and colour of one of the paper's series."""
+    full = "fairx-linucb" if name == "b0" else name
+    return ("B0" if name == "b0" else NAMES[full]), COLOURS[full]
+
+
+def reward_panels(size: Size) -> tuple[Figure, Axes, Axes]:
+    """A figure of reward regret: a panel for ours, which is signed, and one for the paper's."""
+    figure, (ours, printed) = canvas(size, panels=2)
+    ours.axhline(0, color="#333333", lw=0.7)
+    ours.set_title("(a) ours: signed, against the fair policy")
+    printed.set_title("(b) the paper's plotted “reward regret”")
+    return figure, ours, printed
+
+
+def reward_rounds(
+    name: str,
+    size: Size,
+    lines: Iterable[Line],
+    series: Sequence[str],
+    caption: str,
+    where: str = "upper left",
+) -> Picture:
+    """Reward regret over rounds: our lines, and the paper's series."""
+    figure, ours, printed = reward_panels(size)
+    end_labels(ours, draw_lines(ours, lines, REWARD))
+    key(ours, paper=False, seeds=size.seeds, where=where)
+    ends = _draw_paper(printed, name, series, size.horizon, lw=1.2)
+    round_axis(printed)
+    end_labels(printed, ends)
+    return Picture(f"{name}-reward", caption, figure)
+
+
+def reward_trends(
+    name: str,
+    size: Size,
+    outcomes: Outcomes,
+    xs: Sequence[float],
+    trends: Iterable[Trend],
+    series: Sequence[str],
+    caption: str,
+    *,
+    xlabel: str,
+    ticks: Sequence[float],
+) -> Picture:
+    """Reward regret at T against a parameter: our trends, and the paper's series."""
+    figure, ours, printed = reward_panels(size)
+    draw_trends(ours, outcomes, xs, trends, xlabel=xlabel, metric=REWARD, log_y=False)
+    plain_log(printed.xaxis, ticks)
+    ends = _draw_paper(printed, name, series, math.inf, lw=1.1, marker="D", ms=4, mfc="w")
+    printed.set_xlabel(xlabel)
+    end_labels(printed, ends)
+    return Picture(f"{name}-reward", caption, figure)
+
+
+def _draw_paper(axes: Axes, name: str, series: Sequence[str], until: float, **style: Any) -> list[End]:
+    """Draw the paper's "reward regret", dashed. Returns labels for `end_labels`."""
+    ends = []
+    for each in series:
+        label, colour = series_style(each)
+        x, y = paper_data.curve(name, REWARD, each, until=until)
+        axes.plot(x, y, color=colour, ls=DASHED, **style)
+        ends.append((float(y[-1]), label, colour))
+    axes.set_ylim(bottom=0)
+    thousands(axes.yaxis)
+    return ends

@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfairx.experiments.experiment import Experiment, Size
+from fedfairx.agent.schedules import Determinant
+from fedfairx.experiments.experiment import DATA, Experiment, Size
 from fedfairx.experiments.provenance import Provenance
-from fedfairx.experiments.report.deviations import DEVIATIONS, OUT_OF_REACH
-from fedfairx.experiments.report.markup import Document, Html, Markdown
+from fedfairx.experiments.report.markup import Document, Drawn, Html, Markdown
 from fedfairx.experiments.scores import CRITERION, Scores, Table, number
 from fedfairx.experiments.sweep.partial_files import write_whole
 from fedfairx.experiments.world import stored_calibration
 
 TITLE = "Fair, private, federated bandits: the paper's experiments, and ours"
-
-WORDS = (
-    (
-        "fair share",
-        "of an arm: its merit f(μ) over the merits of all arms of the round; the fair policy shows it so",
-    ),
-    (
-        "fairness regret",
-        "how far the shares shown are from the fair ones, |difference| summed over arms and rounds, mean "
-        "over agents: 0 is fair, 2 a round is the worst there is",
-    ),
-    (
-        "the paper's rule",
-        "optimism: the fair policy of the parameter, among the plausible ones, that promises most",
-    ),
-    (
-        "expected merit",
-        "our default: each arm's share is in proportion to its merit's expectation, given the data",
-    ),
-    ("B0", "every agent learns alone (FairX-LinUCB)"),
-    ("Fed", "agents share exact sums of what they saw (Fed-FairX-LinUCB)"),
-    ("Priv", "agents share sums with noise that hides any one record, to (ε, δ) (Priv-FairX-LinUCB)"),
+_TEXTS = json.loads((DATA / "report.json").read_text(encoding="utf-8"))
+# Tables that do not depend on results: the terms of the page, and where we differ from the paper and why.
+WORDS, OUT_OF_REACH, DEVIATIONS = (
+    tuple(tuple(text.format(b1=Determinant()) for text in row) for row in _TEXTS[name])
+    for name in ("words", "out of reach", "deviations")
 )
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure on disk."""
-
-    name: str
-    caption: str
-    png: Path
-    svg: Path
 
 
 @dataclass(frozen=True)
@@ -62,32 +36,22 @@ class Section:
 
 def write_report(
     out: Path, sections: Sequence[Section], *, size: Size, made_by: Provenance, facts: Mapping[str, Any]
-) -> tuple[Path, Path]:
-    """Write OUT/report.html and OUT/report.md."""
-    paths = []
-    for name, document in (("report.html", Html(TITLE)), ("report.md", Markdown(TITLE))):
-        _compose(document, sections, size, made_by, facts)
-        path = out / name
-        write_whole(path, document.text())
-        paths.append(path)
-    return paths[0], paths[1]
-
-
-def _compose(
-    page: Document, sections: Sequence[Section], size: Size, made_by: Provenance, facts: Mapping[str, Any]
 ) -> None:
-    if size.note:
-        page.warning(f"This is a {size.note}. Nothing here is judged against the paper.")
-    _opening(page, sections)
-    page.paragraph(_how(sections, size, made_by, facts))
-    _summary(page, sections)
-    for section in sections:
-        _experiment(page, section)
-    page.heading("Where the paper's figures can't be had, and why")
-    page.table(Table("", ("figure", "why"), OUT_OF_REACH))
-    page.heading("Every deviation from the paper")
-    page.table(Table("", ("the paper", "what we do"), DEVIATIONS))
-    _calibration(page)
+    """Write OUT/report.html and OUT/report.md."""
+    for name, page in (("report.html", Html(TITLE)), ("report.md", Markdown(TITLE))):
+        if size.note:
+            page.warning(f"This is a {size.note}. Nothing here is judged against the paper.")
+        _opening(page, sections)
+        page.paragraph(_how(sections, size, made_by, facts))
+        _summary(page, sections)
+        for section in sections:
+            _experiment(page, section)
+        page.heading("Where the paper's figures can't be had, and why")
+        page.table(Table("", ("figure", "why"), OUT_OF_REACH))
+        page.heading("Every deviation from the paper")
+        page.table(Table("", ("the paper", "what we do"), DEVIATIONS))
+        _calibration(page)
+        write_whole(out / name, page.text())
 
 
 def _opening(page: Document, sections: Sequence[Section]) -> None:
@@ -96,11 +60,12 @@ def _opening(page: Document, sections: Sequence[Section]) -> None:
         if section.scores.headline:
             page.heading("What was found")
             page.paragraph(section.scores.headline)
-            page.figure(section.figures[0].png, section.figures[0].svg, section.figures[0].caption)
+            page.figure(section.figures[0])
     page.table(Table("", ("word", "meaning"), WORDS))
 
 
 def _how(sections: Sequence[Section], size: Size, made_by: Provenance, facts: Mapping[str, Any]) -> str:
+    """Describe how the results were made."""
     seeds = {
         s.experiment.name: max(len(run.seeds(size.seeds)) for run in s.experiment.runs(size))
         for s in sections
@@ -120,27 +85,25 @@ def _how(sections: Sequence[Section], size: Size, made_by: Provenance, facts: Ma
 
 
 def _summary(page: Document, sections: Sequence[Section]) -> None:
-    ratios = [(section.experiment.name, item) for section in sections for item in section.scores.ratios]
+    """List the ratios and claims of all experiments."""
+    ratios = [
+        (section.experiment.name, r.name, f"{r.paper:.2f}", str(r.ours), r.verdict, r.note)
+        for section in sections
+        for r in section.scores.ratios
+    ]
     if ratios:
         page.heading("The paper's ratios beside ours")
-        page.table(
-            Table(
-                "",
-                ("experiment", "ratio", "paper", "ours", "verdict", "note"),
-                tuple((name, r.name, f"{r.paper:.2f}", str(r.ours), r.verdict, r.note) for name, r in ratios),
-                f"Criterion: {CRITERION}. Ratios are geometric means over paired seeds.",
-            )
-        )
-    claims = [(section.experiment.name, item) for section in sections for item in section.scores.claims]
+        columns = ("experiment", "ratio", "paper", "ours", "verdict", "note")
+        note = f"Criterion: {CRITERION}. Ratios are geometric means over paired seeds."
+        page.table(Table("", columns, tuple(ratios), note))
+    claims = [
+        (section.experiment.name, c.statement, c.verdict, c.found, c.criterion)
+        for section in sections
+        for c in section.scores.claims
+    ]
     if claims:
         page.heading("Claims")
-        page.table(
-            Table(
-                "",
-                ("experiment", "claim", "verdict", "found", "criterion"),
-                tuple((name, c.statement, c.verdict, c.found, c.criterion) for name, c in claims),
-            )
-        )
+        page.table(Table("", ("experiment", "claim", "verdict", "found", "criterion"), tuple(claims)))
 
 
 def _experiment(page: Document, section: Section) -> None:
@@ -149,7 +112,7 @@ def _experiment(page: Document, section: Section) -> None:
     page.heading(f"{experiment.name}: {experiment.title} ({origin})")
     page.paragraph(experiment.question)
     for drawn in section.figures[1 if section.scores.headline else 0 :]:  # the first opens the report
-        page.figure(drawn.png, drawn.svg, drawn.caption)
+        page.figure(drawn)
     for table in section.scores.tables:
         page.table(table)
     for note in section.scores.notes:
@@ -158,28 +121,23 @@ def _experiment(page: Document, section: Section) -> None:
 
 def _calibration(page: Document) -> None:
     stored = stored_calibration()
-    page.heading("Calibration")
     result = stored["result"]
+    page.heading("Calibration")
     page.paragraph(
         f"K = {result['arms']} arms, reward noise σ = {result['noise_sd']:g}, radius scale s = "
         f"{result['scale']:g}: fitted on the B0 curve of Exp 1 alone, by `fedfairx calibrate`. Everything "
         "else is a prediction."
     )
-    trials = stored.get("trials")
-    if trials:
-        rows = tuple(
-            (
-                str(t["arms"]),
-                f"{t['noise_sd']:g}",
-                f"{t['scale']:.3f}",
-                f"{100 * t['error']:.1f} %",
-                number(t["at_end"]),
-            )
-            for t in trials
+    rows = tuple(
+        (
+            f"{t['arms']}",
+            f"{t['noise_sd']:g}",
+            f"{t['scale']:.3f}",
+            f"{100 * t['error']:.1f} %",
+            number(t["at_end"]),
         )
-        columns = ("K", "σ", "best s", "typical distance from the paper's B0", "B0 at T")
-        page.table(
-            Table(
-                "What was tried (the best scale for each K and σ)", columns, rows, stored["settings"]["note"]
-            )
-        )
+        for t in stored["trials"]
+    )
+    title = "What was tried (the best scale for each K and σ)"
+    columns = ("K", "σ", "best s", "typical distance from the paper's B0", "B0 at T")
+    page.table(Table(title, columns, rows, stored["settings"]["note"]))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from fedfairx.agent.schedules import Paper
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import canvas, error_bar, log_ticks, power
-from fedfairx.experiments.report.panels import Trend, draw_trends
-from fedfairx.experiments.scores import Claim, Scores, Table, below, estimate, holds, ratio
+from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.report import figures
+from fedfairx.experiments.report.figures import power
+from fedfairx.experiments.scores import Claim, Scores, Table, claim_below, holds
 from fedfairx.privacy import Bounds, mechanisms
 from fedfairx.util.figure_style import COLOURS
 
 DELTAS = (0.1, 1e-6)
 EPSILONS = (0.1, 1.0, 2.0, 10.0)
+BUDGETS = {f"{epsilon:g},{delta:g}": (epsilon, delta) for delta, epsilon in product(DELTAS, EPSILONS)}
 RULES = ("released", "own+released")
 CHEAP = 1.4  # Priv/Fed that calibrated noise should not exceed at (2, 0.1)
 HARMLESS = 1.02  # own+released over B0 that joining should never exceed
@@ -40,78 +42,60 @@ REFINEMENTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def runs(size: Size) -> tuple[Run, ...]:
     """Mechanisms by δ at ε=2; two rules by ε and δ; refinements at (2, 0.1)."""
+    changes: dict[str, dict[str, Any]] = {
+        **{
+            f"{name}@{delta:g}": {"mechanism": name, "delta": delta}
+            for name in mechanisms()
+            for delta in DELTAS
+        },
+        **{
+            f"{rule}@{budget}": {"decide_from": rule, "epsilon": epsilon, "delta": delta}
+            for rule in RULES
+            for budget, (epsilon, delta) in BUDGETS.items()
+        },
+        **{name: given for name, (_, given) in REFINEMENTS.items()},
+    }
     world = env.scenario(size)
-
-    def private(key: str, **changes: Any) -> Run:
-        return Run(key, world, "priv-fairx-linucb", env.private(**changes))
-
-    by_mechanism = [
-        private(f"{name}@{delta:g}", mechanism=name, delta=delta) for name in mechanisms() for delta in DELTAS
-    ]
-    by_rule = [
-        private(f"{rule}@{epsilon:g},{delta:g}", decide_from=rule, epsilon=epsilon, delta=delta)
-        for rule in RULES
-        for delta in DELTAS
-        for epsilon in EPSILONS
-    ]
-    refined = [private(key, **changes) for key, (_, changes) in REFINEMENTS.items()]
-    plain = (
-        Run("b0", world, "fairx-linucb", env.options()),
-        Run("fed", world, "fed-fairx-linucb", env.options()),
-    )
-    return (*plain, *by_mechanism, *by_rule, *refined)
+    plain = (env.run("b0", world, env.B0), env.run("fed", world, env.FED))
+    return (*plain, *(env.run(key, world, env.PRIV, **given) for key, given in changes.items()))
 
 
 def score(outcomes: Outcomes, _: Size) -> Scores:
     """Cost over Fed of every mechanism, and of joining over B0."""
-    final = {name: outcome.final() for name, outcome in outcomes.items()}
-    cheap, plain = ratio(final["centred"], final["fed"]), ratio(final["blt@0.1"], final["fed"])
-    joining = {
-        (epsilon, delta): ratio(final[f"own+released@{epsilon:g},{delta:g}"], final["b0"])
-        for delta in DELTAS
-        for epsilon in EPSILONS
-    }
-    worst = max(joining, key=lambda pair: joining[pair].value)
+    cheap, plain = over(outcomes, "centred", "fed"), over(outcomes, "blt@0.1", "fed")
+    joining = {budget: over(outcomes, f"own+released@{budget}", "b0") for budget in BUDGETS}
+    worst = max(joining, key=lambda budget: joining[budget].value)
+    named = {budget: f"{epsilon:g}, {power(delta)}" for budget, (epsilon, delta) in BUDGETS.items()}
     claims = (
-        Claim(
+        claim_below(
             "privacy is cheap with calibrated noise (ours, not the paper's)",
-            "the 95 % interval of Priv/Fed at (2, 0.1) with blt, centred at a public point, lies below "
-            f"{CHEAP:g}",
+            "Priv/Fed at (2, 0.1) with blt, centred at a public point,",
+            cheap,
+            CHEAP,
             f"Priv/Fed = {cheap} (clipped around zero: {plain})",
-            below(cheap, CHEAP),
         ),
         Claim(
             "joining hardly hurts (ours, not the paper's)",
             f"own+released is at most {HARMLESS:g} times B0 at every (ε, δ)",
-            f"worst at (ε, δ) = ({worst[0]:g}, {power(worst[1])}): {joining[worst]}",
+            f"worst at (ε, δ) = ({named[worst]}): {joining[worst]}",
             holds(joining[worst].value <= HARMLESS),
         ),
     )
+
+    def over_fed(run: str) -> str:
+        return f"{regret(outcomes, run)}; {over(outcomes, run, 'fed').value:.2f} × Fed"
+
     by_mechanism = Table(
         "Mechanisms at ε = 2: fairness regret at T, over Fed's",
         ("mechanism", *(f"δ = {power(delta)}" for delta in DELTAS)),
-        tuple(
-            (
-                name,
-                *(
-                    f"{estimate(final[f'{name}@{delta:g}'])}; "
-                    f"{ratio(final[f'{name}@{delta:g}'], final['fed']).value:.2f} × Fed"
-                    for delta in DELTAS
-                ),
-            )
-            for name in mechanisms()
-        ),
+        tuple((name, *(over_fed(f"{name}@{delta:g}") for delta in DELTAS)) for name in mechanisms()),
     )
     by_rule = Table(
         "What an agent decides from: fairness regret at T, over B0's",
         ("ε, δ", *RULES),
         tuple(
-            (
-                f"{epsilon:g}, {power(delta)}",
-                *(str(ratio(final[f"{rule}@{epsilon:g},{delta:g}"], final["b0"])) for rule in RULES),
-            )
-            for delta in DELTAS
-            for epsilon in EPSILONS
+            (text, *(str(over(outcomes, f"{rule}@{budget}", "b0")) for rule in RULES))
+            for budget, text in named.items()
         ),
         "released: the guarantee covers interactive use. own+released: the paper's narrower guarantee "
         "(Definition 2).",
@@ -120,41 +104,30 @@ def score(outcomes: Outcomes, _: Size) -> Scores:
         "Candidates for less cost at (2, 0.1), each over plain blt",
         ("candidate", "fairness regret at T", "over plain blt"),
         tuple(
-            (text, str(estimate(final[key])), str(ratio(final[key], final["blt@0.1"])))
+            (text, regret(outcomes, key), str(over(outcomes, key, "blt@0.1")))
             for key, (text, _) in REFINEMENTS.items()
         ),
     )
-    return Scores((), claims, (by_mechanism, by_rule, refined))
+    return Scores(claims=claims, tables=(by_mechanism, by_rule, refined))
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
-    """Mechanisms as bars by δ; rules as trends in ε by δ."""
-    figure, (axes,) = canvas(size, width=5.6, height=3.4)
+    """Mechanisms as marks by δ; rules as trends in ε by δ."""
+    figure, (axes,) = figures.canvas(size, width=5.6, height=3.4)
     for i, name in enumerate(mechanisms()):
-        for delta, place, fill in zip(DELTAS, (i - 0.12, i + 0.12), (COLOURS[name], "white"), strict=True):
-            values = outcomes[f"{name}@{delta:g}"].final()
-            axes.errorbar(
-                place,
-                values.mean(),
-                yerr=error_bar(values),
-                marker="o",
-                ms=7,
-                mfc=fill,
-                color=COLOURS[name],
-                capsize=3,
-            )
+        for delta, place in zip(DELTAS, (i - 0.12, i + 0.12), strict=True):
+            values, filled = outcomes[f"{name}@{delta:g}"].final(), delta == DELTAS[0]
+            figures.draw_mark(axes, place, values, COLOURS[name], filled=filled, marker="o", ms=7, capsize=3)
     axes.set_yscale("log")
-    for name, label in (("b0", "B0 (alone)"), ("fed", "Fed (no privacy)")):
-        level = float(outcomes[name].final().mean())
-        colour = COLOURS["fairx-linucb" if name == "b0" else "fed-fairx-linucb"]
-        axes.axhline(level, color=colour, lw=1.2, ls="--")
-        axes.text(
-            1.025, level, label, transform=axes.get_yaxis_transform(), color=colour, fontsize=8, va="center"
-        )
+    beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "va": "center"}
+    for run, label, algorithm in (("b0", "B0 (alone)", env.B0), ("fed", "Fed (no privacy)", env.FED)):
+        level = float(outcomes[run].final().mean())
+        axes.axhline(level, color=COLOURS[algorithm], lw=1.2, ls="--")
+        axes.text(1.025, level, label, color=COLOURS[algorithm], **beside)
     axes.set_xticks(range(len(mechanisms())), mechanisms())
     axes.set_xlim(-0.5, len(mechanisms()) - 0.5)
     axes.grid(visible=False, axis="x")
-    log_ticks(axes.yaxis, *axes.get_ylim())
+    figures.log_ticks(axes.yaxis)
     axes.set_ylabel("fairness regret at T")
     axes.set_title(f"Priv at ε = 2; filled: δ = {power(DELTAS[0])}, open: δ = {power(DELTAS[1])}")
     yield Picture(
@@ -164,20 +137,11 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
         figure,
     )
 
-    figure, panels = canvas(size, panels=2)
+    figure, panels = figures.canvas(size, panels=2)
     for axes, delta in zip(panels, DELTAS, strict=True):
-        trends = [
-            Trend(
-                EPSILONS,
-                [outcomes[f"{rule}@{epsilon:g},{delta:g}"].final() for epsilon in EPSILONS],
-                rule,
-                COLOURS[rule],
-            )
-            for rule in RULES
-        ]
-        alone = [outcomes["b0"].final()] * len(EPSILONS)
-        trends.append(Trend(EPSILONS, alone, "B0 (alone)", COLOURS["fairx-linucb"], marker=""))
-        draw_trends(axes, trends, xlabel="privacy budget ε", metric=FAIRNESS)
+        trends = [figures.Trend(f"{rule}@{{:g}},{delta:g}", rule, COLOURS[rule]) for rule in RULES]
+        trends.append(figures.Trend("b0", "B0 (alone)", COLOURS[env.B0], marker=""))
+        figures.draw_trends(axes, outcomes, EPSILONS, trends, xlabel="privacy budget ε")
         axes.set_title(f"δ = {power(delta)}")
     panels[1].set_ylabel("")
     yield Picture(

@@ -11,8 +11,8 @@ import numpy as np
 from fedfairx.agent.algorithms import Algorithm, algorithm
 from fedfairx.agent.schedules import Paper
 from fedfairx.core.merit import Exponential
-from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import canvas, error_bar, log_ticks, plain_log
+from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, regret
+from fedfairx.experiments.report import figures
 from fedfairx.experiments.scores import Claim, Scores, Table, estimate, holds, number
 from fedfairx.experiments.suite.exp09_worlds import (
     MERIT,
@@ -87,18 +87,10 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
     last = {(name, how): over_fair(outcomes, size, name, how)[:, -1] for name in POLICIES for how in HOWS}
     rows = []
     for (name, how), values in last.items():
-        outcome = outcomes[f"{name}, {how}"]
-        rows.append(
-            (
-                POLICIES[name][0],
-                HOWS[how],
-                str(estimate(outcome.exposure[:, 0])),
-                str(estimate(outcome.exposure[:, -1])),
-                str(estimate(values)),
-                f"{values.min():.3f}",
-                str(estimate(outcome.final())),
-            )
-        )
+        exposure = outcomes[f"{name}, {how}"].exposure
+        shares = (str(estimate(each)) for each in (exposure[:, 0], exposure[:, -1], values))
+        label, worst = POLICIES[name][0], f"{values.min():.3f}"
+        rows.append((label, HOWS[how], *shares, worst, regret(outcomes, f"{name}, {how}")))
     fair = fair_shares(size, outcomes[f"{MERIT}, alone"].seeds.tolist())
     world = WORLD.scenario(size, "fed")
     table = Table(
@@ -127,20 +119,19 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
         f"{means[MERIT]} of the fair share",
         holds(starved < STARVED and served > SERVED),
     )
-    return Scores((), (claim,), (table,))
+    return Scores(claims=(claim,), tables=(table,))
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """Share over fair share by rank, alone and together; fairness regret."""
-    figure, panels = canvas(size, panels=3, width=10.4, height=3.7)
+    figure, panels = figures.canvas(size, panels=3, width=10.4, height=3.7)
     for axes, how, letter in zip(panels, HOWS, "ab", strict=False):
         _by_rank(axes, {name: over_fair(outcomes, size, name, how) for name in POLICIES})
         axes.set_title(f"({letter}) who is shown, agents learn {HOWS[how]}")
     panels[0].set_ylabel("share of exposure, over the fair share")
     _regret(panels[2], outcomes)
     panels[2].set_title("(c) what it costs; open: together")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
+    figures.legend_below(figure, panels[0])
     yield Picture(
         "exp6-starvation",
         "Exp 6, exposure by rank of merit over the fair share (dashed: 1 is fair), of ten arms that stay. "
@@ -157,10 +148,9 @@ def _by_rank(axes: Axes, shares: dict[str, Array]) -> None:
         ranks = np.arange(1, values.shape[1] + 1) + 0.16 * (i - 1.5)  # side by side: none hides another
         mean = values.mean(axis=0)
         axes.plot(ranks, np.maximum(mean, FLOOR), color=colour, marker=marker, ms=4, lw=0.8, label=label)
-    axes.axhline(1.0, color="#333333", lw=0.9, ls="--")
-    axes.set_yscale("log")
+    figures.level(axes)
+    figures.plain_log(axes.yaxis, [0.01, 0.03, 0.1, 0.3, 1, 3, 10])
     axes.set_ylim(0.8 * FLOOR, 1.3 * max(float(values.mean(axis=0).max()) for values in shares.values()))
-    plain_log(axes.yaxis, [0.01, 0.03, 0.1, 0.3, 1, 3, 10])
     axes.set_xticks(range(1, values.shape[1] + 1))
     axes.set_xlabel("rank of the arm's true mean")
 
@@ -170,22 +160,12 @@ def _regret(axes: Axes, outcomes: Outcomes) -> None:
     for (name, how), values in finals.items():
         place = len(POLICIES) - 1 - list(POLICIES).index(name) + (0.12 if how == "alone" else -0.12)
         _, colour, marker = POLICIES[name]
-        fill = colour if how == "alone" else "white"
-        axes.errorbar(
-            values.mean(),
-            place,
-            xerr=error_bar(values),
-            marker=marker,
-            ms=6,
-            color=colour,
-            mfc=fill,
-            capsize=3,
+        figures.draw_mark(
+            axes, place, values, colour, filled=how == "alone", across=True, marker=marker, ms=6, capsize=3
         )
     axes.set_yticks(range(len(POLICIES)), [label for label, _, _ in reversed(POLICIES.values())])
     means = [float(values.mean()) for values in finals.values()]
-    axes.set_xscale("log")
-    axes.set_xlim(0.5 * min(means), 1.5 * max(means))
-    log_ticks(axes.xaxis, 0.5 * min(means), 1.5 * max(means))
+    figures.log_ticks(axes.xaxis, (0.5 * min(means), 1.5 * max(means)))
     axes.set_ylim(-0.5, len(POLICIES) - 0.5)
     axes.set_xlabel("fairness regret at T")
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from fedfairx.agent.schedules import SCHEDULES, Paper, Schedule
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import canvas, error_bar, log_ticks
-from fedfairx.experiments.scores import Claim, Scores, Table, estimate, holds, number
+from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, regret
+from fedfairx.experiments.report import figures
+from fedfairx.experiments.scores import Claim, Scores, Table, holds, number
 from fedfairx.util.figure_style import COLOURS
 
 SAME_AS = {"determinant": "b1", "doubling": "b2"}  # Exp 2 has them under these names
-KINDS = {"fed": "fed-fairx-linucb", "priv": "priv-fairx-linucb"}
+KINDS = {"fed": env.FED, "priv": env.PRIV}
 LABELS = {"fed": "Fed", "priv": "Priv, ε = 2, δ = 0.1"}
 
 
@@ -25,75 +25,75 @@ def schedules(size: Size) -> dict[str, Schedule]:
 def runs(size: Size) -> tuple[Run, ...]:
     """Fed and Priv under every schedule, with own fresh data: else long gaps would only show its lack."""
     world = env.scenario(size)
-    found = [Run("never", world, "fairx-linucb", env.options())]
+    found = [env.run("never", world, env.B0)]
     for name, schedule in schedules(size).items():
         # The default schedules are given by leaving them out, so that other experiments' results are found.
         given = {} if name == "paper" else {"schedule": schedule}
-        found.append(Run(f"fed, {name}", world, "fed-fairx-linucb", env.options(**given)))
-        private = env.private(decide_from="released+local", **given)
-        found.append(Run(f"priv, {name}", world, SAME_AS.get(name, "priv-fairx-linucb"), private))
+        private = SAME_AS.get(name, env.PRIV)
+        found.append(env.run(f"fed, {name}", world, env.FED, **given))
+        found.append(env.run(f"priv, {name}", world, private, decide_from="released+local", **given))
     return tuple(found)
+
+
+def by_releases(outcomes: Outcomes, size: Size) -> dict[str, str]:
+    """The schedules in the order of releases, with the releases of Fed and of Priv, if different."""
+    mean = {key: float(outcome.syncs.mean()) for key, outcome in outcomes.items()}
+    ordered = sorted(schedules(size), key=lambda name: mean[f"fed, {name}"])
+    return {
+        name: " / ".join(dict.fromkeys(number(mean[f"{kind}, {name}"]) for kind in KINDS)) for name in ordered
+    }
+
+
+def near_best(outcomes: Outcomes, kind: str) -> float:
+    """The fewest releases that come within a tenth of the least regret."""
+    found = [
+        (float(outcome.final().mean()), float(outcome.syncs.mean()))
+        for key, outcome in outcomes.items()
+        if key.startswith(kind)
+    ]
+    least = min(regret for regret, _ in found)
+    return min(releases for regret, releases in found if regret <= 1.1 * least)
 
 
 def score(outcomes: Outcomes, size: Size) -> Scores:
     """Regret by number of releases; how few releases come within a tenth of the best."""
-    releases = {key: float(outcome.syncs.mean()) for key, outcome in outcomes.items()}
-    final = {key: float(outcome.final().mean()) for key, outcome in outcomes.items()}
-    alone = str(estimate(outcomes["never"].final()))
-    rows: list[tuple[str, ...]] = [("never (B0)", "0", alone, alone)]
-    for name in sorted(schedules(size), key=lambda name: releases[f"fed, {name}"]):
-        pair = [outcomes[f"{kind}, {name}"] for kind in KINDS]
-        counts = " / ".join(dict.fromkeys(number(float(outcome.syncs.mean())) for outcome in pair))
-        rows.append((name, counts, *(str(estimate(outcome.final())) for outcome in pair)))
-    near = {
-        kind: min(
-            releases[key]
-            for key in final
-            if key.startswith(kind)
-            and final[key] <= 1.1 * min(v for k, v in final.items() if k.startswith(kind))
-        )
-        for kind in KINDS
-    }
+    fed, printed = near_best(outcomes, "fed"), float(outcomes["fed, paper"].syncs.mean())
     claim = Claim(
         "far fewer releases do as well (ours, not the paper's)",
         "a schedule with a tenth of the printed schedule's releases is within a tenth of Fed's least regret",
-        f"within a tenth of the least regret: Fed with {number(near['fed'])} releases, Priv with "
-        f"{number(near['priv'])}; the printed schedule makes {number(releases['fed, paper'])}",
-        holds(near["fed"] <= 0.1 * releases["fed, paper"]),
+        f"within a tenth of the least regret: Fed with {number(fed)} releases, Priv with "
+        f"{number(near_best(outcomes, 'priv'))}; the printed schedule makes {number(printed)}",
+        holds(fed <= 0.1 * printed),
     )
+    rows = (
+        (name, releases, *(regret(outcomes, f"{kind}, {name}") for kind in KINDS))
+        for name, releases in by_releases(outcomes, size).items()
+    )
+    alone = regret(outcomes, "never")
     table = Table(
-        "Fairness regret at T by schedule", ("schedule", "releases", "Fed", "Priv (blt)"), tuple(rows)
+        "Fairness regret at T by schedule",
+        ("schedule", "releases", "Fed", "Priv (blt)"),
+        (("never (B0)", "0", alone, alone), *rows),
     )
-    notes = ("The determinant schedule reads the data; with it Priv is NOT private end to end.",)
-    return Scores((), (claim,), (table,), notes)
+    note = "The determinant schedule reads the data; with it Priv is NOT private end to end."
+    return Scores(claims=(claim,), tables=(table,), notes=(note,))
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """A row for each schedule, in the order of releases: Fed's regret and Priv's."""
-    ordered = sorted(schedules(size), key=lambda name: float(outcomes[f"fed, {name}"].syncs.mean()))
-    figure, (axes,) = canvas(size, width=6.4, height=0.3 * len(ordered) + 1.3)
+    ordered = by_releases(outcomes, size)
+    figure, (axes,) = figures.canvas(size, width=6.4, height=0.3 * len(ordered) + 1.3)
     for row, name in enumerate(ordered):
         for kind, algorithm in KINDS.items():
-            values = outcomes[f"{kind}, {name}"].final(FAIRNESS)
-            leaky = name == "determinant" and kind == "priv"
-            axes.errorbar(
-                values.mean(),
-                row,
-                xerr=error_bar(values),
-                marker="o",
-                ms=5.5,
-                capsize=2,
-                color=COLOURS[algorithm],
-                mfc="w" if leaky else COLOURS[algorithm],
-                label=LABELS[kind] if row == 0 else None,
-            )
+            values, private = outcomes[f"{kind}, {name}"].final(), (kind, name) != ("priv", "determinant")
+            style = {"marker": "o", "ms": 5.5, "capsize": 2, "label": LABELS[kind] if row == 0 else None}
+            figures.draw_mark(axes, row, values, COLOURS[algorithm], filled=private, across=True, **style)
     alone = float(outcomes["never"].final().mean())
-    axes.axvline(alone, color=COLOURS["fairx-linucb"], lw=1.1, ls="--", label="B0: never")
-    axes.set_xscale("log")
+    axes.axvline(alone, color=COLOURS[env.B0], lw=1.1, ls="--", label="B0: never")
     finals = [float(outcome.final().mean()) for outcome in outcomes.values()]
-    axes.set_xlim(0.8 * min(finals), 1.25 * max(finals))
-    log_ticks(axes.xaxis, *axes.get_xlim())
-    axes.set_yticks(range(len(ordered)), [_row_label(outcomes, name) for name in ordered])
+    figures.log_ticks(axes.xaxis, (0.8 * min(finals), 1.25 * max(finals)))
+    labels = [f"{name}: {releases} releases" for name, releases in ordered.items()]
+    axes.set_yticks(range(len(ordered)), labels)
     axes.set_ylim(len(ordered) - 0.5, -0.5)  # few releases above
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("fairness regret at T")
@@ -104,11 +104,6 @@ def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
         "alone. The open mark is not private end to end, because its timing depends on the data.",
         figure,
     )
-
-
-def _row_label(outcomes: Outcomes, name: str) -> str:
-    counts = (number(float(outcomes[f"{kind}, {name}"].syncs.mean())) for kind in KINDS)
-    return f"{name}: {' / '.join(dict.fromkeys(counts))} releases"
 
 
 QUESTION = "How many releases does the gain of learning together need?"

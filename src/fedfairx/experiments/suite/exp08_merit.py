@@ -8,15 +8,15 @@ import numpy as np
 
 from fedfairx.core.merit import Exponential
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import canvas, error_bar
-from fedfairx.experiments.report.panels import Trend, draw_trends
-from fedfairx.experiments.scores import Claim, Scores, Table, below, estimate, ratio
+from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.report import figures
+from fedfairx.experiments.scores import Scores, Table, claim_below, ratio
 from fedfairx.util.arrays import Array
-from fedfairx.util.figure_style import COLOURS, NAMES, thousands
+from fedfairx.util.figure_style import COLOURS, thousands
 
 STEEPNESSES = (3.0, 10.0, 30.0)
-ALGORITHMS = {"b0": "fairx-linucb", "fed": "fed-fairx-linucb", "priv": "priv-fairx-linucb"}
+ALGORITHMS = {"b0": env.B0, "fed": env.FED, "priv": env.PRIV}
+LABELS = {"b0": "B0", "fed": "Fed", "priv": "Priv"}
 MIXED = tuple(Exponential(STEEPNESSES[i % len(STEEPNESSES)]) for i in range(env.AGENTS))
 
 
@@ -25,7 +25,7 @@ def runs(size: Size) -> tuple[Run, ...]:
     worlds = {f"{c:g}": env.scenario(size, merit=Exponential(c)) for c in STEEPNESSES}
     worlds["mixed"] = env.scenario(size, merit=MIXED)
     return tuple(
-        Run(f"{name}, {which}", world, algorithm, env.private() if name == "priv" else env.options())
+        env.run(f"{name}, {which}", world, algorithm)
         for which, world in worlds.items()
         for name, algorithm in ALGORITHMS.items()
     )
@@ -40,54 +40,40 @@ def apart(outcomes: Outcomes, name: str) -> Array:
 
 def score(outcomes: Outcomes, _: Size) -> Scores:
     """Fed/B0 and Priv/B0 by steepness and in the mixed federation."""
-    final = {key: outcome.final() for key, outcome in outcomes.items()}
     rows = tuple(
         (
             which,
-            *(str(estimate(final[f"{name}, {which}"])) for name in ALGORITHMS),
-            *(str(ratio(final[f"{name}, {which}"], final[f"b0, {which}"])) for name in ("fed", "priv")),
+            *(regret(outcomes, f"{name}, {which}") for name in ALGORITHMS),
+            *(str(over(outcomes, f"{name}, {which}", f"b0, {which}")) for name in ("fed", "priv")),
         )
         for which in (*(f"{c:g}" for c in STEEPNESSES), "mixed")
     )
     columns = ("steepness c of exp(c μ)", "B0", "Fed", "Priv (blt)", "Fed / B0", "Priv / B0")
-    mixing = {name: ratio(final[f"{name}, mixed"], apart(outcomes, name)) for name in ("fed", "priv")}
-    claim = Claim(
+    fed, priv = (ratio(outcomes[f"{name}, mixed"].final(), apart(outcomes, name)) for name in ("fed", "priv"))
+    claim = claim_below(
         "agents with different merits can learn together (ours, not the paper's)",
-        "the 95 % interval of Fed's regret in the mixed federation, over each agent's among its own kind, "
-        "lies below 1.1",
-        f"Fed {mixing['fed']}, Priv {mixing['priv']}",
-        below(mixing["fed"], 1.1),
+        "Fed's regret in the mixed federation, over each agent's among its own kind,",
+        fed,
+        1.1,
+        f"Fed {fed}, Priv {priv}",
     )
-    return Scores((), (claim,), (Table("Fairness regret at T by merit", columns, rows),))
+    table = Table("Fairness regret at T by merit", columns, rows)
+    return Scores(claims=(claim,), tables=(table,))
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """Regret against steepness; the mixed federation beside federations of one kind."""
-    figure, (steep, mixed) = canvas(size, panels=2)
+    figure, (steep, mixed) = figures.canvas(size, panels=2)
     trends = [
-        Trend(
-            STEEPNESSES,
-            [outcomes[f"{name}, {c:g}"].final() for c in STEEPNESSES],
-            "B0" if name == "b0" else NAMES[algorithm],
-            COLOURS[algorithm],
-        )
-        for name, algorithm in ALGORITHMS.items()
+        figures.Trend(name + ", {:g}", LABELS[name], COLOURS[full]) for name, full in ALGORITHMS.items()
     ]
-    draw_trends(steep, trends, xlabel="steepness c of the merit exp(c μ)", metric=FAIRNESS)
+    figures.draw_trends(steep, outcomes, STEEPNESSES, trends, xlabel="steepness c of the merit exp(c μ)")
     steep.set_title("(a) all agents alike")
     for i, (name, algorithm) in enumerate(ALGORITHMS.items()):
-        pair = apart(outcomes, name), outcomes[f"{name}, mixed"].final()
-        for j, values in enumerate(pair):
-            mixed.bar(
-                i + (j - 0.5) * 0.38,
-                values.mean(),
-                0.34,
-                yerr=error_bar(values),
-                color=COLOURS[algorithm],
-                alpha=0.45 if j == 0 else 1.0,
-                error_kw={"lw": 0.9, "capsize": 2},
-            )
-    mixed.set_xticks(range(len(ALGORITHMS)), ["B0", "Fed", "Priv"])
+        colour = COLOURS[algorithm]
+        figures.draw_bar(mixed, i - 0.19, apart(outcomes, name), 0.34, colour, alpha=0.45)
+        figures.draw_bar(mixed, i + 0.19, outcomes[f"{name}, mixed"].final(), 0.34, colour, alpha=1.0)
+    mixed.set_xticks(range(len(ALGORITHMS)), list(LABELS.values()))
     mixed.grid(visible=False, axis="x")
     thousands(mixed.yaxis)
     mixed.set_ylabel("fairness regret at T")

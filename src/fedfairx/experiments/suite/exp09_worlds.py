@@ -33,10 +33,6 @@ class Rule:
     scale: float = 0.0  # of optimism's radius; 1 is the theorem's
     marker: str = "o"
 
-    @property
-    def optimistic(self) -> bool:
-        return self.rule == OPTIMISM
-
 
 PAPER, WIDE, GREEDY, THOMPSON, MERIT = "paper", "paper-1", "greedy", "thompson", "merit"
 RULES = {
@@ -46,27 +42,16 @@ RULES = {
     THOMPSON: Rule("Thompson", "#56B4E9", "thompson", marker="D"),
     MERIT: Rule("expected merit", "#1B7837", "expected-merit"),
 }
-_NAMED = {
-    (OPTIMISM, "alone"): "fairx-linucb",
-    (OPTIMISM, "fed"): "fed-fairx-linucb",
-    (OPTIMISM, "priv"): "priv-fairx-linucb",
-    ("thompson", "alone"): "fairx-lints",
-    ("thompson", "fed"): "fed-fairx-lints",
-    ("expected-merit", "alone"): "fairx-bayes",
-    ("expected-merit", "fed"): "fed-fairx-bayes",
-    ("expected-merit", "priv"): "priv-fairx-bayes",
-}
+_NAMED = {OPTIMISM: "fairx-linucb", "thompson": "fairx-lints", "expected-merit": "fairx-bayes"}
 # Both leave an agent its own fresh data, and both have the paper's narrower guarantee (Definition 2).
 DECIDE_FROM = {PAPER: "released+local", MERIT: "own+released"}
 
 
 def algorithm_of(rule: str, how: str) -> Algorithm:
     """The algorithm that follows a rule alone, together or privately; greedy has no name of its own."""
-    kind = RULES[rule].rule
-    if (kind, how) in _NAMED:
-        return algorithm(_NAMED[kind, how])
-    like = algorithm(_NAMED["expected-merit", how])
-    return replace(like, name=kind if how == "alone" else f"{how}-{kind}", summary="", rule=kind)
+    kind, prefix = RULES[rule].rule, "" if how == "alone" else f"{how}-"
+    found = algorithm(prefix + _NAMED.get(kind, "fairx-bayes"))
+    return found if kind in _NAMED else replace(found, name=prefix + kind, summary="", rule=kind)
 
 
 @dataclass(frozen=True)
@@ -87,7 +72,7 @@ class World:
     def options(self, rule: str, size: Size) -> dict[str, Any]:
         """Keywords of `simulate` of a run that is not private."""
         chosen = RULES[rule]
-        if not chosen.optimistic:
+        if chosen.rule != OPTIMISM:
             return {"exposure": True} | ({"prior": self.assumed} if self.assumed else {})
         noise_sd = self.assumed.noise_sd if self.assumed else self.scenario(size, "alone").noise_sd
         return {"exposure": True, "confidence": Confidence(noise_sd=noise_sd, scale=chosen.scale)}
@@ -137,13 +122,8 @@ def world_run(name: str, rule: str, how: str, size: Size) -> Run:
     given = world.options(rule, size)
     if how == "priv":
         given |= {"epsilon": env.EPSILON, "delta": env.DELTA, "decide_from": DECIDE_FROM[rule]}
-    return Run(
-        key(name, rule, how),
-        world.scenario(size, how),
-        algorithm_of(rule, how),
-        given,
-        least_seeds=least_seeds(size),
-    )
+    named, scenario = key(name, rule, how), world.scenario(size, how)
+    return Run(named, scenario, algorithm_of(rule, how), given, least_seeds(size))
 
 
 def world_runs(size: Size) -> tuple[Run, ...]:

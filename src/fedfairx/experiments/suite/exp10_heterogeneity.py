@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from fedfairx.experiments import world as env
-from fedfairx.experiments.experiment import FAIRNESS, Experiment, Outcomes, Picture, Run, Size
-from fedfairx.experiments.report.figures import canvas, draw_points, log_ticks
-from fedfairx.experiments.scores import Claim, Scores, Table, below, estimate, holds, ratio
-from fedfairx.util.arrays import Array
-from fedfairx.util.figure_style import COLOURS, end_labels
+from fedfairx.experiments.experiment import Experiment, Outcomes, Picture, Run, Size, over, regret
+from fedfairx.experiments.report import figures
+from fedfairx.experiments.scores import Claim, Estimate, Scores, Table, claim_below, holds
+from fedfairx.util.figure_style import COLOURS
 
 DISTANCES = (0.0, 0.1, 0.3, 1.0)
 LONGEST = 20_000  # rounds: what differs shows early
@@ -51,30 +50,24 @@ def runs(size: Size) -> tuple[Run, ...]:
     )
 
 
-def better(outcomes: Outcomes, private: bool, distance: float) -> Array:
-    """(seeds,) of the better of alone and taken for alike, by their means."""
-    alike = "private, alike" if private else "alike"
-    finals = [outcomes[f"{how}, {distance:g}"].final() for how in ("alone", alike)]
-    return min(finals, key=lambda values: float(values.mean()))
+def over_best(outcomes: Outcomes, how: str, distance: float) -> Estimate:
+    """Regret over that of the better of alone and taken for alike, by their means."""
+    others = [f"{other}, {distance:g}" for other in ("alone", how.replace("differ", "alike"))]
+    best = min(others, key=lambda run: float(outcomes[run].final().mean()))
+    return over(outcomes, f"{how}, {distance:g}", best)
 
 
 def score(outcomes: Outcomes, size: Size) -> Scores:
     """Regret over that alone, and over the better of alone and pooled, by distance."""
-    final = {key: outcome.final() for key, outcome in outcomes.items()}
     rows = tuple(
-        (f"{distance:g}", *(str(estimate(final[f"{how}, {distance:g}"])) for how in HOWS))
+        (f"{distance:g}", *(regret(outcomes, f"{how}, {distance:g}") for how in HOWS))
         for distance in DISTANCES
     )
     columns = ("distance of a member's θ from the common one", *(label for _, _, label, _ in HOWS.values()))
-    over_alone, over_best = {}, {}
-    for name, private in (("differ", False), ("private, differ", True)):
-        for distance in DISTANCES:
-            mine = final[f"{name}, {distance:g}"]
-            over_alone[name, distance] = ratio(mine, final[f"alone, {distance:g}"])
-            over_best[name, distance] = ratio(mine, better(outcomes, private, distance))
-    worst, farthest = (
-        max(found.items(), key=lambda item: item[1].value) for found in (over_alone, over_best)
-    )
+    tried = [(how, distance) for how in ("differ", "private, differ") for distance in DISTANCES]
+    alone = {(how, d): over(outcomes, f"{how}, {d:g}", f"alone, {d:g}") for how, d in tried}
+    best = {(how, d): over_best(outcomes, how, d) for how, d in tried}
+    worst, farthest = (max(found.items(), key=lambda item: item[1].value) for found in (alone, best))
     claims = (
         Claim(
             "joining hardly hurts at any distance that was tried (ours, not the paper's)",
@@ -88,34 +81,34 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
             f"worst: {farthest[0][0]} at {farthest[0][1]:g}: {farthest[1]}",
             holds(farthest[1].value <= NEAR_BEST),
         ),
-        Claim(
+        claim_below(
             "partners who are alike gain as before (ours, not the paper's)",
-            "the 95 % interval of regret over that alone lies below 0.5 at distance 0, without privacy",
-            str(over_alone["differ", 0.0]),
-            below(over_alone["differ", 0.0], 0.5),
+            "regret over that alone",
+            alone["differ", 0.0],
+            0.5,
+            note=" at distance 0, without privacy",
         ),
     )
     note = (
         f"ten agents, geometric schedule, exact sums or (ε, δ) = ({EPSILON:g}, 10⁻⁶) beside one's own; T = "
         f"{min(size.horizon, LONGEST)}"
     )
-    return Scores((), claims, (Table("Fairness regret at T by distance", columns, rows, note),))
+    table = Table("Fairness regret at T by distance", columns, rows, note)
+    return Scores(claims=claims, tables=(table,))
 
 
 def plot(outcomes: Outcomes, size: Size) -> Iterator[Picture]:
     """Regret against distance; the first place is no distance at all."""
-    figure, (axes,) = canvas(size, width=6.4, height=3.6)
+    figure, (axes,) = figures.canvas(size, width=6.4, height=3.6)
     ends, places = [], range(len(DISTANCES))
     for how, (_, _, label, colour) in HOWS.items():
-        values = [outcomes[f"{how}, {distance:g}"].final(FAIRNESS) for distance in DISTANCES]
-        draw_points(axes, places, values, colour=colour)
-        ends.append((float(values[-1].mean()), label, colour))
-    axes.set_yscale("log")
-    log_ticks(axes.yaxis, *axes.get_ylim())
+        values = [outcomes[f"{how}, {distance:g}"].final() for distance in DISTANCES]
+        ends.append(figures.draw_points(axes, places, values, label, colour))
+    figures.log_ticks(axes.yaxis)
     axes.set_xticks(places, [f"{distance:g}" for distance in DISTANCES])
     axes.set_xlabel("distance of each member's θ from a common one")
     axes.set_ylabel("fairness regret at T")
-    end_labels(axes, ends)
+    figures.end_labels(axes, ends)
     yield Picture(
         "exp10-partners",
         "Exp 10, fairness regret at T against how far members' θ are apart. Taken for alike, as the paper "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
 from dataclasses import dataclass
@@ -54,20 +55,16 @@ def plan(wanted: Iterable[tuple[str, Run]], seeds: int, store: Store) -> tuple[l
     """
     jobs: list[Job] = []
     reused = 0
-    distinct: dict[str, Run] = {}
-    experiments: dict[str, list[str]] = {}
-    needed: dict[str, range] = {}
+    same = defaultdict[str, list[tuple[str, Run]]](list)
     for experiment, run in wanted:
-        identity = run.identity(store.made_by)
-        distinct.setdefault(identity, run)
-        experiments.setdefault(identity, []).append(experiment)
-        needed[identity] = max(needed.get(identity, range(0)), run.seeds(seeds), key=len)
-    for identity, run in distinct.items():
-        stored = store.seeds(identity) & frozenset(needed[identity])
-        reused += len(stored)
-        missing = [seed for seed in needed[identity] if seed not in stored]
+        same[run.identity(store.made_by)].append((experiment, run))
+    for identity, found in same.items():
+        needed = max((run.seeds(seeds) for _, run in found), key=len)
+        stored = store.seeds(identity)
+        missing = [seed for seed in needed if seed not in stored]
+        reused += len(needed) - len(missing)
+        wanted_by, run = tuple(experiment for experiment, _ in found), found[0][1]
         step = seeds_of_a_job(run)
-        wanted_by = tuple(experiments[identity])
         jobs += [Job(run, tuple(missing[i : i + step]), wanted_by) for i in range(0, len(missing), step)]
     return ordered(jobs), reused
 

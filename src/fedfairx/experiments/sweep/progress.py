@@ -5,35 +5,30 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 
-class Progress(Protocol):
-    """Callbacks of a sweep."""
-
-    def start(self, jobs: int, cost: int) -> None: ...
-    def done(self, label: str, cost: int, seconds: float) -> None: ...
-    def say(self, text: str) -> None: ...
-    def close(self) -> None: ...
-
-
-class Quiet:
-    """Show nothing."""
+class Progress:
+    """Callbacks of a sweep, which show nothing here."""
 
     def start(self, jobs: int, cost: int) -> None:
-        pass
+        """Begin a sweep of this cost, in agent-rounds."""
 
     def done(self, label: str, cost: int, seconds: float) -> None:
-        pass
+        """Count a job that is stored."""
 
     def say(self, text: str) -> None:
-        pass
+        """Show a message."""
 
     def close(self) -> None:
-        pass
+        """End the sweep."""
 
 
-class Lines:
+class Quiet(Progress):
+    """Show nothing."""
+
+
+class Lines(Progress):
     """Print one line for each job, for a log file."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -58,11 +53,8 @@ class Lines:
     def say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
 
-    def close(self) -> None:
-        pass
 
-
-class Bar:
+class Bar(Progress):
     """Show a bar of agent-rounds, because jobs differ in size."""
 
     def __init__(self, stream: TextIO | None = None) -> None:

@@ -25,7 +25,7 @@ from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 
 _META = b"fedfairx"
 _COLUMNS = ("seeds", "rounds", "fairness_regret", "reward_regret", "syncs", "exposure", "weakest")
-_OF_EACH_SEED = ("seeds", "fairness_regret", "reward_regret", "syncs", "exposure", "weakest")
+_OF_EACH_SEED = tuple(name for name in _COLUMNS if name != "rounds")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Store:
                 if maker == self.made_by:
                     read_file(path)
             except ResultsError:
-                self.damaged.append(_set_aside(path))
+                self.damaged.append(path.replace(path.with_suffix(".damaged")))
                 continue
             if maker != self.made_by:
                 self.foreign[str(maker)] = self.foreign.get(str(maker), 0) + 1
@@ -82,10 +82,9 @@ class Store:
 
     def seeds(self, identity: str) -> frozenset[int]:
         """The seeds of a run that are stored."""
-        found: set[int] = set()
-        for path in self._files.get(identity, ()):
-            found.update(read_metadata(path)["seeds"])
-        return frozenset(found)
+        return frozenset(
+            seed for path in self._files.get(identity, ()) for seed in read_metadata(path)["seeds"]
+        )
 
     def write(self, run: Run, outcome: Outcome) -> Path:
         """Store the outcome of a job."""
@@ -129,7 +128,11 @@ class Store:
                 f"{', '.join(map(str, missing))} made by {self.made_by}; compute them with `fedfairx "
                 f"reproduce --out {self.folder.parent}`"
             )
-        return _join([rows[seed] for seed in seeds], seconds)
+        ordered = [rows[seed] for seed in seeds]
+        columns: dict[str, Any] = {
+            name: np.array([getattr(outcome, name)[i] for outcome, i in ordered]) for name in _OF_EACH_SEED
+        }
+        return Outcome(rounds=ordered[0][0].rounds, seconds=seconds, **columns)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -195,18 +198,3 @@ def _digest_of_values(outcome: Outcome) -> str:
         digest.update(f"{name} {kind} {values.shape}\0".encode())
         digest.update(np.ascontiguousarray(values, dtype=kind).tobytes())
     return digest.hexdigest()
-
-
-def _set_aside(path: Path) -> Path:
-    aside = path.with_suffix(".damaged")
-    path.replace(aside)
-    return aside
-
-
-def _join(rows: list[tuple[Outcome, int]], seconds: float) -> Outcome:
-    def column(name: str) -> Any:
-        return np.array([getattr(outcome, name)[i] for outcome, i in rows])
-
-    return Outcome(
-        rounds=rows[0][0].rounds, seconds=seconds, **{name: column(name) for name in _OF_EACH_SEED}
-    )

@@ -294,15 +294,7 @@ class Member:
 
         It does not take the lock, which may be held during a call of the transport.
         """
-        refused: Counter[str] = Counter()
-        for (name, _), times in list(self.refusals.items()):
-            refused[name] += times
-        held, own = self.agent.held, self.agent.released
-        peers = {}
-        for name in sorted({*held, *refused} - {self.agent.name}):
-            number, count = (held[name].number, held[name].count) if name in held else (0, 0)
-            peers[name] = Peer(number, count, self._came.get(name), refused[name], max(own - number, 0))
-        return peers
+        return peers_of(self.agent, self.refusals, self._came)
 
 
 @dataclass(frozen=True)
@@ -343,3 +335,18 @@ def _again(agent: Agent, number: int) -> Release | None:
         return agent.past_release(number)
     except PrivacyError:
         return None
+
+
+def peers_of(
+    agent: Agent, refusals: Mapping[tuple[str, str], int], came: Mapping[str, float]
+) -> dict[str, Peer]:
+    """The peers of which a release is held or was refused, by name; `refusals` by sender and reason."""
+    refused: Counter[str] = Counter()
+    for (name, _), times in list(refusals.items()):
+        refused[name] += times
+    held, own = agent.held, agent.released
+    peers = {}
+    for name in sorted({*held, *refused} - {agent.name}):
+        number, count = (held[name].number, held[name].count) if name in held else (0, 0)
+        peers[name] = Peer(number, count, came.get(name), refused[name], max(own - number, 0))
+    return peers

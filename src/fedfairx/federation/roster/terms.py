@@ -79,6 +79,10 @@ class Terms:
         asked = Options.given(options, **keywords)
         for name, value in (("decide_from", asked.decide_from), ("partners", asked.partners)):
             require(value in (None, ALIKE), name, "must be left to each member", value)
+        own = algorithm(asked.algorithm)
+        for name in ("rule", "solver"):
+            same = getattr(asked.composed, name) == getattr(own, name)
+            require(same, name, f"must be that of {own.name}: terms name an algorithm", getattr(asked, name))
         text = "must be one that all members have, not a custom function"
         require(not isinstance(asked.merit, Custom), "merit", text, asked.merit)
         times = asked.composed.schedule

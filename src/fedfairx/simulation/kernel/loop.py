@@ -8,6 +8,7 @@ seeds that are due synchronise. The mathematics is in core/.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -141,21 +142,22 @@ def posterior_policy(
 def play(
     world: World,
     lane_states: Array,
+    solver: Solver | None,
+    sharing: Sharing,
+    privacy: Privacy | None,
+    _weighing: bool | None,
+    differ: bool | None,
+    tally: Tally,
+    exposure: Exposure,
+    workspace: BlockScratch,
     rule: int,
     posterior: bool | None,
     quadrature: bool | None,
-    solver: Solver | None,
     fair: bool | None,
     pgd: bool | None,
     winner: bool | None,
     least_share: float,
-    sharing: Sharing,
-    privacy: Privacy | None,
-    differ: bool | None,
     delay: Delay,
-    tally: Tally,
-    exposure: Exposure,
-    workspace: BlockScratch,
     block: int,
     t: int,
 ) -> None:
@@ -204,61 +206,21 @@ def note(tally: Tally, agents: int, point: int) -> None:
 
 
 @releasing
-def run(
-    world: World,
-    lane_states: Array,
-    rule: int,
-    posterior: bool | None,
-    quadrature: bool | None,
-    solver: Solver | None,
-    fair: bool | None,
-    pgd: bool | None,
-    winner: bool | None,
-    least_share: float,
-    sharing: Sharing,
-    privacy: Privacy | None,
-    weighing: bool | None,
-    differ: bool | None,
-    delay: Delay,
-    tally: Tally,
-    exposure: Exposure,
-    workspace: BlockScratch,
-    begin: int,
-    end: int,
-) -> None:
-    """Run rounds `begin` to `end` (exclusive, from 0); call it again to go on.
+def run(begin: int, end: int, *setting: Any) -> None:
+    """Run rounds `begin` to `end` (exclusive, from 0) of a `Setting`; call it again to go on.
 
     lane_states (B, size, n). Optimism has a `solver` with its `variant`, other rules a `posterior`.
     Parameters that are None are not compiled: Numba drops the body of `if x is not None` where the argument
     x is None, and compiles any `else`, so there is none. It does so for arguments, not for fields of a
     NamedTuple, which is why they are passed one by one.
     """
+    world, lane_states, solver, sharing, privacy, weighing, differ, tally, exposure, workspace = setting[:10]
     blocks, point, dimension = lane_states.shape[0], 0, world.parameter.shape[1]
     while point < tally.points.shape[0] and tally.points[point] < begin + 1:
         point += 1
     for t in range(begin, end):
         for block in range(blocks):
-            play(
-                world,
-                lane_states,
-                rule,
-                posterior,
-                quadrature,
-                solver,
-                fair,
-                pgd,
-                winner,
-                least_share,
-                sharing,
-                privacy,
-                differ,
-                delay,
-                tally,
-                exposure,
-                workspace,
-                block,
-                t,
-            )
+            play(*setting, block, t)  # type: ignore[call-arg]  # the length of a setting is known
         table = decision_scratch(vectors(workspace.memory), 1, world.most_arms, dimension)
         share(lane_states, solver, sharing, privacy, weighing, differ, tally.syncs, table, world.agents, t)
         if point < tally.points.shape[0] and tally.points[point] == t + 1:

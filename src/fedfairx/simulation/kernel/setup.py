@@ -49,26 +49,26 @@ CODES = dict(zip(DECIDE_FROM, (OWN_RELEASED, RELEASED, RELEASED_LOCAL), strict=T
 
 
 class Setting(NamedTuple):
-    """The arguments of `loop.run`."""
+    """The arguments of `loop.run` and `loop.play`; what sharing needs comes first."""
 
     world: World
     lane_states: Array  # (B, size, n)
-    rule: int
-    posterior: bool | None  # whether the rule uses it
-    quadrature: bool | None
     solver: Solver | None
-    fair: bool | None
-    pgd: bool | None
-    winner: bool | None
-    least_share: float
     sharing: Sharing
     privacy: Privacy | None
     weighing: bool | None  # whether a posterior filters the noise of releases
     differ: bool | None  # whether peers' θ may
-    delay: Delay
     tally: Tally
     exposure: Exposure
     workspace: BlockScratch
+    rule: int
+    posterior: bool | None  # whether the rule uses it
+    quadrature: bool | None
+    fair: bool | None
+    pgd: bool | None
+    winner: bool | None
+    least_share: float
+    delay: Delay
 
 
 def prepare(
@@ -87,20 +87,20 @@ def prepare(
     return Setting(
         _world(scenario, seeds, seed_of, agent_of, shape),
         _minds(scenario, options, decide_from, agent_of, shape),
-        RULES.index(algorithm.rule),
-        None if options.optimistic else True,
-        quadrature_for(scenario.merits),
         algorithm.solver if options.optimistic else None,
-        *algorithm.solver.variant,
-        options.minimum_share,
         _sharing(scenario, options, len(seeds), shape),
         _privacy(scenario, options, decide_from, seeds, shape) if options.private else None,
         True if shares and options.private and not (options.optimistic or differ) else None,
         True if shares and differ else None,
-        _delay(scenario, seeds, seed_of, shape),
         _tally(len(seeds), grid, shape),
         _exposure(len(seeds), scenario.arms if exposure else 0, grid),
         _workspace(scenario),
+        RULES.index(algorithm.rule),
+        None if options.optimistic else True,
+        quadrature_for(scenario.merits),
+        *algorithm.solver.variant,
+        options.minimum_share,
+        _delay(scenario, seeds, seed_of, shape),
     )
 
 

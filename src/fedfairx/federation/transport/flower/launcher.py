@@ -169,9 +169,10 @@ class Flower:
     def _wait_for_superlink(self) -> None:
         ends, superlink = time.monotonic() + START, self._processes["superlink"]
         while not answers(self.port):
-            if superlink.poll() is not None or time.monotonic() > ends:
-                log = self._logs / "superlink.log"
-                raise StateError(f"superlink ended or does not listen on port {self.port}; see {log}")
+            ended = superlink.poll()
+            if ended is not None or time.monotonic() > ends:
+                why = f"does not listen on port {self.port}" if ended is None else f"has ended with {ended}"
+                raise StateError(f"superlink {why}; see {self._logs / 'superlink.log'}")
             time.sleep(0.1)
 
 
