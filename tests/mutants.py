@@ -52,7 +52,7 @@ NEW_RUN = ("tests/agent/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
 RESULTS = ("tests/experiments/sweep/test_store.py",)
 SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
-DESK = ("tests/service/test_write_queue.py",)
+WRITE_QUEUE = ("tests/service/test_write_queue.py",)
 DOORS = ("tests/service/test_auth.py", "-k", "sqlite")
 GATE = ("tests/service/test_gate.py",)
 CONNECTIONS = ("tests/service/test_connections.py",)
@@ -493,7 +493,7 @@ MUTANTS = (
     ),
     Mutant(
         "an agent is asked before it has seen what others hold of it",
-        "visit",
+        "exchange",
         "    for told in portions(board):\n",
         '    ask(host, port, key, "GET", "/v1/release/latest")\n    for told in portions(board):\n',
         FLOWER,
@@ -1182,7 +1182,7 @@ MUTANTS = (
         "WriteQueue._do",
         "            return error\n        return outcomes",
         "            return outcomes\n        return outcomes",
-        DESK,
+        WRITE_QUEUE,
     ),
     Mutant(
         "any site may ask a service without keys",

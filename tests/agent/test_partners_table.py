@@ -82,7 +82,7 @@ def test_who_is_told_that_all_are_alike_believes_all() -> None:
     told(one, two)
     assert (one.partners["b"].weight, one.partners["b"].reason) == (
         1.0,
-        "taken for alike, as this agent was told",
+        "assumed to be alike, as configured",
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fedfairx.agent.input_warnings import ClippingWatch
 from fedfairx.agent.model import Model
-from fedfairx.agent.partners import ALIKE_TOLD, NOT_ABLE, Partner, Partners, reason
+from fedfairx.agent.partners import ASSUMED_ALIKE, NOT_ABLE, Partner, Partners, reason
 from fedfairx.agent.pooling import Known, Pool
 from fedfairx.agent.validation import Check, Releases, Seen, accept, check_next_run
 from fedfairx.core.partners import DIFFER
@@ -170,7 +170,7 @@ class Exchange:
         differ, able = self.model.options.partners == DIFFER, self.model.decide_from != "released"
         found = Partners()
         for name, held in self._others(self.latest).items():
-            why = NOT_ABLE if differ else ALIKE_TOLD
+            why = NOT_ABLE if differ else ASSUMED_ALIKE
             if differ and able:
                 why = reason(self.weights[name])
             found[name] = Partner(name, held.number, held.count, self.powers.get(name, 1.0), why)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CONTRADICTED = 0.005  # a partner whose power, judged by itself, is below this contradicts our rewards
 TOO_LITTLE = 0.2  # nats that our own rewards must have revealed about a partner
-ALIKE_TOLD = "taken for alike, as this agent was told"
+ASSUMED_ALIKE = "assumed to be alike, as configured"
 NOT_ABLE = "taken for alike: decisions come from releases alone, which can't tell"
 
 

@@ -29,7 +29,7 @@ from fedfairx.service.service import Service
 class _Name(StringConvertor):
     """An action's name, which may have slashes and line breaks in it."""
 
-    regex = "(?s:.+)"
+    regex = "(?s:.*)"
 
 
 register_url_convertor("name", _Name())

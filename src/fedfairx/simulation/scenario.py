@@ -47,7 +47,7 @@ class Scenario:
     distance: of each agent's own θ* from the seed's, in a direction of its own; the paper has one for all.
 
     Contexts: "unit-ball" is x/√d with x uniform on [0, 1]^d, "raw" is that x itself (norms up to √d: the
-    theory and the sensitivity want 1), "unit-norm" is x/‖x‖, all drawn anew for every arm, agent and round.
+    theory and the sensitivity want 1), "unit-norm" is x/‖x‖, all redrawn for every arm, agent and round.
     "persistent" arms stay: numbered 0 to K - 1, the same for all agents of a seed, their contexts drawn once
     by the law of "unit-ball". "one-hot": they stay, and arm a is the unit vector e_a (dimension = arms).
     θ* is uniform on [0, 1]^d, scaled to norm 1 ("uniform"), uniform on the sphere ("sphere"), uniform on

@@ -86,7 +86,7 @@ def open_keys(place: str | os.PathLike[str]) -> Iterator[ApiKeys]:
         database = open_database(place)
         migrate(database)
     except StorageUnavailable:  # another process has it open, and has created its tables
-        database = open_database(place, access="guest")
+        database = open_database(place, access="shared")
     try:
         yield ApiKeys(Log(database))
     finally:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 Row = tuple[Any, ...]
-#: "own": exclusive for this process, by a lock. "guest": single statements while another process owns it.
+#: "own": exclusive for this process, by a lock. "shared": single statements while another process owns it.
 #: "read": a read-only snapshot of what is committed.
-Access = Literal["own", "guest", "read"]
+Access = Literal["own", "shared", "read"]
 Ask = Callable[[str, Sequence[Any]], list[Row]]
 PAGE = 2000  # rows at a time
 

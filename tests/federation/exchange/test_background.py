@@ -24,17 +24,17 @@ class Resting(Wakeup):
 
 def rest_after(work: Callable[[], None], *, every: float = 60.0) -> float:
     """The rest that follows this work."""
-    bell, done = Resting(), threading.Event()
+    wakeup, done = Resting(), threading.Event()
 
     def once() -> None:
         if not done.is_set():
             work()
         done.set()
 
-    stop = repeat(once, MemoryTransport(), bell, every=every, name="test")
+    stop = repeat(once, MemoryTransport(), wakeup, every=every, name="test")
     assert done.wait(60)
     stop()
-    return bell.rests[0]
+    return wakeup.rests[0]
 
 
 def computing(seconds: float) -> Callable[[], None]:
@@ -49,17 +49,17 @@ def computing(seconds: float) -> Callable[[], None]:
 
 
 def test_news_of_many_are_taken_together_and_a_hurry_is_not_waited_for() -> None:
-    bell, done, transport = Resting(), threading.Semaphore(0), MemoryTransport()
-    stop = repeat(done.release, transport, bell, every=60.0, name="test")
+    wakeup, done, transport = Resting(), threading.Semaphore(0), MemoryTransport()
+    stop = repeat(done.release, transport, wakeup, every=60.0, name="test")
     try:
         assert done.acquire(timeout=10)
         transport.publish("a", b"1", replacing=None)
         assert not done.acquire(timeout=0.1)  # it rests
-        bell.hurry()
+        wakeup.skip_rest()
         assert done.acquire(timeout=10)
     finally:
         stop()
-    assert len(bell.rests) == 2
+    assert len(wakeup.rests) == 2
 
 
 def test_it_takes_no_more_than_its_share_of_a_core() -> None:

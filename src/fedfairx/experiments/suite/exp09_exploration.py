@@ -232,7 +232,7 @@ def _weakest_table(outcomes: Outcomes) -> Table:
         "What the weakest arm is shown over what it is due, alone: first half → second half of the rounds",
         ("world", *(rule.label for rule in RULES.values())),
         tuple((world.label, *(halves(name, rule) for rule in RULES)) for name, world in WORLDS.items()),
-        "Where contexts are drawn anew, the weakest is the arm that is last in its round.",
+        "Where contexts are redrawn every round, the weakest is the arm that is last in its round.",
     )
 
 
@@ -399,7 +399,7 @@ def joining_scores(outcomes: Outcomes, size: Size) -> Scores:
             )
             for delta, epsilon in product(DELTAS, EPSILONS)
         ),
-        "Expected merit, own+released: one's own exact data and the others' releases by their worth.",
+        "Expected merit, own+released: the agent's own exact data and the others' releases by their worth.",
     )
     return Scores(claims=(claim,), tables=(table,), notes=(_pays(outcomes, size),))
 

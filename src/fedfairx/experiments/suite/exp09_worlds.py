@@ -81,7 +81,7 @@ class World:
 ONE_HOT, PERSISTENT = "one-hot", "persistent"
 _WRONG = {"noise_sd": 0.5}
 WORLDS = {
-    "redrawn": World("contexts drawn anew (the paper's world)"),
+    "redrawn": World("contexts redrawn every round (the paper's world)"),
     PERSISTENT: World("10 arms that stay, 5 features", {"contexts": "persistent"}),
     ONE_HOT: World(  # without features an arm's mean is a number of its own, here anywhere in [0, 1]
         "8 arms that stay, no features",

@@ -90,7 +90,7 @@ def score(outcomes: Outcomes, size: Size) -> Scores:
         ),
     )
     note = (
-        f"ten agents, geometric schedule, exact sums or (ε, δ) = ({EPSILON:g}, 10⁻⁶) beside one's own; T = "
+        f"ten agents, geometric schedule, exact sums or (ε, δ) = ({EPSILON:g}, 10⁻⁶) and own ones; T = "
         f"{min(size.horizon, LONGEST)}"
     )
     table = Table("Fairness regret at T by distance", columns, rows, note)

@@ -12,7 +12,7 @@ SHARE = 5  # the thread uses at most 1/SHARE of a core, which decisions need
 
 
 class Wakeup:
-    """An event for the thread: `ring` when there may be work, `hurry` to skip the rest period."""
+    """An event for the thread: `ring` when there may be work, `skip_rest` to skip the rest period."""
 
     def __init__(self) -> None:
         self._rung = threading.Event()
@@ -21,7 +21,7 @@ class Wakeup:
     def ring(self) -> None:
         self._rung.set()
 
-    def hurry(self) -> None:
+    def skip_rest(self) -> None:
         self._rung.set()
         self._hurried.set()
 
@@ -37,9 +37,9 @@ class Wakeup:
 
 
 def repeat(
-    work: Callable[[], None], transport: Transport, bell: Wakeup, *, every: float, name: str
+    work: Callable[[], None], transport: Transport, wakeup: Wakeup, *, every: float, name: str
 ) -> Callable[[], None]:
-    """Do `work` at once, whenever `bell` rings, as on news of the transport, and every `every` seconds.
+    """Do `work` at once, whenever `wakeup` rings, as on news of the transport, and every `every` seconds.
 
     After each turn the thread rests in proportion to the CPU time that it took, at most `every` seconds, so
     that it keeps to its share and takes news of many peers together. Time spent waiting does not count.
@@ -47,16 +47,16 @@ def repeat(
     Returns a function that stops the thread and waits for its end.
     """
     ended = threading.Event()
-    unwatch = transport.watch(bell.ring)
+    unwatch = transport.watch(wakeup.ring)
 
     def live() -> None:
         while not ended.is_set():
-            bell.clear()
+            wakeup.clear()
             began = time.thread_time()
             work()
             took = time.thread_time() - began
-            bell.rest(min((SHARE - 1) * took, every))
-            bell.wait(every)
+            wakeup.rest(min((SHARE - 1) * took, every))
+            wakeup.wait(every)
 
     thread = threading.Thread(target=live, name=f"fedfairx-{name}", daemon=True)
     thread.start()
@@ -64,7 +64,7 @@ def repeat(
     def stop() -> None:
         ended.set()
         unwatch()
-        bell.hurry()
+        wakeup.skip_rest()
         thread.join()
 
     return stop

@@ -49,7 +49,7 @@ class Member:
         self._seal = seal
         self._clock = clock
         self._lock = threading.RLock()
-        self._bell = Wakeup()
+        self._wakeup = Wakeup()
         self._looked_at: dict[str, bytes] = {}  # the last message of each
         self._came: dict[str, float] = {}
         made = agent.privatizer.spent
@@ -282,11 +282,11 @@ class Member:
             if after is not None:
                 after()
 
-        return repeat(work, self.transport, self._bell, every=every, name=self.agent.name)
+        return repeat(work, self.transport, self._wakeup, every=every, name=self.agent.name)
 
     def wake(self) -> None:
         """Have the thread of `watch` exchange at once; return without waiting for it."""
-        self._bell.hurry()
+        self._wakeup.skip_rest()
 
     @property
     def peers(self) -> dict[str, Peer]:

@@ -34,7 +34,9 @@ class Trouble(Exception):
 def carry(message: Message, context: Context) -> Message:
     """Answer a message of the ServerApp."""
     try:
-        answer: dict[str, Any] = visit(context.node_config, message.content.config_records.get("board", {}))
+        answer: dict[str, Any] = exchange(
+            context.node_config, message.content.config_records.get("board", {})
+        )
     except Trouble as trouble:
         answer = {"trouble": str(trouble)}
     except Exception:
@@ -42,10 +44,10 @@ def carry(message: Message, context: Context) -> Message:
     return Message(RecordDict({"answer": ConfigRecord(answer)}), reply_to=message)
 
 
-def visit(config: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, bytes]:
+def exchange(config: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, bytes]:
     """Deliver the board to the agent's service, then fetch its message: in this order the service knows what
     peers hold of it before it sends more."""
-    host, port, key = door(config)
+    host, port, key = service_address(config)
     for told in portions(board):
         ask(host, port, key, "PUT", "/v1/peers", json.dumps({"envelopes": told}).encode())
     found = ask(host, port, key, "GET", "/v1/release/latest")
@@ -65,7 +67,7 @@ def portions(board: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     yield told
 
 
-def door(config: Mapping[str, Any]) -> tuple[str, int, str]:
+def service_address(config: Mapping[str, Any]) -> tuple[str, int, str]:
     """Address of the agent's service on this machine and the API key, from the node's configuration."""
     try:
         address = urlsplit(str(config["service"]))
