@@ -115,7 +115,7 @@ def sorted_pairs(machine: Beside) -> list[tuple[str, Any]]:
     return sorted(machine.pairs, key=lambda pair: pair[1].number)
 
 
-TestBeside = Beside.TestCase
+TestBeside = pytest.mark.long(Beside.TestCase)
 TestBeside.settings = settings(
     max_examples=20,
     stateful_step_count=25,

@@ -16,6 +16,8 @@ from fedfairx.experiments.registry import BUILT_IN, choose, experiments
 from fedfairx.experiments.report.page import DEVIATIONS, OUT_OF_REACH
 from fedfairx.experiments.reproduce import MANIFEST, Manifest, Reproduction, redraw, reproduce
 
+pytestmark = pytest.mark.long  # its fixture reproduces everything, at the smallest size
+
 FIGURES = {
     "exp1": ("exp1-fairness", "exp1-reward", "exp1-growth"),
     "exp2": ("exp2-fairness", "exp2-reward"),

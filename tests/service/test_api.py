@@ -278,6 +278,7 @@ def test_after_a_restart_the_model_is_the_same_to_the_bit(place: str) -> None:
         assert agent.observed == 21
 
 
+@pytest.mark.long
 def test_a_window_passes(place: str) -> None:
     with asking(place, window=0.2, default_reward=0.0) as client:
         identity = decide(client)["decision_id"]

@@ -213,6 +213,7 @@ def test_it_does_not_start_with_an_older_roster_than_it_had(tmp_path: Path) -> N
         assert (sync(one)["roster"], sync(one)["peers"]) == (2, {})
 
 
+@pytest.mark.long
 def test_a_new_roster_is_taken_while_it_runs(tmp_path: Path) -> None:
     """Who has left is out of its decisions, who has joined is heard; a file that is none changes nothing."""
     base = founded(tmp_path / "federation")

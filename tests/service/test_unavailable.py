@@ -48,6 +48,7 @@ def check_recovered(client: Any, identity: str) -> None:
     assert (model["pending"], model["observed"]) == (1, 1)
 
 
+@pytest.mark.long
 def test_a_locked_database(tmp_path: Path, time_passes: Callable[[], None]) -> None:
     with asking(str(tmp_path / "agent.db")) as client:
         identity = decide(client)["decision_id"]
@@ -136,6 +137,7 @@ def test_a_server_that_is_stopped(postgres: Postgres, time_passes: Callable[[], 
         check_recovered(client, identity)
 
 
+@pytest.mark.long
 def test_after_a_failure_others_are_refused_at_once(tmp_path: Path) -> None:
     with asking(str(tmp_path / "agent.db")) as client:
         other = sqlite3.connect(tmp_path / "agent.sqlite", isolation_level=None)

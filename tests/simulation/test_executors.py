@@ -55,6 +55,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
         pass
 
 
+@pytest.mark.long
 def test_no_scheduler(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("distributed")
     monkeypatch.setattr("fedfairx.simulation.executors._CONNECT_SECONDS", 1)

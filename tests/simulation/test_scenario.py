@@ -109,6 +109,7 @@ def test_raw_contexts_are_the_unit_balls_in_other_units() -> None:
 
 
 @pytest.mark.parametrize(("change", "gain"), [({"contexts": "unit-norm"}, 0.7), ({"contexts": "raw"}, 0.3)])
+@pytest.mark.long
 def test_a_private_run_uses_them(change: dict, gain: float) -> None:
     scenario = Scenario(agents=10, horizon=20_000, **change)
     ours = simulate(scenario, seeds=2, **PRIVATE)

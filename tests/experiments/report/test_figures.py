@@ -48,6 +48,7 @@ def test_powers(value, text):
     assert power(value) == text
 
 
+@pytest.mark.long
 def test_what_is_saved_is_what_savefig_would_save(tmp_path: Path) -> None:
     """Laid out and as large; `save` goes around it because it draws twice."""
 
