@@ -580,3 +580,54 @@ def random_problem(T, m, K, d, *, noise_sd=0.1, seed=0):
     theta_star /= np.linalg.norm(theta_star)
     contexts = rng.random((T, m, K, d)) / math.sqrt(d)
     return contexts, noise_sd * rng.standard_normal((T, m)), rng.random((T, m)), theta_star
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Several slots
+# ---------------------------------------------------------------------------------------------------------
+
+
+def fair_exposures(merit, weights):
+    """Exposures that slots of these weights can give, in proportion to merit as far as they can, by linear
+    programs: raise the smallest e_a / f_a as far as possible, fix the arms that can't be raised, and go on
+    with the others. P (K, m) is the probability of every arm in every slot. For small K.
+    """
+    from scipy.optimize import linprog
+
+    arms, slots = len(merit), len(weights)
+    size = arms * slots
+
+    def row(a):  # e_a as a linear function of P and t
+        found = np.zeros(size + 1)
+        found[a * slots : (a + 1) * slots] = weights
+        return found
+
+    filled = np.zeros((slots, size + 1))  # every slot holds one arm
+    once = np.zeros((arms, size + 1))  # no arm is in more than one slot
+    for a in range(arms):
+        for j in range(slots):
+            filled[j, a * slots + j] = once[a, a * slots + j] = 1.0
+    rates: dict[int, float] = {}
+
+    def best(objective, rate=None):
+        above = [-row(a) + (merit[a] * np.eye(size + 1)[size]) for a in range(arms) if a not in rates]
+        equal = [*filled, *(row(a) for a in rates)]
+        limits = [(0.0, 1.0)] * size + [(0.0, None) if rate is None else (rate, rate)]
+        found = linprog(
+            -objective,
+            A_ub=np.array([*above, *once]),
+            b_ub=np.concatenate([np.zeros(len(above)), np.ones(arms)]),
+            A_eq=np.array(equal),
+            b_eq=np.concatenate([np.ones(slots), [rates[a] * merit[a] for a in rates]]),
+            bounds=limits,
+            method="highs",
+        )
+        assert found.status == 0, found.message
+        return -found.fun
+
+    while len(rates) < arms:
+        rate = best(np.eye(size + 1)[size]) * (1.0 - 1e-11)
+        free = [a for a in range(arms) if a not in rates]
+        tight = [a for a in free if best(row(a), rate) <= rate * merit[a] * (1.0 + 1e-7) + 1e-12]
+        rates |= dict.fromkeys(tight, rate)
+    return np.array([rates[a] * merit[a] for a in range(arms)])

@@ -11,7 +11,7 @@ from fedfairx.lanes.vector_math import exp
 
 
 @stage
-def _merits(policy: Rows, top: float) -> float:
+def merits(policy: Rows, top: float) -> float:
     """Replace log merits in policy (K,) by e^(log merit - top); return their sum."""
     arms, total, first = policy.shape[0], 0.0, 0
     if one_lane(policy):  # WIDTH arms at a time
@@ -41,7 +41,7 @@ def _scale(policy: Rows) -> float:
     top = policy[0]
     for a in range(1, policy.shape[0]):
         top = larger(top, policy[a])
-    return 1.0 / _merits(policy, top)
+    return 1.0 / merits(policy, top)
 
 
 @stage

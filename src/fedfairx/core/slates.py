@@ -1,0 +1,219 @@
+"""Several arms at once: the exposure that every arm is due, and slots filled so that it gets exactly that.
+
+A slate has m slots with weights v_1 ≥ … ≥ v_m ≥ 0, the attention that each gets. The exposure of an arm is
+the weight of its slot, 0 if it is not shown. Its expectation e_a is proportional to merit as far as slots
+allow: no arm can have more than v_1, no two more than v_1 + v_2, and so on. In order of merit f the nearest
+such exposures are e_a = f_a times the slope of the greatest convex minorant of the points (f_1 + … + f_k,
+v_1 + … + v_k). One slot of weight 1 is the fair policy.
+
+Slots are filled in order of merit and then swapped at random. What is majorised by v comes out of v by at
+most K - 1 transfers between two arms (Hardy, Littlewood and Pólya), and a transfer is a swap of their slots
+with the right probability, so that every expectation is exact.
+
+Only the m arms of most merit need be in order: no weight is left for the others, who share one slope.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfairx.core.hashing import GOLDEN, uniform_of
+from fedfairx.core.policy import merits
+from fedfairx.lanes.decorators import layout, stage
+from fedfairx.lanes.rows import Rows, cut
+from fedfairx.lanes.vector import bits
+
+HIDDEN = -1e300  # log merit of an arm that is left out of a sum
+NOTHING = 1e-300  # a sum of merits whose logarithm can still be taken
+
+
+class SlateScratch(NamedTuple):
+    """Workspace for m slots among K arms. `merits`, `weights` and `ends` describe blocks of equal slope."""
+
+    order: Rows  # (m,) the arms of most merit, best first
+    merits: Rows  # (m,) log of the sum of a block's merits; later: expected weight of an arm in order
+    weights: Rows  # (m,) sum of a block's slot weights; later: the slot that an arm in order has
+    ends: Rows  # (m,) number of arms in order before the block's end; later: arms that have too much
+    logits: Rows  # (m,) log merits in order
+    ranked: Rows  # (K,) whether an arm is in `order`
+
+
+@layout
+def slate_scratch(memory: Rows, slots: int, arms: int) -> SlateScratch:
+    """Lay out the workspace."""
+    order, rest = cut(memory, slots)
+    block_merits, rest = cut(rest, slots)
+    weights, rest = cut(rest, slots)
+    ends, rest = cut(rest, slots)
+    logits, rest = cut(rest, slots)
+    ranked, rest = cut(rest, arms)
+    return SlateScratch(order, block_merits, weights, ends, logits, ranked)
+
+
+@stage
+def _worse(scores: Rows, one: float, other: float) -> bool:
+    """Whether arm `one` comes after the other: by score, and by number among equals."""
+    mine, theirs = scores[int(one)], scores[int(other)]
+    return bool(mine < theirs or (mine == theirs and one > other))
+
+
+@stage
+def _sift(scores: Rows, heap: Rows, root: int, size: int) -> None:
+    """Restore the heap, whose root is the worst arm, below a changed `root`."""
+    while True:
+        child = 2 * root + 1
+        if child >= size:
+            return
+        if child + 1 < size and _worse(scores, heap[child + 1], heap[child]):
+            child += 1
+        if _worse(scores, heap[root], heap[child]):
+            return
+        heap[root], heap[child] = heap[child], heap[root]
+        root = child
+
+
+@stage
+def rank(scores: Rows, order: Rows) -> None:
+    """order (m,) ← the arms of the m largest scores (K,), largest first."""
+    slots = order.shape[0]
+    for p in range(slots):
+        order[p] = float(p)
+    for p in range(slots // 2 - 1, -1, -1):
+        _sift(scores, order, p, slots)
+    for a in range(slots, scores.shape[0]):
+        if scores[a] > scores[int(order[0])]:
+            order[0] = float(a)
+            _sift(scores, order, 0, slots)
+    for last in range(slots - 1, 0, -1):
+        order[0], order[last] = order[last], order[0]
+        _sift(scores, order, 0, last)
+
+
+@stage
+def _pool(work: SlateScratch, blocks: int, log_merit: float, weight: float, end: int) -> int:
+    """Append a block and pool it with those before it whose slope is not below; return how many there are."""
+    while blocks > 0:
+        last = work.merits[blocks - 1]
+        if work.weights[blocks - 1] * math.exp(log_merit - last) < weight:
+            break
+        blocks -= 1
+        top = max(last, log_merit)
+        log_merit = top + math.log1p(math.exp(min(last, log_merit) - top))
+        weight += work.weights[blocks]
+    work.merits[blocks], work.weights[blocks], work.ends[blocks] = log_merit, weight, float(end)
+    return blocks + 1
+
+
+@stage
+def share_out(exposure: Rows, weights: Rows, least_share: float, work: SlateScratch) -> None:
+    """Replace log merits in exposure (K,) by the exposures that arms are due for slots of these weights (m,).
+
+    Every arm gets `least_share` of the sum of weights, and the rest is shared by merit.
+    """
+    arms, slots = exposure.shape[0], weights.shape[0]
+    order = work.order
+    rank(exposure, order)
+    blocks = 0
+    for p in range(slots):
+        work.logits[p] = exposure[int(order[p])]
+        blocks = _pool(work, blocks, work.logits[p], weights[p], p + 1)
+    lowest, others = work.logits[slots - 1], 0.0
+    if arms > slots:
+        for p in range(slots):
+            exposure[int(order[p])] = HIDDEN
+        others = merits(exposure, lowest)
+        blocks = _pool(work, blocks, lowest + math.log(max(others, NOTHING)), 0.0, slots)
+    relative = math.exp(lowest - work.merits[blocks - 1])  # of merits among the others to those in order
+    first, scale = 0, 0.0
+    for b in range(blocks):
+        end = int(work.ends[b])
+        total = others * relative if b == blocks - 1 else 0.0
+        for p in range(first, end):
+            share = math.exp(work.logits[p] - work.merits[b])
+            exposure[int(order[p])] = share
+            total += share
+        scale = work.weights[b] / total
+        for p in range(first, end):
+            exposure[int(order[p])] *= scale
+        first = end
+    _mark(work)
+    for a in range(arms):
+        if work.ranked[a] == 0.0:
+            exposure[a] *= scale * relative
+    raise_to_least(exposure, weights, least_share)
+
+
+@stage
+def _mark(work: SlateScratch) -> None:
+    """ranked (K,) ← 1 for the arms in order, else 0."""
+    for a in range(work.ranked.shape[0]):
+        work.ranked[a] = 0.0
+    for p in range(work.order.shape[0]):
+        work.ranked[int(work.order[p])] = 1.0
+
+
+@stage
+def give_to_best(exposure: Rows, weights: Rows, least_share: float, work: SlateScratch) -> None:
+    """Replace scores in exposure (K,) by the exposures where slots go to the largest scores, in order."""
+    rank(exposure, work.order)
+    _mark(work)
+    for a in range(exposure.shape[0]):
+        exposure[a] = 0.0
+    for p in range(weights.shape[0]):
+        exposure[int(work.order[p])] = weights[p]
+    raise_to_least(exposure, weights, least_share)
+
+
+@stage
+def raise_to_least(exposure: Rows, weights: Rows, share: float) -> None:
+    """Give every arm `share` of the sum of weights and the rest as it was; see `policy.at_least`."""
+    if share > 0.0:
+        arms, total = exposure.shape[0], 0.0
+        for p in range(weights.shape[0]):
+            total += weights[p]
+        rest = max(1.0 - arms * share, 0.0)
+        for a in range(arms):
+            exposure[a] = min(share, 1.0 / arms) * total + rest * exposure[a]
+
+
+@stage
+def fill_slots(exposure: Rows, weights: Rows, uniform: float, work: SlateScratch, shown: Rows) -> None:
+    """shown (m,) ← the arm in each slot, drawn so that every arm's expected weight is its exposure (K,).
+
+    `work` is as `share_out` or `give_to_best` left it; all coins come from one `uniform`, by a hash.
+    """
+    arms, slots = exposure.shape[0], weights.shape[0]
+    order, weight_of, slot_of, surplus = work.order, work.merits, work.weights, work.ends
+    state, waiting = bits(uniform), 0
+    for step in range(slots + arms):
+        ranked = step < slots
+        arm = int(order[step]) if ranked else step - slots
+        if not ranked and work.ranked[arm] != 0.0:
+            continue
+        weight, slot = (weights[step], float(step)) if ranked else (0.0, -1.0)
+        need = exposure[arm] - weight
+        while need > 0.0 and waiting > 0:  # nothing waits while something is needed only by rounding
+            giver = int(surplus[waiting - 1])
+            spare = weight_of[giver] - exposure[int(order[giver])]
+            moved = min(spare, need)
+            state = np.uint64(state + GOLDEN)
+            if uniform_of(state) * (weight_of[giver] - weight) < moved:
+                slot_of[giver], slot = slot, slot_of[giver]
+            weight_of[giver] -= moved
+            weight += moved
+            need -= moved
+            if spare <= moved:
+                waiting -= 1
+        if ranked:
+            weight_of[step], slot_of[step] = weight, slot
+            if need < 0.0:
+                surplus[waiting] = float(step)
+                waiting += 1
+        elif slot >= 0.0:
+            shown[int(slot)] = float(arm)
+    for p in range(slots):
+        if slot_of[p] >= 0.0:
+            shown[int(slot_of[p])] = order[p]
