@@ -94,7 +94,96 @@ ACTIONS = (
 PLACES = ("tests/fairness/test_featureless.py",)
 SERVED_ACTIONS = ("tests/service/test_served_actions.py", "-k", "sqlite")
 
+SLATES = ("tests/core/test_slates.py", "-k", "not thousand and not draws")
+SLOTS = ("tests/agent/test_slots.py",)
+PRIVATE_SLOTS = ("tests/privacy/test_private_slots.py", "-k", "not audit")
+
 MUTANTS = (
+    # Several slots.
+    Mutant(
+        "blocks are pooled one too few",
+        "_pool",
+        "        if work.weights[blocks - 1] * math.exp(log_merit - last) < weight:\n",
+        "        if work.weights[blocks - 1] * math.exp(log_merit - last) < 2.0 * weight:\n",
+        SLATES,
+    ),
+    Mutant(
+        "a swap's chance forgets what the arm has already",
+        "fill_slots",
+        "uniform_of(state) * (weight_of[giver] - weight) < moved",
+        "uniform_of(state) * weight_of[giver] < moved",
+        SLATES,
+    ),
+    Mutant(
+        "who has given all still gives",
+        "fill_slots",
+        "            if spare <= moved:\n                waiting -= 1\n",
+        "            if spare <= 0.5 * moved:\n                waiting -= 1\n",
+        SLATES,
+    ),
+    Mutant(
+        "a floor is a share of one slot",
+        "raise_to_least",
+        "min(share, 1.0 / arms) * total + rest",
+        "min(share, 1.0 / arms) + rest",
+        SLATES,
+    ),
+    Mutant(
+        "equal merits are ranked by chance",
+        "_worse",
+        "mine == theirs and one > other",
+        "mine == theirs and one < other",
+        SLATES,
+    ),
+    Mutant(
+        "a reward of the third place counts as one of the first",
+        "Model.learn",
+        "weight = 1.0 if slate is None else slate.weights[slot]",
+        "weight = 1.0 if slate is None else slate.weights[0]",
+        SLOTS,
+    ),
+    Mutant(
+        "a decision ends with its first reward",
+        "Agent._end_slots",
+        "        if not slate.waiting:\n",
+        "        if len(slate.waiting) < len(slate.shown):\n",
+        SLOTS,
+    ),
+    Mutant(
+        "a slot takes a second reward",
+        "Agent._take_rewards",
+        "            if slot not in slate.waiting:\n",
+        "            if slot not in range(len(slate.shown)):\n",
+        SLOTS,
+    ),
+    Mutant(
+        "after a restart slots wait that have their reward",
+        "AgentStore._restore",
+        "                    made.slate.end(outcome.slot - 1, outcome.reward)\n",
+        "                    pass\n",
+        SLOTS,
+    ),
+    Mutant(
+        "the unit of privacy is one slot",
+        "Bounds.sensitivity",
+        "sum(self._sensitivity(weight * self.context_norm) for weight in self.slots)",
+        "max(self._sensitivity(weight * self.context_norm) for weight in self.slots)",
+        PRIVATE_SLOTS,
+    ),
+    Mutant(
+        "a private record has no weight",
+        "StreamPrivatizer._enter",
+        "            x = weight * x\n",
+        "            pass\n",
+        PRIVATE_SLOTS,
+    ),
+    Mutant(
+        "a private agent shows as many as it is asked to",
+        "Agent._weights",
+        "if self.private and weights != self._slots:",
+        "if self.private and not weights:",
+        PRIVATE_SLOTS,
+    ),
     # Actions without features.
     Mutant(
         "agents of other actions take each other's sums",
@@ -127,7 +216,7 @@ MUTANTS = (
     Mutant(
         "exact sums of actions are not clipped",
         "NonPrivateSums.add_arm",
-        "            self.add(context, reward)\n            return\n",
+        "            self.add(context, reward, weight=weight)\n            return\n",
         "            pass\n",
         ACTIONS,
     ),
@@ -780,8 +869,8 @@ MUTANTS = (
     Mutant(
         "asking for a policy works in the agent's own memory",
         "Agent.policy",
-        "self._draws, self._model.learner.memory.copy())",
-        "self._draws)",
+        "self._weights(slots), self._model.learner.memory.copy()",
+        "self._weights(slots), self._model.learner.memory",
         ("tests/agent/test_learn.py", "-k", "policy"),
     ),
     Mutant(

@@ -56,6 +56,7 @@ CORE_IMPORTS = {
     "ctypes",
     "dataclasses",
     "functools",
+    "itertools",
     "llvmlite",
     "math",
     "operator",

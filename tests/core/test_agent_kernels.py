@@ -45,7 +45,7 @@ def test_learning(regulariser: float) -> None:
     before = D * math.log(regulariser)
     for count in range(1, 200):
         x, y = rng.normal(size=D), float(rng.normal())
-        growth = learn_one(single.memory, x, y)
+        growth = learn_one(single.memory, x, 1.0, y)
         statistics.add_one(sums, x, y)
         gram, _ = statistics.unpack(sums)
         after = np.linalg.slogdet(gram + regulariser * np.eye(D))[1]
@@ -67,9 +67,9 @@ def test_learning_and_adding_in_one_call_is_both() -> None:
     for _ in range(20):
         x, y = rng.normal(size=D), float(rng.normal())
         statistics.add_one(sums, x, y)
-        assert learn_and_add(at_once.memory, sums_at_once, np.append([7.0, 8.0], x), 2, y) == learn_one(
-            apart.memory, x, y
-        )
+        assert learn_and_add(
+            at_once.memory, sums_at_once, np.append([7.0, 8.0], x), 2, D, 1.0, y
+        ) == learn_one(apart.memory, x, 1.0, y)
     assert (sums == sums_at_once).all()
     assert (apart.memory == at_once.memory).all()
 
@@ -107,4 +107,4 @@ def test_extreme_contexts_give_a_policy_all_the_same(size: float) -> None:
         action, out = decide(single, contexts)
         assert np.isfinite(out).all()
         assert out[:4].sum() == pytest.approx(1.0, abs=1e-12)
-        learn_one(single.memory, contexts[action], 1.0)
+        learn_one(single.memory, contexts[action], 1.0, 1.0)

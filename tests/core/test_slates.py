@@ -109,6 +109,19 @@ def test_what_is_left_by_capped_arms_is_shared_in_proportion(problem: tuple[Arra
     assert (slack[:-1][np.diff(rates) > 1e-6] <= 1e-12 * logits.size).all()
 
 
+@settings(deadline=None)
+@given(problems(), st.integers(0, 2**32 - 1), st.sampled_from([0.01, 0.5, 3.0]))
+def test_wrong_merits_cost_no_more_than_their_errors_where_they_are_shown(
+    problem: tuple[Array, Array], seed: int, error: float
+) -> None:
+    """Bound (5) of docs/explanation/expected-merit.md."""
+    believed, weights = problem
+    true = believed + np.random.default_rng(seed).normal(0.0, error, believed.size)
+    one, other = slate(believed, weights)[0], slate(true, weights)[0]
+    bound = 2.0 * float(one @ np.abs(1.0 - np.exp(true - believed)))
+    assert np.abs(one - other).sum() <= bound * (1.0 + 1e-9) + 1e-12
+
+
 class _Coin:
     """Stands for a uniform number u: `u * gap < moved` is decided by a script, and its probability kept."""
 
@@ -184,7 +197,7 @@ def test_expected_exposure_is_exact(problem: tuple[Array, Array], least: float, 
 
 
 def test_draws_have_their_exposures() -> None:
-    """5 000 slates: every mean weight within 4 standard errors, outside of which each is once in 16 000 runs."""
+    """5 000 slates: every mean weight within 4 standard errors; one is outside once in 16 000 runs."""
     rng = np.random.default_rng(0)
     for logits, weights in (
         (np.log([8.0, 4.0, 2.0, 1.0, 1.0]), [1.0, 0.63, 0.5]),

@@ -150,13 +150,17 @@ def test_replacing_for_one_leaves_the_other(two: list[Journal], log: Log) -> Non
 def test_each_slot_has_an_outcome_of_its_own(two: list[Journal], log: Log, place: str) -> None:
     """Tables and seals hold what ranked lists need: shown actions with weights, and a reward for each."""
     north, _ = two
-    number = decide(north, slots=json.dumps([[1, 1.0, 0.75], [0, 0.63, 0.25]]))
+    number = decide(north, slots=json.dumps({"weights": [1.0, 0.63], "shown": [1, 0]}))
     with log.step():
         north.append_outcome(number, "rewarded", 0.5, slot=1)
     with log.step():
         north.append_outcome(number, "withdrawn", None)
     kept = next(north.decisions())
     assert (kept.status, kept.reward) == ("withdrawn", None)
+    assert [(slot.action, slot.weight, slot.status, slot.reward) for slot in kept.slots] == [
+        (1, 1.0, "rewarded", 0.5),
+        (0, 0.63, "pending", None),
+    ]
     with pytest.raises(StateError), log.step():
         north.append_outcome(number, "rewarded", 0.25, slot=1)
     assert log.database.execute("SELECT slot, status, reward FROM outcomes ORDER BY slot") == [

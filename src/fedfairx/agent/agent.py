@@ -28,6 +28,7 @@ from fedfairx.agent.options import Keywords, Options
 from fedfairx.agent.partners import Partners
 from fedfairx.agent.persistence import AgentStore, find_store, make_store
 from fedfairx.agent.settings import AgentSettings, plain_value, read_value
+from fedfairx.agent.slots import Rewards, Slate, as_row_weights
 from fedfairx.agent.state import MOST, AgentState, Parts, Waiting, waiting_decision
 from fedfairx.agent.validation import (
     Check,
@@ -44,6 +45,7 @@ from fedfairx.agent.validation import (
 )
 from fedfairx.core.merit import Merit
 from fedfairx.core.posterior import Prior
+from fedfairx.core.slates import ONE, Slots, Weights, as_weights
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import (
     AlreadyObserved,
@@ -82,6 +84,7 @@ class Agent:
         outside are refused.
     prior: what is believed before the first reward (`Prior`), for every rule but "optimism".
     minimum_share: the least share of every arm, in [0, 1).
+    slots: how many actions a decision shows, or the weight of every slot.
     confidence, solver, shift: for "optimism"; see `Options`.
     partners: "alike" (one θ for all) or "differ": the agent learns from its own rewards whom to believe, and
         how far. For rules with a posterior, unless decisions come from releases alone. The attribute of this
@@ -151,6 +154,10 @@ class Agent:
         self._numbers = StepCounter()
         self._origins = IdPrefixes()
         self._origin = self._origins.begin(0)
+        self._slots = as_weights(self.options.slots)
+        bounded = privatizer.guarantee.slots
+        text = f"must be those of the privatizer's bounds, {bounded}"
+        require(not self.private or self._slots == bounded, "slots", text, self._slots, "see Bounds.slots")
         self._looks = LOOKS
         self._scale = ScaleWatch(self._expected_length())
 
@@ -285,17 +292,22 @@ class Agent:
         with self._lock:
             return self._exchange.partners
 
-    def policy(self, contexts: ArrayLike | Sequence[str] | None = None) -> Array:
-        """The probabilities (K,) of the arms if `decide` were called now; nothing is drawn or changed.
+    def policy(
+        self, contexts: ArrayLike | Sequence[str] | None = None, *, slots: Slots | None = None
+    ) -> Array:
+        """The probabilities (K,) of the arms if `decide` were called now, or, for several slots, exposures.
 
-        For "thompson" it is the policy under the parameter that the next decision will draw.
+        Nothing is drawn or changed. For "thompson" it is the policy under the parameter that the next
+        decision will draw.
         """
         with self._lock:
             rows, _ = self._arms(contexts)
-            arms = len(rows)
-            values = np.empty(arms + 2 * self.dimension)
-            self._model.draw(rows, values, self._draws, self._model.learner.memory.copy())
-        return values[:arms]
+            weights, memory = self._weights(slots), self._model.learner.memory.copy()
+            if weights is not ONE:
+                return self._draw_slate(rows, weights, memory)[1][: len(rows)]
+            values = np.empty(len(rows) + 2 * self.dimension)
+            self._model.draw(rows, values, self._draws, memory)
+        return values[: len(rows)]
 
     # --- deciding ------------------------------------------------------------------------------------
 
@@ -303,28 +315,54 @@ class Agent:
         self,
         contexts: ArrayLike | Sequence[str] | None = None,
         *,
+        slots: Slots | None = None,
         names: Sequence[str] | None = None,
         note: DecisionNote | None = None,
     ) -> Decision:
         """Draw an arm from a (K, d) array of contexts; K may change from call to call.
 
         contexts: if actions have no features, the names of those to choose from; by default all.
+        slots: shows several arms: 3 is a set of three, [1.0, 0.63, 0.5] a ranking whose slots get this much
+            attention; by default the options' slots. `decision.actions` are the rows by slot, and
+            `decision.exposure` is the expected weight of every arm: proportional to its merit as far as slots
+            allow.
         names: one for each arm; `decision.name` is then the name of the drawn one.
         note: stored by a durable agent beside the decision. If it names the row of a baseline, that row is
             the action taken and learnt from.
         """
         with self._lock:
             rows, called = self._arms(contexts, names)
+            weights = self._slots if slots is None else self._weights(slots)
             if self._journal is None:
-                return self._decide(rows, called, note)
+                return self._decide(rows, weights, called, note)
             with self._journal.log.step():
                 if note is not None and note.key is not None:
                     self._journal.require_new(note.key)
-                made = self._decide(rows, called, note)
+                made = self._decide(rows, weights, called, note)
                 made.time = self._journal.append_decision(
-                    made.number, rows, made._values, made.action, made.drawn, made.probability, called, note
+                    made.number,
+                    rows,
+                    made._values,
+                    made._action,
+                    made.drawn,
+                    made.probability if made.slate is None else float(made._values[made._action]),
+                    called,
+                    note,
+                    None if made.slate is None else made.slate.to_json(),
+                    len(made.weights),
                 )
                 return made
+
+    def _weights(self, slots: Slots | None) -> Weights:
+        """The weights of a decision's slots."""
+        if slots is None:
+            return self._slots
+        weights = as_weights(slots)
+        fixed = self.private or self.bound is not None
+        if fixed and weights != self._slots[: len(weights)]:
+            text = f"must be those of the options, {self._slots}, or the first of them"
+            raise InvalidInput(f"slots {text}: its privacy and its terms are for these, got {slots=}")
+        return weights
 
     def _arms(
         self, contexts: ArrayLike | Sequence[str] | None, names: Sequence[str] | None = None
@@ -338,17 +376,28 @@ class Agent:
         return rows, None if names is None else as_names(names, rows.shape[0])
 
     def _decide(
-        self, rows: Array | Coordinates, called: list[str] | None, note: DecisionNote | None
+        self,
+        rows: Array | Coordinates,
+        weights: Weights,
+        called: list[str] | None,
+        note: DecisionNote | None,
     ) -> Decision:
         model = self._model
         arms, dimension = len(rows), model.dimension
-        taken = propensity = None
+        taken = propensity = slate = None
         if note is not None:
             baseline = as_row(note.baseline, arms)
+            text = "must be left out of a decision with several slots"
+            require(baseline is None or weights is ONE, "baseline", text, baseline)
             taken = None if note.mode == "live" else baseline
-        values = np.empty(arms + 2 * dimension)
         number = self._numbers.next
-        drawn = model.draw(rows, values, self._draws)
+        if weights is ONE:
+            values = np.empty(arms + 2 * dimension)
+            drawn = model.draw(rows, values, self._draws)
+        else:
+            shown, values = self._draw_slate(rows, weights)
+            drawn = shown[0]
+            slate = Slate(weights, shown, None if called is None else [called[arm] for arm in shown])
         if self._looks:
             self._look(rows)  # before anything changes: the warning may be turned into an error
         self._draws.advance()
@@ -356,7 +405,7 @@ class Agent:
         name = None if called is None else called[action]
         if note is not None:
             propensity = note.propensity(action, float(values[action]))
-        decision = Decision(number, action, values, arms, name, self._origin, 0, propensity)
+        decision = Decision(number, action, values, arms, name, self._origin, 0, propensity, slate)
         self._pending[number] = decision
         if taken is not None:
             decision.drawn = drawn
@@ -364,27 +413,42 @@ class Agent:
         self._numbers.next = number + 1
         return decision
 
+    def _draw_slate(
+        self, rows: Array | Coordinates, weights: Weights, memory: Array | None = None
+    ) -> tuple[list[int], Array]:
+        """The arm in each slot for the next uniforms, which are not taken, and what a `Decision` holds."""
+        arms, slots, dimension = len(rows), len(weights), self._model.dimension
+        if slots > arms:
+            text = f"slots must be at most as many as the {arms} arms, got slots={slots}"
+            raise InvalidInput(f"{text}; where there are few arms, give decide(slots=…) fewer")
+        values = np.empty(arms + dimension + slots * (1 + dimension))
+        return self._model.draw_slate(rows, weights, values, self._draws, memory), values
+
     def _look(self, rows: Any) -> None:
         if rows.ndim == 2:
             self._scale.look(rows)
         self._looks -= 1
 
-    def decide_many(self, contexts: Sequence[ArrayLike | Sequence[str]] | Array) -> list[Decision]:
+    def decide_many(
+        self, contexts: Sequence[ArrayLike | Sequence[str]] | Array, *, slots: Slots | None = None
+    ) -> list[Decision]:
         """Make independent decisions for a (B, K, d) array, or for B arrays (K_b, d).
 
         They are the same as those of B calls of `decide`; if one array is refused, no decision is made.
         """
         with self._lock:
             blocks: Sequence[Any] = list(contexts)
-            if self._model.actions is None:
+            actions, most = self._model.actions, len(self._weights(slots))
+            if actions is None:
                 blocks = [as_sound_contexts(block, self.dimension) for block in blocks]
                 for rows in blocks if self._looks else ():
                     self._scale.look(rows)
-            else:
-                for block in blocks:
-                    self._model.actions.offered(block)
+            for block in blocks:
+                arms = len(block) if actions is None else len(actions.offered(block)[1])
+                text = f"must be at most as many as the {arms} arms of each decision"
+                require(most <= arms, "slots", text, most)
             with self._step():
-                return [self.decide(block) for block in blocks]
+                return [self.decide(block, slots=slots) for block in blocks]
 
     # --- actions without features --------------------------------------------------------------------
 
@@ -427,11 +491,15 @@ class Agent:
         self,
         decision: Decision | str,
         *,
-        reward: float,
+        reward: float | None = None,
+        rewards: Rewards | None = None,
         person: str | int | None = None,
         replace: bool = False,
     ) -> None:
         """Learn the reward of a decision, once, at any later time and in any order.
+
+        A decision with several slots has `rewards`: {action: reward} by row or name, for some or all of its
+        actions, or a list in the order of slots. None means that an action was not seen, and withdraws it.
 
         A reward outside `reward_range` is refused; without a range, an absurdly large one
         (docs/howto/keep-an-agent.md). A private agent accepts any number and clips it, since a refusal would
@@ -442,6 +510,20 @@ class Agent:
             and not once the reward is in a release (`ReplacementRefused`).
         """
         with self._lock:
+            if rewards is not None:
+                if reward is not None or replace:
+                    name = "replace" if reward is None else "reward"
+                    raise InvalidInput(f"{name} must be left out where rewards are given, which are several")
+                if self._journal is None:
+                    count = self._take_rewards(decision, rewards, person)
+                else:
+                    with self._journal.log.step():
+                        count = self._take_rewards(decision, rewards, person)
+                self._warn(count)
+                return
+            if reward is None:
+                text = "reward must be a number, got reward of type NoneType"
+                raise InvalidInput(f"{text}; where there are several slots, give rewards")
             if replace:
                 self._replace_many([decision], [reward], None if person is None else [person])
                 return
@@ -465,6 +547,7 @@ class Agent:
         fits = type(reward) is float and limits.low <= reward <= limits.high
         value = reward if fits else self._reward(reward)
         made = pending[number]
+        self._refuse_slate(made)
         self._enter(made, value, person)
         del pending[number]
         if model.learn(made, value):
@@ -472,10 +555,79 @@ class Agent:
         if self._journal is not None:
             self._journal.append_outcome(number, status, value, person)
 
-    def _enter(self, made: Decision, value: float, person: str | int | None) -> None:
+    def _refuse_slate(self, made: Decision) -> None:
+        if made.slate is not None:
+            slots = len(made.weights)
+            raise InvalidInput(f"reward is of one slot, and decision {made.id} has {slots}: use rewards")
+
+    def _take_rewards(self, decision: Decision | str, rewards: Rewards, person: str | int | None) -> int:
+        """Take these rewards of a decision's slots, all or none; how many there were."""
+        made = self._pending[known(decision, self._pending, self._gone)]
+        slate = made.slate
+        if slate is None:
+            given = Slate(ONE, made.actions, made.names).slots_of(rewards)
+            if not given:
+                return 0
+            value = given[0]
+            if value is None:
+                self._end(made.number, "withdrawn")
+            else:
+                self._take(made, value, person)
+            return int(value is not None)
+        plain = self._journal is None and not self.private and person is None
+        if plain and self._model.learn_slate(made, slate, rewards):  # all at once, as most often
+            del self._pending[made.number]
+            return len(slate.shown)
+        values: dict[int, float | None] = {}
+        for slot, reward in slate.slots_of(rewards).items():
+            if slot not in slate.waiting:
+                action = slate.shown[slot]
+                raise AlreadyObserved(f"decision {made.id} has an outcome for action {action} already")
+            values[slot] = None if reward is None else self._reward(reward)
+        self._end_slots(made, slate, values, person)
+        return sum([value is not None for value in values.values()])
+
+    def _end_slots(
+        self,
+        made: Decision,
+        slate: Slate,
+        values: Mapping[int, float | None],
+        person: str | int | None = None,
+        status: str | None = None,
+    ) -> None:
+        """Take the outcomes of some slots; that of the last slot ends the decision."""
+        rewards = {slot: reward for slot, reward in values.items() if reward is not None}
+        stream = self.privatizer.stream
+        for slot in rewards:
+            if stream is not None and stream.ledger.leaf_of(f"{made.id}/{slot}") is not None:
+                raise AlreadyObserved(f"decision {made.id} has the reward of slot {slot + 1} in its ledger")
+        for slot, value in rewards.items():  # a refusal comes with the first
+            self._enter(made, value, person, slot)
+        for slot, reward in values.items():
+            became = status or ("withdrawn" if reward is None else "rewarded")
+            if reward is not None:
+                self._parts.learn(made, reward, slot)
+            slate.end(slot, reward, became)
+            if self._journal is not None:
+                self._journal.append_outcome(made.number, became, reward, person, slot=slot + 1)
+        if not slate.waiting:
+            self._end(made.number, slate.status, slate.total)
+
+    def _end(self, number: int, status: str, reward: float | None = None) -> None:
+        """A decision waits no longer; there is nothing more to learn from it."""
+        del self._pending[number]
+        if self._journal is not None:
+            self._journal.append_outcome(number, status, reward)
+
+    def _enter(self, made: Decision, value: float, person: str | int | None, slot: int = 0) -> None:
         """Give the record to the privatizer; to exact sums, learning adds it."""
-        if self.private or person is not None:  # exact sums refuse a person
+        if not self.private and person is None:  # exact sums refuse a person
+            return
+        if made.slate is None:
             self._exchange.privatizer.add(made.chosen(), value, made.id, person)
+        else:
+            record, weight = f"{made.id}/{slot}", made.slate.weights[slot]
+            self._exchange.privatizer.add(made.chosen(slot), value, record, person, weight)
 
     def _reward(self, reward: float) -> float:
         """Check a reward, and convert it to a float; a private agent takes any, since it clips them."""
@@ -510,6 +662,8 @@ class Agent:
                 self._replace_many(list(decisions), list(rewards), persons)
                 return
             numbers = self._different(decisions)
+            for number in numbers:
+                self._refuse_slate(self._pending[number])
             values = [self._reward(reward) for reward in rewards]
             same = len(numbers) == len(values)
             require(same, "rewards", f"must be as many as the {len(numbers)} decisions", len(values))
@@ -531,9 +685,12 @@ class Agent:
         contexts: ArrayLike | Sequence[str],
         rewards: Iterable[float],
         *,
+        weights: Iterable[float] | None = None,
         persons: Iterable[str | int] | None = None,
     ) -> None:
         """Learn from a log: contexts (n, d) of arms that were shown elsewhere, and their rewards (n,).
+
+        weights: of the slots (n,) in which they were shown; by default 1.
 
         An agent whose actions have no features takes their names (n,) instead of contexts. Each record counts
         as if this agent had shown the arm: the privatizer bounds it and it will be released. If one record is
@@ -546,20 +703,27 @@ class Agent:
             rows = self._model.actions.coordinates(contexts)
         values = as_rewards(rewards, len(rows), self._reward)
         whose = as_persons(persons, len(rows))
+        each = None if weights is None else as_row_weights(weights, len(rows))
+        text = "must be 1 to learn a log privately: which of its rows are one decision is not known"
+        known = not self.private or (each is None and self._slots is ONE)
+        require(known, "slots", text, len(self._slots))
         with self._lock:
             if self._looks:
                 self._look(rows)
             with self._step():
                 first = self._numbers.next
                 for place, (row, value, person) in enumerate(zip(rows, values, whose, strict=True)):
-                    made = self._parts.shown(first + place, row, self._origin)
+                    weight = 1.0 if each is None else float(each[place])
+                    made = self._parts.shown(first + place, row, self._origin, weight)
                     self._enter(made, value, person)
                     self._parts.learn(made, value)
                 if self._journal is None:
                     self._numbers.next += len(rows)
                 else:
-                    log = packed_log(rows.reshape(len(rows), -1), values)
-                    self._journal.append_event("learn", log, steps=len(rows))
+                    kind, body = "learn", rows.reshape(len(rows), -1)
+                    if each is not None:
+                        kind, body = "learn weighted", np.column_stack([body, each])
+                    self._journal.append_event(kind, packed_log(body, values), steps=len(rows))
             self._warn(len(rows))
 
     def forget(self, decision: Decision | str) -> None:
@@ -570,9 +734,17 @@ class Agent:
         """`forget` several decisions; if one is refused, none is forgotten."""
         with self._lock, self._step():
             for number in self._different(decisions):
-                del self._pending[number]
-                if self._journal is not None:
-                    self._journal.append_outcome(number, "withdrawn", None)
+                self._give_up(self._pending[number], "withdrawn")
+
+    def _give_up(self, made: Decision, status: str, reward: float | None = None) -> None:
+        """No reward will come for a decision, or for those of its slots that wait; or it was this one."""
+        if made.slate is not None:
+            values = dict.fromkeys(sorted(made.slate.waiting), reward)
+            self._end_slots(made, made.slate, values, status=status)
+        elif reward is None:
+            self._end(made.number, status)
+        else:
+            self._take(made, reward, status=status)
 
     def set_window(self, window: float | None, default_reward: float | None = None) -> None:
         """Set the seconds after which `expire` gives up on a reward, and the reward learnt then, if any."""
@@ -594,11 +766,7 @@ class Agent:
             latest = (self._journal.log.now() if now is None else int(now * 1e6)) - int(self.window * 1e6)
             due = list(takewhile(lambda made: made.time <= latest, self._pending.values()))
             for made in due:
-                if self.default_reward is None:
-                    del self._pending[made.number]
-                    self._journal.append_outcome(made.number, "expired", None)
-                else:
-                    self._take(made, self.default_reward, status="expired")
+                self._give_up(made, "expired", self.default_reward)
             return len(due)
 
     def _warn(self, records: int) -> None:
@@ -664,6 +832,10 @@ class Agent:
             found = None if number is None else replacement.booked(journal, number)
             if found is None:
                 raise
+            if found.made.slots is not None:
+                raise InvalidInput(
+                    f"replace must be left out: decision {identity} has several slots, whose rewards stay"
+                ) from None
             return found
         return None
 
@@ -771,7 +943,7 @@ class Agent:
             if isinstance(privatizer, Budget):
                 if self._store is None:
                     raise InvalidInput("privatizer must be a privatizer: a Budget is for a durable agent")
-                privatizer, run = self._store.new_run(privatizer)
+                privatizer, run = self._store.new_run(privatizer.with_slots(self._slots))
             elif self._store is not None:
                 raise InvalidInput("privatizer must be a Budget: this agent's ledger is in its database")
             if not self._exchange.next_run(privatizer):
@@ -852,7 +1024,8 @@ class Agent:
             if not isinstance(each, Waiting):
                 raise StateError("agent.pending must be decisions, got a number")
             waiting = waiting_decision(each, agent.dimension, saved.next_number)
-            if actions is not None and waiting.name not in actions:
+            named = waiting.names is not None and all(name in (actions or ()) for name in waiting.names)
+            if actions is not None and not named:
                 raise StateError("the file has a pending decision for an action that the agent does not have")
             agent._pending[waiting.number] = waiting
         agent._origin = agent._origins.begin(agent._numbers.next)
@@ -896,7 +1069,8 @@ class Agent:
         bounds = given.get("bounds") if options is None else options.bounds
         alone = budget is None or bounds is None
         require(alone, "bounds", "must be left out if a budget is given, which has its own", bounds)
-        sharing = budget or bounds
+        slots = as_weights(given.get("slots", ONE) if options is None else options.slots)
+        sharing = bounds if budget is None else budget.with_slots(slots)
         log = open_log(place)
         try:
             store = find_store(log, name)
@@ -906,6 +1080,8 @@ class Agent:
                 kept = settings.options(merit if settings.merit["kind"] == files.CUSTOM else None)
                 made = store.first_privatizer()
                 agent = cls(**settings.arms(), options=kept, privatizer=made, name=settings.name)
+                if budget is not None:
+                    sharing = budget.with_slots(as_weights(kept.slots))
                 store.refuse_others(kept, sharing, dimension=dimension, options=options, keywords=given)
                 agent._attach_to(store)
                 store.restore()

@@ -6,19 +6,33 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from fedfairx.errors import FedFairXError, UnknownDecision
+from fedfairx.agent.slots import Slate
+from fedfairx.core.slates import ONE
+from fedfairx.errors import FedFairXError, InvalidInput, UnknownDecision
 from fedfairx.util.arrays import Array
 
 
 class Decision:
-    """The arm to show, and the policy that it was drawn from.
+    """The arm to show, and the policy that it was drawn from; or the arms in several slots.
 
     id: unique; the reward refers to it. It consists of `origin` and `number` (`storage.decision_ids`).
     action: a row of the contexts; `name` is its name, if `decide` was given names.
     drawn: the row that was drawn; it differs from `action` if a baseline's row was taken instead.
+    actions, exposure: for any number of slots; `action`, `policy` and `probability` are for one.
     """
 
-    __slots__ = ("_arms", "_propensity", "_values", "action", "drawn", "name", "number", "origin", "time")
+    __slots__ = (
+        "_action",
+        "_arms",
+        "_propensity",
+        "_values",
+        "drawn",
+        "name",
+        "number",
+        "origin",
+        "slate",
+        "time",
+    )
 
     def __init__(
         self,
@@ -30,15 +44,17 @@ class Decision:
         origin: str = "",
         time: int = 0,
         propensity: float | None = None,
+        slate: Slate | None = None,
     ) -> None:
         self.number = number
         self.origin = origin
-        self.action = self.drawn = action
+        self._action = self.drawn = action
         self.name = name
         self.time = time  # microseconds since 1970, of a durable agent's decision
-        self._values = values  # policy (K), θ (d), chosen context (d): one array, made once
+        self._values = values  # policy (K), θ (d), chosen context (d): one array; or a `slate_answer`
         self._arms = arms
         self._propensity = propensity
+        self.slate = slate  # None for one slot of weight 1
 
     @property
     def id(self) -> str:
@@ -46,9 +62,45 @@ class Decision:
         return f"{self.origin}-{self.number}"
 
     @property
+    def action(self) -> int:
+        """The row of the chosen arm."""
+        if self.slate is not None:
+            raise self._several("action", "actions")
+        return self._action
+
+    @property
+    def actions(self) -> list[int]:
+        """The rows of the shown arms, in the order of slots."""
+        return [self._action] if self.slate is None else list(self.slate.shown)
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the shown arms, in the order of slots, if `decide` was given names."""
+        if self.slate is None:
+            return None if self.name is None else [self.name]
+        return None if self.slate.names is None else list(self.slate.names)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weights of the slots."""
+        return ONE if self.slate is None else self.slate.weights
+
+    @property
+    def exposure(self) -> Array:
+        """(K,) the expected weight of every arm's slot; they add up to the sum of the slots' weights."""
+        return _read_only(self._values[: self._arms])
+
+    @property
     def policy(self) -> Array:
         """The probability (K,) of every arm."""
+        if self.slate is not None:
+            raise self._several("policy", "exposure")
         return _read_only(self._values[: self._arms])
+
+    def _several(self, name: str, instead: str) -> InvalidInput:
+        return InvalidInput(
+            f"{name} is of one slot, and this decision has {len(self.weights)}: use {instead}"
+        )
 
     @property
     def probability(self) -> float:
@@ -56,42 +108,63 @@ class Decision:
 
         It is `policy[action]`, unless a baseline's row is taken in some or all decisions (`DecisionNote`).
         """
-        return float(self._values[self.action]) if self._propensity is None else self._propensity
+        if self.slate is not None:
+            raise self._several("probability", "exposure")
+        return float(self._values[self._action]) if self._propensity is None else self._propensity
 
     @property
     def theta(self) -> Array:
         """The θ (d,) that the policy came from: posterior mean, drawn or optimistic, by the agent's rule."""
-        return _read_only(self._values[self._arms : (self._arms + self._values.size) // 2])
+        return _read_only(self._values[self._arms : self._arms + self.dimension])
+
+    @property
+    def dimension(self) -> int:
+        """d, the size of θ and of a context."""
+        if self.slate is None:
+            return (self._values.size - self._arms) // 2
+        slots = len(self.slate.shown)
+        return (self._values.size - self._arms - slots) // (1 + slots)
 
     @property
     def context(self) -> Array:
-        """The context (d,) of the chosen arm."""
+        """The context (d,) of the chosen arm; of several arms, that in the first slot."""
         return _read_only(self.chosen())
 
-    def chosen(self) -> Array:
-        """`context` for compiled code: a writable view, which must only be read."""
-        return self._values[(self._arms + self._values.size) // 2 :]
+    def chosen(self, slot: int = 0) -> Array:
+        """The context of a slot's arm for compiled code: a writable view, which must only be read."""
+        size = self.dimension
+        first = self._arms + size * (1 + slot)
+        return self._values[first : first + size]
 
     def __eq__(self, other: object) -> bool:
         """Whether number and content are equal, to the bit. The ids of agents with the same seed differ."""
         return (
             isinstance(other, Decision)
-            and (self.number, self.action, self._arms) == (other.number, other.action, other._arms)
+            and (self.number, self.actions, self._arms) == (other.number, other.actions, other._arms)
+            and self.weights == other.weights
             and self._values.tobytes() == other._values.tobytes()
         )
 
     def __hash__(self) -> int:
-        return hash((self.number, self.action))
+        return hash((self.number, self._action))
 
     def __repr__(self) -> str:  # without context and θ: it ends up in logs
+        if self.slate is not None:
+            names = "" if self.names is None else f", names={self.names}"
+            return f"Decision(id={self.id!r}, actions={self.actions}{names})"
         name = "" if self.name is None else f"name={self.name!r}, "
         return f"Decision(id={self.id!r}, action={self.action}, {name}probability={self.probability:.6g})"
 
 
-def shown(number: int, context: Array, origin: str = "", name: str | None = None) -> Decision:
+def shown(
+    number: int, context: Array, origin: str = "", name: str | None = None, weight: float = 1.0
+) -> Decision:
     """A decision among one arm, which was shown elsewhere, so that its reward can be learnt."""
     values = np.concatenate([[1.0], np.zeros(context.size), context])
-    return Decision(number, 0, values, 1, name, origin)
+    if weight == 1.0:
+        return Decision(number, 0, values, 1, name, origin)
+    slate = Slate((weight,), [0], None if name is None else [name])
+    return Decision(number, 0, np.append(values, 0.0), 1, name, origin, slate=slate)
 
 
 def known(

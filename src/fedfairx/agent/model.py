@@ -24,12 +24,16 @@ from fedfairx.agent.decision import Decision
 from fedfairx.agent.draws import Draws
 from fedfairx.agent.options import Options
 from fedfairx.agent.reward_limits import RewardLimits
-from fedfairx.agent.validation import check_definite, not_finite
+from fedfairx.agent.slots import Slate, as_array
+from fedfairx.agent.validation import FLOAT, check_definite, not_finite
 from fedfairx.core.agent_kernels import (
     AgentMemory,
     decide_among_arms,
     decide_by_posterior,
     decide_one,
+    decide_slate,
+    decide_slate_among_arms,
+    decide_slate_by_optimism,
     decision_workspace,
     draw_parameter,
     learn_arm,
@@ -38,7 +42,9 @@ from fedfairx.core.agent_kernels import (
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.marginal_likelihood import next_refit
 from fedfairx.core.rules import OPTIMISM
+from fedfairx.core.slates import Weights, slate_scratch
 from fedfairx.core.statistics import diagonal_entries, embedded, packed_size, unpack
+from fedfairx.lanes.rows import size_of, zeros
 from fedfairx.privacy import NonPrivateSums
 from fedfairx.util.arrays import Array
 
@@ -63,7 +69,7 @@ class Model:
         self.decide_from = decide_from
         self.sums = sums
         self.optimism = options.rule == OPTIMISM
-        self._workspaces: dict[int, Array] = {}
+        self._workspaces: dict[tuple[int, int], Array] = {}
         self._begin()
         expects = options.confidence if self.optimism else options.prior
         assert expects is not None
@@ -144,31 +150,66 @@ class Model:
             raise not_finite(rows)
         return action
 
-    def _scratch(self, arms: int) -> Array:
-        found = self._workspaces.get(arms)
+    def draw_slate(
+        self, rows: Any, weights: Weights, values: Array, draws: Draws, memory: Array | None = None
+    ) -> list[int]:
+        """`draw` for slots of these weights: the arm in each."""
+        arms, learner, v = len(rows), self.learner, as_array(weights)
+        uniform, work = draws.ahead[-1], self._scratch(arms, len(weights))
+        if memory is None:
+            memory = learner.memory
+        if self.optimism:
+            contexts = rows if rows.ndim == 2 else unit_vectors(rows, self.dimension)
+            problem = self._scratch(arms)
+            done: int = decide_slate_by_optimism(
+                contexts, memory, v, problem, work, values, uniform, *learner.variant
+            )
+        else:
+            if draws.each > 1:
+                draw_parameter(memory, draws.normals(), np.empty(self.dimension**2 + 1))
+            more = memory, v, work, values, uniform, learner.quadrature
+            if rows.ndim == 2:
+                done = decide_slate(rows, *more)
+            else:
+                done = decide_slate_among_arms(rows, self.dimension, *more)
+        if done < 0:
+            raise not_finite(rows)
+        return list(map(int, values[-len(weights) :].tolist()))
+
+    def _scratch(self, arms: int, slots: int = 0) -> Array:
+        """Scratch memory of the optimistic problem, or of `slots` slots."""
+        found = self._workspaces.get((arms, slots))
         if found is None:
             if len(self._workspaces) > MOST_WORKSPACES:  # or a K that never repeats would fill the memory
                 self._workspaces.clear()
-            found = self._workspaces[arms] = decision_workspace(arms, self.dimension)
+            if slots:
+                found = zeros(size_of(slate_scratch, slots, arms))
+            else:
+                found = decision_workspace(arms, self.dimension)
+            self._workspaces[arms, slots] = found
         return found
 
     # --- learning ------------------------------------------------------------------------------------
 
-    def learn(self, made: Decision, value: float) -> bool:
-        """Learn a decision's reward; True if σ and sd were estimated again, and peers must be judged."""
+    def learn(self, made: Decision, value: float, slot: int = 0) -> bool:
+        """Learn the reward of a slot; True if σ and sd were estimated again, and peers must be judged."""
         self.local_count += 1
         if self.decide_from == "released":
             return False
         sums, memory = self.sums, self.learner.memory
+        slate = made.slate
+        weight = 1.0 if slate is None else slate.weights[slot]
         if self.actions is not None:
-            arm = self.actions.number(str(made.name))
-            growth = learn_arm(memory, self.dimension, arm, self.limits.clipped(value))
+            name = made.name if slate is None or slate.names is None else slate.names[slot]
+            arm = self.actions.number(str(name))
+            growth = learn_arm(memory, self.dimension, arm, weight, self.limits.clipped(value))
             if sums is not None:
-                sums.add_arm(arm, value)
+                sums.add_arm(arm, weight, value)
         elif sums is None:
-            growth = learn_one(memory, made.chosen(), self.limits.clipped(value))
+            growth = learn_one(memory, made.chosen(slot), weight, self.limits.clipped(value))
         else:  # one call instead of two: calling compiled code is half the time of a reward
-            growth = sums.add_and_learn(memory, made._values, made._arms + self.dimension, value)
+            first = made._arms + self.dimension * (1 + slot)
+            growth = sums.add_and_learn(memory, made._values, first, weight, value)
         self.updates += 1
         if growth >= 0.0:
             self.growth += growth
@@ -178,6 +219,31 @@ class Model:
         if self.updates >= REFRESH_EVERY or growth < 0.0:  # V can't shrink: rounding made V⁻¹ indefinite
             self._derive()
         return False
+
+    def learn_slate(self, made: Decision, slate: Slate, rewards: Any) -> bool:
+        """`learn` for all slots in one call, to the same bits; False if that can't be, and nothing is done.
+
+        It can where a list of floats within limits comes first, and no sizes are learnt meanwhile.
+        """
+        count, sums, limits = len(slate.shown), self.sums, self.limits
+        first = type(rewards) is list and len(rewards) == len(slate.waiting) == count
+        quiet = self.observed + count < self.refit_at and self.updates + count < REFRESH_EVERY
+        if not (first and quiet) or sums is None or sums.bounds is not None or self.actions is not None:
+            return False
+        given = np.array([*rewards, self.growth])
+        if given.dtype is not FLOAT:
+            return False
+        ends, weights = limits.ends, as_array(slate.weights)
+        at = made._arms + self.dimension
+        if not sums.add_and_learn_slate(self.learner.memory, made._values, at, weights, given, *ends):
+            return False
+        self.local_count += count
+        self.updates += count
+        if given[count] >= 0.0:
+            self.growth = float(given[count])
+        else:
+            self._derive()
+        return True
 
     def _refit(self) -> None:
         """Estimate σ, the prior's sd and plausible rewards again, after own rewards have doubled."""

@@ -22,6 +22,7 @@ from fedfairx.core.optimism.solver import Solver
 from fedfairx.core.partners import ALIKE, DIFFER, PARTNERS
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM, RULES
+from fedfairx.core.slates import ONE, Slots, as_weights
 from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Budget, Centring, NonPrivateSums, Privatizer, mechanisms
 from fedfairx.privacy.budget import Calibrate, require_claim
@@ -49,6 +50,7 @@ class Keywords(TypedDict, total=False):
     reward_range: tuple[float, float] | None
     prior: Prior | None
     minimum_share: float
+    slots: Slots
     confidence: Confidence | None
     solver: str | Solver | None
     epsilon: float | None
@@ -74,6 +76,7 @@ class Options:
     reward_range: (low, high) of all rewards, if known; it sets the default prior.
     prior: what is believed before the first reward, for every rule but "optimism".
     minimum_share: the least share of every arm, in [0, 1).
+    slots: how many actions a decision shows, or the weight of every slot; 1 by default.
     confidence: the region that "optimism" chooses from; by default half the theorem's radius, as fitted to
         the paper's curves.
     solver: how "optimism" finds its θ: a name or a `Solver`.
@@ -99,6 +102,7 @@ class Options:
     reward_range: tuple[float, float] | None = None
     prior: Prior | None = None
     minimum_share: float = 0.0
+    slots: int | tuple[float, ...] = ONE
     confidence: Confidence | None = None
     solver: str | Solver | None = field(default=None, metadata={"choices": tuple(SOLVERS), **_OWN})
     epsilon: float | None = None
@@ -130,6 +134,9 @@ class Options:
         least = self.minimum_share
         share = isinstance(least, int | float) and 0 <= least < 1
         require(share, "minimum_share", "must be in [0, 1)", least)
+        object.__setattr__(self, "slots", as_weights(self.slots))
+        fits = self.bounds is None or self.bounds.slots in (ONE, self.slots)
+        require(fits, "bounds", "must leave slots to the options", self.bounds, "give slots")
         self._check_partners()
         require(math.isfinite(self.shift) and self.shift >= 0, "shift", "must be finite and >= 0", self.shift)
         if chosen.private:
@@ -202,7 +209,8 @@ class Options:
     @property
     def record_bounds(self) -> Bounds:
         """What records are clipped to; if they are centred, only its adjacency and Gram share are used."""
-        return self.bounds or Bounds.for_range(self.reward_range if self.centring is None else None)
+        bounds = self.bounds or Bounds.for_range(self.reward_range if self.centring is None else None)
+        return replace(bounds, slots=as_weights(self.slots))
 
     def budget(self, releases: int) -> Budget:
         """The privacy budget of each agent of a private algorithm, for this number of releases."""

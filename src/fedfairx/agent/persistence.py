@@ -18,6 +18,7 @@ import numpy as np
 from fedfairx.agent.decision import Decision
 from fedfairx.agent.options import Options
 from fedfairx.agent.settings import SCHEMA, AgentSettings, plain_value, read_value
+from fedfairx.agent.slots import Slate
 from fedfairx.agent.state import AgentState, Parts
 from fedfairx.errors import FedFairXError, InvalidInput, StateError, StorageError, StorageUnavailable, require
 from fedfairx.privacy import (
@@ -178,6 +179,10 @@ class AgentStore:
             dimension = parts.model.dimension if state.actions is None else len(state.actions)
             privatizer = NonPrivateSums.from_state(state.privatizer, dimension=dimension, bounds=self.bounds)
         pending = {made.seq: self._decision(made) for made in self.journal.made(body["pending"])}
+        for number, made in pending.items():
+            if made.slate is not None:
+                for outcome in self.journal.slot_outcomes(number, before=at):
+                    made.slate.end(outcome.slot - 1, outcome.reward, outcome.status)
         steps: Iterable[Made | Outcome | Event] = self.journal.steps(at)
         if self.log.end - at <= FEW:
             steps = list(steps)  # read all before anything changes
@@ -195,15 +200,23 @@ class AgentStore:
             parts.pending[step.seq] = self._decision(step)
             parts.draws.advance()
         elif isinstance(step, Outcome):
-            made = parts.pending.pop(step.decision, None)
+            made = parts.pending.get(step.decision)
             if made is None:
                 raise StateError(f"{self.journal.place} is damaged: step {step.seq} belongs to no decision")
-            if step.reward is not None:
-                parts.learn(made, step.reward)
-        elif step.kind == "learn":
+            if step.slot == 0:
+                del parts.pending[step.decision]
+            elif made.slate is not None:
+                made.slate.end(step.slot - 1, step.reward, step.status)
+            if step.reward is not None and (made.slate is None or step.slot > 0):
+                parts.learn(made, step.reward, max(step.slot - 1, 0))
+        elif step.kind in ("learn", "learn weighted"):
             rows, rewards = unpacked_log(step.body)
-            for row, reward in zip(rows, rewards.tolist(), strict=True):
-                parts.learn(parts.shown(0, row if parts.model.actions is None else row[0]), reward)
+            weights = np.ones(len(rows))
+            if step.kind == "learn weighted":
+                rows, weights = rows[:, :-1].copy(), rows[:, -1]
+            for row, weight, reward in zip(rows, weights.tolist(), rewards.tolist(), strict=True):
+                shown = row if parts.model.actions is None else row[0]
+                parts.learn(parts.shown(0, shown, weight=weight), reward)
         elif step.kind == "release":
             parts.exchange.release_again(int(step.body))
         elif step.kind == "absorb":
@@ -220,11 +233,14 @@ class AgentStore:
             raise StateError(f"{self.journal.place} holds a step of an unknown kind, {step.kind!r}")
 
     def _decision(self, made: Made) -> Decision:
-        values = np.concatenate([made.policy, made.theta, made.context])
-        name = None if made.names is None else made.names[made.action]
+        slate, name = None, None if made.names is None else made.names[made.action]
+        values = np.concatenate([made.policy, made.theta, *made.contexts])
+        if made.slots is not None:
+            slate = Slate.from_json(made.slots, made.names)
+            values = np.append(values, slate.shown)
         origin = self.journal.origins.of(made.seq) or ""
         decision = Decision(
-            made.seq, made.action, values, made.policy.size, name, origin, made.time, made.propensity
+            made.seq, made.action, values, made.policy.size, name, origin, made.time, made.propensity, slate
         )
         decision.drawn = made.drawn
         return decision

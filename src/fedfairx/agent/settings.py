@@ -16,6 +16,7 @@ from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Po
 from fedfairx.core.optimism.solver import FAIR, WINNER, Solver
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
+from fedfairx.core.slates import ONE
 from fedfairx.errors import FedFairXError, InvalidInput, StateError
 from fedfairx.privacy import NonPrivateSums, Privatizer
 from fedfairx.util.canonical_json import digest_of
@@ -122,6 +123,7 @@ class AgentSettings:
     solver: SolverSettings | None
     shift: float
     partners: str
+    slots: tuple[float, ...] = ONE  # which older files and databases have not
 
     @classmethod
     def of(cls, name: str, dimension: int, actions: list[str] | None, options: Options) -> AgentSettings:

@@ -11,6 +11,7 @@ keys or a user's own function.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from fedfairx.agent.decision import Decision, shown
 from fedfairx.agent.draws import Draws, Position
 from fedfairx.agent.exchange import Exchange
 from fedfairx.agent.model import Model
+from fedfairx.agent.slots import Slate
 from fedfairx.core.marginal_likelihood import next_refit
 from fedfairx.core.partners import LEVELS
 from fedfairx.core.statistics import packed_size
@@ -68,6 +70,18 @@ class JudgedPartner:
 
 
 @dataclass(frozen=True)
+class WaitingSlate:
+    """The slots of a pending decision."""
+
+    weights: list[float]
+    shown: list[int]
+    names: list[str] | None
+    waiting: list[int]
+    total: float | None
+    status: str = "withdrawn"
+
+
+@dataclass(frozen=True)
 class Waiting:
     """A pending decision. `values` are policy, θ and chosen context."""
 
@@ -81,6 +95,7 @@ class Waiting:
     name: str | None = None
     dimension: int | None = None  # when it was made, if actions have been added since
     propensity: float | None = None  # if it is not the policy's share of the action
+    slate: WaitingSlate | None = None  # if there are several slots
 
 
 @dataclass(frozen=True)
@@ -114,9 +129,9 @@ class Parts:
     draws: Draws
     pending: dict[int, Decision]  # by number, in order
 
-    def learn(self, made: Decision, value: float) -> None:
-        """Learn the reward of a decision. A privatizer with noise must have got the record already."""
-        if self.model.learn(made, value):
+    def learn(self, made: Decision, value: float, slot: int = 0) -> None:
+        """Learn the reward of a slot. A privatizer with noise must have got the record already."""
+        if self.model.learn(made, value, slot):
             self.exchange.judge_again()
 
     def change_actions(self, how: str, names: Sequence[str]) -> None:
@@ -125,13 +140,13 @@ class Parts:
         if self.draws.each != self.model.uniforms_each:
             self.draws.resize(self.model.uniforms_each)
 
-    def shown(self, number: int, row: Any, origin: str = "") -> Decision:
+    def shown(self, number: int, row: Any, origin: str = "", weight: float = 1.0) -> Decision:
         """A decision that was made elsewhere, for a context or the coordinate of an action."""
         actions = self.model.actions
         if actions is None:
-            return shown(number, row, origin)
+            return shown(number, row, origin, weight=weight)
         context = unit_vectors(np.array([int(row)]), self.model.dimension)[0]
-        return shown(number, context, origin, actions.names[int(row)])
+        return shown(number, context, origin, actions.names[int(row)], weight)
 
     def state(self, *, whole: bool = True) -> AgentState:
         """The value of all parts; unless `whole`, without what a database holds anyway.
@@ -213,7 +228,7 @@ def _waiting(made: Decision, dimension: int) -> Waiting:
     return Waiting(
         number=made.number,
         origin=made.origin,
-        action=int(made.action),
+        action=int(made._action),
         drawn=int(made.drawn),
         arms=made._arms,
         time=made.time,
@@ -221,6 +236,26 @@ def _waiting(made: Decision, dimension: int) -> Waiting:
         name=made.name,
         dimension=None if size == dimension else size,
         propensity=made._propensity,
+        slate=None if made.slate is None else _waiting_slate(made.slate),
+    )
+
+
+def _waiting_slate(slate: Slate) -> WaitingSlate:
+    waiting = sorted(slate.waiting)
+    total = slate.total if slate.total is not None and math.isfinite(slate.total) else None
+    return WaitingSlate(list(slate.weights), slate.shown, slate.names, waiting, total, slate.status)
+
+
+def _slate(stored: WaitingSlate, arms: int) -> Slate:
+    slots = len(stored.shown)
+    fits = 1 <= slots <= arms and len(set(stored.shown)) == slots and bool(stored.waiting)
+    fits = fits and set(stored.shown) <= set(range(arms)) and set(stored.waiting) <= set(range(slots))
+    named = stored.names is None or len(stored.names) == slots
+    if not (fits and named and len(stored.weights) == slots):
+        raise StateError("pending holds a decision whose slots can't be")
+    names = None if stored.names is None else list(stored.names)
+    return Slate(
+        tuple(stored.weights), list(stored.shown), names, stored.waiting, stored.total, stored.status
     )
 
 
@@ -230,9 +265,11 @@ def waiting_decision(stored: Waiting, dimension: int, following: int) -> Decisio
     fits = 1 <= then <= dimension and arms >= 1 and 0 <= stored.number < following
     if not (fits and 0 <= stored.action < arms and 0 <= stored.drawn < arms):
         raise StateError("pending holds a decision that this agent can't have made")
-    values = _numbers(stored.values, arms + 2 * then, "pending.values")
+    slate = None if stored.slate is None else _slate(stored.slate, arms)
+    size = arms + 2 * then if slate is None else arms + then + len(slate.shown) * (1 + then)
+    values = _numbers(stored.values, size, "pending.values")
     named = stored.name, stored.origin, stored.time, stored.propensity
-    made = Decision(stored.number, stored.action, values, arms, *named)
+    made = Decision(stored.number, stored.action, values, arms, *named, slate)
     made.drawn = stored.drawn
     return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any, Self, TypeVar
 
 from fedfairx.agent.schedules import Schedule, schedule
 from fedfairx.core.merit import Affine, Exponential, Logistic, Merit, Power
+from fedfairx.core.slates import Weights, as_weights
 from fedfairx.errors import InvalidInput
 from fedfairx.util.config import READERS, Setting, settings_of
 
@@ -19,6 +21,19 @@ Thing = TypeVar("Thing")
 MERITS: dict[str, Merit] = {
     type(each).__name__.lower(): each for each in (Exponential(), Affine(), Power(), Logistic())
 }
+
+
+def slots_of(text: str) -> Weights:
+    """The weights of slots from a flag: their number, or weights with commas between."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [math.nan]
+    alone = len(numbers) == 1 and text.strip().isdigit()
+    try:
+        return as_weights(int(text) if alone else numbers)
+    except InvalidInput as error:
+        raise InvalidInput(f"--{error}") from None
 
 
 class VerbParser(argparse.ArgumentParser):

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedfairx.agent.options import Options
 from fedfairx.agent.schedules import SCHEDULES, Plan
-from fedfairx.cli.common import Output, as_schedule
+from fedfairx.cli.common import Output, as_schedule, slots_of
 from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Budget, Centring, mechanisms
 from fedfairx.privacy.bounds import Adjacency
@@ -32,6 +32,7 @@ class Mechanism:
     reward: B; rewards are clipped to ±B.
     adjacency: which change of a record is hidden.
     nonnegative: contexts and rewards are known to be >= 0.
+    slots: number of actions that a decision shows, or the weights of its slots, such as 1,0.63,0.5.
     centred: clip records around the middle of a public box, contexts in [0, 1]^d/√d and rewards in [0, 1],
         instead of around zero.
     """
@@ -47,6 +48,7 @@ class Mechanism:
     reward: float = 1.0
     adjacency: Adjacency = "replace"
     nonnegative: bool = False
+    slots: str = "1"
     centred: bool = False
 
     def budget(self, **changes: Any) -> Budget:
@@ -67,6 +69,7 @@ class Mechanism:
                 reward=self.reward,
                 adjacency=self.adjacency,
                 nonnegative=self.nonnegative,
+                slots=slots_of(self.slots),
             ),
             "centring": Centring.unit_box(self.dimension) if self.centred else None,
             "public_schedule": schedule.public,
@@ -85,6 +88,7 @@ class Privacy(Mechanism, Output):
         fedfairx privacy --agents 10 --horizon 100000 --epsilon 2 --delta 0.1
         fedfairx privacy --agents 30 --horizon 10000 --epsilon 4 --decide-from released
         fedfairx privacy --epsilon 2 --centred
+        fedfairx privacy --epsilon 2 --slots 1,0.63,0.5
         fedfairx privacy --epsilon 1 --person-records 5 --statement
         fedfairx privacy --epsilon 1 --json
 
@@ -150,6 +154,7 @@ def calculate(args: Privacy) -> dict[str, Any]:
         "adjacency": args.adjacency,
         "context_norm": args.context_norm,
         "reward": args.reward,
+        "slots": list(budget.summed_bounds.slots),
         "sensitivity": budget.summed_bounds.sensitivity,
         "mechanism": args.mechanism,
         "decide_from": args.decide_from,
@@ -224,11 +229,13 @@ def _page(found: dict[str, Any], args: Privacy) -> str:
                 item["signal_round"] if item["signal_round"] is not None else f"> {args.horizon}",
             )
         )
+    slots = len(found["slots"])
+    unit = "record" if slots == 1 else f"decision with all {slots} slots"
     columns = ("mechanism", "sd first", "middle", "last", "max", "shift", "radius")
     lines = [
         f"{found['releases']} releases of each of {args.agents} agents, d={args.dimension}, "
         f"T={args.horizon}; (ε={args.epsilon:g}, δ={args.delta:g}) is μ={found['mu']:.4g} "
-        f"({args.adjacency} one record, sensitivity {found['sensitivity']:.4g})\n",
+        f"({args.adjacency} one {unit}, sensitivity {found['sensitivity']:.4g})\n",
         text_table((*columns, "shift in theory", "radius in theory", "mostly signal from round"), rows),
         "\n* chosen. sd: of one entry of an agent's release. Shifts and radii: of the sum over agents, at T.",
     ]

@@ -59,7 +59,7 @@ def tables() -> dict[str, tuple[Setting, ...]]:
     laws = {"context_norm": _LAWS, "reward": _LAWS}
     return {
         "scenario": settings_of(Scenario, "scenario"),
-        "run": settings_of(Options, "run", leave_out=parts) + settings_of(Running, "run"),
+        "run": settings_of(Options, "run", leave_out=(*parts, "slots")) + settings_of(Running, "run"),
         "confidence": settings_of(
             Confidence, "confidence", prefix="confidence-", short=short, defaults=region
         ),

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.estimate import derive, estimate, grow
-from fedfairx.core.expected_merit import expose_arms, expose_by_posterior
+from fedfairx.core.expected_merit import put_log_merits, put_log_merits_of_arms
 from fedfairx.core.learner import (
     COUNT,
     GROWTH,
@@ -29,12 +29,22 @@ from fedfairx.core.learner import (
 )
 from fedfairx.core.marginal_likelihood import learnt_sizes
 from fedfairx.core.merit import Merit
-from fedfairx.core.merit_kernels import quadrature_for, table
-from fedfairx.core.optimism.problem import POLICY, THETA, Region, scratch, scratch_size
+from fedfairx.core.merit_kernels import log_merits, quadrature_for, table
+from fedfairx.core.optimism.problem import (
+    MEANS,
+    POLICY,
+    THETA,
+    WEIGHTS,
+    Region,
+    Scratch,
+    scratch,
+    scratch_size,
+)
 from fedfairx.core.optimism.solver import Solver, Variant, choose
-from fedfairx.core.policy import at_least, draw
-from fedfairx.core.posterior import Prior, posterior_mean, sample
+from fedfairx.core.policy import at_least, draw, normalize
+from fedfairx.core.posterior import Prior, posterior_mean, sample, squared_width
 from fedfairx.core.rules import EXPECTED_MERIT, OPTIMISM, RULES, THOMPSON
+from fedfairx.core.slates import fill_slots, give_to_best, raise_to_least, share_out, slate_scratch
 from fedfairx.core.statistics import add, embedded, place
 from fedfairx.lanes.decorators import compiled, layout, releasing, stage
 from fedfairx.lanes.rows import Rows, by_lane, cut, flat, floats, size_of, zeros
@@ -99,14 +109,14 @@ def answer(contexts: Rows, policy: Rows, theta: Rows, least_share: float, out: R
 
 
 @stage
-def _learn(memory: Rows, context: Rows, first: int, dimension: int, reward: float) -> float:
-    """Learn one observation, whose context begins at `first`. Returns log(1 + xᵀV⁻¹x), the growth of
-    log det V; below 0, V⁻¹ must be derived from the sums."""
+def _learn(memory: Rows, context: Rows, first: int, dimension: int, weight: float, reward: float) -> float:
+    """Learn one observation: x is `weight` times the context that begins at `first`. Returns
+    log(1 + xᵀV⁻¹x), the growth of log det V; below 0, V⁻¹ must be derived from the sums."""
     parts = memory_layout(memory, dimension)
     state = parts.learner
     numbers = state.numbers
     for j in range(dimension):
-        state.chosen[j] = context[first + j]
+        state.chosen[j] = weight * context[first + j]
     numbers[REWARD] = reward
     learn(state)
     add(parts.fresh, state.chosen, reward)
@@ -116,39 +126,71 @@ def _learn(memory: Rows, context: Rows, first: int, dimension: int, reward: floa
 
 
 @compiled
-def learn_one(memory: Array, context: Array, reward: float) -> float:
+def learn_one(memory: Array, context: Array, weight: float, reward: float) -> float:
     """Learn one observation: see `_learn`."""
-    return _learn(floats(memory), floats(context), 0, context.shape[0], reward)
+    return _learn(floats(memory), floats(context), 0, context.shape[0], weight, reward)
 
 
 @compiled
-def learn_arm(memory: Array, dimension: int, arm: int, reward: float) -> float:
+def learn_arm(memory: Array, dimension: int, arm: int, weight: float, reward: float) -> float:
     """`learn_one` for the unit vector of a coordinate, in O(d) where V⁻¹ is diagonal."""
     parts = memory_layout(floats(memory), dimension)
     state, numbers = parts.learner, parts.learner.numbers
     for j in range(dimension):
         state.chosen[j] = 0.0
-        state.product[j] = state.inverse[j, arm]
-    state.chosen[arm] = 1.0
-    numbers[GROWTH] = grow(state.inverse, state.chosen, state.product, state.inverse[arm, arm])
+        state.product[j] = weight * state.inverse[j, arm]
+    state.chosen[arm] = weight
+    squared = weight * weight * state.inverse[arm, arm]
+    numbers[GROWTH] = grow(state.inverse, state.chosen, state.product, squared)
     numbers[SQUARES] = fma(reward, reward, numbers[SQUARES])
     for sums in (state.statistics, parts.fresh):
-        sums[place(dimension, arm, arm)] += 1.0
-        sums[sums.shape[0] - dimension + arm] += reward
+        sums[place(dimension, arm, arm)] += weight * weight
+        sums[sums.shape[0] - dimension + arm] += weight * reward
     numbers[COUNT] += 1.0
     numbers[OBSERVED] += 1.0
     return math.log(numbers[GROWTH]) if numbers[GROWTH] > 0.0 else -math.inf
 
 
 @compiled
-def learn_and_add(memory: Array, sums: Array, values: Array, at: int, reward: float) -> float:
-    """`learn_one` and `add_one` for the context values[at:]."""
+def learn_and_add(
+    memory: Array, sums: Array, values: Array, at: int, dimension: int, weight: float, reward: float
+) -> float:
+    """`learn_one` and `add_one` for the context that begins at values[at]."""
     rows = floats(memory)
-    dimension = values.shape[0] - at
-    growth = _learn(rows, floats(values), at, dimension, reward)
+    growth = _learn(rows, floats(values), at, dimension, weight, reward)
     state, _ = learner(rows, dimension)
     add(floats(sums), state.chosen, reward)
     return growth
+
+
+@compiled
+def learn_slate(
+    memory: Array,
+    sums: Array,
+    values: Array,
+    at: int,
+    weights: Array,
+    rewards: Array,
+    low: float,
+    high: float,
+) -> bool:
+    """`learn_and_add` for all m slots of a decision, whose contexts begin at values[at].
+
+    rewards (m + 1,) ends with a number that the growth of log det V is added to. False, and nothing is
+    learnt, if a reward is not in [low, high]. The sum is NaN if V⁻¹ must be derived from the sums.
+    """
+    slots, rows = weights.shape[0], floats(memory)
+    dimension = (values.shape[0] - at - slots) // slots
+    for slot in range(slots):
+        if not low <= rewards[slot] <= high:
+            return False
+    state, _ = learner(rows, dimension)
+    for slot in range(slots):
+        first, reward = at + slot * dimension, rewards[slot]
+        growth = _learn(rows, floats(values), first, dimension, weights[slot], reward)
+        rewards[slots] += growth if growth >= 0.0 else math.nan
+        add(floats(sums), state.chosen, reward)
+    return True
 
 
 @compiled
@@ -303,28 +345,46 @@ class AgentMemory:
         _derive(self.memory, self.dimension)
 
 
+@stage
+def _believe(contexts: Rows, parts: MemoryLayout, quadrature: bool | None, policy: Rows) -> None:
+    """policy (K,) ← log merits by the posterior; for Thompson sampling by the drawn θ, which is in the place
+    of θ̂. `quadrature` is that of `put_log_merits`."""
+    state, rule = parts.learner, parts.settings[RULE]
+    if rule != THOMPSON:
+        posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
+    theta, inverse, variance = state.estimate, state.inverse, state.numbers[NOISE_VARIANCE]
+    merit, expecting, product = state.merit, rule == EXPECTED_MERIT, state.product
+    put_log_merits(contexts, theta, inverse, variance, merit, expecting, quadrature, product, policy)
+
+
+@stage
+def _believe_arms(arms: Coordinates, parts: MemoryLayout, quadrature: bool | None, policy: Rows) -> None:
+    """`_believe` for unit vectors as contexts, whose coordinates are arms (K,)."""
+    state, rule = parts.learner, parts.settings[RULE]
+    if rule != THOMPSON:
+        posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
+    theta, inverse, variance = state.estimate, state.inverse, state.numbers[NOISE_VARIANCE]
+    merit, expecting, product = state.merit, rule == EXPECTED_MERIT, state.product
+    put_log_merits_of_arms(arms, theta, inverse, variance, merit, expecting, quadrature, product, policy)
+
+
 @compiled
 def decide_by_posterior(
     contexts: Array, memory: Array, out: Array, uniform: float, quadrature: bool | None
 ) -> int:
     """Draw an arm; -1 when a context is not finite or beyond `LARGEST`. `out` is filled as by `answer`.
 
-    For Thompson sampling `draw_parameter` must have put its parameter in the place of θ̂. `quadrature` is that
-    of `expose_by_posterior`.
+    For Thompson sampling `draw_parameter` must have put its parameter in the place of θ̂.
     """
     x = floats(contexts)
     if not all_sound(x):
         return -1
     arms, dimension = x.shape
     parts = memory_layout(floats(memory), dimension)
-    state, rule = parts.learner, parts.settings[RULE]
     policy, _ = cut(floats(out), arms)
-    if rule != THOMPSON:
-        posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
-    theta, inverse, variance = state.estimate, state.inverse, state.numbers[NOISE_VARIANCE]
-    merit, expecting, product = state.merit, rule == EXPECTED_MERIT, state.product
-    expose_by_posterior(x, theta, inverse, variance, merit, expecting, quadrature, product, policy)
-    return answer(x, policy, state.estimate, parts.settings[LEAST_SHARE], floats(out), uniform)
+    _believe(x, parts, quadrature, policy)
+    normalize(policy)
+    return answer(x, policy, parts.learner.estimate, parts.settings[LEAST_SHARE], floats(out), uniform)
 
 
 @compiled
@@ -334,19 +394,97 @@ def decide_among_arms(
     """`decide_by_posterior` for unit vectors as contexts, whose coordinates are arms (K,)."""
     count, rows = arms.shape[0], floats(out)
     parts = memory_layout(floats(memory), dimension)
-    state, rule = parts.learner, parts.settings[RULE]
     policy, _ = cut(rows, count)
-    if rule != THOMPSON:
-        posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
-    theta, inverse, variance = state.estimate, state.inverse, state.numbers[NOISE_VARIANCE]
-    merit, expecting, product = state.merit, rule == EXPECTED_MERIT, state.product
-    expose_arms(arms, theta, inverse, variance, merit, expecting, quadrature, product, policy)
+    _believe_arms(arms, parts, quadrature, policy)
+    normalize(policy)
     action = draw_at_least(policy, parts.settings[LEAST_SHARE], uniform)
     for j in range(dimension):
-        rows[count + j] = state.estimate[j]
+        rows[count + j] = parts.learner.estimate[j]
         rows[count + dimension + j] = 0.0
     rows[count + dimension + arms[action]] = 1.0
     return action
+
+
+class SlateAnswer(NamedTuple):
+    """A decision of m slots: exposures (K,), θ (d,), contexts (m, d) and numbers (m,) of the shown arms."""
+
+    exposure: Rows
+    theta: Rows
+    contexts: Rows
+    shown: Rows
+
+
+@layout
+def slate_answer(out: Rows, arms: int, dimension: int, slots: int) -> SlateAnswer:
+    """Lay out the answer."""
+    exposure, rest = cut(out, arms)
+    theta, rest = cut(rest, dimension)
+    contexts, rest = cut(rest, slots, dimension)
+    shown, rest = cut(rest, slots)
+    return SlateAnswer(exposure, theta, contexts, shown)
+
+
+@stage
+def _show(x: Rows, theta: Rows, answer: SlateAnswer) -> None:
+    """Copy θ and the shown arms' contexts."""
+    for j in range(theta.shape[0]):
+        answer.theta[j] = theta[j]
+    for p in range(answer.shown.shape[0]):
+        for j in range(theta.shape[0]):
+            answer.contexts[p, j] = x[int(answer.shown[p]), j]
+
+
+@compiled
+def decide_slate(
+    contexts: Array,
+    memory: Array,
+    weights: Array,
+    workspace: Array,
+    out: Array,
+    uniform: float,
+    quadrature: bool | None,
+) -> int:
+    """`decide_by_posterior` for slots of these weights (m,); `out` is a `slate_answer`."""
+    x, v = floats(contexts), floats(weights)
+    if not all_sound(x):
+        return -1
+    arms, dimension = x.shape
+    parts = memory_layout(floats(memory), dimension)
+    found = slate_answer(floats(out), arms, dimension, v.shape[0])
+    work = slate_scratch(floats(workspace), v.shape[0], arms)
+    _believe(x, parts, quadrature, found.exposure)
+    share_out(found.exposure, v, parts.settings[LEAST_SHARE], work)
+    fill_slots(found.exposure, v, uniform, work, found.shown)
+    _show(x, parts.learner.estimate, found)
+    return 0
+
+
+@compiled
+def decide_slate_among_arms(
+    arms: Coordinates,
+    dimension: int,
+    memory: Array,
+    weights: Array,
+    workspace: Array,
+    out: Array,
+    uniform: float,
+    quadrature: bool | None,
+) -> int:
+    """`decide_slate` for unit vectors as contexts, whose coordinates are arms (K,)."""
+    v = floats(weights)
+    parts = memory_layout(floats(memory), dimension)
+    found = slate_answer(floats(out), arms.shape[0], dimension, v.shape[0])
+    work = slate_scratch(floats(workspace), v.shape[0], arms.shape[0])
+    _believe_arms(arms, parts, quadrature, found.exposure)
+    share_out(found.exposure, v, parts.settings[LEAST_SHARE], work)
+    fill_slots(found.exposure, v, uniform, work, found.shown)
+    for j in range(dimension):
+        found.theta[j] = parts.learner.estimate[j]
+        for p in range(v.shape[0]):
+            found.contexts[p, j] = 0.0
+    for p in range(v.shape[0]):
+        found.contexts[p, arms[int(found.shown[p])]] = 1.0
+    return 0
 
 
 @compiled
@@ -357,6 +495,31 @@ def draw_parameter(memory: Array, normals: Array, workspace: Array) -> None:
     posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
     factor, _ = cut(floats(workspace), dimension, dimension)
     sample(state.inverse, state.numbers[NOISE_VARIANCE], flat(floats(normals)), factor, state.estimate)
+
+
+@stage
+def _optimise(
+    x: Rows,
+    parts: MemoryLayout,
+    work: Scratch,
+    fair: bool | None,
+    pgd: bool | None,
+    winner: bool | None,
+) -> Solver:
+    """Alg. 1 lines 5 to 7: put the policy, θ and the means into `work`; return the solver's settings."""
+    state, settings = parts.learner, parts.settings
+    solver = Solver(
+        int(settings[SOLVER_RULE]),
+        settings[TOLERANCE],
+        int(settings[MAX_STEPS]),
+        settings[RATE],
+        settings[FLOOR],
+    )
+    estimate(state.inverse, state.statistics, state.estimate)
+    state.radius[0] = radius_of(by_lane(state.numbers), 0, state.numbers[COUNT], x.shape[1])
+    region = Region(state.estimate, state.inverse, state.radius)
+    choose(x, region, state.merit, work, solver, fair, pgd, winner)
+    return solver
 
 
 @releasing
@@ -380,20 +543,48 @@ def decide_one(
         return -1
     arms, dimension = x.shape
     parts = memory_layout(floats(memory), dimension)
-    state, settings = parts.learner, parts.settings
-    solver = Solver(
-        int(settings[SOLVER_RULE]),
-        settings[TOLERANCE],
-        int(settings[MAX_STEPS]),
-        settings[RATE],
-        settings[FLOOR],
-    )
     work = scratch(floats(workspace), arms, dimension)
-    estimate(state.inverse, state.statistics, state.estimate)
-    state.radius[0] = radius_of(by_lane(state.numbers), 0, state.numbers[COUNT], dimension)
-    region = Region(state.estimate, state.inverse, state.radius)
-    choose(x, region, state.merit, work, solver, fair, pgd, winner)
-    return answer(x, work.arms[POLICY], work.model[THETA], settings[LEAST_SHARE], floats(out), uniform)
+    _optimise(x, parts, work, fair, pgd, winner)
+    return answer(x, work.arms[POLICY], work.model[THETA], parts.settings[LEAST_SHARE], floats(out), uniform)
+
+
+@releasing
+def decide_slate_by_optimism(
+    contexts: Array,
+    memory: Array,
+    weights: Array,
+    workspace: Array,
+    slate_workspace: Array,
+    out: Array,
+    uniform: float,
+    fair: bool | None,
+    pgd: bool | None,
+    winner: bool | None,
+) -> int:
+    """`decide_one` for slots of these weights (m,): by the merits at the optimistic θ, or to the arms of the
+    largest upper bounds. `out` is a `slate_answer`."""
+    x, v = floats(contexts), floats(weights)
+    if not all_sound(x):
+        return -1
+    arms, dimension = x.shape
+    parts = memory_layout(floats(memory), dimension)
+    state = parts.learner
+    work = scratch(floats(workspace), arms, dimension)
+    slots = slate_scratch(floats(slate_workspace), v.shape[0], arms)
+    found = slate_answer(floats(out), arms, dimension, v.shape[0])
+    solver = _optimise(x, parts, work, fair, pgd, winner)
+    if winner is None:
+        log_merits(state.merit, work.arms[MEANS], found.exposure, work.arms[WEIGHTS])
+        share_out(found.exposure, v, parts.settings[LEAST_SHARE], slots)
+    else:
+        for a in range(arms):
+            width = math.sqrt(max(squared_width(x, a, state.inverse, state.product), 0.0))
+            found.exposure[a] = work.arms[MEANS][a] + state.radius[0] * width
+        give_to_best(found.exposure, v, solver.floor, slots)
+        raise_to_least(found.exposure, v, parts.settings[LEAST_SHARE])
+    fill_slots(found.exposure, v, uniform, slots, found.shown)
+    _show(x, work.model[THETA], found)
+    return 0
 
 
 def decision_workspace(arms: int, dimension: int) -> Array:

@@ -116,7 +116,7 @@ def put_log_merit(
 
 
 @stage
-def expose_by_posterior(
+def put_log_merits(
     contexts: Rows,
     theta: Rows,
     inverse: Rows,
@@ -127,7 +127,7 @@ def expose_by_posterior(
     product: Rows,
     policy: Rows,
 ) -> None:
-    """π(a) ∝ E f(μ_a), μ_a ~ N(x_a·θ, σ² x_aᵀV⁻¹x_a), in log space; unless `expecting`, π(a) ∝ f(x_a·θ).
+    """policy ← ln E f(μ_a), μ_a ~ N(x_a·θ, σ² x_aᵀV⁻¹x_a); unless `expecting`, ln f(x_a·θ).
 
     contexts (K, d), theta (d,), inverse (d, d), merit (MERIT_ROWS,), policy (K,); product (d,) is workspace.
     `quadrature` is None where every merit is exponential: then nothing else is compiled.
@@ -139,11 +139,10 @@ def expose_by_posterior(
         if expecting:
             width = squared_width(contexts, a, inverse, product)
         put_log_merit(a, mean, width, variance, merit, quadrature, policy, product)
-    normalize(policy)
 
 
 @stage
-def expose_arms(
+def put_log_merits_of_arms(
     arms: Coordinates,
     theta: Rows,
     inverse: Rows,
@@ -154,10 +153,26 @@ def expose_arms(
     product: Rows,
     policy: Rows,
 ) -> None:
-    """`expose_by_posterior` for unit vectors as contexts, whose coordinates are arms (K,)."""
+    """`put_log_merits` for unit vectors as contexts, whose coordinates are arms (K,)."""
     for a in range(arms.shape[0]):
         width = 0.0
         if expecting:
             width = inverse[arms[a], arms[a]]
         put_log_merit(a, theta[arms[a]], width, variance, merit, quadrature, policy, product)
+
+
+@stage
+def expose_by_posterior(
+    contexts: Rows,
+    theta: Rows,
+    inverse: Rows,
+    variance: float,
+    merit: Rows,
+    expecting: bool,
+    quadrature: bool | None,
+    product: Rows,
+    policy: Rows,
+) -> None:
+    """π(a) ∝ E f(μ_a), in log space; the arguments are those of `put_log_merits`."""
+    put_log_merits(contexts, theta, inverse, variance, merit, expecting, quadrature, product, policy)
     normalize(policy)

@@ -16,18 +16,48 @@ Only the m arms of most merit need be in order: no weight is left for the others
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from fedfairx.core.hashing import GOLDEN, uniform_of
 from fedfairx.core.policy import merits
+from fedfairx.errors import InvalidInput, require
 from fedfairx.lanes.decorators import layout, stage
 from fedfairx.lanes.rows import Rows, cut
 from fedfairx.lanes.vector import bits
 
+#: Number of actions that are shown as a set, or the weight of every slot of a ranking.
+Slots = int | Sequence[float]
+Weights = tuple[float, ...]
+ONE: Weights = (1.0,)
+_RULE = "must be a number of slots >= 1, or their weights, which must not increase: 1 >= v_1 >= … >= v_m >= 0"
 HIDDEN = -1e300  # log merit of an arm that is left out of a sum
 NOTHING = 1e-300  # a sum of merits whose logarithm can still be taken
+
+
+def as_weights(slots: Slots) -> Weights:
+    """The weight of every slot; a number of slots stands for a set, in which all weights are 1.
+
+    One slot of weight 1 is `ONE` itself.
+    """
+    if type(slots) is int and slots > 1:
+        return ONE * slots
+    if type(slots) is int or isinstance(slots, np.integer):
+        require(bool(slots >= 1), "slots", _RULE, slots)
+        return ONE if slots == 1 else ONE * int(slots)
+    try:
+        if isinstance(slots, str | bytes):
+            raise TypeError
+        weights = tuple(float(weight) for weight in slots)  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        raise InvalidInput(f"slots {_RULE}, got slots of type {type(slots).__name__}") from None
+    falling = all(one >= other for one, other in pairwise(weights))
+    fits = bool(weights) and all(map(math.isfinite, weights)) and falling
+    require(fits and weights[-1] >= 0.0 and 0.0 < weights[0] <= 1.0, "slots", _RULE, slots)
+    return ONE if weights == ONE else weights
 
 
 class SlateScratch(NamedTuple):

@@ -18,6 +18,10 @@ lie on the bound B:
 - add/remove: D² = ½L⁴ + rL²B², with or without signs. "Remove" means to blank: the record adds nothing to the
   sums and still counts, as x' = 0, y' = 0 would; the number of records is public.
 
+A decision may have several slots, of weights v_j, each of which gives a record (v_j x, y), and one person may
+see them all. The unit is then the decision, and Δ = Σ_j Δ(v_j L, B), the sum over slots: it holds however the
+records are spread over leaves, since rewards may come late and one by one. In one leaf less would do.
+
 For one-dimensional contexts k is ±1 only and these values are upper bounds; from d = 2 on they are attained.
 """
 
@@ -29,6 +33,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from fedfairx.core.slates import ONE, Weights, as_weights
 from fedfairx.core.statistics import diagonal_entries, packed_size
 from fedfairx.errors import require
 from fedfairx.util.arrays import Array
@@ -52,6 +57,8 @@ class Bounds:
         The sensitivity falls from L²+B² to √(L⁴+2L²B²).
     gram_share: r = σ_U²/σ_u², the noise variance of the Gram entries over that of the moment. Below 1 the
         Gram gets less noise.
+    slots: weights of a decision's slots, or their number. The unit of the guarantee is a decision with the
+        records (v_j x, y) of all its slots.
 
     Guarantees:
     - `clip` never raises, whatever the numbers (NaN and infinities too), and its result is within the limits.
@@ -65,12 +72,14 @@ class Bounds:
     adjacency: Adjacency = "replace"
     nonnegative: bool = False
     gram_share: float = 1.0
+    slots: Weights = ONE
     is_private: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("context_norm", "reward", "gram_share"):
             value = getattr(self, name)
             require(0 < value < math.inf, name, "must be > 0 and finite", value)
+        object.__setattr__(self, "slots", as_weights(self.slots))
         known = self.adjacency in ("replace", "add-remove")
         require(known, "adjacency", 'must be "replace" or "add-remove"', self.adjacency)
 
@@ -88,7 +97,16 @@ class Bounds:
     @property
     def sensitivity(self) -> float:
         """Δ: one leaf under base noise of sd σ costs μ = Δ/σ. The top of this file derives it."""
-        norm2 = self.context_norm**2
+        return sum(self._sensitivity(weight * self.context_norm) for weight in self.slots)
+
+    @property
+    def largest_record(self) -> float:
+        """The share of the sensitivity that one record of a decision has at most: that of its first slot."""
+        return self._sensitivity(self.slots[0] * self.context_norm) / self.sensitivity
+
+    def _sensitivity(self, context_norm: float) -> float:
+        """Δ of one record with a context of this norm."""
+        norm2 = context_norm**2
         reward2 = self.gram_share * self.reward**2
         if self.adjacency == "add-remove":
             return math.sqrt(norm2 * (0.5 * norm2 + reward2))
@@ -145,7 +163,11 @@ class Bounds:
     def to_dict(self) -> dict[str, Any]:
         """Return the limits as plain values, for digests and saved states."""
         numbers = ("context_norm", "reward", "gram_share")
-        return vars(self) | {name: float(getattr(self, name)) for name in numbers}
+        values = vars(self) | {name: float(getattr(self, name)) for name in numbers}
+        if self.slots == ONE:  # as before there were several
+            del values["slots"]
+            return values
+        return values | {"slots": list(self.slots)}
 
 
 @dataclass(frozen=True, kw_only=True)

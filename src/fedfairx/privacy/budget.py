@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from fedfairx.core.slates import ONE, Weights
 from fedfairx.errors import StateError, require
 from fedfairx.privacy.accounting import require_epsilon_delta
 from fedfairx.privacy.bounds import Bounds
@@ -63,7 +64,16 @@ class Budget:
         bounds = Bounds() if self.bounds is None else self.bounds
         if self.centring is None:
             return bounds
+        text = "must be left out where a decision has several slots"
+        require(bounds.slots == ONE, "centring", text, "given")
         return self.centring.inner_bounds(adjacency=bounds.adjacency, gram_share=bounds.gram_share)
+
+    def with_slots(self, slots: Weights) -> Budget:
+        """The same budget for decisions with these slots, unless its bounds have slots already."""
+        bounds = self.bounds or Bounds()
+        if slots == ONE or bounds.slots != ONE:
+            return self
+        return replace(self, bounds=replace(bounds, slots=slots))
 
     def calibrate(self) -> Gaussian:
         """Make the mechanism with the noise that this budget needs."""

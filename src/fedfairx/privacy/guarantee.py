@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from fedfairx.core.slates import ONE, Weights, as_weights
 from fedfairx.errors import require
 from fedfairx.privacy.accounting import epsilon_for
-from fedfairx.privacy.bounds import Bounding
+from fedfairx.privacy.bounds import Bounding, Bounds
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
 
 DecideFrom = Literal["own+released", "released", "released+local"]
@@ -62,6 +63,8 @@ class Guarantee:
     centred: bool = False  # the limits are distances from a public point
     person_records: int | None = None  # largest number of records of one person that enter, if bounded
     runs: int = 1  # consecutive runs; `person_records` is for each of them
+    slots: Weights = ONE  # of a decision, which is the unit if there are several
+    largest_record: float = 1.0  # share of a decision's sensitivity that one of its records has at most
 
     @property
     def is_private(self) -> bool:
@@ -72,9 +75,11 @@ class Guarantee:
     def person_mu(self) -> float | None:
         """kμ, the cost of changing all records of one person, where their number k is bounded.
 
+        With several slots μ is that of a decision, and a record costs its share of it.
+
         With k in each of several runs it is √(Σ(kμᵢ)²) = kμ, since μ² is the sum of the μᵢ².
         """
-        return None if self.person_records is None else self.person_records * self.mu
+        return None if self.person_records is None else self.person_records * self.largest_record * self.mu
 
     @property
     def each_run(self) -> str:
@@ -111,9 +116,14 @@ class Guarantee:
             reasons = "; ".join(self.reasons) or "no noise is added"
             return f"NOT PRIVATE: {reasons}."
         blank = "adds nothing or lies at (x₀, y₀)," if self.centred else "adds nothing"
+        unit, counts = "one record (x, y)", "one"
+        if self.slots != ONE:
+            counts = f"{len(self.slots)} records"
+            weights = ", ".join(f"{weight:g}" for weight in self.slots)
+            unit = f"one decision with the records (vx, y) of all its slots, of weights v = {weights},"
         change = {
-            "replace": "replacing one record (x, y)",
-            "add-remove": f"blanking one record (x, y), which then {blank} and still counts as one,",
+            "replace": f"replacing {unit}",
+            "add-remove": f"blanking {unit.rstrip(',')}, which then {blank} and still counts as {counts},",
         }[self.adjacency]
         x, y, point = ("x - x₀", "y - y₀", ", (x₀, y₀) a public point") if self.centred else ("x", "y", "")
         limits = f"‖{x}‖ ≤ {self.context_norm:g} and |{y}| ≤ {self.reward:g}{point}"
@@ -139,7 +149,8 @@ class Guarantee:
         person = None
         if self.person_records is not None:
             person = plain_values(self, "records", "mu", "epsilon", prefix="person_") | {"runs": self.runs}
-        fields = [name for name in vars(self) if name not in ("person_records", "runs")]
+        left_out = ("person_records", "runs", *(("slots", "largest_record") if self.slots == ONE else ()))
+        fields = [name for name in vars(self) if name not in left_out]
         values = plain_values(self, *fields, "is_private", "remaining", "scope", "warnings")
         return values | {"person": person}
 
@@ -193,6 +204,8 @@ def claim(
         reasons=reasons,
         centred=point is not None,
         person_records=person_records,
+        slots=as_weights(limits.get("slots", ONE)),
+        largest_record=bounds.largest_record if isinstance(bounds, Bounds) else 1.0,
     )
 
 

@@ -189,8 +189,10 @@ class _Logged:
         sums = Sums(dimension) if replaced else self._sums.copy(dimension)
         for _, contexts, rewards in records(journal, dimension, first=first, end=end):
             sums.add(contexts, rewards)
-        for contexts, rewards in learnt(journal, first=first, end=end):
-            units = np.eye(dimension)[contexts[:, 0].astype(int)] if agent.actions else contexts
-            sums.add(units, rewards)
+        for rows, rewards in learnt(journal, first=first, end=end):
+            width = 1 if agent.actions else dimension
+            contexts = np.eye(dimension)[rows[:, 0].astype(int)] if agent.actions else rows[:, :width]
+            weights = rows[:, width:] if rows.shape[1] > width else np.ones((len(rows), 1))
+            sums.add(weights * contexts, rewards)
         self._sums, self._end = sums, end  # only after everything was read
         return sums.gram, sums.moment

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from fedfairx.agent.options import Keywords, Options
+from fedfairx.core.slates import ONE
 from fedfairx.errors import FedFairXError, needs, require
 from fedfairx.simulation.kernel import loop
 from fedfairx.simulation.kernel.setup import prepare
@@ -160,6 +161,8 @@ def simulate(
         chosen = Options.given(options, **keywords)
     text = "must be left out of options, or be the scenario's"
     require(chosen.merit in (None, scenario.merit), "merit", text, chosen.merit)
+    text = "must be left out: a simulation shows one arm a round; agents (`Agent`) can show several"
+    require(chosen.slots == ONE, "slots", text, chosen.slots)
     chosen.check_dimension(scenario.dimension)
     grid = _grid(scenario.horizon, points)
     groups = [numbers[i::workers] for i in range(min(workers, len(numbers)))]

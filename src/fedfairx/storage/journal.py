@@ -21,6 +21,7 @@ from fedfairx.storage.records import (
     STATUSES,
     DecisionNote,
     StoredDecision,
+    StoredSlot,
     as_json,
     context_of,
     floats,
@@ -53,6 +54,7 @@ _JOINED = (
     f"{REPLACED} WHERE d.agent = ?"
 )
 _OUTCOMES = f"SELECT {columns(OUTCOME, 'o')}, {columns(OUTCOME, 'r')} FROM outcomes o {REPLACED}"
+_OF_SLOTS = f"{_OUTCOMES} WHERE o.decision = ? AND o.agent = ? AND o.slot > 0 AND o.turn = 0"
 _EVENTS = f"SELECT {EVENT}, seal FROM events"
 _D, _O = len(DECISION.split(", ")) + 1, len(OUTCOME.split(", ")) + 1
 Seal = Callable[[bytes, Row], bytes]  # the seal of a row, by the digest of the row before it
@@ -64,23 +66,34 @@ class Made:
 
     seq: int
     time: int
-    context: Array  # of the action taken
+    contexts: list[Array]  # of the action taken, or of those in all slots
     policy: Array
     theta: Array
     action: int
     drawn: int
     propensity: float
     names: list[str] | None
+    slots: str | None  # JSON of shown actions and weights, where there are several slots
+
+    @property
+    def context(self) -> Array:
+        """Of the action taken."""
+        return self.contexts[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a decision; `reward` is NaN if the reward that was given is not a number."""
+    """The outcome of a decision; `reward` is NaN if the reward that was given is not a number.
+
+    A decision with several slots has an outcome for each of them, from slot 1 on. The outcome of slot 0 ends
+    it; its reward is the sum of theirs.
+    """
 
     seq: int
     decision: int
     status: str
     reward: float | None
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +145,15 @@ class Journal:
         names: Sequence[str] | None,
         note: DecisionNote | None,
         slots: str | None = None,
+        count: int = 1,
     ) -> int:
-        """Buffer a decision and return its time; `values` are policy (K), θ (d) and chosen context (d).
+        """Buffer a decision and return its time; `values` are policy (K), θ (d) and chosen contexts.
 
         rows: contexts (K, d), or coordinates (K,) of actions without features.
-        slots: JSON of all actions shown, their weights and propensities, where there are several.
+        slots: JSON of all actions shown and their weights, and `count` how many, where there are several.
         """
         log, agent, arms = self.log, self.agent, len(rows)
-        packed, end = values.tobytes(), 4 * (values.size + arms)
+        packed, end = values.tobytes(), 8 * (arms + (values.size - arms) // (1 + count))
         policy, theta = packed[: 8 * arms], packed[8 * arms : end]
         row: Row = (number, agent, log.time, packed_contexts(rows), policy, theta, action, drawn, propensity)
         if note is not None or names is not None or slots is not None:
@@ -296,6 +310,14 @@ class Journal:
                 raise StateError(f"{self.place} is damaged: decisions that wait for a reward are missing")
             yield from map(self._made, rows)
 
+    def slot_outcomes(self, decision: int, *, before: int) -> Iterator[Outcome]:
+        """The outcomes of a decision's slots that are before a number."""
+        question, values = f"{_OF_SLOTS} AND o.seq < ? ORDER BY o.seq", (decision, self.agent, before)
+        for row in self.log.database.execute(question, values):
+            outcome = self._ended(row)
+            if outcome is not None:
+                yield outcome
+
     def outcomes(self, decision: int) -> list[Row]:
         """The rows of `OUTCOME` of a decision: its outcome, and those that replaced it."""
         where = "decision = ? AND agent = ? AND slot = 0 ORDER BY turn"
@@ -318,22 +340,24 @@ class Journal:
         self._check(row, self._seal_decision)
         seq, _, when, contexts, shares, parameter, action, drawn, propensity, *_ = row
         policy, theta, names = floats(shares), floats(parameter), row[13]
-        context = context_of(contexts, action, policy.size, theta.size)
+        slots = row[-2]
+        shown = [action] if slots is None else json.loads(slots)["shown"]
+        chosen = [context_of(contexts, arm, policy.size, theta.size) for arm in shown]
         called = None if names is None else json.loads(names)
-        return Made(seq, when, context, policy, theta, action, drawn, propensity, called)
+        return Made(seq, when, chosen, policy, theta, action, drawn, propensity, called, slots)
 
     def _ended(self, row: Row) -> Outcome | None:
         """The outcome with its newest reward; None for a row that replaces another."""
         first, newest = row[:_O], row[_O:]
         self._check(first, seal_outcome)
-        seq, _, decision, _, reward, status, _, _, turn, _ = first
+        seq, _, decision, _, reward, status, _, slot, turn, _ = first
         if turn:
             return None
         if newest[0] is not None:
             self._check(newest, seal_outcome)
             reward = newest[4]
         learnt = float("nan") if reward is None and status == "rewarded" else reward
-        return Outcome(seq, decision, status, learnt)
+        return Outcome(seq, decision, status, learnt, slot)
 
     def _seal_decision(self, previous: bytes, row: Row) -> bytes:
         return seal_decision(previous, row, self.origins.of(row[0]) or "")
@@ -450,5 +474,40 @@ class Journal:
                 self._check(newest, seal_outcome)
                 reward = newest[4]
         seq, identity = row[0], self.id_of(row[0])
-        # The columns from `contexts` to `extra` are the last fields of a stored decision.
-        return StoredDecision(identity, status, reward, reward_time, person, seq, row[2] / 1e6, *row[3:18])
+        # The columns from `contexts` to `slots` are the last fields of a stored decision.
+        found = StoredDecision(identity, status, reward, reward_time, person, seq, row[2] / 1e6, *row[3:19])
+        if found.slots_json is not None:
+            found.slots = self._slots(found)
+        return found
+
+    def record(self, row: Row) -> tuple[Array, float | None]:
+        """Context and reward of a row of `WHOLE` as they are learnt: those of a slot, times its weight."""
+        made, first, newest = row[:_D], row[_D : _D + _O], row[_D + _O :]
+        self._check(made, self._seal_decision)
+        self._check(first, seal_outcome)
+        if newest[0] is not None:
+            self._check(newest, seal_outcome)
+        contexts, policy, theta, action, slot = *row[3:7], first[7]
+        weight = 1.0
+        if slot:
+            kept = json.loads(row[18])
+            action, weight = kept["shown"][slot - 1], kept["weights"][slot - 1]
+        context = context_of(contexts, action, len(policy) // 8, len(theta) // 8)
+        reward = first[4] if newest[0] is None else newest[4]
+        return context if weight == 1.0 else weight * context, reward
+
+    def _slots(self, stored: StoredDecision) -> list[StoredSlot]:
+        kept, names, exposure = json.loads(stored.slots_json or ""), stored.names, stored.policy
+        slots = [
+            StoredSlot(action, weight, float(exposure[action]), None if names is None else names[action])
+            for action, weight in zip(kept["shown"], kept["weights"], strict=True)
+        ]
+        for row in self.log.database.read(_OF_SLOTS, (stored.seq, self.agent)):
+            first, newest = row[:_O], row[_O:]
+            self._check(first, seal_outcome)
+            if newest[0] is not None:
+                self._check(newest, seal_outcome)
+            slot, latest = slots[first[7] - 1], first if newest[0] is None else newest
+            slot.reward, slot.reward_time = latest[4], first[3] / 1e6
+            slot.status, slot.person = first[5], first[6]
+        return slots

@@ -15,12 +15,13 @@ from fedfairx.util.arrays import Array
 
 _RECORDS = (
     f"SELECT o.seq, {WHOLE.removeprefix('SELECT ')} FROM outcomes o JOIN decisions d ON d.seq = o.decision "
-    f"{REPLACED} WHERE o.agent = ? AND o.slot = 0 AND o.turn = 0 AND o.status <> 'withdrawn' "
+    f"{REPLACED} WHERE o.agent = ? AND (o.slot > 0 OR d.slots IS NULL) AND o.turn = 0 "
+    "AND o.status <> 'withdrawn' "
     "AND o.seq < ? AND o.seq > ? ORDER BY o.seq LIMIT ?"
 )
 _LEARNT = (
     f"SELECT {EVENT}, seal FROM events "
-    "WHERE agent = ? AND kind = 'learn' AND seq < ? AND seq > ? ORDER BY seq LIMIT ?"
+    "WHERE agent = ? AND kind IN ('learn', 'learn weighted') AND seq < ? AND seq > ? ORDER BY seq LIMIT ?"
 )
 
 
@@ -70,18 +71,21 @@ def records(
     Each part: the number of its last step, the contexts (n, d) of the actions taken, and the rewards (n,).
     """
     rows = pages(journal.log.database.read, _RECORDS, (journal.agent, end), after=first - 1)
-    found = ((row[0], journal.whole(row[1:])) for row in rows)
-    rewarded = ((seq, made) for seq, made in found if made.reward is not None)
+    found = ((row[0], *journal.record(row[1:])) for row in rows)
+    rewarded = ((seq, context, reward) for seq, context, reward in found if reward is not None)
     while some := list(islice(rewarded, page)):
         contexts = np.zeros((len(some), dimension))
-        for row, (_, made) in zip(contexts, some, strict=True):
-            context = made.context  # shorter, if actions without features were added since
-            row[: context.size] = context
-        yield some[-1][0], contexts, np.array([made.reward for _, made in some])
+        for row, (_, context, _) in zip(contexts, some, strict=True):
+            row[: context.size] = context  # shorter, if actions without features were added since
+        yield some[-1][0], contexts, np.array([reward for *_, reward in some])
 
 
 def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, Array]]:
-    """Contexts and rewards of records learnt without a decision, from `first` on and before `end`."""
+    """Contexts and rewards of records learnt without a decision, from `first` on and before `end`.
+
+    Contexts (n, d), or names' coordinates (n, 1); of records with the weights of slots, a column of weights
+    follows.
+    """
     for row in pages(journal.log.database.read, _LEARNT, (journal.agent, end), after=first - 1):
         yield unpacked_log(journal.event(row).body)
 

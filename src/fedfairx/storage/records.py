@@ -49,12 +49,28 @@ class DecisionNote(NamedTuple):  # made in a third of the time of a frozen datac
         return min(1.0, (1.0 - self.control_share) * share + kept)
 
 
+@dataclass(slots=True)
+class StoredSlot:
+    """One slot of a stored decision: the action shown in it, and its outcome. Its repr shows no data."""
+
+    action: int
+    weight: float
+    exposure: float  # expected weight of the action
+    name: str | None = None
+    status: str = "pending"
+    reward: float | None = field(default=None, repr=False)
+    reward_time: float | None = None
+    person: str | None = field(default=None, repr=False)
+
+
 @dataclass(slots=True)  # a frozen one takes three times as long to make
 class StoredDecision:
     """A decision in the database. Times are in seconds since 1970. Its repr shows no data.
 
     propensity: the probability that `action` was taken; the policy gave it `policy[action]`.
     baseline: the row that the caller would have taken, if it was given.
+    slots: of a decision that showed several actions; empty for one. `policy` then holds exposures, `action`
+        is that of the first slot, and `reward` is the sum of all, once every slot has an outcome.
     """
 
     id: str
@@ -79,6 +95,8 @@ class StoredDecision:
     key: str | None
     digest: str | None
     extra: str | None
+    slots_json: str | None
+    slots: list[StoredSlot] = field(default_factory=list, repr=False)
 
     @property
     def featureless(self) -> bool:

@@ -27,6 +27,7 @@ from fedfairx.core.merit import Custom
 from fedfairx.core.partners import ALIKE, DIFFER
 from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
+from fedfairx.core.slates import as_weights
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.federation.roster.limits import Limits
 from fedfairx.privacy import Bounds, Budget, Centring, NonPrivate, NonPrivateSums, Privatizer
@@ -139,7 +140,7 @@ class Terms:
             self.dimension,
             bounds=self.bounds,
             centring=self.options.centring,
-            records=rounds + self.spare,
+            records=(rounds + self.spare) * len(self.bounds.slots),
         )
 
     # --- a member's agent ----------------------------------------------------------------------------
@@ -202,6 +203,7 @@ class Terms:
             minimum_share=options.minimum_share,
             confidence=options.region if options.optimistic else None,
             solver=options.composed.solver if options.optimistic else None,
+            slots=options.slots,
             partners=ALIKE if options.optimistic else partners,
         )
 
@@ -263,6 +265,7 @@ class Terms:
             "merit": merit_from(stored.merit),
             "minimum_share": stored.minimum_share,
             "bounds": stored.bounds,
+            "slots": stored.bounds.slots,
             "prior": None if optimism else prior,
             "confidence": stored.confidence if optimism else None,
         }
@@ -290,7 +293,7 @@ def _settled(options: Options) -> Options:
     if bounds is None and not options.private:
         low, high = options.reward_range or RewardLimits(_prior(settled), None).ends
         bounds = Bounds(context_norm=EXACT_NORM, reward=max(abs(low), abs(high)))
-    return replace(settled, bounds=bounds or options.record_bounds)
+    return replace(settled, bounds=replace(bounds or options.record_bounds, slots=as_weights(options.slots)))
 
 
 def _prior(options: Options) -> Prior:

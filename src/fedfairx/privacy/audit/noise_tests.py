@@ -59,7 +59,7 @@ def recorded_noise(subject: AuditedConfig, *, seed: int, look: int) -> Noise:
         start = 0
         for number, count in enumerate(counts):
             for record in range(start, start + count):
-                agent.add(contexts[record], rewards[record])
+                subject.add(agent, (contexts[record], rewards[record]))
             start += count
             packed, rest = subject.release(agent)
             residuals[number, index] = packed - truth[start]

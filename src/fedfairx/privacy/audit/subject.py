@@ -176,14 +176,19 @@ class AuditedConfig:
         packed = self.centring.recorded[-1]
         return packed, float(np.abs(sent.packed - Centring.leave(self.centring, packed, sent.count)).max())
 
+    def add(self, agent: Privatizer, record: Record) -> None:
+        """Add a decision that shows this record in all of its slots, of which there may be one."""
+        for weight in self.bounds.slots:
+            agent.add(*record, weight=weight)
+
     def sums(self, leaves: Iterable[Sequence[Record]]) -> Array:
         """Return (leaves, q), the sums that these records add to each leaf of an agent without noise."""
         agent = self.agent(ZeroNoise())
         totals = []
         with np.errstate(invalid="ignore", over="ignore"):  # a faulty privatizer may let such numbers through
             for records in leaves:
-                for context, reward in records:
-                    agent.add(context, reward)
+                for record in records:
+                    self.add(agent, record)
                 totals.append(self.release(agent)[0])
             entered = np.diff(np.array(totals), axis=0, prepend=0.0)
         return np.clip(np.nan_to_num(entered, nan=_ENDLESS), -_ENDLESS, _ENDLESS)
@@ -200,7 +205,9 @@ class AuditedConfig:
             x = np.hstack([x, np.full((len(x), 1), self.centring.constant)])
         y = np.clip(y, -limit, limit)
         rows, cols = np.triu_indices(self.inner_dimension)
-        return np.concatenate([x[:, rows] * x[:, cols], x * y[:, None]], axis=1)
+        slots = np.array(self.bounds.slots)  # a decision shows the record in all of its slots
+        gram, moment = x[:, rows] * x[:, cols], x * y[:, None]
+        return np.concatenate([np.square(slots).sum() * gram, slots.sum() * moment], axis=1)
 
     def random_records(self, generator: np.random.Generator, count: int) -> tuple[Array, Array]:
         """Draw records around the middle, about half of them outside the limits."""

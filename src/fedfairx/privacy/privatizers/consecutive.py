@@ -119,6 +119,7 @@ class ContinuedPrivatizer:
             epsilon=epsilon_for(new.delta, mu),
             context_norm=max(old.context_norm, new.context_norm),
             reward=max(old.reward, new.reward),
+            largest_record=max(old.largest_record, new.largest_record),
             releases=old.spent + new.releases,
             spent=old.spent + new.spent,
             simulated=old.simulated or new.simulated,
@@ -128,10 +129,15 @@ class ContinuedPrivatizer:
         )
 
     def add(
-        self, context: Array, reward: float, record: str | int | None = None, person: str | int | None = None
+        self,
+        context: Array,
+        reward: float,
+        record: str | int | None = None,
+        person: str | int | None = None,
+        weight: float = 1.0,
     ) -> None:
         """Add one record to the new run's open leaf."""
-        self.inner.add(context, reward, record, person)
+        self.inner.add(context, reward, record, person, weight)
 
     def release(self, number: int | None = None) -> Release:
         last = self._last
@@ -170,7 +176,7 @@ class ContinuedPrivatizer:
 
 def require_same_neighbours(old: Guarantee, new: Guarantee) -> None:
     """Refuse a run whose claim is about another change of a record: the two claims would not add."""
-    for name in ("adjacency", "centred"):
+    for name in ("adjacency", "centred", "slots"):
         before, after = getattr(old, name), getattr(new, name)
         require(after == before, name, f"must be that of the run before, {before!r}", after)
 

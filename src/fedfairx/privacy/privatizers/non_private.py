@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfairx.core.agent_kernels import learn_and_add, learn_one
+from fedfairx.core.agent_kernels import learn_and_add, learn_one, learn_slate
 from fedfairx.core.statistics import add_one, embedded, packed_size, place
 from fedfairx.errors import StateError, require
 from fedfairx.privacy.bounds import Bounds
@@ -76,30 +76,41 @@ class NonPrivateSums:
         reward: float,
         record: str | int | None = None,  # noqa: ARG002
         person: str | int | None = None,
+        weight: float = 1.0,
     ) -> None:
         refuse_person(person)
         if self.bounds is not None:
             context, reward, moved = self.bounds.clip(context, reward)
             self.clipped += moved
-        add_one(self._total, context, reward)
+        add_one(self._total, context if weight == 1.0 else weight * context, reward)
         self._count += 1
 
-    def add_and_learn(self, memory: Array, values: Array, at: int, reward: float) -> float:
+    def add_and_learn(self, memory: Array, values: Array, at: int, weight: float, reward: float) -> float:
         """Add the context that begins at values[at], and learn it into a learner's memory, in one call."""
         if self.bounds is not None:
-            self.add(values[at:], reward)
-            return float(learn_one(memory, values[at:], reward))
+            context = values[at : at + self.dimension]
+            self.add(context, reward, weight=weight)
+            return float(learn_one(memory, context, weight, reward))
         self._count += 1
-        return float(learn_and_add(memory, self._total, values, at, reward))
+        return float(learn_and_add(memory, self._total, values, at, self.dimension, weight, reward))
 
-    def add_arm(self, arm: int, reward: float) -> None:
+    def add_and_learn_slate(
+        self, memory: Array, values: Array, at: int, weights: Array, rewards: Array, low: float, high: float
+    ) -> bool:
+        """`add_and_learn` for all slots of a decision, without bounds; see `learn_slate`."""
+        done: bool = learn_slate(memory, self._total, values, at, weights, rewards, low, high)
+        if done:
+            self._count += weights.size
+        return done
+
+    def add_arm(self, arm: int, weight: float, reward: float) -> None:
         """Add the unit vector of a coordinate."""
         if self.bounds is not None:
             context = np.eye(1, self.dimension, arm)[0]
-            self.add(context, reward)
+            self.add(context, reward, weight=weight)
             return
-        self._total[place(self.dimension, arm, arm)] += 1.0
-        self._total[self._total.size - self.dimension + arm] += reward
+        self._total[place(self.dimension, arm, arm)] += weight * weight
+        self._total[self._total.size - self.dimension + arm] += weight * reward
         self._count += 1
 
     def resize(self, dimension: int) -> None:

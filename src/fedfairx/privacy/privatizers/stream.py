@@ -91,11 +91,17 @@ class Privatizer(Protocol):
         """The private stream that records enter now; None if sums are exact."""
 
     def add(
-        self, context: Array, reward: float, record: str | int | None = None, person: str | int | None = None
+        self,
+        context: Array,
+        reward: float,
+        record: str | int | None = None,
+        person: str | int | None = None,
+        weight: float = 1.0,
     ) -> None:
         """Add one record to the open leaf. A private one accepts any number: a refusal would reveal it.
 
         person: id of the record's person; required if the records of a person are bounded, refused if not.
+        weight: of the slot that the arm was shown in; the clipped context is multiplied by it.
         """
 
     def release(self, number: int | None = None) -> Release:
@@ -252,15 +258,23 @@ class StreamPrivatizer(NoCopy):
         )
 
     def add(
-        self, context: Array, reward: float, record: str | int | None = None, person: str | int | None = None
+        self,
+        context: Array,
+        reward: float,
+        record: str | int | None = None,
+        person: str | int | None = None,
+        weight: float = 1.0,
     ) -> None:
         """Add one record to the open leaf, blanked if its person already has `person_records` records."""
         shape = np.shape(context)
         require(shape == (self.dimension,), "context shape", f"must be ({self.dimension},)", shape)
+        if isinstance(self.bounds, Bounds) and weight not in self.bounds.slots:
+            slots = self.bounds.slots
+            raise InvalidInput(f"weight must be that of a slot of the bounds, {slots}, got {weight=}")
         most = self.person_records
         if most is None:
             refuse_person(person)
-            self._enter(context, reward, record)
+            self._enter(context, reward, record, weight)
             return
         if person is None:
             raise InvalidInput(f"person must be given: at most {most} records of a person enter")
@@ -269,14 +283,16 @@ class StreamPrivatizer(NoCopy):
         if not within:
             context, reward = self.centring.blank if self.centring else (np.zeros(self.dimension), 0.0)
         try:
-            self._enter(context, reward, record)
+            self._enter(context, reward, record, weight)
         except (AlreadyObserved, InvalidInput):  # nothing has entered
             self.persons.count(known, -1)
             raise
         self.dropped += not within
 
-    def _enter(self, context: Array, reward: float, record: str | int | None) -> None:
+    def _enter(self, context: Array, reward: float, record: str | int | None, weight: float) -> None:
         x, y, clipped = self._clip(context, reward)
+        if weight != 1.0:
+            x = weight * x
         with self._one_at_a_time():
             here = self._position
             leaf = here.leaf.copy()

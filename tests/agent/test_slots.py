@@ -1,0 +1,367 @@
+"""Decisions with several slots: what they show, what is learnt of them, and that they survive everything."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedfairx as ffx
+import reference as ref
+from fedfairx.core.optimism.solver import WINNER, Solver
+from fedfairx.errors import AlreadyObserved, InvalidInput, UnknownDecision
+
+RULES = ("expected-merit", "greedy", "thompson", "optimism")
+RANKED = [1.0, 0.63, 0.5]
+STEPS = ["decide", "some", "all", "forget", "learn", "reopen"]
+
+
+def contexts(seed: int, arms: int = 6, dimension: int = 3) -> np.ndarray:
+    rows = np.random.default_rng(seed).normal(size=(arms, dimension))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def lived(agent: ffx.Agent, slots: Any, rounds: int = 30, seed: int = 0) -> None:
+    """Some rounds of slates whose rewards come all, in part, late or never."""
+    rng = np.random.default_rng(seed)
+    for i in range(rounds):
+        made = agent.decide(contexts(seed + i), slots=slots)
+        values = rng.random(len(made.actions)).tolist()
+        if i % 3 == 0:
+            agent.observe(made, rewards=values)
+        elif i % 3 == 1:
+            agent.observe(made, rewards={made.actions[-1]: values[0]})
+            agent.observe(made.id, rewards={made.actions[0]: None})
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_exposures_are_in_proportion_to_merit_as_far_as_slots_allow(rule: str) -> None:
+    agent = ffx.Agent(3, rule=rule, seed=0)
+    lived(agent, RANKED)
+    rows = contexts(99)
+    before = agent.state()
+    told = agent.policy(rows, slots=RANKED)
+    assert agent.state() == before
+    made = agent.decide(rows, slots=RANKED)
+    assert made.exposure.tolist() == told.tolist()
+    assert made.exposure.sum() == pytest.approx(sum(RANKED), abs=1e-12)
+    if rule in ("greedy", "thompson", "optimism"):  # merits of a parameter that the decision has
+        merit = np.exp(agent.merit.steepness * (rows @ made.theta))  # type: ignore[attr-defined]
+        assert made.exposure == pytest.approx(ref.fair_exposures(merit / merit.max(), RANKED), abs=1e-6)
+    else:  # of one slot it is the policy, which is in proportion to expected merit
+        share = agent.policy(rows)
+        assert made.exposure == pytest.approx(ref.fair_exposures(share, RANKED), abs=1e-6)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_one_slot_is_the_single_decision(rule: str) -> None:
+    one, other = ffx.Agent(3, rule=rule, seed=4), ffx.Agent(3, rule=rule, seed=4, slots=1)
+    for i in range(20):
+        rows = contexts(i)
+        left, right = one.decide(rows), other.decide(rows, slots=[1.0])
+        assert left == right
+        assert right.actions == [left.action]
+        assert right.exposure.tolist() == left.policy.tolist()
+        one.observe(left, reward=0.5)
+        other.observe(right, rewards={left.action: 0.5} if i % 2 else [0.5])
+    assert one.state() == other.state()
+
+
+def test_a_floor_is_a_share_of_all_weights() -> None:
+    rows, rewards = contexts(1, arms=50), np.linspace(0.0, 1.0, 50)
+    with_floor, without = ffx.Agent(3, minimum_share=0.1, seed=0), ffx.Agent(3, seed=0)
+    for agent in (with_floor, without):
+        agent.learn(rows, rewards)
+    expected = 0.1 * sum(RANKED) + (1.0 - 6 * 0.1) * without.policy(contexts(7), slots=RANKED)
+    assert with_floor.decide(contexts(7), slots=RANKED).exposure == pytest.approx(expected, rel=1e-12)
+
+
+def test_linucb_shows_the_largest_upper_bounds_in_order() -> None:
+    agent = ffx.Agent(3, rule="optimism", solver=Solver(WINNER), seed=0)
+    lived(agent, RANKED)
+    rows = contexts(5)
+    inverse = np.linalg.inv(agent.gram)
+    bounds = rows @ agent.estimate + agent.radius * np.sqrt(np.einsum("ai,ij,aj->a", rows, inverse, rows))
+    assert agent.decide(rows, slots=RANKED).actions == np.argsort(-bounds)[:3].tolist()
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_records_are_weighted_contexts(together: bool) -> None:
+    agent = ffx.Agent(3, seed=0)
+    gram, moment, rng = np.zeros((3, 3)), np.zeros(3), np.random.default_rng(0)
+    for i in range(40):
+        rows = contexts(i)
+        made = agent.decide(rows, slots=RANKED)
+        rewards = rng.random(3).tolist()
+        for weight, action, reward in zip(RANKED, made.actions, rewards, strict=True):
+            gram += np.outer(weight * rows[action], weight * rows[action])
+            moment += weight * rows[action] * reward
+        if together:
+            agent.observe(made, rewards=rewards)
+        else:
+            for action, reward in reversed(list(zip(made.actions, rewards, strict=True))):
+                agent.observe(made, rewards={action: reward})
+    sums = agent.own_sums()
+    assert sums is not None
+    assert sums[:-3] == pytest.approx(gram[np.triu_indices(3)], rel=1e-12)
+    assert sums[-3:] == pytest.approx(moment, rel=1e-12)
+    assert agent.observed == 120
+
+
+def test_all_at_once_learns_the_same_bits_as_one_by_one() -> None:
+    one, other = ffx.Agent(3, seed=0), ffx.Agent(3, seed=0)
+    rng = np.random.default_rng(1)
+    for i in range(60):  # sizes are learnt again several times meanwhile
+        rows, rewards = contexts(i), rng.random(3).tolist()
+        left, right = one.decide(rows, slots=RANKED), other.decide(rows, slots=RANKED)
+        one.observe(left, rewards=rewards)
+        for action, reward in zip(right.actions, rewards, strict=True):
+            other.observe(right, rewards={action: reward})
+    assert one.state() == other.state()
+
+
+def test_actions_without_features_learn_weights_too() -> None:
+    agent = ffx.Agent(actions=["ann", "ben", "cid", "dora"], seed=0)
+    made = agent.decide(slots=[1.0, 0.5])
+    assert made.names is not None
+    agent.observe(made, rewards={made.names[1]: 1.0})
+    agent.observe(made, rewards={made.names[0]: 0.0})
+    learnt = dict(zip(agent.actions, np.diag(agent.gram) - np.min(np.diag(agent.gram)), strict=True))
+    assert learnt[made.names[0]] == pytest.approx(1.0)
+    assert learnt[made.names[1]] == pytest.approx(0.25)
+    assert agent.pending == 0
+
+
+def test_rewards_come_in_any_order_each_once() -> None:
+    agent = ffx.Agent(3, seed=0)
+    made = agent.decide(contexts(0), slots=3, names=list("abcdef"))
+    assert made.names == [list("abcdef")[row] for row in made.actions]
+    agent.observe(made, rewards={made.names[2]: 1.0})
+    with pytest.raises(AlreadyObserved, match=str(made.actions[2])):
+        agent.observe(made, rewards={made.actions[2]: 1.0})
+    with pytest.raises(AlreadyObserved):  # and none of them is taken
+        agent.observe(made, rewards=[0.5, 0.5, 0.5])
+    assert (agent.observed, agent.pending) == (1, 1)
+    agent.observe(made, rewards={made.actions[0]: None})
+    agent.observe(made.id, rewards={made.actions[1]: 0.0})
+    assert (agent.observed, agent.pending) == (2, 0)
+    with pytest.raises(AlreadyObserved):
+        agent.observe(made, rewards={made.actions[1]: 0.0})
+
+
+def test_a_decision_is_forgotten_with_the_slots_that_wait() -> None:
+    agent = ffx.Agent(3, seed=0)
+    made = agent.decide(contexts(0), slots=3)
+    agent.observe(made, rewards={made.actions[0]: 1.0})
+    agent.forget(made)
+    assert (agent.observed, agent.pending) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("slots", "value"),
+    [
+        (0, 0),
+        (-1, -1),
+        ([], []),
+        ([0.5, 0.6], [0.5, 0.6]),
+        ([1.0, -0.1], "-0.1"),
+        ([1.1, 0.5], "1.1"),
+        ([0.0, 0.0], "0.0"),
+        ([float("nan")], "nan"),
+        ("ab", "str"),
+        ("10", "str"),
+        (True, "bool"),
+        (2.5, "float"),
+    ],
+)
+def test_bad_slots_are_refused_by_name(slots: Any, value: object) -> None:
+    agent = ffx.Agent(3, seed=0)
+    before = agent.state()
+    for call in (agent.decide, agent.policy):
+        with pytest.raises(InvalidInput, match=f"^slots .*{re.escape(str(value))}"):
+            call(contexts(0), slots=slots)  # type: ignore[operator]
+    with pytest.raises(InvalidInput, match=r"^slots "):
+        ffx.Agent(3, slots=slots)
+    assert agent.state() == before
+
+
+def test_more_slots_than_arms_are_refused() -> None:
+    agent = ffx.Agent(3, seed=0)
+    before = agent.state()
+    with pytest.raises(InvalidInput, match=r"^slots .*6 arms.*7"):
+        agent.decide(contexts(0), slots=7)
+    with pytest.raises(InvalidInput, match=r"^slots "):
+        agent.decide_many([contexts(0), contexts(1, arms=2)], slots=3)
+    assert agent.state() == before
+
+
+def test_what_is_of_one_slot_says_what_to_use_instead() -> None:
+    agent = ffx.Agent(3, seed=0)
+    made = agent.decide(contexts(0), slots=3)
+    for name, instead in (("action", "actions"), ("policy", "exposure"), ("probability", "exposure")):
+        with pytest.raises(InvalidInput, match=f"^{name} .*3.*{instead}$"):
+            getattr(made, name)
+    with pytest.raises(InvalidInput, match=r"^reward .*rewards"):
+        agent.observe(made, reward=1.0)
+    with pytest.raises(InvalidInput, match=r"^reward must be a number.*rewards"):
+        agent.observe(made)
+    assert "0." not in repr(made)
+
+
+@pytest.mark.parametrize("rewards", [[1.0], [1.0] * 4, {17: 1.0}, {"ann": 1.0}, "abc", 3.0, {True: 1.0}])
+def test_rewards_that_fit_no_slot_are_refused(rewards: Any) -> None:
+    agent = ffx.Agent(3, seed=0)
+    made = agent.decide(contexts(0), slots=[1.0, 1.0, 1.0])
+    before = agent.state()
+    with pytest.raises(InvalidInput, match=r"^rewards "):
+        agent.observe(made, rewards=rewards)
+    assert agent.state() == before
+
+
+def test_a_bad_reward_among_good_ones_changes_nothing() -> None:
+    agent = ffx.Agent(3, reward_range=(0.0, 1.0), seed=0)
+    made = agent.decide(contexts(0), slots=3)
+    before = agent.state()
+    for bad in (2.0, float("nan"), "x"):
+        with pytest.raises(InvalidInput, match=r"^reward "):
+            agent.observe(made, rewards=[0.5, 0.5, bad])  # type: ignore[list-item]
+    assert agent.state() == before
+    with pytest.raises(UnknownDecision):
+        agent.observe("nobody-0", rewards=[1.0])
+
+
+def test_no_rewards_change_nothing() -> None:
+    agent = ffx.Agent(3, seed=0)
+    for slots in (1, 3):
+        agent.observe(agent.decide(contexts(0), slots=slots), rewards={})
+    assert (agent.observed, agent.pending) == (0, 2)
+
+
+def test_an_action_is_named_once() -> None:
+    agent = ffx.Agent(3, seed=0)
+    made = agent.decide(contexts(0), slots=3, names=list("abcdef"))
+    assert made.names is not None
+    with pytest.raises(InvalidInput, match=r"^rewards must name each action once"):
+        agent.observe(made, rewards={made.actions[0]: 1.0, made.names[0]: 0.5})
+    same = agent.decide(contexts(0), slots=3, names=["a"] * 6)
+    with pytest.raises(InvalidInput, match=r"^rewards must be by row"):
+        agent.observe(same, rewards={"a": 1.0})
+    agent.observe(same, rewards={same.actions[1]: 1.0})
+
+
+def test_one_reward_for_each_of_several_decisions_is_for_single_slots() -> None:
+    agent = ffx.Agent(3, seed=0)
+    one, several = agent.decide(contexts(0)), agent.decide(contexts(0), slots=2)
+    with pytest.raises(InvalidInput, match=r"^reward .*rewards"):
+        agent.observe_many([one, several], [1.0, 1.0])
+    assert (agent.observed, agent.pending) == (0, 2)
+
+
+def test_many_are_the_same_as_one_by_one() -> None:
+    one, other = ffx.Agent(3, seed=0), ffx.Agent(3, seed=0)
+    rows = [contexts(i) for i in range(5)]
+    many = one.decide_many(rows, slots=RANKED)
+    assert many == [other.decide(each, slots=RANKED) for each in rows]
+
+
+def test_a_log_is_learnt_with_the_weights_of_its_slots() -> None:
+    shown, learnt = ffx.Agent(3, seed=0), ffx.Agent(3, seed=0)
+    rows, weights, rewards = [], [], []
+    for i in range(10):
+        made = shown.decide(contexts(i), slots=RANKED)
+        shown.observe(made, rewards=[0.1, 0.2, 0.3])
+        rows += [contexts(i)[action] for action in made.actions]
+        weights += RANKED
+        rewards += [0.1, 0.2, 0.3]
+    learnt.learn(np.array(rows), rewards, weights=weights)
+    one, other = shown.own_sums(), learnt.own_sums()
+    assert one is not None
+    assert other is not None
+    assert one.tolist() == other.tolist()
+    for bad in ([0.5], [2.0] * 30, ["x"] * 30):
+        with pytest.raises(InvalidInput, match=r"^weights "):
+            learnt.learn(np.array(rows), rewards, weights=bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("features", [True, False])
+def test_saved_in_the_middle_of_a_slate_it_goes_on(tmp_path: Path, features: bool) -> None:
+    names = ["ann", "ben", "cid", "dora"]
+    agent = ffx.Agent(3, seed=0, slots=RANKED) if features else ffx.Agent(actions=names, seed=0, slots=RANKED)
+    offered = contexts(0) if features else None
+    made = agent.decide(offered)
+    agent.observe(made, rewards={made.actions[1]: 1.0})
+    agent.save(tmp_path / "agent.json")
+    again = ffx.Agent.load(tmp_path / "agent.json")
+    assert again.state() == agent.state()
+    assert again.options.slots == tuple(RANKED)
+    for one in (agent, again):
+        one.observe(made.id, rewards={made.actions[0]: 0.5, made.actions[2]: None})
+        assert one.pending == 0
+    assert again.decide(offered) == agent.decide(offered)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.sampled_from(["decide", "some", "all", "forget", "learn", "reopen"]), max_size=25), st.data()
+)
+def test_a_durable_agent_goes_on_as_one_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], data: st.DataObject
+) -> None:
+    place = tmp_path_factory.mktemp("agent") / "agent.db"
+    plain, kept = ffx.Agent(3, seed=0), ffx.Agent.open(place, dimension=3, seed=0)
+    waiting: list[tuple[ffx.Decision, ffx.Decision, list[int]]] = []
+    for at, step in enumerate(steps):
+        if step == "decide":
+            slots = data.draw(st.sampled_from([1, 2, RANKED]))
+            made = [agent.decide(contexts(at), slots=slots) for agent in (plain, kept)]
+            assert made[0].actions == made[1].actions
+            assert made[0].exposure.tolist() == made[1].exposure.tolist()
+            waiting.append((made[0], made[1], made[0].actions))
+        elif step == "learn":
+            for agent in (plain, kept):
+                agent.learn(contexts(at), [0.5] * 6, weights=[0.5] * 6)
+        elif step == "reopen":
+            kept.close()
+            kept = ffx.Agent.open(place)
+        elif waiting:
+            one, other, left = waiting.pop(data.draw(st.integers(0, len(waiting) - 1)))
+            if step == "forget":
+                plain.forget(one)
+                kept.forget(other.id)
+                continue
+            some = left if step == "all" else left[:1]
+            rewards = {action: data.draw(st.sampled_from([None, 0.0, 1.0])) for action in some}
+            plain.observe(one, rewards=rewards)
+            kept.observe(other.id, rewards=rewards)
+            if len(left) > len(some):
+                waiting.append((one, other, left[len(some) :]))
+    kept.verify()
+    assert kept.pending == plain.pending == len(waiting)
+    assert kept.state().learner == plain.state().learner
+    kept.close()
+
+
+def test_slots_of_an_agent_that_is_kept_can_not_be_changed(tmp_path: Path) -> None:
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=3, slots=3) as agent:
+        assert len(agent.decide(contexts(0)).actions) == 3
+    with ffx.Agent.open(tmp_path / "agent.db") as agent:
+        assert len(agent.decide(contexts(0)).actions) == 3
+    with pytest.raises(InvalidInput, match=r"^slots "):
+        ffx.Agent.open(tmp_path / "agent.db", slots=2)
+
+
+def test_expired_slots_earn_the_default(tmp_path: Path) -> None:
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=3, window=10.0, default_reward=0.0) as agent:
+        made, unseen = agent.decide(contexts(0), slots=3), agent.decide(contexts(0), slots=2)
+        agent.observe(made, rewards={made.actions[0]: 1.0})
+        assert agent.expire(now=unseen.time / 1e6 + 11.0) == 2
+        assert (agent.observed, agent.pending) == (5, 0)
+        assert [each.status for each in agent.journal.decisions()] == ["rewarded", "expired"]
+        with pytest.raises(InvalidInput, match=r"^replace "):
+            agent.observe(made.id, reward=0.5, replace=True)
+        agent.verify()
