@@ -1,7 +1,8 @@
 """One decision and its reward through the Python API, compared with NumPy and other libraries.
 
 All get the same rounds (K = 10 arms, d = 5 features). Ours computes a fair policy, by expected merit or, as
-in the paper, by an optimistic problem; the others take the arm with the largest score.
+in the paper, by an optimistic problem; the others take the arm with the largest score. Then several slots:
+sets of 3 of 10 arms and of 10 of 1 000, compared with one slot and with sets written in NumPy.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from problem import Problem, problem
 ARMS, DIMENSION = 10, 5
 Makers = dict[str, Callable[[Problem], Policy]]
 SLOW = {"vowpalwabbit", "river", "mabwiser"}  # a hundred µs and more per round
+STEEPNESS, VARIANCE = 10.0, 0.01  # of the merit; of the rewards' noise, which NumPy's sets take for known
 CHUNK = 100  # decisions in a turn, the same in every turn, since their costs differ
 
 
@@ -27,12 +29,66 @@ class Ours:
     """`Agent.decide` and `Agent.observe`."""
 
     def __init__(self, problem: Problem, **options: Any) -> None:
-        self._agent = ffx.Agent(problem.dimension, merit=ffx.merit.Exponential(10.0), seed=0, **options)
+        self._agent = ffx.Agent(problem.dimension, merit=ffx.merit.Exponential(STEEPNESS), seed=0, **options)
         self._contexts, self._rewards = problem.contexts, problem.rewards
 
     def step(self, i: int) -> None:
         decision = self._agent.decide(self._contexts[i])
         self._agent.observe(decision, reward=self._rewards[i][decision.action])
+
+
+class OurSet:
+    """The same with several slots."""
+
+    def __init__(self, problem: Problem, slots: int) -> None:
+        self._agent = ffx.Agent(problem.dimension, merit=ffx.merit.Exponential(STEEPNESS), seed=0)
+        self._contexts, self._rewards, self._slots = problem.contexts, problem.rewards, slots
+
+    def step(self, i: int) -> None:
+        decision = self._agent.decide(self._contexts[i], slots=self._slots)
+        rewards = self._rewards[i]
+        self._agent.observe(decision, rewards=[rewards[action] for action in decision.actions])
+
+
+class NumpySet:
+    """Sets by expected merit written by hand: inclusion probabilities by pooling, then systematic sampling.
+
+    That is exact for sets, as our swaps are, and takes one sum and one search. It learns as `NumpyLinUCB`.
+    """
+
+    def __init__(self, problem: Problem, slots: int) -> None:
+        self.inverse = np.eye(problem.dimension)
+        self.moment = np.zeros(problem.dimension)
+        self._slots, self._rng = slots, np.random.default_rng(0)
+        self._contexts, self._rewards = problem.contexts, problem.rewards
+
+    def step(self, i: int) -> None:
+        contexts = self._contexts[i]
+        variances = ((contexts @ self.inverse) * contexts).sum(axis=1)
+        logits = STEEPNESS * (
+            contexts @ (self.inverse @ self.moment) + 0.5 * STEEPNESS * VARIANCE * variances
+        )
+        ends = np.cumsum(self.exposures(np.exp(logits - logits.max())))
+        ends[-1] = self._slots  # which rounding must not miss
+        for action in np.searchsorted(ends, self._rng.random() + np.arange(self._slots)).tolist():
+            x = contexts[action]
+            product = self.inverse @ x
+            self.inverse -= np.outer(product, product) / (1.0 + x @ product)
+            self.moment += self._rewards[i][action] * x
+
+    def exposures(self, merits: np.ndarray) -> np.ndarray:
+        """Those due for slots of weight 1: arms above 1 are capped, best first, and the others share."""
+        left, total = self._slots, merits.sum()
+        found = merits * (left / total)
+        if found.max() > 1.0:
+            for arm in np.argsort(-merits)[: self._slots].tolist():
+                if merits[arm] * left <= total:
+                    break
+                left, total = left - 1, total - merits[arm]
+                found[arm] = 1.0
+            below = found < 1.0
+            found[below] = merits[below] * (left / total)
+        return found
 
 
 class NumpyLinUCB:
@@ -147,10 +203,36 @@ def from_the_start(report: Report, makers: Makers, *, count: int, turns: int) ->
             report.ratio(f"ours ÷ {name}", times["ours"].over(times[name]))
 
 
+def several_slots(
+    report: Report, arms: int, dimension: int, slots: int, *, at_most: float, turns: int
+) -> None:
+    report.heading(f"Sets of {slots} of {arms:,} arms, d={dimension}: one decide + observe with all rewards")
+    rounds = problem(CHUNK, arms=arms, dimension=dimension)
+    policies: dict[str, Policy] = {
+        "one slot": Ours(rounds),
+        f"{slots} slots": OurSet(rounds, slots),
+        f"{slots} slots, NumPy": NumpySet(rounds, slots),
+    }
+    for policy in policies.values():
+        for _ in range(10):
+            warm(policy, CHUNK, seconds=1.0)
+    times = race(
+        {name: Contestant(steps(policy, CHUNK), CHUNK) for name, policy in policies.items()}, turns=turns
+    )
+    for name, timed in times.items():
+        report.time(name, timed)
+    ours = times[f"{slots} slots"]
+    report.ratio(f"{slots} slots ÷ one slot", ours.over(times["one slot"]), at_most=at_most)
+    report.ratio(f"{slots} slots ÷ NumPy", ours.over(times[f"{slots} slots, NumPy"]), at_most=1.0)
+
+
 def run(report: Report) -> None:
     makers = contestants(report)
     steady(report, makers, warm_up=1_000 if report.quick else 10_000, turns=10 if report.quick else 60)
     from_the_start(report, makers, count=200 if report.quick else 1_000, turns=3 if report.quick else 9)
+    turns = 10 if report.quick else 100
+    several_slots(report, ARMS, DIMENSION, 3, at_most=2.0, turns=turns)
+    several_slots(report, 1_000, 20, 10, at_most=1.5, turns=turns)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,9 @@ import numpy as np
 import pytest
 
 from fedfairx.cli.main import main
+from fedfairx.errors import InvalidInput
+from fedfairx.privacy import Bounds
+from fedfairx.simulation import Scenario, simulate
 
 VERBS = ("list", "simulate", "reproduce", "plot", "calibrate", "privacy", "audit", "verify", "warm")
 SMALL = ("--agents", "2", "--arms", "3", "--dimension", "2", "--horizon", "40", "--seeds", "2")
@@ -65,7 +68,7 @@ def test_list(capsys: pytest.CaptureFixture[str]):
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {"algorithms", "mechanisms", "schedules", "merits", "experiments"}
     assert {"fairx-linucb", "b1", "linucb"} <= set(found["algorithms"])
-    assert list(found["experiments"]) == [f"exp{i}" for i in range(1, 11)]
+    assert list(found["experiments"]) == [f"exp{i}" for i in range(1, 12)]
     assert main(["list", "schedules"]) == 0
     assert "figure-gap" in capsys.readouterr().out
 
@@ -175,6 +178,20 @@ def test_flags_override_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[s
 )
 def test_simulate_refuses(arguments, message, capsys: pytest.CaptureFixture[str]):
     assert message in refused(capsys, "simulate", *SMALL, *arguments)
+
+
+def test_simulate_has_no_slots(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Neither as a flag, nor in a file, nor in the library, which says what to do instead."""
+    with pytest.raises(SystemExit) as stopped:
+        main(["simulate", *SMALL, "--slots", "3"])
+    assert stopped.value.code == 2
+    assert "--slots" in capsys.readouterr().err
+    file = tmp_path / "run.toml"
+    file.write_text("[run]\nslots = 3\n")
+    assert "slots" in refused(capsys, "simulate", "--config", str(file))
+    told = r"^slots must be left out: .*agents \(`Agent`\) can show several, got slots=\(1.0, 1.0, 1.0\)"
+    with pytest.raises(InvalidInput, match=told):
+        simulate(Scenario(horizon=5), slots=3)
 
 
 @pytest.mark.parametrize(
@@ -360,6 +377,28 @@ def test_privacy_centred(capsys: pytest.CaptureFixture[str]):
         assert f"{flag} must be left out with --centred" in message
 
 
+def test_privacy_of_several_slots(capsys: pytest.CaptureFixture[str]):
+    """A decision with all its slots is the unit, so that Δ and with it the noise grow with their weights."""
+
+    def found(*more: str) -> dict:
+        assert main(["privacy", "--epsilon", "2", "--json", *more]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    one, ranked, three = found(), found("--slots", "1,0.63,0.5"), found("--slots", "3")
+    assert (one["slots"], ranked["slots"], three["slots"]) == ([1.0], [1.0, 0.63, 0.5], [1.0, 1.0, 1.0])
+    assert three["sensitivity"] == pytest.approx(3.0 * one["sensitivity"])
+    assert ranked["sensitivity"] == pytest.approx(Bounds(slots=(1.0, 0.63, 0.5)).sensitivity)
+    assert one["sensitivity"] < ranked["sensitivity"] < three["sensitivity"]
+    assert main(["privacy", "--epsilon", "2", "--slots", "1,0.63,0.5"]) == 0
+    assert "decision with all 3 slots" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["privacy", "audit"])
+@pytest.mark.parametrize("slots", ["0", "0.5,1", "2,1", "1,-0.5", "three", ""])
+def test_slots_that_are_none(verb: str, slots: str, capsys: pytest.CaptureFixture[str]):
+    assert "slots must be" in refused(capsys, verb, "--slots", slots)
+
+
 def test_privacy_as_a_statement(capsys: pytest.CaptureFixture[str]):
     page = ["privacy", "--statement", "--horizon", "2000", "--person-records", "3"]
     assert main([*page, "--centred", "--adjacency", "add-remove"]) == 0
@@ -445,6 +484,14 @@ def test_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main([*arguments, "--centred"]) == 0
     assert main(arguments) == 0
     assert re.search(r"claimed μ \S+, found at least \S+", capsys.readouterr().out)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_small_audit")
+def test_audit_of_several_slots(capsys: pytest.CaptureFixture[str]):
+    arguments = ["audit", "--releases", "4", "--dimension", "2", "--runs", "400", "--slots", "3", "--json"]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["ok"] is True
 
 
 @pytest.mark.long

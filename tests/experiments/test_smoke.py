@@ -28,6 +28,7 @@ FIGURES = {
     "exp7": ("exp7-communication",),
     "exp8": ("exp8-merit",),
     "exp10": ("exp10-partners",),
+    "exp11": ("exp11-regret", "exp11-attention"),
     "exp9": ("exp9-summary", "exp9-worlds", "exp9-weakest", "exp9-joining"),
 }
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedfairx.agent.actions import Actions, unit_vectors
 from fedfairx.agent.decision import Decision
@@ -42,7 +43,7 @@ from fedfairx.core.agent_kernels import (
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.marginal_likelihood import next_refit
 from fedfairx.core.rules import OPTIMISM
-from fedfairx.core.slates import Weights, slate_scratch
+from fedfairx.core.slates import ONE, Weights, slate_scratch
 from fedfairx.core.statistics import diagonal_entries, embedded, packed_size, unpack
 from fedfairx.lanes.rows import size_of, zeros
 from fedfairx.privacy import NonPrivateSums
@@ -69,7 +70,8 @@ class Model:
         self.decide_from = decide_from
         self.sums = sums
         self.optimism = options.rule == OPTIMISM
-        self._workspaces: dict[tuple[int, int], Array] = {}
+        self._workspaces: dict[tuple[int, int], tuple[Array, NDArray[np.int64]]] = {}
+        self._weights = ONE, as_array(ONE)  # of the last decision with several slots
         self._begin()
         expects = options.confidence if self.optimism else options.prior
         assert expects is not None
@@ -138,7 +140,8 @@ class Model:
             memory = learner.memory
         if self.optimism:
             contexts = rows if rows.ndim == 2 else unit_vectors(rows, dimension)
-            action: int = decide_one(contexts, memory, self._scratch(arms), values, uniform, *learner.variant)
+            work, _ = self._scratch(arms)
+            action: int = decide_one(contexts, memory, work, values, uniform, *learner.variant)
         else:
             if draws.each > 1:
                 draw_parameter(memory, draws.normals(), np.empty(dimension * dimension + 1))
@@ -154,39 +157,46 @@ class Model:
         self, rows: Any, weights: Weights, values: Array, draws: Draws, memory: Array | None = None
     ) -> list[int]:
         """`draw` for slots of these weights: the arm in each."""
-        arms, learner, v = len(rows), self.learner, as_array(weights)
-        uniform, work = draws.ahead[-1], self._scratch(arms, len(weights))
+        arms, slots, learner, v = len(rows), len(weights), self.learner, self._as_array(weights)
+        uniform, (work, shown) = draws.ahead[-1], self._scratch(arms, slots)
         if memory is None:
             memory = learner.memory
         if self.optimism:
             contexts = rows if rows.ndim == 2 else unit_vectors(rows, self.dimension)
-            problem = self._scratch(arms)
+            problem, _ = self._scratch(arms)
             done: int = decide_slate_by_optimism(
                 contexts, memory, v, problem, work, values, uniform, *learner.variant
             )
         else:
             if draws.each > 1:
                 draw_parameter(memory, draws.normals(), np.empty(self.dimension**2 + 1))
-            more = memory, v, work, values, uniform, learner.quadrature
             if rows.ndim == 2:
-                done = decide_slate(rows, *more)
+                done = decide_slate(rows, memory, v, work, values, uniform, learner.quadrature)
             else:
+                more = memory, v, work, values, uniform, learner.quadrature
                 done = decide_slate_among_arms(rows, self.dimension, *more)
         if done < 0:
             raise not_finite(rows)
-        return list(map(int, values[-len(weights) :].tolist()))
+        drawn: list[int] = shown.tolist()
+        return drawn
 
-    def _scratch(self, arms: int, slots: int = 0) -> Array:
-        """Scratch memory of the optimistic problem, or of `slots` slots."""
+    def _as_array(self, weights: Weights) -> Array:
+        """`as_array`, which looks no further where weights are those of the last decision."""
+        if weights is not self._weights[0]:
+            self._weights = weights, as_array(weights)
+        return self._weights[1]
+
+    def _scratch(self, arms: int, slots: int = 0) -> tuple[Array, NDArray[np.int64]]:
+        """Scratch memory of the optimistic problem, or of `slots` slots, with the arms in them."""
         found = self._workspaces.get((arms, slots))
         if found is None:
             if len(self._workspaces) > MOST_WORKSPACES:  # or a K that never repeats would fill the memory
                 self._workspaces.clear()
             if slots:
-                found = zeros(size_of(slate_scratch, slots, arms))
+                memory = zeros(size_of(slate_scratch, slots, arms))
             else:
-                found = decision_workspace(arms, self.dimension)
-            self._workspaces[arms, slots] = found
+                memory = decision_workspace(arms, self.dimension)
+            found = self._workspaces[arms, slots] = memory, memory[:slots].view(np.int64)
         return found
 
     # --- learning ------------------------------------------------------------------------------------
@@ -227,20 +237,21 @@ class Model:
         """
         count, sums, limits = len(slate.shown), self.sums, self.limits
         first = type(rewards) is list and len(rewards) == len(slate.waiting) == count
-        quiet = self.observed + count < self.refit_at and self.updates + count < REFRESH_EVERY
+        observed, updates = self.local_count + count, self.updates + count
+        quiet = self.released_count + observed < self.refit_at and updates < REFRESH_EVERY
         if not (first and quiet) or sums is None or sums.bounds is not None or self.actions is not None:
             return False
         given = np.array([*rewards, self.growth])
         if given.dtype is not FLOAT:
             return False
-        ends, weights = limits.ends, as_array(slate.weights)
-        at = made._arms + self.dimension
-        if not sums.add_and_learn_slate(self.learner.memory, made._values, at, weights, given, *ends):
+        weights, at = self._as_array(slate.weights), made._arms + self.dimension
+        low, high = limits.low, limits.high
+        if not sums.add_and_learn_slate(self.learner.memory, made._values, at, weights, given, low, high):
             return False
-        self.local_count += count
-        self.updates += count
-        if given[count] >= 0.0:
-            self.growth = float(given[count])
+        self.local_count, self.updates = observed, updates
+        growth = given.item(count)
+        if growth >= 0.0:
+            self.growth = growth
         else:
             self._derive()
         return True

@@ -24,6 +24,11 @@ def as_array(weights: Weights) -> Array:
     return np.array(weights)
 
 
+@lru_cache(maxsize=64)
+def _all_of(slots: int) -> frozenset[int]:
+    return frozenset(range(slots))
+
+
 def as_row_weights(weights: Iterable[float], rows: int) -> Array:
     """The weight of the slot that each of `rows` rows of a log was shown in."""
     given = as_floats(list(weights) if isinstance(weights, Iterable) else weights)
@@ -55,13 +60,13 @@ class Slate:
         self.weights = weights
         self.shown = shown
         self.names = names
-        self.waiting = set(range(len(shown)) if waiting is None else waiting)
+        self.waiting = _all_of(len(shown)) if waiting is None else frozenset(waiting)
         self.total = total
         self.status = status
 
     def end(self, slot: int, reward: float | None, status: str) -> None:
         """Take the outcome of a slot. One that was rewarded makes it a decision that was."""
-        self.waiting.remove(slot)
+        self.waiting -= {slot}
         if self.status != "rewarded" and status != "withdrawn":
             self.status = status
         if reward is not None:

@@ -18,7 +18,7 @@ class Plot(Output):
         fedfairx plot --out results
         fedfairx plot exp3 --out results
 
-    experiments: exp1 … exp10, or all (default: all).
+    experiments: exp1 … exp11, or all (default: all).
     plugin: a Python file with experiments.
     out: folder of the results, figures and report.
     quiet: do not print the progress.

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ from fedfairx.core.policy import merits
 from fedfairx.errors import InvalidInput, require
 from fedfairx.lanes.decorators import layout, stage
 from fedfairx.lanes.rows import Rows, cut
-from fedfairx.lanes.vector import bits
+from fedfairx.lanes.vector import bits, from_bits
 
 #: Number of actions that are shown as a set, or the weight of every slot of a ranking.
 Slots = int | Sequence[float]
@@ -43,11 +44,8 @@ def as_weights(slots: Slots) -> Weights:
 
     One slot of weight 1 is `ONE` itself.
     """
-    if type(slots) is int and slots > 1:
-        return ONE * slots
     if type(slots) is int or isinstance(slots, np.integer):
-        require(bool(slots >= 1), "slots", _RULE, slots)
-        return ONE if slots == 1 else ONE * int(slots)
+        return _set_of(int(slots))
     try:
         if isinstance(slots, str | bytes):
             raise TypeError
@@ -58,6 +56,12 @@ def as_weights(slots: Slots) -> Weights:
     fits = bool(weights) and all(map(math.isfinite, weights)) and falling
     require(fits and weights[-1] >= 0.0 and 0.0 < weights[0] <= 1.0, "slots", _RULE, slots)
     return ONE if weights == ONE else weights
+
+
+@lru_cache(maxsize=64)
+def _set_of(slots: int) -> Weights:
+    require(slots >= 1, "slots", _RULE, slots)
+    return ONE if slots == 1 else ONE * slots
 
 
 class SlateScratch(NamedTuple):
@@ -213,7 +217,8 @@ def raise_to_least(exposure: Rows, weights: Rows, share: float) -> None:
 def fill_slots(exposure: Rows, weights: Rows, uniform: float, work: SlateScratch, shown: Rows) -> None:
     """shown (m,) ← the arm in each slot, drawn so that every arm's expected weight is its exposure (K,).
 
-    `work` is as `share_out` or `give_to_best` left it; all coins come from one `uniform`, by a hash.
+    `work` is as `share_out` or `give_to_best` left it, and its `order` gets the bits of integers, the shown
+    arms. All coins come from one `uniform`, by a hash.
     """
     arms, slots = exposure.shape[0], weights.shape[0]
     order, weight_of, slot_of, surplus = work.order, work.merits, work.weights, work.ends
@@ -247,3 +252,5 @@ def fill_slots(exposure: Rows, weights: Rows, uniform: float, work: SlateScratch
     for p in range(slots):
         if slot_of[p] >= 0.0:
             shown[int(slot_of[p])] = order[p]
+    for p in range(slots):  # the same as integers, which Python reads faster than it converts floats
+        order[p] = from_bits(np.uint64(shown[p]))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,13 +73,14 @@ SMOKE = Size(horizon=120, seeds=2)
 
 @dataclass(frozen=True)
 class Run:
-    """One setting to simulate, for any number of seeds; score and plot find it by its `key`."""
+    """One setting to simulate or play, for any number of seeds; score and plot find it by its `key`."""
 
     key: str
     scenario: Scenario
     algorithm: str | Algorithm
     options: Mapping[str, Any] = field(default_factory=dict)  # keywords of `simulate`
     least_seeds: int = 0  # a minimum, beyond the size's own number
+    play: Callable[[Run, Sequence[int]], Outcome] | None = None  # with live agents, instead of `simulate`
 
     def seeds(self, asked: int) -> range:
         """The seeds to run for a size with `asked` seeds."""
@@ -103,11 +106,15 @@ class Run:
             "decide_from": given["decide_from"] or algorithm.decide_from,
             "schedule": find_schedule(given["schedule"] or algorithm.schedule),
         }
-        return {
+        described = {
             "scenario": describe(self.scenario),
             "algorithm": describe(algorithm),
             "options": describe({**given, **resolved}),
         }
+        if self.play is not None:  # it may call anything in its file
+            source = hashlib.sha256(Path(inspect.getfile(self.play)).read_bytes()).hexdigest()
+            described["play"] = [self.play.__qualname__, source]
+        return described
 
 
 @cache

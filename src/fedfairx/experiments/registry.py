@@ -13,7 +13,7 @@ from fedfairx.errors import InvalidInput, require
 from fedfairx.experiments import suite
 from fedfairx.experiments.experiment import Experiment
 
-BUILT_IN = tuple(f"exp{number}" for number in range(1, 11))
+BUILT_IN = tuple(f"exp{number}" for number in range(1, 12))
 _PLUGGED: dict[str, Experiment] = {}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiment_helpers import outcome, small_run
-from fedfairx.experiments.experiment import Run
+from fedfairx.experiments.experiment import Outcome, Run
 from fedfairx.experiments.provenance import provenance
 from fedfairx.experiments.sweep import jobs as sweeping
 from fedfairx.experiments.sweep.jobs import SweepInterruptedError, perform, plan, sweep
@@ -102,6 +102,33 @@ def test_the_weakest_arms_share_is_kept_where_exposure_is_measured():
     measured = perform(small_run(exposure=True), (0, 1), provenance())
     assert measured.weakest.shape == measured.fairness_regret.shape
     assert (measured.weakest > 0).all()
+
+
+def test_live_agents_are_played_and_timed(store: Store):
+    def play(run: Run, seeds) -> Outcome:
+        return replace(outcome(seeds, scale=float(run.scenario.horizon)), seconds=-1.0)
+
+    run = replace(small_run(), play=play)
+    assert run.identity(store.made_by) != small_run().identity(store.made_by)
+    found = perform(run, (0, 1), provenance())
+    assert found.seconds >= 0.0
+    np.testing.assert_array_equal(found.fairness_regret, outcome(scale=30.0).fairness_regret)
+    jobs, _ = plan(named(run), 2, store)
+    with ThreadPoolExecutor(1) as pool:
+        sweep(jobs, executor=pool, store=store, progress=Quiet())
+    assert plan(named(run), 2, store) == ([], 2)
+
+
+def test_what_a_played_run_is_depends_on_the_file_that_plays_it(tmp_path: Path):
+    """It may call other functions of its file, whose changes its own code would not show."""
+    identities = []
+    for helper in ("1", "2", "1"):
+        file = tmp_path / "mine.py"
+        file.write_text(f"def helper(): return {helper}\ndef play(run, seeds): return helper()\n")
+        names: dict = {}
+        exec(compile(file.read_text(), str(file), "exec"), names)
+        identities.append(replace(small_run(), play=names["play"]).identity(provenance()))
+    assert identities[0] == identities[2] != identities[1]
 
 
 def test_a_failed_job_is_reported_and_the_others_go_on(store: Store, capsys: pytest.CaptureFixture[str]):

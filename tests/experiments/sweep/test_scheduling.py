@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedfairx.agent.schedules import Geometric
-from fedfairx.experiments.experiment import Run
+from fedfairx.experiments.experiment import Outcome, Run
 from fedfairx.experiments.sweep.job_order import COMPILING, Job, ordered
 from fedfairx.simulation import Scenario
 
@@ -14,6 +16,10 @@ WORLD = Scenario(agents=10, arms=10, dimension=5, horizon=100_000)
 
 def job(key: str, algorithm: str, seeds: int = 8, wanted_by: str = "exp", **options: Any) -> Job:
     return Job(Run(key, WORLD, algorithm, options), tuple(range(seeds)), tuple(wanted_by.split()))
+
+
+def _play(run: Run, seeds: Sequence[int]) -> Outcome:
+    raise NotImplementedError
 
 
 def keys(jobs: list[Job]) -> list[str]:
@@ -54,6 +60,11 @@ def test_a_kernel_is_what_is_compiled_together() -> None:
         job("h", "priv-fairx-linucb", epsilon=1.0),
     ]
     assert len({plain, *(each.kernel for each in others)}) == 1 + len(others)
+    live = [
+        replace(each, run=replace(each.run, play=_play)).kernel
+        for each in (job("k", "b0"), job("l", "linucb"))
+    ]
+    assert len({plain, *(each.kernel for each in others), *live}) == 3 + len(others)
     for also in (job("i", "fairx-linucb"), job("j", "fed-fairx-linucb", schedule=Geometric())):
         assert also.kernel == job("g", "fed-fairx-linucb").kernel
 

@@ -18,7 +18,9 @@ POSTERIOR = 0.3  # of the time of optimism, which has a solver
 WEIGHING_OTHERS = 2.4  # where every agent weighs the others' releases beside its own, each time
 COMPILING = 1.5e9  # effort that takes about as long as compiling a kernel: some seven seconds
 
-Kernel = tuple[bool, int, bool, bool]
+LIVE = 50.0  # times the time of a simulation: compiled code is called from Python in every round
+
+Kernel = tuple[bool, bool, int, bool, bool]
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,17 @@ class Job:
         size = world.agents * len(self.seeds) * world.arms * world.dimension
         rule = 1.0 if chosen.rule == OPTIMISM else POSTERIOR
         weighing = self.run.options.get("decide_from") == "own+released" and chosen.rule == OPTIMISM
-        return (world.horizon + EARLY) * size * rule * (WEIGHING_OTHERS if weighing else 1.0)
+        live = 1.0 if self.run.play is None else LIVE
+        return (world.horizon + EARLY) * size * rule * live * (WEIGHING_OTHERS if weighing else 1.0)
 
     @cached_property
     def kernel(self) -> Kernel:
-        """The simulator's parts that it needs: jobs of one kernel run the same machine code."""
+        """Parts of the simulator, or of an agent: jobs of one kernel run the same machine code."""
         chosen, options = find_algorithm(self.run.algorithm), self.run.options
         optimistic = chosen.rule == OPTIMISM
         differ = options.get("partners", ALIKE) != ALIKE
-        return optimistic, chosen.solver.rule if optimistic else 0, chosen.private, differ
+        live = self.run.play is not None
+        return live, optimistic, chosen.solver.rule if optimistic else 0, chosen.private, differ
 
     @property
     def label(self) -> str:

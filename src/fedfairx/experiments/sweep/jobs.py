@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Executor, Future, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -82,12 +82,14 @@ def seeds_of_a_job(run: Run) -> int:
 
 
 def perform(run: Run, seeds: Sequence[int], expected: Provenance) -> Outcome:
-    """Simulate: the function that an engine's worker calls."""
+    """Simulate or play: the function that an engine's worker calls."""
     from fedfairx.simulation import simulate
 
     if provenance() != expected:  # a cluster's worker with another installation
         raise ResultsError(f"worker must have {expected}, got {provenance()}")
     began = time.perf_counter()
+    if run.play is not None:
+        return replace(run.play(run, seeds), seconds=time.perf_counter() - began)
     result = simulate(run.scenario, algorithm=run.algorithm, seeds=tuple(seeds), **run.options)
     return Outcome(
         seeds=np.asarray(result.seeds, dtype=np.int64),
