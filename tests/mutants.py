@@ -79,6 +79,7 @@ QUADRATURE = "tests/core/test_quadrature.py"
 EXPOSED = ("tests/service/test_exposure_cache.py", "-k", "own_rewards and sqlite")
 DRAWN = ("tests/fairness/test_draw_test.py",)
 TABLE = ("tests/fairness/test_exposure_table.py",)
+SLOTS_SHOWN = ("tests/fairness/test_exposure_of_slots.py", "-m", "not long")
 
 SEALS = ("tests/storage/test_seals.py", "-k", "not postgresql")
 MIGRATED = ("tests/storage/test_migrations.py", "-k", "not postgresql")
@@ -670,16 +671,51 @@ MUTANTS = (
     Mutant(
         "what a baseline took is tested instead of what was drawn",
         "DrawsSoFar.take",
-        "chances = block.policy[rows, block.drawn]",
-        "chances = block.policy[rows, block.taken]",
+        "chances = policy[rows, block.drawn]",
+        "chances = policy[rows, block.taken]",
         DRAWN,
     ),
     Mutant(
         "a sharpened policy that does not sum to 1",
         "DrawsSoFar.take",
-        "((power - 1.0) * logs - np.log(tilted)).sum()",
-        "((power - 1.0) * logs).sum()",
+        "(_log_mean((power - 1.0) * logs, parts) - np.log(tilted)).sum()",
+        "_log_mean((power - 1.0) * logs, parts).sum()",
         DRAWN,
+    ),
+    Mutant(
+        "a reward from a lower slot counts as one from the first",
+        "records",
+        "yield block.weights[known][:, None] * contexts,",
+        "yield contexts,",
+        SLOTS_SHOWN,
+    ),
+    Mutant(
+        "nobody is ever capped",
+        "Tally.entitle",
+        "free = bounds.merits.uncapped(block.weights)",
+        "free = np.ones(len(block.weights), dtype=np.bool_)",
+        SLOTS_SHOWN,
+    ),
+    Mutant(
+        "least merit against least merit, for slots",
+        "entitled_slots",
+        "(low, merits.least, merits.most)",
+        "(low, merits.least, merits.least)",
+        SLOTS_SHOWN,
+    ),
+    Mutant(
+        "every slot is tested as if it were the first",
+        "DrawsSoFar.take",
+        "got = block.weights / most[rows, block.drawn]",
+        "got = np.ones_like(block.weights)",
+        SLOTS_SHOWN,
+    ),
+    Mutant(
+        "a group's weight is bounded by that of one action",
+        "Sets.most",
+        "place = np.minimum(sizes, weights.shape[1]) - 1",
+        "place = 0 * sizes",
+        SLOTS_SHOWN,
     ),
     Mutant(
         "overlapping intervals are called within",
@@ -691,7 +727,7 @@ MUTANTS = (
     Mutant(
         "shares of all rounds, whoever was there",
         "Tally.count",
-        "self.rounds += np.bincount(codes[sets.first], minlength=size)",
+        "self.rounds += np.bincount(once, minlength=size)",
         "self.rounds += len(codes)",
         TABLE,
     ),

@@ -8,6 +8,7 @@ import pytest
 from fedfairx.fairness import Logged, exposure
 from fedfairx.fairness.decision_log import Block
 from fedfairx.fairness.draw_test import LEVEL, DrawsSoFar
+from fedfairx.fairness.totals import Sets
 from worlds import by_chance, fair_policy, world
 
 
@@ -19,15 +20,15 @@ def draws(log: list[Logged]) -> float:
 def test_honest_logs_are_ever_doubted_as_rarely_as_stated() -> None:
     """500 logs, 20 looks each: at level 0.2 at most 20 % may ever fail; far fewer do."""
     rng = np.random.default_rng(0)
-    names, everybody = np.broadcast_to(np.arange(3), (10, 3)), np.ones((10, 3), dtype=bool)
+    names, one = np.broadcast_to(np.arange(3), (10, 3)), np.ones((10, 1))
     failed = 0
     for _ in range(500):
         so_far, ever = DrawsSoFar(), False
         for _ in range(20):
             policies = rng.dirichlet([0.5, 1.0, 2.0], size=10)
-            drawn = np.array([by_chance(rng, policy) for policy in policies])
-            block = Block(policies, drawn, drawn, names, names, None, np.full(10, np.nan), np.ones(10))
-            so_far.take(block, policies, everybody, 3)
+            drawn = np.array([[by_chance(rng, policy)] for policy in policies])
+            block = Block(policies, one, drawn, drawn, names, names, None, np.nan * one, np.ones(10))
+            so_far.take(block, Sets.of(names), 3)
             ever |= so_far.answer().p_value < 0.2
         failed += ever
     assert 0 < failed / 500 < 0.2

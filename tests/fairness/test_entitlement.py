@@ -33,9 +33,9 @@ def learnt(records: int, dimension: int, seed: int) -> Region:
 
 def tallied(found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray) -> Tally:
     n, arms, dimension = contexts.shape
-    nobody = np.zeros(n, dtype=np.int64)
+    first, one = np.zeros((n, 1), dtype=np.int64), np.ones((n, 1))
     policy = np.full((n, arms), 1 / arms)
-    block = Block(policy, nobody, nobody, codes, codes, contexts, np.full(n, np.nan), np.ones(n))
+    block = Block(policy, one, first, first, codes, codes, contexts, np.nan * one, np.ones(n))
     tally = Tally.empty(int(codes.max()) + 1, dimension)
     tally.count(block, codes, Sets.of(codes))
     tally.entitle(block, codes, Sets.of(codes), found, merit)

@@ -81,6 +81,54 @@ def test_it_is_the_table_of_the_library(place: str) -> None:
         assert client.get("/v1/exposure", params={"since": "soon"}).status_code == 422
 
 
+@pytest.mark.parametrize("private", [False, True])
+def test_slots_count_with_their_weights(place: str, private: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, rng = settings_for(place, dimension=2), np.random.default_rng(0)
+    more: dict[str, Any] = {}
+    if private:
+        more = {"budget": Budget(epsilon=2.0, delta=1e-6, releases=10), "slots": [1.0, 0.6, 0.3]}
+    contexts, names = np.array([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9], [0.2, 0.2]]), ["ann", "ben", "cat", "dan"]
+    log, records = [], []
+    with Agent.open(place_of(settings), dimension=2, **more) as agent:
+        cache = exposing.ExposureCache(agent, settings)
+        for t in range(60):
+            slots = [1.0, 0.6, 0.3] if private else ([1.0, 0.6, 0.3], 2, 1)[t % 3]
+            made = agent.decide(contexts, names=names, slots=slots)
+            rewards: list[float | None] = [float(rng.random()) for _ in made.actions]
+            if t % 10 == 9 and t % 7:
+                rewards[-1] = None  # nobody saw the last one
+            if t % 7:
+                agent.observe(made, rewards=rewards)
+            elif t:
+                rewards[1:] = [None] * len(rewards[1:])  # the others wait, and are shown
+                agent.observe(made, rewards={made.actions[0]: rewards[0]})
+            else:
+                agent.forget(made)
+                rewards = [None] * len(rewards)
+            seen = [
+                None if t == 0 or (t % 7 and reward is None) else action
+                for action, reward in zip(made.actions, rewards, strict=True)
+            ]
+            log.append(
+                ffx.Logged(
+                    made.exposure, seen, contexts, names, None, made.actions, rewards, slots=made.weights
+                )
+            )
+            records += [
+                (weight * contexts[action], reward)
+                for weight, action, reward in zip(made.weights, made.actions, rewards, strict=True)
+                if reward is not None
+            ]
+        gram, moment = looked_at(cache, monkeypatch)
+        assert gram == pytest.approx(sum(np.outer(x, x) for x, _ in records), rel=1e-9)
+        assert moment == pytest.approx(sum(x * y for x, y in records), rel=1e-9)
+        looked = asyncio.run(cache.look(exact=True))
+        table = ffx.exposure(log, merit=agent.merit, sums=(gram, moment))
+        assert looked.table.actions == table.actions
+        assert looked.table.draws == table.draws
+        assert (looked.withdrawn, looked.table.decisions) == (len(log) - table.decisions, table.decisions)
+
+
 EXACT: dict[str, dict[str, str]] = {
     "alone": {},
     "alike": {"partners": "alike"},
@@ -89,7 +137,9 @@ EXACT: dict[str, dict[str, str]] = {
 PRIVATE = ("own+released", "released+local", "released")
 
 
-def looked_at(service: Service, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray]:
+def looked_at(
+    cache: exposing.ExposureCache, monkeypatch: pytest.MonkeyPatch
+) -> tuple[np.ndarray, np.ndarray]:
     """The sums that a table is made with."""
     given: list[tuple[np.ndarray, np.ndarray]] = []
     real = exposing.exposure
@@ -102,7 +152,7 @@ def looked_at(service: Service, monkeypatch: pytest.MonkeyPatch) -> tuple[np.nda
         patch.setattr(exposing, "exposure", noting)
         patch.setattr(exposing, "FRESH", 0.0)
         patch.setattr(exposing, "COST", 0.0)
-        asyncio.run(service.exposures.look(exact=True))
+        asyncio.run(cache.look(exact=True))
     return given[0]
 
 
@@ -132,7 +182,7 @@ def test_merit_is_known_from_its_own_rewards_alone(
             if kind != "alone":
                 sent = {agent.name: agent.release() for agent in (mine, theirs)}
                 mine.absorb(sent)
-            gram, moment = looked_at(service, monkeypatch)
+            gram, moment = looked_at(service.exposures, monkeypatch)
             own = [(each.contexts[each.action], each.reward) for each in mine.journal.decisions()]
             records = [*zip(learnt, values, strict=True), *(pair for pair in own if pair[1] is not None)]
             assert gram == pytest.approx(sum(np.outer(x, x) for x, _ in records), rel=1e-12)
@@ -156,7 +206,7 @@ def test_a_log_that_could_not_be_read_to_its_end_is_read_again(
         with monkeypatch.context() as patch, pytest.raises(StorageUnavailable):
             patch.setattr(exposing, "records", broken)
             asyncio.run(service.exposures.look(exact=True))
-        gram, _ = looked_at(service, monkeypatch)
+        gram, _ = looked_at(service.exposures, monkeypatch)
         own = [each.contexts[each.action] for each in service.journal.decisions()]
         assert gram == pytest.approx(sum(np.outer(x, x) for x in own))
 

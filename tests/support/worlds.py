@@ -45,3 +45,59 @@ def world(
         names, groups = [NAMES[row] for row in rows], [GROUPS[row] for row in rows]
         log.append(Logged(shares, action, contexts, names=names, groups=groups, reward=reward))
     return log
+
+
+def due(merits: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Exposures in proportion to merits as far as slots allow, by the formula of slopes, max over min."""
+    order = np.argsort(-merits, kind="stable")
+    sums = np.concatenate([[0.0], np.cumsum(merits[order])])
+    room = np.concatenate([[0.0], np.cumsum(weights), np.full(merits.size - weights.size, weights.sum())])
+    slopes = (room[None, :] - room[:, None])[:-1, 1:] / np.where(
+        np.tri(merits.size, dtype=bool).T, (sums[None, :] - sums[:, None])[:-1, 1:], 1.0
+    )
+    exposure = np.empty(merits.size)
+    for k, arm in enumerate(order):
+        exposure[arm] = merits[arm] * slopes[: k + 1, k:].min(axis=1).max()
+    return exposure
+
+
+def fill(rng: np.random.Generator, exposure: np.ndarray, weights: np.ndarray) -> list[int]:
+    """The arm in each slot, so that every arm's expected weight is its exposure: swaps of two arms' slots."""
+    order = np.argsort(-exposure, kind="stable")
+    have, slot = np.zeros(order.size), np.arange(order.size)
+    have[: weights.size] = weights
+    while (lacking := np.flatnonzero(exposure[order] - have > 1e-12)).size:
+        taker = lacking[0]
+        giver = np.flatnonzero(have[:taker] - exposure[order][:taker] > 1e-13)[-1]
+        moved = min(have[giver] - exposure[order[giver]], exposure[order[taker]] - have[taker])
+        if rng.random() * (have[giver] - have[taker]) < moved:
+            slot[[giver, taker]] = slot[[taker, giver]]
+        have[giver] -= moved
+        have[taker] += moved
+    return [int(order[np.flatnonzero(slot == place)[0]]) for place in range(weights.size)]
+
+
+Show = Callable[[np.random.Generator, np.ndarray, np.ndarray], list[int]]
+
+
+def slates(
+    decisions: int,
+    slots: Callable[[int], Sequence[float]] = lambda _: (1.0, 0.6, 0.3),
+    *,
+    seed: int = 0,
+    steepness: float = 4.0,
+    show: Show = fill,
+    policy: Callable[[np.ndarray], np.ndarray] = lambda exposure: exposure,
+) -> list[Logged]:
+    """`world` with several slots, whose weights may change; `show` fills them, by exposures and weights."""
+    rng = np.random.default_rng(seed)
+    features = rng.random((5, 3)) / np.sqrt(3)
+    log = []
+    for t in range(decisions):
+        weights = np.array(slots(t))
+        contexts = (features + 0.1 * (rng.random((5, 3)) - 0.5)).clip(0.0)
+        exposure = policy(due(np.exp(steepness * contexts @ THETA), weights))
+        shown = show(rng, exposure, weights)
+        rewards = (rng.random(weights.size) < weights * (contexts[shown] @ THETA)).astype(float).tolist()
+        log.append(Logged(exposure, shown, contexts, NAMES, GROUPS, reward=rewards, slots=weights))
+    return log

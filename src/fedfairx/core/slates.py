@@ -26,9 +26,10 @@ import numpy as np
 from fedfairx.core.hashing import GOLDEN, uniform_of
 from fedfairx.core.policy import merits
 from fedfairx.errors import InvalidInput, require
-from fedfairx.lanes.decorators import layout, stage
-from fedfairx.lanes.rows import Rows, cut
+from fedfairx.lanes.decorators import layout, releasing, stage
+from fedfairx.lanes.rows import Rows, cut, floats, size_of, zeros
 from fedfairx.lanes.vector import bits, from_bits
+from fedfairx.util.arrays import Array
 
 #: Number of actions that are shown as a set, or the weight of every slot of a ranking.
 Slots = int | Sequence[float]
@@ -178,6 +179,21 @@ def share_out(exposure: Rows, weights: Rows, least_share: float, work: SlateScra
         if work.ranked[a] == 0.0:
             exposure[a] *= scale * relative
     raise_to_least(exposure, weights, least_share)
+
+
+@releasing
+def _share_out_rows(exposures: Array, weights: Array, memory: Array) -> None:
+    work = slate_scratch(floats(memory), weights.shape[1], exposures.shape[1])
+    for t in range(exposures.shape[0]):
+        share_out(floats(exposures[t]), floats(weights[t]), 0.0, work)
+
+
+def exposures_of(log_merits: Array, weights: Array) -> Array:
+    """Exposures (n, K) that arms are due in n decisions, by log merits (n, K) and slots' weights (n, m)."""
+    exposures = np.array(log_merits, dtype=np.float64, order="C")
+    memory = zeros(size_of(slate_scratch, weights.shape[1], exposures.shape[1]))
+    _share_out_rows(exposures, np.ascontiguousarray(weights), memory)
+    return exposures
 
 
 @stage

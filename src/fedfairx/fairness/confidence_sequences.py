@@ -27,28 +27,42 @@ def spending(places: int) -> Array:
     return 1.0 / ((batch + 1.0) * (batch + 2.0) * size)
 
 
-def log_mixture(shown: Array, rounds: Array, chance: Array) -> Array:
-    """Return the logarithm of the mixture at p = `chance`; all three (n,)."""
-    growth = np.log1p(chance[:, None] * np.expm1(TILTS))
-    logs = shown[:, None] * TILTS - rounds[:, None] * growth
+def log_mixture(shown: Array, rounds: Array, chance: Array, most: Array | None = None) -> Array:
+    """Return the logarithm of the mixture at p = `chance`; all (n,).
+
+    most: the most that a round can show, 1 unless given; `shown` and `chance` are in parts of it.
+    """
+    if most is None:
+        tilts, growth = TILTS, np.log1p(chance[:, None] * np.expm1(TILTS))
+    else:  # the same for tilts of any size
+        tilts = most[:, None] * TILTS
+        with np.errstate(divide="ignore"):
+            growth = np.logaddexp(np.log1p(-chance)[:, None], np.log(chance)[:, None] + tilts)
+    logs = shown[:, None] * tilts - rounds[:, None] * growth
     top = logs.max(axis=1)
     return np.asarray(top + np.log(np.exp(logs - top[:, None]).mean(axis=1)))
 
 
-def share_interval(shown: Array, rounds: Array, error: Array) -> tuple[Array, Array]:
+def share_interval(
+    shown: Array, rounds: Array, error: Array, most: Array | None = None
+) -> tuple[Array, Array]:
     """Return both ends of the confidence sequences for mean probabilities; `rounds` ≥ 1, all (n,).
 
+    most: of several slots, the most weight that a round can show; the ends are then of the mean exposure.
     Each holds at all times at once with probability at least 1 - error.
     """
+    if most is not None:
+        shown = shown / most
     both = [np.concatenate([part, part]) for part in (shown, rounds, -np.log(error))]
     shown, rounds, limit = both
+    scale = None if most is None else np.concatenate([most, most])
     inside = shown / rounds  # there the mixture is at most 1
     outside = np.repeat([0.0, 1.0], error.size)
-    inside = np.where(log_mixture(shown, rounds, outside) < limit, outside, inside)
+    inside = np.where(log_mixture(shown, rounds, outside, scale) < limit, outside, inside)
     for _ in range(_STEPS):
         middle = 0.5 * (inside + outside)
-        refused = log_mixture(shown, rounds, middle) >= limit
+        refused = log_mixture(shown, rounds, middle, scale) >= limit
         outside = np.where(refused, middle, outside)
         inside = np.where(refused, inside, middle)
     low, high = outside.reshape(2, -1)
-    return low, high
+    return (low, high) if most is None else (low * most, high * most)

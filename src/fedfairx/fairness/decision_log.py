@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedfairx.core.slates import ONE, Slots, Weights, as_weights
 from fedfairx.errors import InvalidInput
 from fedfairx.util.arrays import Array
 
 Codes = NDArray[np.int64]
 _BLOCK = 1 << 16  # largest number of policy entries in a block
-_SUM = 1e-6  # largest deviation of a policy's sum from 1
+_SUM = 1e-6  # largest deviation of a policy's sum from that of the weights
+_NO_ROW = -2  # what is refused as no row of the policy
+_POLICY = "policy must be (K,) probabilities that sum to 1, or exposures that sum to the slots' weights"
+_LISTS = "action, drawn and reward must be lists of one for each slot, no action twice and no None in drawn"
 _MIXED = "contexts must be given for all decisions or for none, and be of one dimension"
 
 
@@ -23,7 +27,7 @@ _MIXED = "contexts must be given for all decisions or for none, and be of one di
 class Logged:
     """One decision of a log.
 
-    policy: (K,) the probabilities that the action was drawn from.
+    policy: (K,) the probabilities that the action was drawn from; of several slots, the exposures.
     action: the row that was chosen; None if nothing was shown and only the draw counts.
     contexts: (K, d), needed to estimate merit; in all decisions of a log or in none. For actions without
         features (K,) integers, the index of each in a list of all actions.
@@ -31,29 +35,34 @@ class Logged:
     groups: groups of the K actions; "" or None for no group.
     drawn: the row that the policy drew, if another one was chosen (a baseline).
     reward: reward of the chosen action, if it has arrived.
+    slots: their number or their weights, if several actions are shown. `action`, `drawn` and `reward` are
+        then lists in the order of slots, with None for an action that was not seen and for a reward that has
+        not arrived; an empty list for `drawn` says that the draw is not known.
     """
 
     policy: ArrayLike
-    action: int | None
+    action: int | Sequence[int | None] | None
     contexts: ArrayLike | None = None
     names: Sequence[str] | None = None
     groups: Sequence[str | None] | None = None
-    drawn: int | None = None
-    reward: float | None = None
+    drawn: int | Sequence[int] | None = None
+    reward: float | Sequence[float | None] | None = None
+    slots: Slots | None = None
 
 
 @dataclass(frozen=True)
 class Block:
-    """n decisions among K actions each."""
+    """n decisions among K actions each, with m slots."""
 
-    policy: Array  # (n, K)
-    taken: Codes  # (n,) -1 where nothing was shown
-    drawn: Codes  # (n,)
+    policy: Array  # (n, K) expected weight of each action
+    weights: Array  # (n, m) of the slots
+    taken: Codes  # (n, m) -1 where nothing was seen
+    drawn: Codes  # (n, m) -1 where the draw is not known
     names: Codes  # (n, K) numbers of names
     groups: Codes  # (n, K) numbers of groups, -1 for none
     contexts: NDArray[Any] | None  # (n, K, d), or (n, K) places of actions without features
-    rewards: Array  # (n,) NaN where none has arrived
-    times: Array  # (n,) how often the round occurred
+    rewards: Array  # (n, m) NaN where none has arrived
+    times: Array  # (n,) how often the round occurred, in parts of the weights that were seen
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Block:
         parts: Any = (None if part is None else part[rows] for part in vars(self).values())
@@ -68,7 +77,8 @@ class Block:
             return self
         times: dict[bytes, float] = {}
         first = []
-        for place, key in enumerate(np.hstack([self.contexts, self.names, self.groups])):
+        weights = np.ascontiguousarray(self.weights).view(np.int64)
+        for place, key in enumerate(np.hstack([self.contexts, self.names, self.groups, weights])):
             written = key.tobytes()
             if written not in times:
                 first.append(place)
@@ -116,16 +126,16 @@ class Blocks:
 
 
 def gather(log: Iterable[Logged]) -> Blocks:
-    """Check and sort a log into blocks; decisions among equally many actions stay in their order."""
+    """Check and sort a log into blocks; decisions of equally many actions and slots stay in their order."""
     found = Blocks()
-    waiting: dict[int, list[_Row]] = {}
+    waiting: dict[tuple[int, int], list[_Row]] = {}
     for place, decision in enumerate(log):
         row = _row(decision, place, found)
-        arms = row[1].size
-        rows = waiting.setdefault(arms, [])
+        shape = arms, _ = row[1].size, len(row[2])
+        rows = waiting.setdefault(shape, [])
         rows.append(row)
         if len(rows) * arms >= _BLOCK:
-            found.blocks.append(_block(waiting.pop(arms)))
+            found.blocks.append(_block(waiting.pop(shape)))
     found.blocks += [_block(rows) for rows in waiting.values()]
     dimensions = {None if block.contexts is None else block.contexts.shape[2:] for block in found.blocks}
     if len(dimensions) > 1:
@@ -134,28 +144,34 @@ def gather(log: Iterable[Logged]) -> Blocks:
 
 
 def records(blocks: Sequence[Block]) -> Iterator[tuple[Array, Array]]:
-    """Yield contexts (n, d) of actions taken and their rewards (n,), where these have arrived."""
+    """Yield contexts (n, d) of actions taken, times weights, and rewards (n,), where these have arrived."""
     places = [block.contexts for block in blocks if block.contexts is not None and block.contexts.ndim == 2]
     units = np.eye(1 + max(int(each.max()) for each in places)) if places else None
     for block in blocks:
         if block.contexts is not None:
-            known = np.flatnonzero(np.isfinite(block.rewards) & (block.taken >= 0))
-            rows = block.contexts[known, block.taken[known]]
-            yield (rows if units is None else units[rows]), block.rewards[known]
+            known = np.nonzero(np.isfinite(block.rewards) & (block.taken >= 0))
+            rows = block.contexts[known[0], block.taken[known]]
+            contexts = rows if units is None else units[rows]
+            yield block.weights[known][:, None] * contexts, block.rewards[known]
 
 
-# place, policy, taken, drawn, names, groups, contexts, reward; `_block` checks the numbers
-_Row = tuple[int, Array, int, int, Codes, Codes, NDArray[Any] | None, float]
+_Slots = tuple[int, ...]
+# place, policy, weights, taken, drawn, names, groups, contexts, rewards; `_block` checks the numbers
+_Row = tuple[int, Array, Weights, _Slots, _Slots, Codes, Codes, NDArray[Any] | None, tuple[float, ...]]
 
 
 def _row(decision: Logged, place: int, found: Blocks) -> _Row:
     policy = np.asarray(decision.policy, dtype=np.float64)
     if policy.ndim != 1 or policy.size == 0:
-        raise InvalidInput(f"policy must be (K,) probabilities that sum to 1, got decision {place}")
-    arms, taken = policy.size, -1 if decision.action is None else decision.action
-    drawn = taken if decision.drawn is None else decision.drawn
-    if not (0 <= drawn < arms and (decision.action is None or 0 <= taken < arms)):
+        raise InvalidInput(f"{_POLICY}, got decision {place}")
+    arms = policy.size
+    weights, taken, drawn, rewards = (_one if decision.slots is None else _several)(decision, place)
+    if len(weights) > arms:
+        raise InvalidInput(f"slots must be no more than actions, got decision {place}")
+    if not (all(0 <= row < arms for row in drawn) and all(-1 <= row < arms for row in taken)):
         raise InvalidInput(f"action must be a row of the policy, got decision {place}")
+    if len(drawn) != len(weights):  # not known
+        drawn = (-1,) * len(weights)
     names = found.names.row(range_names(arms) if decision.names is None else decision.names)
     groups = found.groups.row((None,) * arms if decision.groups is None else decision.groups)
     if names.size != arms or groups.size != arms:
@@ -165,8 +181,43 @@ def _row(decision: Logged, place: int, found: Blocks) -> _Row:
         contexts = _contexts(decision.contexts, arms)
         if contexts is None:
             raise InvalidInput(f"contexts must be (K, d) finite numbers, got decision {place}")
-    reward = np.nan if decision.reward is None else float(decision.reward)
-    return place, policy, taken, drawn, names, groups, contexts, reward
+    return place, policy, weights, taken, drawn, names, groups, contexts, rewards
+
+
+def _one(decision: Logged, place: int) -> tuple[Weights, _Slots, _Slots, tuple[float, ...]]:
+    """Weights, actions, draws and rewards of a decision with one slot."""
+    action: Any = decision.action
+    drawn: Any = action if decision.drawn is None else decision.drawn
+    reward: Any = decision.reward
+    if any(isinstance(each, list | tuple | np.ndarray) for each in (action, drawn, reward)):
+        raise InvalidInput(f"slots must be given with lists of actions or rewards, got decision {place}")
+    drawn = _NO_ROW if drawn is None else drawn
+    taken = -1 if action is None else action if action >= 0 else _NO_ROW
+    return ONE, (taken,), (drawn,), (np.nan if reward is None else float(reward),)
+
+
+def _several(decision: Logged, place: int) -> tuple[Weights, _Slots, _Slots, tuple[float, ...]]:
+    """Weights, actions, draws and rewards of a decision with several slots."""
+    assert decision.slots is not None
+    try:
+        weights = as_weights(decision.slots)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error}, in decision {place}") from None
+    none = (None,) * len(weights)
+    action: Any = none if decision.action is None else decision.action
+    reward: Any = none if decision.reward is None else decision.reward
+    drawn: Any = action if decision.drawn is None else decision.drawn
+    try:
+        taken = tuple(-1 if row is None else int(row) if row >= 0 else _NO_ROW for row in action)
+        draws = tuple(int(row) for row in drawn)
+        rewards = tuple(np.nan if each is None else float(each) for each in reward)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{_LISTS}, got decision {place}") from None
+    fits = len(taken) == len(rewards) == len(weights) and len(draws) in (0, len(weights))
+    seen = [row for row in taken if row >= 0]
+    if not fits or len(set(seen)) < len(seen) or len(set(draws)) < len(draws):
+        raise InvalidInput(f"{_LISTS}, got decision {place}")
+    return weights, taken, draws, rewards
 
 
 def _contexts(values: ArrayLike, arms: int) -> NDArray[Any] | None:
@@ -187,10 +238,11 @@ def range_names(arms: int) -> tuple[str, ...]:
 
 
 def _block(rows: list[_Row]) -> Block:
-    places, policies, taken, drawn, names, groups, given, rewards = zip(*rows, strict=True)
-    policy = np.array(policies)
-    odd = np.any(policy < 0, axis=1) | ~(np.abs(policy.sum(axis=1) - 1.0) <= _SUM)
-    _refuse(odd, places, "policy must be (K,) probabilities that sum to 1")
+    places, policies, attention, taken, drawn, names, groups, given, rewards = zip(*rows, strict=True)
+    policy, weights = np.array(policies), np.array(attention)
+    total = weights.sum(axis=1)
+    odd = np.any((policy < 0) | (policy > weights[:, :1] + _SUM), axis=1)
+    _refuse(odd | ~(np.abs(policy.sum(axis=1) - total) <= _SUM * total), places, _POLICY)
     codes = np.array(names)
     _refuse(np.any(codes < 0, axis=1), places, "names must not be empty")
     shapes = [None if each is None else each.shape for each in given]
@@ -198,9 +250,9 @@ def _block(rows: list[_Row]) -> Block:
     contexts = None if given[0] is None else np.array(given)
     if contexts is not None and contexts.ndim == 3:
         _refuse(~np.isfinite(contexts).all(axis=(1, 2)), places, "contexts must be (K, d) finite numbers")
-    rows_taken, rows_drawn = np.array(taken, dtype=np.int64), np.array(drawn, dtype=np.int64)
-    once = np.ones(len(rows))
-    return Block(policy, rows_taken, rows_drawn, codes, np.array(groups), contexts, np.array(rewards), once)
+    shown, draws = np.array(taken, dtype=np.int64), np.array(drawn, dtype=np.int64)
+    seen = np.where(shown >= 0, weights, 0.0).sum(axis=1) / total
+    return Block(policy, weights, shown, draws, codes, np.array(groups), contexts, np.array(rewards), seen)
 
 
 def _refuse(odd: NDArray[np.bool_], places: Sequence[int], rule: str) -> None:

@@ -6,6 +6,11 @@ flattened, in proportion to π^η (η = 2: the best are drawn too often; η = 0:
 that favour or avoid one action, by a factor e^λ. Half of the bet is on the first kind and half on the second.
 If the log is honest, the mean of all these products ever reaches 1/p with probability at most p (Ville), so
 its inverse is a p-value at any time.
+
+Of several slots only the expected weight e_t(a) of each action is recorded, not the probability of each way
+to fill them. With V the sum of weights and π = e/V, the mean of ρ(a)/π(a) over what is shown, weighted by
+slots, has expectation 1 however slots are filled. An action that gets the weight X, at most u, multiplies the
+second kind of bet by e^(λX/u), whose expectation is at most 1 + (e/u)(e^λ - 1).
 """
 
 from __future__ import annotations
@@ -14,10 +19,10 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedfairx.fairness.confidence_sequences import spending
-from fedfairx.fairness.decision_log import Block, Codes
+from fedfairx.fairness.decision_log import Block
+from fedfairx.fairness.totals import Sets
 from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import number
 
@@ -62,27 +67,31 @@ class DrawsSoFar:
     decisions: int = 0
     impossible: bool = False  # an action of probability 0 was drawn
 
-    def take(self, block: Block, sets: Array, first: NDArray[np.bool_], actions: int) -> None:
-        """Add a block. sets (n, K): probability of each row's action; first (n, K): True at its first row."""
-        rows = np.arange(block.drawn.size)
+    def take(self, block: Block, sets: Sets, actions: int) -> None:
+        """Add a block. sets: those of rows that are one action; actions: how many there are in the log."""
+        rows = np.arange(len(block.drawn))[:, None]
         grown = np.zeros((actions, FAVOURS.size))
         grown[: len(self.favours)] = self.favours
         self.favours = grown
         self.decisions += rows.size
-        chances = block.policy[rows, block.drawn]
-        self.impossible |= bool((chances == 0).any())
+        total = block.weights.sum(axis=1, keepdims=True)
+        policy, parts = block.policy / total, block.weights / total
+        chances = policy[rows, block.drawn]
+        self.impossible |= bool(((chances == 0) & (parts > 0)).any())
         logs = np.log(np.where(chances > 0, chances, 1.0))
-        there = block.policy > 0
-        all_logs = np.log(block.policy, out=np.full(block.policy.shape, -1e300), where=there)
+        there = policy > 0
+        all_logs = np.log(policy, out=np.full(policy.shape, -1e300), where=there)
         for k, power in enumerate(POWERS):  # logarithms take a third of the time of powers
             tilted = np.exp(power * all_logs).sum(axis=1) if power > 0 else there.sum(axis=1)
-            self.powers[k] += ((power - 1.0) * logs - np.log(tilted)).sum()
-        codes = block.names[first]
-        shares = sets[first]
+            self.powers[k] += (_log_mean((power - 1.0) * logs, parts) - np.log(tilted)).sum()
+        most = sets.most(block.weights)
+        codes = block.names[sets.first]
+        shares = (sets.of_sets(block.policy) / most)[sets.first]
         for k, favour in enumerate(FAVOURS):
             self.favours[:, k] -= np.bincount(codes, np.log1p(shares * math.expm1(favour)), actions)
-        drawn: Codes = block.names[rows, block.drawn]
-        self.favours += np.bincount(drawn, minlength=actions)[:, None] * FAVOURS
+        got = block.weights / most[rows, block.drawn]
+        drawn = np.bincount(block.names[rows, block.drawn].ravel(), got.ravel(), actions)
+        self.favours += drawn[:, None] * FAVOURS
 
     def answer(self) -> Draws:
         """Compute the p-value of all products together."""
@@ -99,3 +108,10 @@ class DrawsSoFar:
         top = float(logs.max())
         log_mean = top + math.log(float(np.exp(logs - top).sum()))
         return Draws(self.decisions, 0.0 if self.impossible else math.exp(-max(log_mean, 0.0)))
+
+
+def _log_mean(logs: Array, parts: Array) -> Array:
+    """Return the logarithms of means, weighted by `parts`, of numbers with these logarithms (n, m)."""
+    logs = np.where(parts > 0, logs, -np.inf)
+    top = logs.max(axis=1, keepdims=True)
+    return np.asarray((top + np.log((parts * np.exp(logs - top)).sum(axis=1, keepdims=True)))[:, 0])

@@ -1,7 +1,9 @@
 """Bounds on the share that merit entitles a set of actions to, over every θ of a confidence region.
 
 There are two bounds, one round by round and one linear, and the interval is their intersection; the proofs
-and the symbols are in docs/explanation/exposure-proofs.md.
+and the symbols are in docs/explanation/exposure-proofs.md. Of several slots an action is due a weight: its
+share of all weights where no θ of the region has anybody capped, else by `entitled_slots`, without the linear
+bound.
 """
 
 from __future__ import annotations
@@ -9,15 +11,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedfairx.core.merit import Custom, Exponential, Merit
 from fedfairx.core.merit_kernels import log_merit_values
+from fedfairx.core.slates import exposures_of
 from fedfairx.fairness.confidence_region import Region
 from fedfairx.fairness.decision_log import Codes
 from fedfairx.util.arrays import Array
 
 _BEND = 9.0 / 64.0  # max of q (1 - q)(1/4 + |1 - 2q|)
 _BEND_OF_RARE = 1.25  # since |q″| ≤ 5/4 q ρ²
+_MANY = 64  # actions from which on the ends of capped exposures are bounded, not computed one by one
 
 
 class Entitled(NamedTuple):
@@ -28,6 +33,34 @@ class Entitled(NamedTuple):
     high: Array  # (n, K)
     gradient: Array | None  # (n, K, d) of each action, times W; a set's is their sum. None if not proved
     bend: Array  # (n, K) ½ρ² · the bound on |q″|/ρ² of the set
+    merits: Merits
+
+    def rows(self, rows: NDArray[np.bool_]) -> Entitled:
+        """Return the bounds of some rounds."""
+        gradient = None if self.gradient is None else self.gradient[rows]
+        merits = Merits(*(part[rows] for part in self.merits))
+        return Entitled(self.share[rows], self.low[rows], self.high[rows], gradient, self.bend[rows], merits)
+
+
+class Merits(NamedTuple):
+    """Logarithms of the merits of n rounds with K actions each, up to a number common to a round."""
+
+    at_centre: Array  # (n, K)
+    least: Array  # (n, K) over the region
+    most: Array  # (n, K)
+
+    def uncapped(self, weights: Array) -> NDArray[np.bool_]:
+        """Return (n,) whether shares of all weights (n, m) can be given, for every θ of the region.
+
+        They can if the k largest are at most v_1 + … + v_k for every k.
+        """
+        slots = weights.shape[1]
+        if slots == 1:
+            return np.ones(len(weights), dtype=np.bool_)
+        most = np.sort(_set_bounds(self.least, self.most, None)[1], axis=1)[:, : -slots - 1 : -1]
+        room = np.cumsum(weights, axis=1)
+        fits = room[:, -1:] * np.cumsum(most, axis=1) <= room
+        return np.asarray(fits[:, :-1].all(axis=1))
 
 
 def entitled(region: Region, merit: Merit, contexts: Array, sets: Codes | None) -> Entitled:
@@ -39,12 +72,14 @@ def entitled(region: Region, merit: Merit, contexts: Array, sets: Codes | None) 
     share = _shares(logs)
     if not isinstance(merit, Exponential):
         least, most = _merit_range(merit, contexts @ region.centre, region.widths(contexts))
-        return Entitled(share, *_set_bounds(least, most, sets), None, np.zeros_like(share))
+        merits = Merits(logs, least, most)
+        return Entitled(share, *_set_bounds(least, most, sets), None, np.zeros_like(share), merits)
     centred = contexts - np.einsum("nk,nkd->nd", share, contexts)[:, None, :]
     moves = merit.steepness * region.widths(centred)
-    low, high = _set_bounds(logs - moves, logs + moves, sets)
+    merits = Merits(logs, logs - moves, logs + moves)
+    low, high = _set_bounds(merits.least, merits.most, sets)
     gradient = merit.steepness * share[..., None] * region.rooted(centred)
-    return Entitled(share, low, high, gradient, _bend(moves, high))
+    return Entitled(share, low, high, gradient, _bend(moves, high), merits)
 
 
 def entitled_units(
@@ -59,15 +94,48 @@ def entitled_units(
     share = _shares(logs)
     if not isinstance(merit, Exponential):
         least, most = _merit_range(merit, means, region.radius * widths)
-        return Entitled(share, *_set_bounds(least, most, sets), None, np.zeros_like(share))
+        merits = Merits(logs, least, most)
+        return Entitled(share, *_set_bounds(least, most, sets), None, np.zeros_like(share), merits)
     centre = of_sets(share, alike)
     squares = np.square(widths * centre)
     if alike is not None:  # a place counts once
         squares /= of_sets(np.ones_like(share), alike)
     squares = np.square(widths * (1.0 - centre)) + _of_others(squares, alike)
     moves = merit.steepness * region.radius * np.sqrt(squares)
-    low, high = _set_bounds(logs - moves, logs + moves, sets)
-    return Entitled(share, low, high, None, _bend(moves, high))
+    merits = Merits(logs, logs - moves, logs + moves)
+    low, high = _set_bounds(merits.least, merits.most, sets)
+    return Entitled(share, low, high, None, _bend(moves, high), merits)
+
+
+def entitled_slots(merits: Merits, weights: Array, sets: Codes | None) -> tuple[Array, Array, Array]:
+    """Return exposures (n, K) at θ̂ for slots of these weights (n, m), and the least and the most of each set.
+
+    A set gets most with its own merits at their upper and all others at their lower ends, and vice versa.
+    """
+    share = exposures_of(merits.at_centre, weights)
+    arms = share.shape[1]
+    numbers = np.broadcast_to(np.arange(arms), share.shape) if sets is None else sets
+    if arms > _MANY:
+        return share, *_slot_bounds(merits, weights, numbers)
+    low, high = np.zeros_like(share), np.zeros_like(share)
+    for number in range(int(numbers.max()) + 1):
+        own = numbers == number
+        for end, mine, others in ((low, merits.least, merits.most), (high, merits.most, merits.least)):
+            given = exposures_of(np.where(own, mine, others), weights)
+            end += np.where(own, np.where(own, given, 0.0).sum(axis=1, keepdims=True), 0.0)
+    return share, low, high
+
+
+def _slot_bounds(merits: Merits, weights: Array, sets: Codes) -> tuple[Array, Array]:
+    """Return wider ends from two exposures a round: e/f of every action falls when any merit rises."""
+    total, ratio = weights.sum(axis=1, keepdims=True), merits.most - merits.least
+    lower = exposures_of(merits.most, weights) * np.exp(-ratio)
+    due = exposures_of(merits.least, weights)
+    known = due > 1e-290  # below it digits are lost
+    logs = np.log(np.where(known, due, 1.0)) + ratio
+    upper = np.where(known, np.exp(np.minimum(logs, 0.0)), 1.0).clip(max=weights[:, :1])  # v_1 ≤ 1
+    low = np.maximum(of_sets(lower, sets), total - _of_others(upper, sets))
+    return low, np.minimum(of_sets(upper, sets), total - _of_others(lower, sets))
 
 
 def gradient_of_units(shares: Array, places: Codes, root: Array, codes: Codes, size: int) -> Array:

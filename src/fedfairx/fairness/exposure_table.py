@@ -40,18 +40,24 @@ class Exposure:
     noise_sd: float
     merit: Merit
     featureless: bool = False  # whether actions have no features, so that each has a separate expected reward
+    several: bool = False  # whether decisions have several slots, or a slot of a weight other than 1
 
     def claims(self) -> tuple[str, ...]:
         """Return the claims of this table, in sentences."""
         least = 1 - self.tolerance
+        shown, chances = "share among decisions in which the action was available", "probabilities"
+        if self.several:
+            shown = "share of the weights of all slots, in decisions in which the action was available"
+            chances = "expected weights"
+        due = ", as far as slots allow: no action can have more than the first slot" if self.several else ""
         model = "of each action have a constant mean" if self.featureless else "are linear in the features"
         return (
             f"With probability at least {100 * (1 - self.error):g} %, all intervals of all actions and "
             "groups hold at all times at once: you may read the table every day and stop at will.",
-            '"Shown" is the share among decisions in which the action was available. Its interval covers the '
-            "mean of the probabilities that it really had, whatever the recorded policies are.",
-            '"Entitled" is the share in proportion to true merit, averaged over the same decisions. Its '
-            "interval holds for every parameter that the rewards so far leave possible, if rewards "
+            f'"Shown" is the {shown}. Its interval covers the '
+            f"mean of the {chances} that it really had, whatever the recorded policies are.",
+            f'"Entitled" is the share in proportion to true merit{due}, averaged over the same decisions. '
+            "Its interval holds for every parameter that the rewards so far leave possible, if rewards "
             f"{model} and vary around it by noise of sd {self.noise_sd:g} at most.",
             f'"Within" means surely between {100 * least:.0f} and {100 / least:.0f} % of the entitlement; '
             '"below" and "above" mean surely less and surely more than it; "too little data" means none of '
@@ -106,9 +112,11 @@ def exposure(
         tuple(_rows(tally, labels, known, error * _SHOWN_SHARE, tolerance))
         for tally, labels in zip(tallies, (found.names, found.groups), strict=True)
     )
-    shown = sum(int((block.taken >= 0).sum()) for block in found.blocks)
+    shown = sum(int((block.times > 0).sum()) for block in found.blocks)
     featureless = any(map(_featureless, found.blocks))
-    return Exposure(actions, groups, draws, shown, rewards, error, tolerance, noise_sd, merit, featureless)
+    several = any(block.weights.shape[1] > 1 or bool((block.weights != 1.0).any()) for block in found.blocks)
+    settings = error, tolerance, noise_sd, merit, featureless, several
+    return Exposure(actions, groups, draws, shown, rewards, *settings)
 
 
 def _featureless(block: Block) -> bool:
@@ -139,10 +147,10 @@ def _count(found: Blocks, known: Region | None, merit: Merit) -> tuple[Draws, tu
     draws = DrawsSoFar()
     names, groups = (Tally.empty(len(each.numbers), dimension) for each in (found.names, found.groups))
     for block in found.blocks:
-        for part in _parts(block, 1):
-            sets = Sets.of(part.names)
-            draws.take(part, sets.of_sets(part.policy), sets.first, len(found.names.numbers))
-        shown = block[block.taken >= 0] if (block.taken < 0).any() else block
+        drawn, seen = block.drawn[:, 0] >= 0, block.times > 0
+        for part in _parts(block if drawn.all() else block[drawn], 1):
+            draws.take(part, Sets.of(part.names), len(found.names.numbers))
+        shown = block if seen.all() else block[seen]
         for part in _parts(shown, 1):
             for tally, codes in ((names, part.names), (groups, part.groups)):
                 if tally.rounds.size:
@@ -170,16 +178,19 @@ def _rows(
         return
     errors = error * spending(tally.rounds.size)
     low, high = tally.interval(0.0 if known is None else known.radius)
-    shown_low, shown_high = share_interval(tally.shown, np.maximum(tally.rounds, 1.0), errors)
+    rounds, weight = np.maximum(tally.rounds, 1.0), np.where(tally.weight > 0, tally.weight, 1.0)
+    most = None if bool(np.isin(tally.most, (0.0, 1.0)).all()) else np.where(tally.most > 0, tally.most, 1.0)
+    ends = share_interval(tally.shown, rounds, errors, most)
+    shown_low, shown_high = ((end * (rounds / weight)).clip(max=1.0) for end in ends)
     for name, k in labels.numbers.items():
         n = tally.rounds[k]
         if n == 0:  # its decisions showed nothing
             continue
-        shown = Share(tally.shown[k] / n, shown_low[k], shown_high[k])
-        middle = math.nan if known is None else min(max(tally.share[k] / n, low[k]), high[k])
+        shown = Share(tally.shown[k] / weight[k], shown_low[k], shown_high[k])
+        middle = math.nan if known is None else min(max(tally.share[k] / weight[k], low[k]), high[k])
         entitled = Share(middle, low[k], high[k])
         words = UNKNOWN if known is None else verdict(shown, entitled, tolerance)
-        yield Row(name, int(n), int(tally.shown[k]), shown, tally.policy[k] / n, entitled, words)
+        yield Row(name, int(n), int(tally.times[k]), shown, tally.policy[k] / weight[k], entitled, words)
 
 
 def _cells(row: Row) -> tuple[object, ...]:
@@ -205,7 +216,7 @@ WITHIN, BELOW, ABOVE, UNKNOWN = "within", "below", "above", "too little data"
 
 @dataclass(frozen=True)
 class Share:
-    """A share and its interval, which holds at all times."""
+    """A share of decisions, of several slots of their weights, and its interval, which holds at all times."""
 
     value: float
     low: float
@@ -220,7 +231,7 @@ class Row:
     rounds: int
     count: int  # how often it was shown
     shown: Share
-    policy: float  # mean probability under the policies: the shown share without the luck of the draw
+    policy: float  # share under the policies: the shown share without the luck of the draw
     entitled: Share
     verdict: str
 

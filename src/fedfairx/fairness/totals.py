@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.fairness.confidence_region import Region
 from fedfairx.fairness.decision_log import Block, Codes
-from fedfairx.fairness.entitlement import entitled, entitled_units, gradient_of_units, of_sets
+from fedfairx.fairness.entitlement import (
+    Entitled,
+    entitled,
+    entitled_slots,
+    entitled_units,
+    gradient_of_units,
+    of_sets,
+)
 from fedfairx.util.arrays import Array
 
 
@@ -19,40 +26,44 @@ class Tally:
     """Sums of m actions or groups, over the rounds in which each was available."""
 
     rounds: Array  # (m,)
-    shown: Array
-    policy: Array
-    share: Array  # at θ̂
+    times: Array  # how often shown
+    shown: Array  # weight of its slots
+    weight: Array  # of all slots that were seen
+    most: Array  # the most weight that it can have in one of its rounds
+    policy: Array  # expected weight
+    share: Array  # of weights, at θ̂
     low: Array  # round by round
     high: Array
+    middle: Array  # of the linear bound
     bend: Array
     gradient: Array  # (m, d)
     linear: bool = True  # whether gradient and bend bound anything
 
     @classmethod
     def empty(cls, size: int, dimension: int) -> Tally:
-        rounds, shown, policy, share, low, high, bend = np.zeros((7, size))
-        return cls(rounds, shown, policy, share, low, high, bend, np.zeros((size, dimension)))
+        gradient = np.zeros((size, dimension))
+        rounds, times, shown, weight, most, *sums = np.zeros((11, size))
+        policy, share, low, high, middle, bend = sums
+        return cls(rounds, times, shown, weight, most, policy, share, low, high, middle, bend, gradient)
 
     def count(self, block: Block, codes: Codes, sets: Sets) -> None:
         """Add the shares that a block shows."""
-        size, named = self.rounds.size, codes >= 0
-        self.rounds += np.bincount(codes[sets.first], minlength=size)
-        taken = codes[np.arange(len(codes)), block.taken]
-        self.shown += np.bincount(taken[taken >= 0], minlength=size)
-        self.policy += np.bincount(codes[named], block.policy[named], size)
+        size, named, once = self.rounds.size, codes >= 0, codes[sets.first]
+        self.rounds += np.bincount(once, minlength=size)
+        taken = np.where(block.taken >= 0, codes[np.arange(len(codes))[:, None], block.taken], -1)
+        shown = taken >= 0
+        self.times += np.bincount(taken[shown], minlength=size)
+        self.shown += np.bincount(taken[shown], block.weights[shown], size)
+        seen = (block.times * block.weights.sum(axis=1))[:, None]
+        self.weight += np.bincount(once, np.broadcast_to(seen, codes.shape)[sets.first], size)
+        np.maximum.at(self.most, once, sets.most(block.weights)[sets.first])
+        self.policy += np.bincount(codes[named], (block.times[:, None] * block.policy)[named], size)
 
     def entitle(self, block: Block, codes: Codes, sets: Sets, region: Region | None, merit: Merit) -> None:
         """Add the entitlements in a block; `region` is None if merit can't be estimated."""
-        size, named, once, times = self.rounds.size, codes >= 0, codes[sets.first], block.times[:, None]
-
-        def each(values: Array) -> Array:  # sums over all actions of a set
-            return np.bincount(codes[named], (times * values)[named], size).astype(np.float64)
-
-        def one(values: Array) -> Array:  # values that all actions of a set share
-            return np.bincount(once, (times * values)[sets.first], size).astype(np.float64)
-
+        add = _Add(codes, sets.first, block.times[:, None], self.rounds.size)
         if region is None or block.contexts is None:
-            self.high += one(np.ones(codes.shape))
+            self.high += add.one(sets.most(block.weights))
             self.linear = False
             return
         places = block.contexts if block.contexts.ndim == 2 and region.root.ndim == 1 else None
@@ -60,30 +71,77 @@ class Tally:
             bounds = entitled(region, merit, block.features(region.centre.size), sets.numbers)
         else:
             bounds = entitled_units(region, merit, places, Sets.of(places).numbers, sets.numbers)
-        self.share += each(bounds.share)
-        self.low += one(bounds.low)
-        self.high += one(bounds.high)
-        self.bend += one(bounds.bend)
+        self.linear &= isinstance(merit, Exponential)
+        free = bounds.merits.uncapped(block.weights)
+        if not free.all():
+            capped, bounds = bounds.rows(~free), bounds.rows(free)
+            of_capped = None if sets.numbers is None else sets.numbers[~free]
+            ends = entitled_slots(capped.merits, block.weights[~free], of_capped)
+            self._entitle_capped(add[~free], *ends)
+            add, places = add[free], None if places is None else places[free]
+            block = block[free]
+        add = replace(add, times=add.times * block.weights.sum(axis=1, keepdims=True))
+        self._entitle_free(add, bounds, places, region, merit)
+
+    def _entitle_capped(self, add: _Add, share: Array, low: Array, high: Array) -> None:
+        """Add exposures that may be capped: the linear bound has nothing better than their ends."""
+        self.share += add.each(share)
+        self.low += add.one(low)
+        self.high += add.one(high)
+        self.middle += add.one(0.5 * (low + high))
+        self.bend += add.one(0.5 * (high - low))
+
+    def _entitle_free(
+        self, add: _Add, bounds: Entitled, places: Codes | None, region: Region, merit: Merit
+    ) -> None:
+        """Add shares of all weights."""
+        self.share += add.each(bounds.share)
+        self.low += add.one(bounds.low)
+        self.high += add.one(bounds.high)
+        self.middle += add.each(bounds.share)
+        self.bend += add.one(bounds.bend)
         if not isinstance(merit, Exponential):
-            self.linear = False
             return
         if bounds.gradient is None:
             assert places is not None
-            shares = merit.steepness * times * bounds.share
-            self.gradient += gradient_of_units(shares, places, region.root, codes, size)
+            shares = merit.steepness * add.times * bounds.share
+            self.gradient += gradient_of_units(shares, places, region.root, add.codes, add.size)
             return
         for j in range(self.gradient.shape[1]):
-            self.gradient[:, j] += each(bounds.gradient[..., j])
+            self.gradient[:, j] += add.each(bounds.gradient[..., j])
 
     def interval(self, radius: float) -> tuple[Array, Array]:
         """Return the smallest and the largest mean entitlement over the region."""
-        rounds = np.maximum(self.rounds, 1.0)
-        low, high = self.low / rounds, self.high / rounds
+        weight = np.where(self.weight > 0, self.weight, 1.0)
+        low, high = self.low / weight, self.high / weight
         if self.linear:
             reach = radius * np.sqrt(np.square(self.gradient).sum(axis=1)) + self.bend
-            low = np.maximum(low, (self.share - reach) / rounds)
-            high = np.minimum(high, (self.share + reach) / rounds)
+            low = np.maximum(low, (self.middle - reach) / weight)
+            high = np.minimum(high, (self.middle + reach) / weight)
         return low.clip(0.0, 1.0), high.clip(0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class _Add:
+    """Sums of a block's values by code."""
+
+    codes: Codes  # (n, K)
+    first: NDArray[np.bool_]  # (n, K)
+    times: Array  # (n, 1)
+    size: int
+
+    def __getitem__(self, rows: NDArray[np.bool_]) -> _Add:
+        return _Add(self.codes[rows], self.first[rows], self.times[rows], self.size)
+
+    def each(self, values: Array) -> Array:
+        """Sum over all actions of a set."""
+        named = self.codes >= 0
+        return np.bincount(self.codes[named], (self.times * values)[named], self.size).astype(np.float64)
+
+    def one(self, values: Array) -> Array:
+        """Sum values that all actions of a set share."""
+        once = self.codes[self.first]
+        return np.bincount(once, (self.times * values)[self.first], self.size).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -108,3 +166,11 @@ class Sets:
 
     def of_sets(self, values: Array) -> Array:
         return of_sets(values, self.numbers)
+
+    def most(self, weights: Array) -> Array:
+        """Return (n, K) the most weight that a row's set can have, in slots of these weights (n, m)."""
+        if self.numbers is None:
+            return np.broadcast_to(weights[:, :1], self.first.shape)
+        sizes = self.of_sets(np.ones(self.first.shape)).astype(np.int64)
+        place = np.minimum(sizes, weights.shape[1]) - 1
+        return np.take_along_axis(np.cumsum(weights, axis=1), place, axis=1)

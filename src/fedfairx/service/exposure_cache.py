@@ -144,7 +144,7 @@ class _Seen:
             elif made.mode != "live":
                 self.baseline += 1
             shares = np.frombuffer(made.packed_policy, "<f8")
-            yield Logged(
+            logged = Logged(
                 shares,
                 None if withdrawn else made.action,
                 _rows(made.packed, shares.size),
@@ -153,6 +153,13 @@ class _Seen:
                 made.drawn,
                 made.reward,
             )
+            if made.slots:
+                shown = [slot.action for slot in made.slots]
+                logged.slots = [slot.weight for slot in made.slots]
+                logged.action = [None if slot.status == "withdrawn" else slot.action for slot in made.slots]
+                logged.drawn = shown if made.mode == "live" else []  # what was drawn instead is not stored
+                logged.reward = [slot.reward for slot in made.slots]
+            yield logged
 
 
 @functools.lru_cache(4096)
