@@ -8,7 +8,7 @@ import numpy as np
 
 import fedfairx as ffx
 
-quality = np.array([0.80, 0.75, 0.70, 0.65, 0.60, 0.55, 0.50, 0.45])  # chance of a sale; the agent must learn it
+quality = np.array([0.80, 0.75, 0.70, 0.65, 0.60, 0.55, 0.50, 0.45])  # chance of a sale, unknown
 sellers = [f"seller {number}" for number in range(1, 9)]
 attention = [1.0, 0.63, 0.5]  # of the first, second and third place
 

@@ -93,6 +93,7 @@ ACTIONS = (
     "not postgresql and not an_agent_with_unit and not thousand",
 )
 PLACES = ("tests/fairness/test_featureless.py",)
+SERVED_SLOTS = ("tests/service/test_served_slots.py", "-k", "not postgresql")
 SERVED_ACTIONS = ("tests/service/test_served_actions.py", "-k", "sqlite")
 
 SLATES = ("tests/core/test_slates.py", "-k", "not thousand and not draws")
@@ -152,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "a slot takes a second reward",
-        "Agent._take_rewards",
+        "Agent._outcomes",
         "            if slot not in slate.waiting:\n",
         "            if slot not in range(len(slate.shown)):\n",
         SLOTS,
@@ -160,7 +161,7 @@ MUTANTS = (
     Mutant(
         "after a restart slots wait that have their reward",
         "AgentStore._restore",
-        "                    made.slate.end(outcome.slot - 1, outcome.reward)\n",
+        "                    made.slate.end(outcome.slot - 1, outcome.reward, outcome.status)\n",
         "                    pass\n",
         SLOTS,
     ),
@@ -181,8 +182,8 @@ MUTANTS = (
     Mutant(
         "a private agent shows as many as it is asked to",
         "Agent._weights",
-        "if self.private and weights != self._slots:",
-        "if self.private and not weights:",
+        "if fixed and weights != self._slots[: len(weights)]:",
+        "if fixed and not weights:",
         PRIVATE_SLOTS,
     ),
     # Actions without features.
@@ -238,8 +239,8 @@ MUTANTS = (
     Mutant(
         "a retry is answered by what there is now",
         "answer_of_stored",
-        "asked = named(stored.names or [])",
-        'asked = named(["ann", "cid", "dora"])',
+        "asked = named(stored.names or [], asked.slots)",
+        'asked = named(["ann", "cid", "dora"], asked.slots)',
         SERVED_ACTIONS,
     ),
     # Rewards that are wrong.
@@ -1276,10 +1277,38 @@ MUTANTS = (
     # The service.
     Mutant(
         "a second reward is taken for the first one again, whatever it is",
-        "Service.reward.check",
-        "if stored.reward != given[stored.id].reward:",
+        "_lacks",
+        "if stored.reward != reward:",
         "if False:",
         SERVICE,
+    ),
+    Mutant(
+        "one reward is taken for the sum of several",
+        "lacking",
+        "if stored.slots:",
+        "if False:",
+        SERVED_SLOTS,
+    ),
+    Mutant(
+        "a private service shows as many actions as a request asks for",
+        "_slots",
+        "if fixed and weights != own:",
+        "if False:",
+        SERVED_SLOTS,
+    ),
+    Mutant(
+        "withdrawing a decision twice is refused if one of its slots was rewarded",
+        "Service.withdraw.lack",
+        "(stored.status, *(slot.status for slot in stored.slots))",
+        "(stored.status,)",
+        SERVED_SLOTS,
+    ),
+    Mutant(
+        "the sum of several rewards is replaced",
+        "Agent._booked",
+        "if found.made.slots is not None:",
+        "if False:",
+        SERVED_SLOTS,
     ),
     Mutant(
         "other features are taken for those that were learnt from",

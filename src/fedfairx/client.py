@@ -16,7 +16,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 from urllib.parse import quote
 
-from fedfairx.errors import FedFairXError, needs
+from fedfairx.errors import FedFairXError, InvalidInput, needs, require
 
 if TYPE_CHECKING:
     import httpx
@@ -27,6 +27,8 @@ LONGEST = 5.0
 
 Actions = Sequence[Mapping[str, Any] | str]
 Contexts = Sequence[Sequence[float]] | Sequence[str]
+#: By action (its name or its index), or in the order of slots. None withdraws one that nobody saw.
+Rewards = Mapping[Any, float | None] | Sequence[float | None]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -43,20 +45,67 @@ class ServiceError(FedFairXError):
 
 
 @dataclass(frozen=True)
+class ShownAction:
+    """An action in a slot, the first of which is 1: its index in the request, and its `name`.
+
+    `exposure` is its expected weight, over all slots; `weight` is that of its slot.
+    """
+
+    action: int
+    name: str | None
+    slot: int
+    weight: float
+    exposure: float
+
+
+@dataclass(frozen=True)
 class RemoteDecision:
     """The action to take: its index in the request, its `name`, and the policy from which it was drawn.
 
-    `names` are the actions of the policy's shares, if actions have no features.
+    `names` are the actions of the policy's shares, if actions have no features. `shown`, `actions` and
+    `exposure` are for any number of slots; `action`, `name`, `probability` and `policy` are for one.
     """
 
     id: str
-    action: int
-    name: str | None
-    probability: float
-    policy: tuple[float, ...]
+    shown: tuple[ShownAction, ...]
+    exposure: tuple[float, ...]
     model_version: int
     mode: str
     names: tuple[str, ...] | None = None
+    propensity: float | None = None  # None where there are several slots
+
+    @property
+    def actions(self) -> tuple[int, ...]:
+        """The indices of the actions shown, in the order of slots."""
+        return tuple(one.action for one in self.shown)
+
+    @property
+    def action(self) -> int:
+        """The index of the action."""
+        return self._only("action", "actions").action
+
+    @property
+    def name(self) -> str | None:
+        """The name of the action."""
+        return self._only("name", "shown").name
+
+    @property
+    def probability(self) -> float:
+        """The probability with which the action was taken."""
+        self._only("probability", "exposure")
+        return cast("float", self.propensity)
+
+    @property
+    def policy(self) -> tuple[float, ...]:
+        """Each action's share by the fair policy."""
+        self._only("policy", "exposure")
+        return self.exposure
+
+    def _only(self, name: str, instead: str) -> ShownAction:
+        if self.propensity is None:
+            slots = len(self.shown)
+            raise InvalidInput(f"{name} is of one slot, and this decision has {slots}: use {instead}")
+        return self.shown[0]
 
 
 class AsyncClient:
@@ -84,13 +133,15 @@ class AsyncClient:
         actions: Actions | None = None,
         excluded: Sequence[str | int] = (),
         baseline: str | int | None = None,
+        slots: int | Sequence[float] | None = None,
         key: str | None = None,
     ) -> RemoteDecision:
         """Choose an action. Give contexts (K, d), or `actions`, each with an id, features and maybe a group.
 
-        If the service's actions have no features, give the names of some, or nothing for all of them.
+        If the service's actions have no features, give the names of some, or nothing for all of them. `slots`
+        shows several actions, as `Agent.decide` does.
         """
-        body = _request(contexts, actions, excluded, baseline)
+        body = _request(contexts, actions, excluded, baseline, slots)
         return _decision(await self._ask("POST", "/v1/decisions", body, key or str(uuid.uuid4())))
 
     async def decide_many(
@@ -105,30 +156,44 @@ class AsyncClient:
         self,
         decision: RemoteDecision | str,
         *,
-        reward: float,
+        reward: float | None = None,
+        rewards: Rewards | None = None,
         person: str | None = None,
         replace: bool = False,
     ) -> None:
         """Send the reward of a decision, now or any time later; `replace` overwrites an earlier one and needs
-        an admin's key."""
-        body: dict[str, Any] = {"reward": float(reward)}
+        an admin's key.
+
+        rewards: of a decision with several slots: {action: reward} by name or index, for some or all of its
+            actions, or a list in the order of slots. None withdraws an action that nobody saw.
+        """
+        if (reward is None) == (rewards is None):
+            raise InvalidInput("either reward or rewards must be given")
+        body: dict[str, Any] = {} if reward is None else {"reward": float(reward)}
+        if rewards is not None:
+            body["rewards"] = _by_action(decision, rewards)
         body |= ({} if person is None else {"person": person}) | ({"replace": True} if replace else {})
         await self._ask("PUT", f"/v1/decisions/{quote(_id(decision), safe='')}/reward", body)
 
     async def observe_many(
         self,
         decisions: Sequence[RemoteDecision | str],
-        rewards: Sequence[float],
+        rewards: Sequence[float | Rewards],
         *,
         replace: bool = False,
     ) -> None:
-        """Send several rewards: all are accepted, or none."""
+        """Send several rewards, or what `observe` takes as `rewards`: all are accepted, or none."""
         pairs = zip(decisions, rewards, strict=True)
-        body = [{"decision_id": _id(one), "reward": float(reward)} for one, reward in pairs]
+        body = [
+            {"decision_id": _id(one), "rewards": _by_action(one, given)}
+            if isinstance(given, Mapping | Sequence)
+            else {"decision_id": _id(one), "reward": float(given)}
+            for one, given in pairs
+        ]
         await self._ask("POST", "/v1/rewards", {"rewards": body} | ({"replace": True} if replace else {}))
 
     async def forget(self, decision: RemoteDecision | str) -> None:
-        """Withdraw a decision that was never shown."""
+        """Withdraw a decision that was never shown, or those of its slots that wait."""
         await self._ask("DELETE", f"/v1/decisions/{quote(_id(decision), safe='')}")
 
     async def forget_many(self, decisions: Sequence[RemoteDecision | str]) -> None:
@@ -206,6 +271,7 @@ def _request(
     actions: Actions | None = None,
     excluded: Sequence[str | int] = (),
     baseline: str | int | None = None,
+    slots: int | Sequence[float] | None = None,
 ) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if contexts is not None and len(contexts) and all(isinstance(row, str) for row in contexts):
@@ -218,16 +284,37 @@ def _request(
         body["excluded"] = list(excluded)
     if baseline is not None:
         body["baseline"] = baseline
+    if slots is not None:
+        body["slots"] = slots if isinstance(slots, int) else [float(weight) for weight in slots]
     return body
 
 
-def _decision(answer: Mapping[str, Any]) -> RemoteDecision:
+def _by_action(decision: RemoteDecision | str, rewards: Rewards) -> dict[str, float | None]:
+    """Rewards as the service takes them: by the action's name, or its index as text."""
+    if not isinstance(rewards, Mapping):
+        if isinstance(decision, str):
+            raise InvalidInput("rewards must be by action where a decision is given by its id")
+        count = len(decision.shown)
+        require(len(rewards) == count, "rewards", f"must be one for each of {count} slots", len(rewards))
+        actions = [one.action if one.name is None else one.name for one in decision.shown]
+        rewards = dict(zip(actions, rewards, strict=True))
+    return {str(action): None if one is None else float(one) for action, one in rewards.items()}
+
+
+def _decision(answer: dict[str, Any]) -> RemoteDecision:
+    exposure = answer.get("exposure") or answer["policy"]
+    shown = answer.get("shown")
+    if shown is None:
+        action = answer["action"]
+        shown = [answer | {"slot": 1, "weight": 1.0, "exposure": exposure[action]}]
     return RemoteDecision(
         id=answer["decision_id"],
-        action=answer["action"],
-        name=answer["action_id"],
-        probability=answer["probability"],
-        policy=tuple(answer["policy"]),
+        shown=tuple(
+            ShownAction(one["action"], one["action_id"], one["slot"], one["weight"], one["exposure"])
+            for one in shown
+        ),
+        exposure=tuple(exposure),
+        propensity=answer["probability"],
         model_version=answer["model_version"],
         mode=answer["mode"],
         names=tuple(answer["action_ids"]) if "action_ids" in answer else None,

@@ -365,3 +365,48 @@ def test_expired_slots_earn_the_default(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match=r"^replace "):
             agent.observe(made.id, reward=0.5, replace=True)
         agent.verify()
+
+
+def test_slots_that_all_expire_end_as_expired(tmp_path: Path) -> None:
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=3, window=10.0, default_reward=0.5) as agent:
+        made, other = agent.decide(contexts(0), slots=2), agent.decide(contexts(0), slots=2)
+        agent.observe(other, rewards={other.actions[1]: 1.0})
+        agent.expire(now=other.time / 1e6 + 11.0)
+        stored = [agent.journal.decision(one.id) for one in (made, other)]
+        assert [(one.status, one.reward) for one in stored if one] == [("expired", 1.0), ("rewarded", 1.5)]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_rewards_of_several_decisions(durable: bool, tmp_path: Path) -> None:
+    """All or none, whatever slots they have."""
+    agent = ffx.Agent.open(tmp_path / "agent.db", dimension=3, seed=0) if durable else ffx.Agent(3, seed=0)
+    twin = ffx.Agent(3, seed=0)
+    one, ranked, row = (agent.decide(contexts(0), slots=slots) for slots in (1, RANKED, 2))
+    for slots in (1, RANKED, 2):
+        twin.decide(contexts(0), slots=slots)
+    right = [0.5, [1.0, None, 0.0], {row.actions[1]: 1.0}]
+    for place, wrong in ((0, [0.5, 0.5]), (1, 0.5), (1, [0.5]), (2, {99: 1.0}), (2, [1e9, 0.0]), (0, "much")):
+        given = [wrong if number == place else value for number, value in enumerate(right)]
+        with pytest.raises(InvalidInput):
+            agent.observe_many([one, ranked, row], given)  # type: ignore[arg-type]
+    assert (agent.observed, agent.pending) == (0, 3)
+    agent.observe_many([one, ranked, row], right)  # type: ignore[arg-type]
+    assert (agent.observed, agent.pending) == (4, 1)
+    with pytest.raises(AlreadyObserved, match="has an outcome for action"):
+        agent.observe_many([row], [[0.0, 0.0]])
+    agent.observe_many([row.id], [{row.actions[0]: np.float64(0.25)}])
+    rows = [one.context, *(ranked.chosen(slot) for slot in (0, 2)), row.chosen(1), row.chosen(0)]
+    twin.learn(rows, [0.5, 1.0, 0.0, 1.0, 0.25], weights=[1.0, 1.0, 0.5, 1.0, 1.0])
+    np.testing.assert_allclose(agent.estimate, twin.estimate, rtol=1e-12)
+    agent.close()
+
+
+def test_rewards_of_slots_are_not_replaced(tmp_path: Path) -> None:
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=3) as agent:
+        one, made, late = (agent.decide(contexts(0), slots=slots) for slots in (1, 2, 2))
+        agent.observe(made, rewards=[1.0, 0.0])
+        for again, reward in ((made, 2.0), (late, 1.0), (late, [1.0, 0.0])):
+            with pytest.raises(InvalidInput, match=r"replace must be left out|reward is of one slot"):
+                agent.observe_many([one, again], [0.5, reward], replace=True)  # type: ignore[list-item]
+        assert (agent.observed, agent.pending) == (2, 2)
+        agent.verify()

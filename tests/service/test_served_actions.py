@@ -178,6 +178,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
             ({"baseline": 1}, "must be ids of actions"),
         ):
             assert words in refused(client.post("/v1/decisions", json=body), 422, "invalid"), body
+            batch = {"decisions": [{}, body]}
+            assert words in refused(client.post("/v1/decisions/batch", json=batch), 422, "invalid"), body
+        assert client.get("/v1/model").json()["pending"] == 0
         assert ask(client, excluded=["cid"])["action_ids"] == ["ann", "ben"]  # retired: excluded already
         refused(client.delete("/v1/actions/zoe"), 404, "unknown-action")
         client.delete("/v1/actions/ben")

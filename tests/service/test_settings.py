@@ -27,6 +27,18 @@ def test_the_nearest_source_counts(tmp_path: Path) -> None:
     assert load({}, environment={}) == Settings()
 
 
+def test_slots_are_a_number_or_weights(tmp_path: Path) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text("slots = [1, 0.5]\n")
+    assert load({}, environment={}, config=file).slots == (1.0, 0.5)
+    assert load({}, environment={"FEDFAIRX_SLOTS": "2"}, config=file).slots == (1.0, 1.0)
+    assert load({"slots": "1,0.63,0.5"}, environment={}, config=file).slots == (1.0, 0.63, 0.5)
+    file.write_text("slots = 3\n")
+    assert load({}, environment={}, config=file).slots == (1.0, 1.0, 1.0)
+    with pytest.raises(InvalidInput, match="slots must be left out: the federation's roster"):
+        load({"slots": "2", "federation": str(tmp_path)}, environment={}, config=file)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "word"),
     [
@@ -51,6 +63,10 @@ def test_the_nearest_source_counts(tmp_path: Path) -> None:
         ("reward_range", "5", "2 of a finite number"),
         ("reward_range", "5:1", "low < high"),
         ("reward_range", [1], "2 of a finite number"),
+        ("slots", "0", "number of slots >= 1"),
+        ("slots", "0.5,1", "must not increase"),
+        ("slots", "1,x", "must not increase"),
+        ("slots", 1.5, "got slots of type float"),
         ("wrong", "1", "not a setting"),
     ],
 )

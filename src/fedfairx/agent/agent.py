@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import takewhile
 from os import PathLike
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,7 +28,7 @@ from fedfairx.agent.options import Keywords, Options
 from fedfairx.agent.partners import Partners
 from fedfairx.agent.persistence import AgentStore, find_store, make_store
 from fedfairx.agent.settings import AgentSettings, plain_value, read_value
-from fedfairx.agent.slots import Rewards, Slate, as_row_weights
+from fedfairx.agent.slots import Rewards, Slate, are_several, as_row_weights
 from fedfairx.agent.state import MOST, AgentState, Parts, Waiting, waiting_decision
 from fedfairx.agent.validation import (
     Check,
@@ -547,7 +547,7 @@ class Agent:
         fits = type(reward) is float and limits.low <= reward <= limits.high
         value = reward if fits else self._reward(reward)
         made = pending[number]
-        self._refuse_slate(made)
+        self._refuse_slots(made)
         self._enter(made, value, person)
         del pending[number]
         if model.learn(made, value):
@@ -555,36 +555,45 @@ class Agent:
         if self._journal is not None:
             self._journal.append_outcome(number, status, value, person)
 
-    def _refuse_slate(self, made: Decision) -> None:
-        if made.slate is not None:
-            slots = len(made.weights)
-            raise InvalidInput(f"reward is of one slot, and decision {made.id} has {slots}: use rewards")
-
     def _take_rewards(self, decision: Decision | str, rewards: Rewards, person: str | int | None) -> int:
         """Take these rewards of a decision's slots, all or none; how many there were."""
         made = self._pending[known(decision, self._pending, self._gone)]
         slate = made.slate
-        if slate is None:
-            given = Slate(ONE, made.actions, made.names).slots_of(rewards)
-            if not given:
-                return 0
-            value = given[0]
-            if value is None:
-                self._end(made.number, "withdrawn")
-            else:
-                self._take(made, value, person)
-            return int(value is not None)
         plain = self._journal is None and not self.private and person is None
-        if plain and self._model.learn_slate(made, slate, rewards):  # all at once, as most often
-            del self._pending[made.number]
+        if plain and slate is not None and self._model.learn_slate(made, slate, rewards):
+            del self._pending[made.number]  # all at once, as most often
             return len(slate.shown)
+        return self._take_outcomes(made, self._outcomes(made, rewards), person)
+
+    def _outcomes(self, made: Decision, rewards: Rewards) -> dict[int, float | None]:
+        """The outcomes of a decision's slots, checked; None withdraws a slot."""
+        slate = made.slate or Slate(ONE, made.actions, made.names)
         values: dict[int, float | None] = {}
         for slot, reward in slate.slots_of(rewards).items():
             if slot not in slate.waiting:
                 action = slate.shown[slot]
                 raise AlreadyObserved(f"decision {made.id} has an outcome for action {action} already")
             values[slot] = None if reward is None else self._reward(reward)
-        self._end_slots(made, slate, values, person)
+        return values
+
+    def _refuse_slots(self, made: Decision) -> None:
+        """Refuse one reward for several slots."""
+        if made.slate is not None:
+            slots = len(made.weights)
+            raise InvalidInput(f"reward is of one slot, and decision {made.id} has {slots}: use rewards")
+
+    def _take_outcomes(
+        self, made: Decision, values: Mapping[int, float | None], person: str | int | None
+    ) -> int:
+        """Take checked outcomes of a decision's slots; how many rewards there were."""
+        if made.slate is not None:
+            self._end_slots(made, made.slate, values, person)
+        else:
+            for reward in values.values():
+                if reward is None:
+                    self._end(made.number, "withdrawn")
+                else:
+                    self._take(made, reward, person)
         return sum([value is not None for value in values.values()])
 
     def _end_slots(
@@ -651,27 +660,37 @@ class Agent:
     def observe_many(
         self,
         decisions: Iterable[Decision | str],
-        rewards: Iterable[float],
+        rewards: Iterable[float | Rewards],
         persons: Iterable[str | int] | None = None,
         *,
         replace: bool = False,
     ) -> None:
-        """`observe` several decisions; if one reward is refused, none is taken."""
+        """`observe` several decisions; if one reward is refused, none is taken.
+
+        rewards: one for each decision, or what `observe` takes as `rewards` of several slots.
+        """
         with self._lock:
+            given = list(rewards)
             if replace:
-                self._replace_many(list(decisions), list(rewards), persons)
+                self._replace_many(list(decisions), given, persons)
                 return
-            numbers = self._different(decisions)
-            for number in numbers:
-                self._refuse_slate(self._pending[number])
-            values = [self._reward(reward) for reward in rewards]
-            same = len(numbers) == len(values)
-            require(same, "rewards", f"must be as many as the {len(numbers)} decisions", len(values))
-            whose = as_persons(persons, len(numbers))
+            made = [self._pending[number] for number in self._different(decisions)]
+            same = len(made) == len(given)
+            require(same, "rewards", f"must be as many as the {len(made)} decisions", len(given))
+            values = [self._outcomes_of(*each) for each in zip(made, given, strict=True)]
+            whose = as_persons(persons, len(made))
+            count = 0
             with self._step():
-                for number, value, person in zip(numbers, values, whose, strict=True):
-                    self._take(self._pending[number], value, person)
-            self._warn(len(values))
+                for each in zip(made, values, whose, strict=True):
+                    count += self._take_outcomes(*each)
+            self._warn(count)
+
+    def _outcomes_of(self, made: Decision, given: float | Rewards) -> dict[int, float | None]:
+        """The outcomes of a decision's slots from its reward, or from the rewards of several slots."""
+        if are_several(given):
+            return self._outcomes(made, given)
+        self._refuse_slots(made)
+        return {0: self._reward(cast("float", given))}
 
     def _different(self, decisions: Iterable[Decision | str]) -> list[int]:
         """The numbers of these pending decisions, each of which must occur once."""
@@ -782,7 +801,7 @@ class Agent:
     def _replace_many(
         self,
         decisions: Sequence[Decision | str],
-        rewards: Sequence[float],
+        rewards: Sequence[float | Rewards],
         persons: Iterable[str | int] | None,
     ) -> None:
         """Take these rewards, all or none; each replaces the earlier reward of its decision, if any."""
@@ -801,7 +820,9 @@ class Agent:
             first: list[tuple[Decision | str, float, str | int | None]] = []
             wrong: list[tuple[Booked, float]] = []
             for decision, reward, person in zip(decisions, rewards, whose, strict=True):
-                found, value = self._booked(journal, decision), self._reward(reward)
+                if are_several(reward):
+                    raise InvalidInput("replace must be left out where rewards are given, which are several")
+                found, value = self._booked(journal, decision), self._reward(cast("float", reward))
                 if found is None:
                     first.append((decision, value, person))
                     continue
@@ -825,7 +846,7 @@ class Agent:
     def _booked(self, journal: Journal, decision: Decision | str) -> Booked | None:
         """The reward that a decision has; None if it is pending. Other decisions are refused."""
         try:
-            known(decision, self._pending, self._gone)
+            self._refuse_slots(self._pending[known(decision, self._pending, self._gone)])
         except AlreadyObserved:
             identity = decision.id if isinstance(decision, Decision) else decision
             number = journal.origins.number_in(identity)

@@ -115,10 +115,10 @@ class Decision:
     @property
     def theta(self) -> Array:
         """The θ (d,) that the policy came from: posterior mean, drawn or optimistic, by the agent's rule."""
-        return _read_only(self._values[self._arms : self._arms + self.dimension])
+        return _read_only(self._values[self._arms : self._arms + self._dimension])
 
     @property
-    def dimension(self) -> int:
+    def _dimension(self) -> int:
         """d, the size of θ and of a context."""
         if self.slate is None:
             return (self._values.size - self._arms) // 2
@@ -132,7 +132,7 @@ class Decision:
 
     def chosen(self, slot: int = 0) -> Array:
         """The context of a slot's arm for compiled code: a writable view, which must only be read."""
-        size = self.dimension
+        size = self._dimension
         first = self._arms + size * (1 + slot)
         return self._values[first : first + size]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -36,6 +36,13 @@ def as_row_weights(weights: Iterable[float], rows: int) -> Array:
     require(fits, "weights", f"must be {rows} numbers from 0 to 1, one for each row", "something else")
     assert given is not None
     return given
+
+
+def are_several(given: float | Rewards) -> TypeGuard[Rewards]:
+    """Whether this is rewards of slots, and not one reward."""
+    if isinstance(given, np.ndarray):
+        return given.ndim > 0
+    return isinstance(given, Mapping | Sequence) and not isinstance(given, str | bytes)
 
 
 class Slate:
@@ -91,8 +98,7 @@ class Slate:
             found = {self._slot(action): reward for action, reward in rewards.items()}
             require(len(found) == len(rewards), "rewards", "must name each action once", len(rewards))
             return dict(sorted(found.items(), key=itemgetter(0)))
-        several = isinstance(rewards, Sequence | np.ndarray) and not isinstance(rewards, str | bytes)
-        count, slots = len(rewards) if several else type(rewards).__name__, len(self.shown)
+        count, slots = len(rewards) if are_several(rewards) else type(rewards).__name__, len(self.shown)
         require(count == slots, "rewards", f"must be one for each of {slots} slots", count)
         return dict(enumerate(rewards))
 
@@ -101,6 +107,8 @@ class Slate:
             once = self.names.count(str(action)) == 1
             require(once, "rewards", "must be by row: more than one action has this name", action)
             return self.names.index(str(action))
+        if self.names is None and isinstance(action, str) and action.isascii() and action.isdecimal():
+            action = int(action)  # in JSON a row is text
         known = isinstance(action, int | np.integer) and not isinstance(action, bool) and action in self.shown
         text = f"must be of actions that were shown, {self.names or self.shown}"
         require(known, "rewards", text, action)

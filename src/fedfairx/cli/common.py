@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from fedfairx.agent.schedules import Schedule, schedule
 from fedfairx.core.merit import Affine, Exponential, Logistic, Merit, Power
-from fedfairx.core.slates import Weights, as_weights
+from fedfairx.core.slates import Weights, read_slots
 from fedfairx.errors import InvalidInput
 from fedfairx.util.config import READERS, Setting, settings_of
 
@@ -24,14 +23,9 @@ MERITS: dict[str, Merit] = {
 
 
 def slots_of(text: str) -> Weights:
-    """The weights of slots from a flag: their number, or weights with commas between."""
+    """The weights of slots from the flag: their number, or weights with commas between."""
     try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [math.nan]
-    alone = len(numbers) == 1 and text.strip().isdigit()
-    try:
-        return as_weights(int(text) if alone else numbers)
+        return read_slots(text)
     except InvalidInput as error:
         raise InvalidInput(f"--{error}") from None
 

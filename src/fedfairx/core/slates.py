@@ -45,6 +45,8 @@ def as_weights(slots: Slots) -> Weights:
 
     One slot of weight 1 is `ONE` itself.
     """
+    if slots is ONE:
+        return ONE
     if type(slots) is int or isinstance(slots, np.integer):
         return _set_of(int(slots))
     try:
@@ -63,6 +65,16 @@ def as_weights(slots: Slots) -> Weights:
 def _set_of(slots: int) -> Weights:
     require(slots >= 1, "slots", _RULE, slots)
     return ONE if slots == 1 else ONE * slots
+
+
+def read_slots(text: str) -> Weights:
+    """The weights of slots from text: their number, or weights with commas between."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [math.nan]
+    alone = len(numbers) == 1 and text.strip().isdigit()
+    return as_weights(int(text) if alone else numbers)
 
 
 class SlateScratch(NamedTuple):

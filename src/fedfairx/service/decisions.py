@@ -7,18 +7,21 @@ the action that the agent drew.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from fedfairx.agent.agent import Agent
+from fedfairx.core.slates import ONE, Weights, as_weights
 from fedfairx.errors import InvalidInput, require
 from fedfairx.service import schemas
 from fedfairx.service.feature_table import FeatureTable
+from fedfairx.service.problems import ProblemError
 from fedfairx.service.schemas import Action, DecisionRequest
 from fedfairx.service.settings import Settings
-from fedfairx.storage.records import DecisionNote, StoredDecision
+from fedfairx.storage.records import DecisionNote, StoredDecision, StoredSlot
 from fedfairx.util.arrays import Array
 
 
@@ -33,6 +36,7 @@ class DecisionInput(msgspec.Struct, frozen=True):  # made in a tenth of the time
     groups: list[str | None] | None
     baseline: int | None  # among the eligible ones
     clipped: int
+    slots: Weights
 
 
 class AmongAll(msgspec.Struct, frozen=True):
@@ -41,6 +45,7 @@ class AmongAll(msgspec.Struct, frozen=True):
     excluded: Collection[str]
     baseline: str | None
     most: int
+    slots: Weights
 
     def among(self, active: Sequence[str], known: Collection[str]) -> DecisionInput:
         """The input, given the active actions, without the excluded ones."""
@@ -52,30 +57,37 @@ class AmongAll(msgspec.Struct, frozen=True):
         baseline = self.baseline
         fits = baseline is None or baseline in names
         require(fits, "baseline", f"must be the id of one of the {len(names)} actions", baseline)
-        return named(names, None if baseline is None else names.index(baseline))
+        _check_slots(self.slots, len(names))
+        return named(names, self.slots, None if baseline is None else names.index(baseline))
 
 
-def named(names: list[str], baseline: int | None = None) -> DecisionInput:
+def named(names: list[str], slots: Weights, baseline: int | None = None) -> DecisionInput:
     """All of these actions without features."""
-    return DecisionInput(None, range(len(names)), len(names), names, names, None, baseline, 0)
+    return DecisionInput(None, range(len(names)), len(names), names, names, None, baseline, 0, slots)
 
 
 def parse_request(
-    request: DecisionRequest, features: FeatureTable | None, settings: Settings
+    request: DecisionRequest, features: FeatureTable | None, settings: Settings, own: Weights, *, fixed: bool
 ) -> DecisionInput | AmongAll:
-    """Check a request, and express it in the agent's terms; `features` is None if actions have none."""
+    """Check a request, and express it in the agent's terms; `features` is None if actions have none.
+
+    own: the weights of the agent's slots, which are those of every decision if `fixed`.
+    """
+    slots = own if request.slots is None else _slots(request, settings, own, fixed)
+    if slots is not ONE and request.baseline is not None:
+        raise InvalidInput("baseline must be left out where a decision has several slots")
     if request.baseline is None and (settings.mode == "shadow" or settings.control_share):
         raise InvalidInput("baseline must be given: this service takes it in some or all decisions (mode)")
     for given in (request.actions, request.contexts):
         if given is not None:
             _check_count(len(given), settings.max_actions)
     if features is None:
-        return _parse_names(request, settings.max_actions)
+        return _parse_names(request, settings.max_actions, slots)
     if (request.actions is None) == (request.contexts is None):
         raise InvalidInput("either actions or contexts must be given")
     if request.contexts is not None:
         contexts, clipped = features.contexts(request.contexts, "contexts")
-        return _input(request, contexts, None, clipped)
+        return _input(request, contexts, None, clipped, slots)
     actions, rows = [], []
     for index, action in enumerate(request.actions or ()):
         if isinstance(action, str) or action.features is None:
@@ -83,10 +95,32 @@ def parse_request(
         actions.append(action)
         rows.append(features.row(action.features, f"actions[{index}].features"))
     contexts, clipped = features.contexts(rows, "features of actions")
-    return _input(request, contexts, actions, clipped)
+    return _input(request, contexts, actions, clipped, slots)
 
 
-def _parse_names(request: DecisionRequest, most: int) -> DecisionInput | AmongAll:
+def takes_baselines(settings: Settings) -> bool:
+    """Whether some or all decisions take the caller's baseline, which is one action."""
+    return settings.mode == "shadow" or settings.control_share > 0.0
+
+
+def _slots(request: DecisionRequest, settings: Settings, own: Weights, fixed: bool) -> Weights:
+    """The weights of the slots that a request asks for."""
+    assert request.slots is not None
+    weights = as_weights(request.slots)
+    if fixed and weights != own:
+        text = "must be left out or those of the service: its messages were agreed on or calibrated for them"
+        raise InvalidInput(f"slots {text}, {list(own)}, got slots={request.slots}")
+    if weights is not ONE and takes_baselines(settings):
+        text = "must be 1: this service takes the baseline, which is one action, in some or all decisions"
+        raise InvalidInput(f"slots {text} (mode), got slots={request.slots}")
+    return weights
+
+
+def _check_slots(slots: Weights, actions: int) -> None:
+    require(len(slots) <= actions, "slots", f"must be at most as many as the {actions} actions", len(slots))
+
+
+def _parse_names(request: DecisionRequest, most: int, slots: Weights) -> DecisionInput | AmongAll:
     """A request about actions without features; the agent checks whether it has actions of these names."""
     without = "must be left out: this service's actions have no features"
     if request.contexts is not None:
@@ -95,16 +129,20 @@ def _parse_names(request: DecisionRequest, most: int) -> DecisionInput | AmongAl
         by_id = all(isinstance(one, str) for one in (*request.excluded, request.baseline or ""))
         require(by_id, "excluded and baseline", "must be ids of actions", "numbers")
         baseline = None if request.baseline is None else str(request.baseline)
-        return AmongAll(frozenset(map(str, request.excluded)), baseline, most)
+        return AmongAll(frozenset(map(str, request.excluded)), baseline, most, slots)
     actions = [Action(one) if isinstance(one, str) else one for one in request.actions]
     for index, action in enumerate(actions):
         if action.features is not None:
             raise InvalidInput(f"actions[{index}].features {without}")
-    return _input(request, None, actions, 0)
+    return _input(request, None, actions, 0, slots)
 
 
 def _input(
-    request: DecisionRequest, contexts: Array | None, actions: Sequence[Action] | None, clipped: int
+    request: DecisionRequest,
+    contexts: Array | None,
+    actions: Sequence[Action] | None,
+    clipped: int,
+    slots: Weights,
 ) -> DecisionInput:
     """The input from checked actions; a row that loses its position to excluded ones gets it as its name."""
     ids: list[str] | None = None
@@ -119,12 +157,14 @@ def _input(
     count = len(places) if contexts is None else len(contexts)
     baseline = None if request.baseline is None else _place(request.baseline, ids, places, count, "baseline")
     if not request.excluded:
-        return DecisionInput(contexts, range(count), count, ids, ids, groups, baseline, clipped)
+        _check_slots(slots, count)
+        return DecisionInput(contexts, range(count), count, ids, ids, groups, baseline, clipped, slots)
     excluded = {_place(one, ids, places, count, "excluded") for one in request.excluded}
     rows = [row for row in range(count) if row not in excluded]
     require(bool(rows), "excluded", "must leave an action", f"{len(excluded)} of {count}")
     if baseline in excluded:
         raise InvalidInput("baseline must be none of the excluded actions")
+    _check_slots(slots, len(rows))
     return DecisionInput(
         contexts=None if contexts is None else contexts[rows],
         rows=rows,
@@ -134,6 +174,7 @@ def _input(
         groups=None if groups is None else [groups[row] for row in rows],
         baseline=None if baseline is None else rows.index(baseline),
         clipped=clipped,
+        slots=slots,
     )
 
 
@@ -161,9 +202,14 @@ def decide(
 ) -> list[schemas.DecisionMade]:
     """Make the decisions of one request; if the first key is taken, nothing has happened."""
     version, made = agent.model_version, []
-    for asked, key in zip(inputs, keys, strict=True):
-        if isinstance(asked, AmongAll):
-            asked = asked.among(agent.actions, agent.all_actions)
+    ready = [
+        asked.among(agent.actions, agent.all_actions) if isinstance(asked, AmongAll) else asked
+        for asked in inputs
+    ]
+    if len(ready) > 1:  # a later one must not be refused after the first was made
+        for asked in ready:
+            _check_active(asked, agent)
+    for asked, key in zip(ready, keys, strict=True):
         note = DecisionNote(
             key=key,
             digest=digest,
@@ -174,12 +220,25 @@ def decide(
             model_version=version,
         )
         if asked.contexts is None:
-            one = agent.decide(asked.names, note=note)
+            one = agent.decide(asked.names, slots=asked.slots, note=note)
         else:
-            one = agent.decide(asked.contexts, names=asked.names, note=note)
-        shares = one.policy.tolist()
-        made.append(_answer(asked, one.id, one.action, one.probability, shares, note.mode, version))
+            one = agent.decide(asked.contexts, slots=asked.slots, names=asked.names, note=note)
+        shares = one.exposure.tolist()
+        if one.slate is None:
+            made.append(_answer(asked, one.id, one.action, one.probability, shares, note.mode, version))
+        else:
+            shown = list(zip(one.actions, one.weights, strict=True))
+            made.append(_slate_answer(asked, one.id, shown, shares, note.mode, version))
     return made
+
+
+def _check_active(asked: DecisionInput, agent: Agent) -> None:
+    """Refuse actions without features that the agent has not, or no longer offers."""
+    if asked.contexts is None:
+        active = set(agent.actions)
+        for name in asked.names or ():
+            text = "must be ones that this agent has and has not retired"
+            require(name in active, "actions", text, name)
 
 
 def _draw_mode(settings: Settings) -> str:
@@ -192,8 +251,11 @@ def _draw_mode(settings: Settings) -> str:
 def answer_of_stored(asked: DecisionInput | AmongAll, stored: StoredDecision) -> schemas.DecisionMade:
     """The answer that was given to the same request before."""
     if isinstance(asked, AmongAll):
-        asked = named(stored.names or [])  # there may be others now
+        asked = named(stored.names or [], asked.slots)  # there may be others now
     shares, version = stored.policy.tolist(), stored.model_version
+    if stored.slots:
+        shown = [(slot.action, slot.weight) for slot in stored.slots]
+        return _slate_answer(asked, stored.id, shown, shares, stored.mode, version)
     return _answer(asked, stored.id, stored.action, stored.propensity, shares, stored.mode, version)
 
 
@@ -207,39 +269,120 @@ def _answer(
     version: int,
 ) -> schemas.DecisionMade:
     """The answer in the request's terms: positions among all of its actions, excluded ones too."""
-    policy = shares
-    if len(asked.rows) < asked.actions:
-        policy = [0.0] * asked.actions
-        for row, share in zip(asked.rows, shares, strict=True):
-            policy[row] = share
     place = asked.rows[action]
     return schemas.DecisionMade(
         decision_id=identity,
         action=place,
         action_id=None if asked.ids is None else asked.ids[place],
         probability=propensity,
-        policy=policy,
+        policy=_of_all(asked, shares),
         model_version=version,
         mode=mode,
         action_ids=asked.ids if asked.contexts is None and asked.ids is not None else UNSET,
     )
 
 
-def observe(agent: Agent, rewards: Sequence[schemas.RewardOf], *, replace: bool = False) -> int:
-    """Learn the rewards of one request, all or none, and return how many decisions had none before."""
-    before = agent.pending
-    if len(rewards) == 1:
-        (one,) = rewards
-        agent.observe(one.decision_id, reward=one.reward, person=one.person, replace=replace)
+def _slate_answer(
+    asked: DecisionInput,
+    identity: str,
+    shown: Sequence[tuple[int, float]],
+    exposure: list[float],
+    mode: str,
+    version: int,
+) -> schemas.DecisionMade:
+    """The answer of several slots; `shown` are the actions in them, with the slots' weights."""
+    places = [(asked.rows[action], weight, exposure[action]) for action, weight in shown]
+    return schemas.DecisionMade(
+        decision_id=identity,
+        action=None,
+        action_id=None,
+        probability=None,
+        policy=None,
+        model_version=version,
+        mode=mode,
+        action_ids=asked.ids if asked.contexts is None and asked.ids is not None else UNSET,
+        shown=[
+            schemas.ShownAction(
+                place, None if asked.ids is None else asked.ids[place], slot, weight, expected
+            )
+            for slot, (place, weight, expected) in enumerate(places, 1)
+        ],
+        exposure=_of_all(asked, exposure),
+    )
+
+
+def _of_all(asked: DecisionInput, shares: list[float]) -> list[float]:
+    """The shares of all actions in the request; 0 for excluded ones."""
+    if len(asked.rows) == asked.actions:
+        return shares
+    found = [0.0] * asked.actions
+    for row, share in zip(asked.rows, shares, strict=True):
+        found[row] = share
+    return found
+
+
+#: What has come for a decision: the reward of its action, or rewards by action.
+Given = float | dict[str, float | None]
+
+
+def given_in(one: schemas.RewardOf | schemas.Reward) -> Given:
+    """The reward or the rewards in a request, which must have one of them."""
+    if one.reward is UNSET and one.rewards is not UNSET:
+        return one.rewards
+    if one.reward is not UNSET and one.rewards is UNSET:
+        return one.reward
+    raise InvalidInput("either reward or rewards must be given")
+
+
+def observe(agent: Agent, given: Mapping[str, Given], persons: Mapping[str, str | None]) -> None:
+    """Learn what has come for these decisions, all or none."""
+    if len(given) == 1:
+        ((identity, value),) = given.items()
+        person = persons[identity]
+        if isinstance(value, dict):
+            agent.observe(identity, rewards=value, person=person)
+        else:
+            agent.observe(identity, reward=value, person=person)
     else:
-        named = any(one.person is not None for one in rewards)
-        agent.observe_many(
-            [one.decision_id for one in rewards],
-            [one.reward for one in rewards],
-            [one.person for one in rewards] if named else None,  # type: ignore[misc]
-            replace=replace,
-        )
+        agent.observe_many(list(given), list(given.values()), _persons(given, persons))
+
+
+def replace(agent: Agent, given: Mapping[str, Given], persons: Mapping[str, str | None]) -> int:
+    """Learn these rewards in the place of earlier ones, all or none; how many decisions had none before."""
+    before = agent.pending
+    agent.observe_many(list(given), list(given.values()), _persons(given, persons), replace=True)
     return before - agent.pending
+
+
+def _persons(given: Iterable[str], persons: Mapping[str, str | None]) -> list[Any] | None:
+    named = [persons[identity] for identity in given]
+    return None if all(person is None for person in named) else named
+
+
+def lacking(given: Given, stored: StoredDecision) -> Given | None:
+    """What a decision lacks of what has come for it; it may have come before, but not otherwise."""
+    if not isinstance(given, dict):
+        if stored.slots:
+            raise InvalidInput(f"rewards must be given: decision {stored.id} has several slots")
+        return given if _lacks(given, stored) else None
+    slots = {slot.name or str(slot.action): slot for slot in stored.slots}
+    found: Mapping[str, StoredSlot | StoredDecision] = slots or {stored.name or str(stored.action): stored}
+    for action in given:
+        require(action in found, "rewards", f"must be of actions that were shown, {list(found)}", action)
+    return {action: reward for action, reward in given.items() if _lacks(reward, found[action])} or None
+
+
+def _lacks(reward: float | None, stored: StoredSlot | StoredDecision) -> bool:
+    """Whether an outcome is still to come; refuse another than this one."""
+    if stored.status == "pending":
+        return True
+    if stored.status != ("withdrawn" if reward is None else "rewarded"):
+        what = "decision" if isinstance(stored, StoredDecision) else "action"
+        raise ProblemError("conflict", f"The {what} is {stored.status} already.")
+    if stored.reward != reward:
+        what = "decision" if isinstance(stored, StoredDecision) else "action"
+        raise ProblemError("conflict", f"The {what} has another reward already.")
+    return False
 
 
 def add_action(agent: Agent, name: str, most: int) -> None:

@@ -29,6 +29,8 @@ COLUMNS = {
     "drawn": "integer",
     "baseline": "integer",
     "policy": "numbers",
+    "exposure": "numbers",
+    "shown": "slots",
     "contexts": "rows",
     "action_ids": "texts",
     "groups": "texts",
@@ -37,25 +39,60 @@ COLUMNS = {
     "person": "text",
     "model_version": "integer",
 }
+#: The columns of each of several slots.
+SLOT = {
+    "slot": "integer",
+    "action": "integer",
+    "action_id": "text",
+    "group": "text",
+    "weight": "number",
+    "exposure": "number",
+    "status": "text",
+    "reward": "number",
+    "reward_time": "number",
+    "person": "text",
+}
 CHUNK = 2_000  # rows of a Parquet group
 #: Beginnings of a CSV cell that get an apostrophe; itself too, so that one can always be taken off.
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 
 
 def record(stored: StoredDecision) -> dict[str, Any]:
-    """A row: `probability` is the propensity of the action taken, `policy` the fair shares."""
+    """A row: `probability` is the propensity of the action taken, `policy` the fair shares.
+
+    A decision with several slots has `shown` and `exposure` instead of them; its `reward` is the sum.
+    """
     names, groups = stored.names, stored.groups
+    several = bool(stored.slots)
     row = {name: getattr(stored, name) if name in StoredDecision.__slots__ else None for name in COLUMNS}
     return row | {
         "decision_id": stored.id,
-        "action_id": None if names is None else names[stored.action],
-        "group": None if groups is None else groups[stored.action],
-        "probability": stored.propensity,
-        "policy": stored.policy.tolist(),
+        "action": None if several else stored.action,
+        "action_id": None if names is None or several else names[stored.action],
+        "group": None if groups is None or several else groups[stored.action],
+        "probability": None if several else stored.propensity,
+        "drawn": None if several else stored.drawn,
+        "policy": None if several else stored.policy.tolist(),
+        "exposure": stored.policy.tolist() if several else None,
+        "shown": _slots(stored) if several else None,
         "contexts": None if stored.featureless else stored.contexts.tolist(),
         "action_ids": names,
         "groups": groups,
     }
+
+
+def _slots(stored: StoredDecision) -> list[dict[str, Any]]:
+    groups = stored.groups
+    return [
+        {
+            "slot": number,
+            "action": slot.action,
+            "action_id": slot.name,
+            "group": None if groups is None else groups[slot.action],
+            **{name: getattr(slot, name) for name in list(SLOT)[4:]},
+        }
+        for number, slot in enumerate(stored.slots, 1)
+    ]
 
 
 def json_lines(rows: Iterable[StoredDecision]) -> Iterator[bytes]:
@@ -100,6 +137,7 @@ def _schema(pa: Any) -> Any:
     kinds = {"text": pa.string(), "number": pa.float64(), "integer": pa.int64()}
     kinds |= {"texts": pa.list_(pa.string()), "numbers": pa.list_(pa.float64())}
     kinds["rows"] = pa.list_(kinds["numbers"])
+    kinds["slots"] = pa.list_(pa.struct([(name, kinds[kind]) for name, kind in SLOT.items()]))
     return pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
 
 

@@ -11,10 +11,12 @@ import numpy as np
 
 from fedfairx.agent.agent import Agent
 from fedfairx.core.merit import Merit
+from fedfairx.core.slates import ONE, as_weights
 from fedfairx.errors import InvalidInput, require
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.privacy import Bounds, Budget
 from fedfairx.service.auth import Authenticator, is_loopback
+from fedfairx.service.decisions import takes_baselines
 from fedfairx.service.feature_table import Feature, FeatureTable
 from fedfairx.service.federation import Membership
 from fedfairx.service.service import Service
@@ -23,7 +25,7 @@ from fedfairx.storage.agents import read_feature_schema, store_feature_schema
 from fedfairx.storage.api_keys import ApiKeys
 
 #: Settings that are stored with the agent.
-KEPT = ("rule", "reward_range", "minimum_share", "name", "window", "default_reward")
+KEPT = ("rule", "reward_range", "minimum_share", "slots", "name", "window", "default_reward")
 
 
 def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
@@ -37,6 +39,8 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
         expected = agent.dimension - settings.intercept
         for given in filter(None, (settings.dimension, len(settings.features))):
             require(given == expected, "dimension", f"must be {expected}, as in the database", given)
+        if as_weights(agent.options.slots) is not ONE and takes_baselines(settings):
+            raise InvalidInput("mode must be live, without a control_share: this agent has several slots")
         features = FeatureTable(settings.features, dimension=expected, intercept=settings.intercept)
         auth = Authenticator(ApiKeys(agent.journal.log), loopback=is_loopback(settings.host))
         if auth.keys_needed and not auth.any_key:
@@ -93,10 +97,12 @@ def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
 
 def _warm(agent: Agent) -> None:
     """Compile what a decision needs, on a throw-away agent, before the first request."""
-    arms: dict[str, Any] = {"actions": ["a", "b"]} if agent.actions else {"dimension": agent.dimension}
+    slots = as_weights(agent.options.slots)
+    names = [str(number) for number in range(max(2, len(slots)))]
+    arms: dict[str, Any] = {"actions": names} if agent.actions else {"dimension": agent.dimension}
     other, third = (Agent(**arms, options=agent.options) for _ in range(2))
-    contexts = None if agent.actions else np.zeros((2, agent.dimension))
-    other.observe(other.decide(contexts), reward=0.0)
+    contexts = None if agent.actions else np.zeros((len(names), agent.dimension))
+    other.observe(other.decide(contexts), rewards=[0.0] * len(slots))
     other.absorb({other.name: other.release(), third.name: third.release()})
 
 

@@ -12,6 +12,8 @@ Person = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\u0000]*
 Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
 Position = Annotated[int, Meta(ge=0, le=2**31)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Exposure = Annotated[float, Meta(ge=0)]
+Slots = Annotated[int, Meta(ge=1, le=100_000)] | Annotated[list[Share], Meta(min_length=1)]
 
 
 class Body(Struct, forbid_unknown_fields=True):
@@ -44,36 +46,62 @@ class DecisionRequest(Body):
     actions: The actions; one that has neither features nor group may be given by its id alone.
     contexts: K rows of d numbers, one for each action.
     excluded: Actions that can't be taken now: ids, or rows of `contexts`.
-    baseline: The action that you would take: an id, or a row of `contexts`.
+    baseline: The action that you would take: an id, or a row of `contexts`; left out if there are several
+        slots.
+    slots: How many actions to show, or the weight of every slot of a ranking, from 1 down to 0; by default as
+        in the service's settings.
     """
 
     actions: Actions | None = None
     contexts: Rows | None = None
     excluded: list[Name | Position] = []
     baseline: Name | Position | None = None
+    slots: Slots | None = None
+
+
+class ShownAction(Struct):
+    """An action in one of several slots.
+
+    action: Its position in the request or, if that names no actions, in `action_ids`.
+    action_id: Its id; null if `contexts` were given.
+    slot: Its slot; 1 is the first.
+    weight: The slot's weight.
+    exposure: The expected weight of the action's slot, 0 where it is not shown.
+    """
+
+    action: Annotated[int, Meta(ge=0)]
+    action_id: str | None
+    slot: Annotated[int, Meta(ge=1)]
+    weight: Share
+    exposure: Exposure
 
 
 class DecisionMade(Struct):
-    """The action to take, and the policy that it was drawn from.
+    """The action to take, and the policy that it was drawn from; or the actions in several slots.
 
     decision_id: Its id, for the reward.
-    action: The action's position in the request or, if that names no actions, in `action_ids`.
-    action_id: Its id; null if `contexts` were given.
-    probability: The probability that this action was taken.
-    policy: Each action's share by the fair policy; 0 for excluded ones.
+    action: The action's position in the request or, if that names no actions, in `action_ids`; null if there
+        are several slots.
+    action_id: Its id; null if `contexts` were given, or if there are several slots.
+    probability: The probability that this action was taken; null if there are several slots.
+    policy: Each action's share by the fair policy; 0 for excluded ones; null if there are several slots.
     model_version: Grows whenever the model learns.
     mode: What chose the action: live, shadow or control.
-    action_ids: The actions of `policy`, if actions have no features.
+    action_ids: The actions of `policy` or `exposure`, if actions have no features.
+    shown: The actions in the order of slots, if there are several.
+    exposure: The expected weight of each action's slot, if there are several; they add up to that of weights.
     """
 
     decision_id: str
-    action: Annotated[int, Meta(ge=0)]
+    action: Annotated[int, Meta(ge=0)] | None
     action_id: str | None
-    probability: Share
-    policy: list[Share]
+    probability: Share | None
+    policy: list[Share] | None
     model_version: Annotated[int, Meta(ge=0)]
     mode: str
     action_ids: list[str] | UnsetType = UNSET
+    shown: list[ShownAction] | UnsetType = UNSET
+    exposure: list[Exposure] | UnsetType = UNSET
 
 
 class DecisionBatch(Body):
@@ -88,24 +116,31 @@ class DecisionsMade(Struct):
     decisions: list[DecisionMade]
 
 
+Rewards = Annotated[dict[Name, Number | None], Meta(min_length=1)]
+
+
 class Reward(Body):
-    """The reward of the action taken.
+    """The reward of the action taken, or the rewards of actions in several slots.
 
     reward: The greater, the better.
+    rewards: Rewards by action id, or by row of `contexts` as text; for some or all of the actions shown. Null
+        withdraws an action that nobody saw.
     person: Whose record it is, if the records of a person are limited.
-    replace: Replace an earlier reward that was wrong; for admins only.
+    replace: Replace an earlier reward that was wrong; for admins only, and not where there are several slots.
     """
 
-    reward: Number
+    reward: Number | UnsetType = UNSET
+    rewards: Rewards | UnsetType = UNSET
     person: Person | None = None
     replace: bool = False
 
 
 class RewardOf(Body):
-    """The reward of one decision."""
+    """The reward of one decision, or its rewards by action."""
 
     decision_id: Name
-    reward: Number
+    reward: Number | UnsetType = UNSET
+    rewards: Rewards | UnsetType = UNSET
     person: Person | None = None
 
 
@@ -125,20 +160,42 @@ class WithdrawalBatch(Body):
     decision_ids: Annotated[list[Name], Meta(min_length=1)]
 
 
+class SlotSeen(Struct):
+    """One of several slots of a decision.
+
+    slot: 1 is the first.
+    exposure: The expected weight of the action's slot; null unless for admins.
+    status: pending, rewarded, withdrawn or expired.
+    """
+
+    action: int
+    action_id: str | None
+    group: str | None
+    slot: int
+    weight: Share
+    exposure: Exposure | None
+    status: str
+
+
 class DecisionSeen(Struct):
     """A decision without its contexts and its reward; `/v1/export` has them, for admins.
+
+    Of a decision with several slots, what concerns one action is null.
 
     seq: Its position in the log.
     time: Seconds since 1970.
     probability: The probability that the action was taken; null unless for admins.
     policy: Each action's share; null unless for admins.
-    status: pending, rewarded, withdrawn or expired.
+    status: pending, rewarded, withdrawn or expired; of several slots, pending until all have ended, then
+        rewarded if any was.
+    shown: The actions in the order of slots, if there are several.
+    exposure: The expected weight of each action's slot, if there are several; null unless for admins.
     """
 
     decision_id: str
     seq: int
     time: float
-    action: int
+    action: int | None
     action_id: str | None
     group: str | None
     probability: Share | None
@@ -147,6 +204,8 @@ class DecisionSeen(Struct):
     mode: str
     status: str
     model_version: int
+    shown: list[SlotSeen] | UnsetType = UNSET
+    exposure: list[Exposure] | UnsetType | None = UNSET
 
 
 class DecisionPage(Struct):
@@ -182,6 +241,7 @@ class Model(Struct):
     actions: Actions without features, retired ones too; empty if actions have features.
     estimate: θ, the expected change of the reward with each feature or, for actions without features, the
         expected reward of each; null unless for admins.
+    slots: The weights of the slots of a decision that asks for no others; one of weight 1 is one action.
     """
 
     name: str
@@ -197,6 +257,7 @@ class Model(Struct):
     model_version: int
     mode: str
     control_share: Share
+    slots: list[Share]
 
 
 class Privacy(Struct):

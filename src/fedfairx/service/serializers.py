@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
     """A decision without contexts and reward; its policy, which reveals earlier rewards, only if `exact`."""
     action, groups = stored.action, stored.groups
+    if stored.slots:
+        return _slate_seen(stored, exact=exact)
     return schemas.DecisionSeen(
         decision_id=stored.id,
         seq=stored.seq,
@@ -31,6 +33,38 @@ def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
         mode=stored.mode,
         status=stored.status,
         model_version=stored.model_version,
+    )
+
+
+def _slate_seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
+    groups = stored.groups
+    shown = [
+        schemas.SlotSeen(
+            action=slot.action,
+            action_id=slot.name,
+            group=None if groups is None else groups[slot.action],
+            slot=number,
+            weight=slot.weight,
+            exposure=slot.exposure if exact else None,
+            status=slot.status,
+        )
+        for number, slot in enumerate(stored.slots, 1)
+    ]
+    return schemas.DecisionSeen(
+        decision_id=stored.id,
+        seq=stored.seq,
+        time=stored.time,
+        action=None,
+        action_id=None,
+        group=None,
+        probability=None,
+        policy=None,
+        action_ids=stored.names,
+        mode=stored.mode,
+        status=stored.status,
+        model_version=stored.model_version,
+        shown=shown,
+        exposure=stored.policy.tolist() if exact else None,
     )
 
 
@@ -57,6 +91,7 @@ def model(service: Service, *, exact: bool) -> schemas.Model:
         model_version=agent.model_version,
         mode=settings.mode,
         control_share=settings.control_share,
+        slots=list(service.slots),
     )
 
 

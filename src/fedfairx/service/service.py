@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from fedfairx.agent.agent import Agent
+from fedfairx.core.slates import as_weights
 from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, StorageError, UnknownDecision
 from fedfairx.service import decisions, schemas
 from fedfairx.service.auth import Authenticator
@@ -67,6 +68,8 @@ class Service:
         self.exposures = ExposureCache(agent, settings)
         self.counters = DecisionCounters()
         self.featureless = bool(agent.actions)  # whether actions are named once and have no features
+        self.slots = as_weights(agent.options.slots)  # the weights of those that a decision has by default
+        self.fixed_slots = agent.private or membership is not None
         self._probed = -math.inf  # when a write last succeeded
 
     @property
@@ -89,7 +92,8 @@ class Service:
     ) -> list[schemas.DecisionMade]:
         """Make a decision for each request, all or none; a key that was used returns its decisions again."""
         settings, features = self.settings, None if self.featureless else self.features
-        asked = [decisions.parse_request(one, features, settings) for one in requests]
+        slots, fixed = self.slots, self.fixed_slots
+        asked = [decisions.parse_request(one, features, settings, slots, fixed=fixed) for one in requests]
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest
         try:
@@ -133,71 +137,79 @@ class Service:
 
     async def reward(self, rewards: Sequence[schemas.RewardOf]) -> None:
         """Take all rewards, or none. A reward that is sent again unchanged counts as taken."""
-        given = {one.decision_id: one for one in rewards}
+        given = {one.decision_id: decisions.given_in(one) for one in rewards}
+        persons = {one.decision_id: one.person for one in rewards}
 
-        def observe(left: Sequence[str]) -> Step[int]:
-            return lambda agent: decisions.observe(agent, [given[identity] for identity in left])
+        def observe(left: Sequence[str]) -> Step[None]:
+            wanted = {identity: given[identity] for identity in left}
+            return lambda agent: decisions.observe(agent, wanted, persons)
 
-        def check(stored: StoredDecision) -> None:
-            if stored.reward != given[stored.id].reward:
-                raise ProblemError("conflict", "The decision has another reward already.")
+        def lack(stored: StoredDecision) -> int:
+            rest = decisions.lacking(given[stored.id], stored)
+            if rest is None:
+                return 0
+            given[stored.id] = rest
+            return len(_outcomes(rest))
 
-        identities = [one.decision_id for one in rewards]
-        self.metrics.rewards += await self._end(identities, "rewarded", observe, check)
+        left = await self._end([one.decision_id for one in rewards], observe, lack)
+        taken = (reward for identity in left for reward in _outcomes(given[identity]))
+        self.metrics.rewards += sum(reward is not None for reward in taken)
 
     async def replace(self, rewards: Sequence[schemas.RewardOf]) -> None:
         """Take all rewards, or none, and replace earlier ones."""
         _refuse_twice([one.decision_id for one in rewards])
+        given = {one.decision_id: decisions.given_in(one) for one in rewards}
+        persons = {one.decision_id: one.person for one in rewards}
         self.metrics.rewards += await self.write_queue.do(
-            lambda agent: decisions.observe(agent, rewards, replace=True)
+            lambda agent: decisions.replace(agent, given, persons)
         )
 
     async def withdraw(self, identities: Sequence[str]) -> None:
-        """Withdraw all of these decisions, or none; one that is withdrawn already is left as it is."""
-        self.metrics.withdrawn += await self._end(
-            identities, "withdrawn", lambda left: lambda agent: agent.forget_many(left)
-        )
+        """Withdraw all of these decisions, or none; one that is withdrawn already is left as it is.
+
+        Of several slots, those that wait are withdrawn.
+        """
+
+        def lack(stored: StoredDecision) -> int:
+            if stored.status == "pending":
+                return 1
+            if "withdrawn" not in (stored.status, *(slot.status for slot in stored.slots)):
+                raise ProblemError("conflict", f"The decision is {stored.status} already.")
+            return 0
+
+        left = await self._end(identities, lambda left: lambda agent: agent.forget_many(left), lack)
+        self.metrics.withdrawn += len(left)
 
     async def _end(
         self,
         identities: Sequence[str],
-        wanted: str,
-        step: Callable[[Sequence[str]], Step[object]],
-        check: Callable[[StoredDecision], None] = lambda _: None,
-    ) -> int:
-        """End decisions, all or none, and return how many had not ended like this before.
+        step: Callable[[Sequence[str]], Step[None]],
+        lack: Callable[[StoredDecision], int],
+    ) -> Sequence[str]:
+        """End decisions or slots of theirs, all or none; return the decisions that this was new to.
 
         step: ends some of them.
-        check: refuses a decision that ended like this before, if it differs from what is wanted now.
+        lack: how many outcomes a decision still lacks; it refuses one that has ended otherwise.
         """
         _refuse_twice(identities)
-        left = identities
+        left, before = identities, math.inf
         while left:
             try:
                 await self.write_queue.do(step(left))
                 break
             except (AlreadyObserved, UnknownDecision):
-                done = await self._ended(left, wanted)
-            for stored in done:
-                check(stored)
-            over = {stored.id for stored in done}
-            left = [identity for identity in left if identity not in over]
-        return len(left)
+                lacks = {stored.id: lack(stored) for stored in await self._stored(left)}
+            left = [identity for identity in left if lacks[identity]]
+            if sum(lacks.values()) >= before:
+                raise ProblemError("conflict", "Another request has just ended the decision.")
+            before = sum(lacks.values())
+        return left
 
-    async def _ended(self, identities: Sequence[str], wanted: str) -> list[StoredDecision]:
-        """Those that have ended as wanted already; any other ended decision is why the step was refused."""
+    async def _stored(self, identities: Sequence[str]) -> list[StoredDecision]:
         found = await self.read(lambda journal: [journal.decision(identity) for identity in identities])
-        done = []
-        for stored in found:
-            if stored is None:
-                raise ProblemError("unknown-decision", "This service made no such decision.")
-            if stored.status == wanted:
-                done.append(stored)
-            elif stored.status != "pending":
-                raise ProblemError("conflict", f"The decision is {stored.status} already.")
-        if not done:
-            raise ProblemError("conflict", "Another request has just ended the decision.")
-        return done
+        if None in found:
+            raise ProblemError("unknown-decision", "This service made no such decision.")
+        return [stored for stored in found if stored is not None]
 
     # --- running -------------------------------------------------------------------------------------
 
@@ -237,6 +249,11 @@ class Service:
         if self.membership is not None:
             await asyncio.to_thread(self.membership.end)
         await asyncio.to_thread(self.agent.close)
+
+
+def _outcomes(given: decisions.Given) -> Collection[float | None]:
+    """The outcomes that have come; None for an action that is withdrawn."""
+    return given.values() if isinstance(given, dict) else [given]
 
 
 def _refuse_twice(identities: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ and may not contradict them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, ValidationError, convert
 
+from fedfairx.core.slates import ONE, Slots, as_weights, read_slots
 from fedfairx.errors import InvalidInput, require
 from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.service.feature_table import Feature
@@ -27,8 +28,11 @@ FILE = "agent.sqlite"
 LONGEST = 200  # characters of a name
 #: What the members of a federation have agreed on.
 AGREED = frozenset(
-    {"rule", "merit", "reward_range", "minimum_share", "epsilon", "delta", "releases", "person_records"}
-)
+    {
+        "rule", "merit", "reward_range", "minimum_share", "slots", "epsilon", "delta", "releases",
+        "person_records",
+    }
+)  # fmt: skip
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -50,6 +54,7 @@ class Settings:
     reward_range: between which numbers rewards lie, as 1:5; sets the defaults of merit, prior and noise_sd.
     merit: what a reward is worth, as doubling:0.1; if not given, 7 % of the reward range doubles the share.
     minimum_share: share that every action gets in any case.
+    slots: number of actions that a decision shows, or the weights of its slots, such as 1,0.63,0.5.
     name: this agent's name among the members of a federation; random if not given.
     epsilon: makes its releases private; docs/howto/choose-epsilon.md.
     delta: δ, beside epsilon.
@@ -94,6 +99,7 @@ class Settings:
     reward_range: tuple[float, float] | None = field(default=None, metadata={"metavar": "LOW:HIGH"})
     merit: str = ""
     minimum_share: Share = 0.0
+    slots: Slots = field(default=1, metadata={"metavar": "INT|NUMBER,…"})
     name: str = ""
     epsilon: Positive | None = None
     delta: Annotated[float, Meta(gt=0, le=1)] = 1e-6
@@ -185,6 +191,8 @@ def check(settings: Settings) -> Settings:
         raise InvalidInput("tls_certificate and tls_key must be given together")
     if settings.mode == "shadow" and settings.control_share:
         raise InvalidInput("control_share must be 0 in mode shadow, where the baseline is always shown")
+    if as_weights(settings.slots) is not ONE and (settings.mode == "shadow" or settings.control_share):
+        raise InvalidInput("slots must be 1 in mode shadow or with a control_share: a baseline is one action")
     if settings.default_reward is not None and settings.window is None:
         raise InvalidInput("default_reward must come with a window, after which it is learnt")
     private = {"delta", "releases", "decide_from", "person_records"} & settings.given
@@ -234,4 +242,12 @@ def _features(value: object) -> tuple[Feature, ...]:
     return tuple(Feature(name, low, high) for name, (low, high) in ranges.items())
 
 
+def _slots(value: object) -> Slots:
+    """Weights of slots: "3" or "1,0.63,0.5", in TOML 3 or [1, 0.63, 0.5]."""
+    if not isinstance(value, str):
+        return as_weights(value)  # type: ignore[arg-type]
+    return read_slots(value)
+
+
 READERS[tuple[Feature, ...]] = _features
+READERS[Sequence[float]] = _slots

@@ -84,11 +84,11 @@ class Option:
     taken: bool
 
 
-def policy(options: Sequence[Option]) -> Markup:
-    """A decision's shares side by side, the one taken filled."""
+def policy(options: Sequence[Option], whole: float = 1.0) -> Markup:
+    """A decision's shares of the whole side by side, those taken filled."""
     parts, at = [], 0.0
     for option in options:
-        kind, share = "taken" if option.taken else "left", option.share or 0.0
+        kind, share = "taken" if option.taken else "left", (option.share or 0.0) / whole
         place, width = f"{100 * at:.3f}%", f"{100 * share:.3f}%"
         parts.append(f'<rect class="{kind}" x="{place}" y="1" width="{width}" height="14"/>')
         at += share

@@ -153,15 +153,27 @@ async def decisions(service: Service, query: QueryParams, exact: bool) -> View:
 
 
 def _line(stored: StoredDecision, exact: bool) -> View:
-    """A decision as the API shows it, with the name of its action and the actions it chose from."""
-    shown = serializers.seen(stored, exact=exact)
+    """A decision as the API shows it, with the names of its actions and those that it chose from.
+
+    shown: the slots, where there are several, each with the name of its action.
+    whole: the sum of all shares.
+    """
+    seen = serializers.seen(stored, exact=exact)
+    slots = seen.shown or []
     names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
-    shares: Sequence[float | None] = shown.policy or [None] * len(names)
+    shares: Sequence[float | None] = seen.policy or seen.exposure or [None] * len(names)
+    taken = {slot.action for slot in slots} or {stored.action}
     options = [
-        Option(name, share, place == stored.action)
+        Option(name, share, place in taken)
         for place, (name, share) in enumerate(zip(names, shares, strict=True))
     ]
-    return {"seen": shown, "action": names[stored.action], "options": options}
+    return {
+        "seen": seen,
+        "action": names[stored.action],
+        "options": options,
+        "shown": [(names[slot.action], slot) for slot in slots],
+        "whole": sum(slot.weight for slot in slots) or 1.0,
+    }
 
 
 async def privacy(service: Service, _query: QueryParams, exact: bool) -> View:

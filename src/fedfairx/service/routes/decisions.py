@@ -41,7 +41,7 @@ class DecisionQuery(Window):
     """Which decisions.
 
     status: Their status.
-    action: The position of the action taken.
+    action: The position of the action taken, or of that in the first of several slots.
     after: `next` of the previous page.
     limit: Decisions on a page.
     """
@@ -90,10 +90,11 @@ def _wish(request: Request, body: bytes) -> Wish | None:
 
 @endpoint("PUT", "/v1/decisions/{decision_id}/reward", role="writer", takes=schemas.Reward, problems=ENDED)
 async def reward(service: Service, request: Request) -> None:
-    """Give the reward of a decision; the same one may be sent again."""
+    """Give the reward of a decision, or rewards of its slots; the same ones may be sent again."""
     given = await body_as(schemas.Reward, service, request)
     identity = request.path_params["decision_id"]
-    await _taking(service, request, given.replace)([schemas.RewardOf(identity, given.reward, given.person)])
+    one = schemas.RewardOf(identity, given.reward, given.rewards, given.person)
+    await _taking(service, request, given.replace)([one])
 
 
 @endpoint("POST", "/v1/rewards", role="writer", takes=schemas.RewardBatch, problems=ENDED)
@@ -115,7 +116,7 @@ def _taking(
 
 @endpoint("DELETE", "/v1/decisions/{decision_id}", role="writer", problems=ENDED)
 async def withdraw(service: Service, request: Request) -> None:
-    """Withdraw a decision that was never shown: no reward will come."""
+    """Withdraw a decision that was never shown, or those of its slots that wait: no reward will come."""
     await service.withdraw([request.path_params["decision_id"]])
 
 
