@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,7 +55,11 @@ def flat_outcomes(size) -> dict[str, dict[str, Outcome]]:
         weakest=np.ones((2, 2)),
         seconds=1.0,
     )
-    return {name: {run.key: flat for run in item.runs(size)} for name, item in experiments().items()}
+    flat_of = {arms: replace(flat, exposure=np.full((2, arms), 1.0 / arms)) for arms in range(1, 200)}
+    return {
+        name: {run.key: flat_of.get(run.scenario.arms, flat) for run in item.runs(size)}
+        for name, item in experiments().items()
+    }
 
 
 def test_the_ratios_are_those_of_the_paper():
