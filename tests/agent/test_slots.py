@@ -167,6 +167,7 @@ def test_a_decision_is_forgotten_with_the_slots_that_wait() -> None:
     [
         (0, 0),
         (-1, -1),
+        (10**12, 10**12),
         ([], []),
         ([0.5, 0.6], [0.5, 0.6]),
         ([1.0, -0.1], "-0.1"),
@@ -252,6 +253,15 @@ def test_an_action_is_named_once() -> None:
     with pytest.raises(InvalidInput, match=r"^rewards must be by row"):
         agent.observe(same, rewards={"a": 1.0})
     agent.observe(same, rewards={same.actions[1]: 1.0})
+
+
+def test_an_error_never_tells_a_reward() -> None:
+    agent = ffx.Agent(3, seed=0)
+    made = agent.decide(contexts(0), slots=2)
+    for wrong in ({0.123: made.actions[0]}, {(0.123,): 1.0}):  # the wrong way round
+        with pytest.raises(InvalidInput, match=r"^rewards ") as refused:
+            agent.observe(made, rewards=wrong)
+        assert "0.123" not in str(refused.value)
 
 
 def test_one_reward_for_each_of_several_decisions_is_for_single_slots() -> None:

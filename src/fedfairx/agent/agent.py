@@ -421,7 +421,7 @@ class Agent:
         if slots > arms:
             text = f"slots must be at most as many as the {arms} arms, got slots={slots}"
             raise InvalidInput(f"{text}; where there are few arms, give decide(slots=…) fewer")
-        values = np.empty(arms + dimension + slots * (1 + dimension))
+        values = np.empty(arms + (1 + slots) * dimension)
         return self._model.draw_slate(rows, weights, values, self._draws, memory), values
 
     def _look(self, rows: Any) -> None:

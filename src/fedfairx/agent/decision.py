@@ -51,7 +51,7 @@ class Decision:
         self._action = self.drawn = action
         self.name = name
         self.time = time  # microseconds since 1970, of a durable agent's decision
-        self._values = values  # policy (K), θ (d), chosen context (d): one array; or a `slate_answer`
+        self._values = values  # exposure (K), θ (d), the context (d) of each slot: one array, made once
         self._arms = arms
         self._propensity = propensity
         self.slate = slate  # None for one slot of weight 1
@@ -120,10 +120,7 @@ class Decision:
     @property
     def _dimension(self) -> int:
         """d, the size of θ and of a context."""
-        if self.slate is None:
-            return (self._values.size - self._arms) // 2
-        slots = len(self.slate.shown)
-        return (self._values.size - self._arms - slots) // (1 + slots)
+        return (self._values.size - self._arms) // (1 + len(self.weights))
 
     @property
     def context(self) -> Array:
@@ -164,7 +161,7 @@ def shown(
     if weight == 1.0:
         return Decision(number, 0, values, 1, name, origin)
     slate = Slate((weight,), [0], None if name is None else [name])
-    return Decision(number, 0, np.append(values, 0.0), 1, name, origin, slate=slate)
+    return Decision(number, 0, values, 1, name, origin, slate=slate)
 
 
 def known(

@@ -237,7 +237,6 @@ class AgentStore:
         values = np.concatenate([made.policy, made.theta, *made.contexts])
         if made.slots is not None:
             slate = Slate.from_json(made.slots, made.names)
-            values = np.append(values, slate.shown)
         origin = self.journal.origins.of(made.seq) or ""
         decision = Decision(
             made.seq, made.action, values, made.policy.size, name, origin, made.time, made.propensity, slate

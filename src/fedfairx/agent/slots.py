@@ -111,5 +111,6 @@ class Slate:
             action = int(action)  # in JSON a row is text
         known = isinstance(action, int | np.integer) and not isinstance(action, bool) and action in self.shown
         text = f"must be of actions that were shown, {self.names or self.shown}"
-        require(known, "rewards", text, action)
+        told = action if isinstance(action, str | int) else type(action).__name__  # never a reward
+        require(known, "rewards", text, told)
         return self.shown.index(int(action))  # type: ignore[call-overload]

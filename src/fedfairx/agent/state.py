@@ -266,7 +266,7 @@ def waiting_decision(stored: Waiting, dimension: int, following: int) -> Decisio
     if not (fits and 0 <= stored.action < arms and 0 <= stored.drawn < arms):
         raise StateError("pending holds a decision that this agent can't have made")
     slate = None if stored.slate is None else _slate(stored.slate, arms)
-    size = arms + 2 * then if slate is None else arms + then + len(slate.shown) * (1 + then)
+    size = arms + then * (2 if slate is None else 1 + len(slate.shown))
     values = _numbers(stored.values, size, "pending.values")
     named = stored.name, stored.origin, stored.time, stored.propensity
     made = Decision(stored.number, stored.action, values, arms, *named, slate)

@@ -48,7 +48,7 @@ from fedfairx.core.slates import fill_slots, give_to_best, raise_to_least, share
 from fedfairx.core.statistics import add, embedded, place
 from fedfairx.lanes.decorators import compiled, layout, releasing, stage
 from fedfairx.lanes.rows import Rows, by_lane, cut, flat, floats, size_of, zeros
-from fedfairx.lanes.vector import fma
+from fedfairx.lanes.vector import fma, from_bits
 from fedfairx.util.arrays import Array, Coordinates
 
 LARGEST = 1e100  # absolute value of a context's entry or a reward, beyond which sums of products may overflow
@@ -180,7 +180,7 @@ def learn_slate(
     learnt, if a reward is not in [low, high]. The sum is NaN if V⁻¹ must be derived from the sums.
     """
     slots, rows = weights.shape[0], floats(memory)
-    dimension = (values.shape[0] - at - slots) // slots
+    dimension = (values.shape[0] - at) // slots
     for slot in range(slots):
         if not low <= rewards[slot] <= high:
             return False
@@ -406,12 +406,11 @@ def decide_among_arms(
 
 
 class SlateAnswer(NamedTuple):
-    """A decision of m slots: exposures (K,), θ (d,), contexts (m, d) and numbers (m,) of the shown arms."""
+    """A decision of m slots: exposures (K,), θ (d,), and contexts (m, d) of the shown arms."""
 
     exposure: Rows
     theta: Rows
     contexts: Rows
-    shown: Rows
 
 
 @layout
@@ -420,18 +419,25 @@ def slate_answer(out: Rows, arms: int, dimension: int, slots: int) -> SlateAnswe
     exposure, rest = cut(out, arms)
     theta, rest = cut(rest, dimension)
     contexts, rest = cut(rest, slots, dimension)
-    shown, rest = cut(rest, slots)
-    return SlateAnswer(exposure, theta, contexts, shown)
+    return SlateAnswer(exposure, theta, contexts)
 
 
 @stage
-def _show(x: Rows, theta: Rows, answer: SlateAnswer) -> None:
-    """Copy θ and the shown arms' contexts."""
+def _show(x: Rows, theta: Rows, answer: SlateAnswer, shown: Rows) -> None:
+    """Copy θ and the contexts of the shown arms."""
     for j in range(theta.shape[0]):
         answer.theta[j] = theta[j]
-    for p in range(answer.shown.shape[0]):
+    for p in range(shown.shape[0]):
         for j in range(theta.shape[0]):
-            answer.contexts[p, j] = x[int(answer.shown[p]), j]
+            answer.contexts[p, j] = x[int(shown[p]), j]
+    _as_integers(shown)
+
+
+@stage
+def _as_integers(numbers: Rows) -> None:
+    """Replace floats by integers of the same bytes, which Python reads faster than it converts floats."""
+    for p in range(numbers.shape[0]):
+        numbers[p] = from_bits(np.uint64(numbers[p]))
 
 
 @compiled
@@ -454,8 +460,8 @@ def decide_slate(
     work = slate_scratch(floats(workspace), v.shape[0], arms)
     _believe(x, parts, quadrature, found.exposure)
     share_out(found.exposure, v, parts.settings[LEAST_SHARE], work)
-    fill_slots(found.exposure, v, uniform, work, found.shown)
-    _show(x, parts.learner.estimate, found)
+    fill_slots(found.exposure, v, uniform, work)
+    _show(x, parts.learner.estimate, found, work.shown)
     return 0
 
 
@@ -477,13 +483,14 @@ def decide_slate_among_arms(
     work = slate_scratch(floats(workspace), v.shape[0], arms.shape[0])
     _believe_arms(arms, parts, quadrature, found.exposure)
     share_out(found.exposure, v, parts.settings[LEAST_SHARE], work)
-    fill_slots(found.exposure, v, uniform, work, found.shown)
+    fill_slots(found.exposure, v, uniform, work)
     for j in range(dimension):
         found.theta[j] = parts.learner.estimate[j]
         for p in range(v.shape[0]):
             found.contexts[p, j] = 0.0
     for p in range(v.shape[0]):
-        found.contexts[p, arms[int(found.shown[p])]] = 1.0
+        found.contexts[p, arms[int(work.shown[p])]] = 1.0
+    _as_integers(work.shown)
     return 0
 
 
@@ -582,8 +589,8 @@ def decide_slate_by_optimism(
             found.exposure[a] = work.arms[MEANS][a] + state.radius[0] * width
         give_to_best(found.exposure, v, solver.floor, slots)
         raise_to_least(found.exposure, v, parts.settings[LEAST_SHARE])
-    fill_slots(found.exposure, v, uniform, slots, found.shown)
-    _show(x, work.model[THETA], found)
+    fill_slots(found.exposure, v, uniform, slots)
+    _show(x, work.model[THETA], found, slots.shown)
     return 0
 
 

@@ -23,18 +23,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfairx.core.hashing import GOLDEN, uniform_of
 from fedfairx.core.policy import merits
+from fedfairx.core.splitmix import GOLDEN, uniform_of
 from fedfairx.errors import InvalidInput, require
 from fedfairx.lanes.decorators import layout, releasing, stage
 from fedfairx.lanes.rows import Rows, cut, floats, size_of, zeros
-from fedfairx.lanes.vector import bits, from_bits
+from fedfairx.lanes.vector import bits
 from fedfairx.util.arrays import Array
 
 #: Number of actions that are shown as a set, or the weight of every slot of a ranking.
 Slots = int | Sequence[float]
 Weights = tuple[float, ...]
 ONE: Weights = (1.0,)
+MOST = 100_000  # slots
 _RULE = "must be a number of slots >= 1, or their weights, which must not increase: 1 >= v_1 >= … >= v_m >= 0"
 HIDDEN = -1e300  # log merit of an arm that is left out of a sum
 NOTHING = 1e-300  # a sum of merits whose logarithm can still be taken
@@ -64,6 +65,7 @@ def as_weights(slots: Slots) -> Weights:
 @lru_cache(maxsize=64)
 def _set_of(slots: int) -> Weights:
     require(slots >= 1, "slots", _RULE, slots)
+    require(slots <= MOST, "slots", f"must be at most {MOST}", slots)
     return ONE if slots == 1 else ONE * slots
 
 
@@ -80,6 +82,7 @@ def read_slots(text: str) -> Weights:
 class SlateScratch(NamedTuple):
     """Workspace for m slots among K arms. `merits`, `weights` and `ends` describe blocks of equal slope."""
 
+    shown: Rows  # (m,) the arm in each slot
     order: Rows  # (m,) the arms of most merit, best first
     merits: Rows  # (m,) log of the sum of a block's merits; later: expected weight of an arm in order
     weights: Rows  # (m,) sum of a block's slot weights; later: the slot that an arm in order has
@@ -91,13 +94,14 @@ class SlateScratch(NamedTuple):
 @layout
 def slate_scratch(memory: Rows, slots: int, arms: int) -> SlateScratch:
     """Lay out the workspace."""
-    order, rest = cut(memory, slots)
+    shown, rest = cut(memory, slots)
+    order, rest = cut(rest, slots)
     block_merits, rest = cut(rest, slots)
     weights, rest = cut(rest, slots)
     ends, rest = cut(rest, slots)
     logits, rest = cut(rest, slots)
     ranked, rest = cut(rest, arms)
-    return SlateScratch(order, block_merits, weights, ends, logits, ranked)
+    return SlateScratch(shown, order, block_merits, weights, ends, logits, ranked)
 
 
 @stage
@@ -242,13 +246,12 @@ def raise_to_least(exposure: Rows, weights: Rows, share: float) -> None:
 
 
 @stage
-def fill_slots(exposure: Rows, weights: Rows, uniform: float, work: SlateScratch, shown: Rows) -> None:
-    """shown (m,) ← the arm in each slot, drawn so that every arm's expected weight is its exposure (K,).
+def fill_slots(exposure: Rows, weights: Rows, uniform: float, work: SlateScratch) -> None:
+    """Draw the arm that is `shown` in each slot so that every arm's expected weight is its exposure (K,).
 
-    `work` is as `share_out` or `give_to_best` left it, and its `order` gets the bits of integers, the shown
-    arms. All coins come from one `uniform`, by a hash.
+    `work` is as `share_out` or `give_to_best` left it. All coins come from one `uniform`, by a hash.
     """
-    arms, slots = exposure.shape[0], weights.shape[0]
+    arms, slots, shown = exposure.shape[0], weights.shape[0], work.shown
     order, weight_of, slot_of, surplus = work.order, work.merits, work.weights, work.ends
     state, waiting = bits(uniform), 0
     for step in range(slots + arms):
@@ -280,5 +283,3 @@ def fill_slots(exposure: Rows, weights: Rows, uniform: float, work: SlateScratch
     for p in range(slots):
         if slot_of[p] >= 0.0:
             shown[int(slot_of[p])] = order[p]
-    for p in range(slots):  # the same as integers, which Python reads faster than it converts floats
-        order[p] = from_bits(np.uint64(shown[p]))

@@ -98,11 +98,6 @@ def parse_request(
     return _input(request, contexts, actions, clipped, slots)
 
 
-def takes_baselines(settings: Settings) -> bool:
-    """Whether some or all decisions take the caller's baseline, which is one action."""
-    return settings.mode == "shadow" or settings.control_share > 0.0
-
-
 def _slots(request: DecisionRequest, settings: Settings, own: Weights, fixed: bool) -> Weights:
     """The weights of the slots that a request asks for."""
     assert request.slots is not None
@@ -110,7 +105,7 @@ def _slots(request: DecisionRequest, settings: Settings, own: Weights, fixed: bo
     if fixed and weights != own:
         text = "must be left out or those of the service: its messages were agreed on or calibrated for them"
         raise InvalidInput(f"slots {text}, {list(own)}, got slots={request.slots}")
-    if weights is not ONE and takes_baselines(settings):
+    if weights is not ONE and settings.takes_baselines:
         text = "must be 1: this service takes the baseline, which is one action, in some or all decisions"
         raise InvalidInput(f"slots {text} (mode), got slots={request.slots}")
     return weights

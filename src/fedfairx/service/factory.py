@@ -16,7 +16,6 @@ from fedfairx.errors import InvalidInput, require
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.privacy import Bounds, Budget
 from fedfairx.service.auth import Authenticator, is_loopback
-from fedfairx.service.decisions import takes_baselines
 from fedfairx.service.feature_table import Feature, FeatureTable
 from fedfairx.service.federation import Membership
 from fedfairx.service.service import Service
@@ -39,7 +38,7 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
         expected = agent.dimension - settings.intercept
         for given in filter(None, (settings.dimension, len(settings.features))):
             require(given == expected, "dimension", f"must be {expected}, as in the database", given)
-        if as_weights(agent.options.slots) is not ONE and takes_baselines(settings):
+        if as_weights(agent.options.slots) is not ONE and settings.takes_baselines:
             raise InvalidInput("mode must be live, without a control_share: this agent has several slots")
         features = FeatureTable(settings.features, dimension=expected, intercept=settings.intercept)
         auth = Authenticator(ApiKeys(agent.journal.log), loopback=is_loopback(settings.host))

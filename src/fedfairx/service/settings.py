@@ -29,10 +29,17 @@ LONGEST = 200  # characters of a name
 #: What the members of a federation have agreed on.
 AGREED = frozenset(
     {
-        "rule", "merit", "reward_range", "minimum_share", "slots", "epsilon", "delta", "releases",
+        "rule",
+        "merit",
+        "reward_range",
+        "minimum_share",
+        "slots",
+        "epsilon",
+        "delta",
+        "releases",
         "person_records",
     }
-)  # fmt: skip
+)
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -133,6 +140,11 @@ class Settings:
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     given: frozenset[str] = frozenset()  # the names of settings that were not left at their default
 
+    @property
+    def takes_baselines(self) -> bool:
+        """Whether some or all decisions take the caller's baseline, which is one action."""
+        return self.mode == "shadow" or self.control_share > 0.0
+
 
 @cache
 def table() -> tuple[Setting, ...]:
@@ -191,7 +203,7 @@ def check(settings: Settings) -> Settings:
         raise InvalidInput("tls_certificate and tls_key must be given together")
     if settings.mode == "shadow" and settings.control_share:
         raise InvalidInput("control_share must be 0 in mode shadow, where the baseline is always shown")
-    if as_weights(settings.slots) is not ONE and (settings.mode == "shadow" or settings.control_share):
+    if as_weights(settings.slots) is not ONE and settings.takes_baselines:
         raise InvalidInput("slots must be 1 in mode shadow or with a control_share: a baseline is one action")
     if settings.default_reward is not None and settings.window is None:
         raise InvalidInput("default_reward must come with a window, after which it is learnt")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfairx.core.hashing import GOLDEN, uniform_of
+from fedfairx.core.splitmix import GOLDEN, uniform_of
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows
 from fedfairx.lanes.vector import fma, sqrt
