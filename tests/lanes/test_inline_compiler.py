@@ -37,7 +37,7 @@ print(sum_of_squares(1.0, 2.0))
 
 
 # Too large for the compiler to take in by itself where it is called more than once.
-LENGTHY = "\n".join(f"    x = sqrt(x * x + {i}.0) + x / (x + {i}.5)" for i in range(400))
+LENGTHY = "\n".join(f"    x = sqrt(x * x + {i}.0) + x / (x + {i}.5)" for i in range(60))
 BODY = f"""
 from fedfairx.lanes.decorators import body, compiled, stage
 from fedfairx.lanes.vector import sqrt

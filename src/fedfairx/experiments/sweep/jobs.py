@@ -76,9 +76,9 @@ def seeds_of_a_job(run: Run) -> int:
     def left_empty(seeds: int) -> float:
         return -seeds * run.scenario.agents % WIDTH / seeds
 
-    return min(
-        range(max(1, usual // 2), 2 * usual + 1), key=lambda seeds: (left_empty(seeds), abs(seeds - usual))
-    )
+    # Some number among any WIDTH fills its blocks; none that is farther away is better.
+    least, most = max(1, usual // 2, usual - WIDTH), min(2 * usual, usual + WIDTH)
+    return min(range(least, most + 1), key=lambda seeds: (left_empty(seeds), abs(seeds - usual)))
 
 
 def perform(run: Run, seeds: Sequence[int], expected: Provenance) -> Outcome:
