@@ -43,8 +43,12 @@ def problem():
     return ref.random_problem(T, M, 4, D, seed=11)
 
 
-@functools.cache
 def run(algorithm="fed-fairx-linucb", merit="exponential", scale=1.0, sync_every=None):
+    return _run(algorithm, merit, scale, sync_every)
+
+
+@functools.cache
+def _run(algorithm, merit, scale, sync_every):
     rounds = None if sync_every is None else range(sync_every, T + 1, sync_every)
     return ref.reference_run(*problem(), algorithm, merit=MERITS[merit], scale=scale, sync_rounds=rounds)
 

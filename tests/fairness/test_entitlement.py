@@ -50,14 +50,13 @@ def brute(
     directions = rng.normal(size=(800, found.centre.size))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     directions[700:] *= rng.random((100, 1))
-    means = []
-    for direction in directions:
-        logs = log_merit_values(merit, contexts @ (found.centre + found.radius * found.root @ direction))
-        values = np.exp(logs - logs.max(axis=1, keepdims=True))
-        shares = values / values.sum(axis=1, keepdims=True)
-        rounds = [(codes == code).any(axis=1).sum() for code in range(codes.max() + 1)]
-        means.append([shares[codes == code].sum() / n for code, n in enumerate(rounds)])
-    return np.min(means, axis=0), np.max(means, axis=0)
+    thetas = np.array([found.centre + found.radius * found.root @ each for each in directions])
+    logs = log_merit_values(merit, np.einsum("tkd,nd->ntk", contexts, thetas))
+    values = np.exp(logs - logs.max(axis=2, keepdims=True))
+    shares = values / values.sum(axis=2, keepdims=True)
+    rounds = [(codes == code).any(axis=1).sum() for code in range(codes.max() + 1)]
+    means = [shares[:, codes == code].sum(axis=1) / n for code, n in enumerate(rounds)]
+    return np.min(means, axis=1), np.max(means, axis=1)
 
 
 @pytest.mark.long
