@@ -90,7 +90,7 @@ def test_everything_runs_uncompiled_and_follows_the_oracle() -> None:
 @pytest.mark.process
 def test_the_simulator_runs_uncompiled_and_follows_the_oracle() -> None:
     # A part of test_kernel.py: exact sums at public rounds, noisy ones when a determinant says so.
-    some = "fed-fairx-linucb or b1"
+    some = "without_noise and fed-fairx-linucb or b1"
     kernel = str(TESTS / "simulation" / "test_kernel.py")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", some, kernel],

@@ -24,7 +24,7 @@ from simulated import held_against_reference
 from simulation_helpers import options_for, records, setting_for
 
 AGENTS, ARMS, DIMENSION = 3, 4, 3
-HORIZON = 300 if COMPILING else 100  # uncompiled they take 50 times as long
+HORIZON, PRIVATE = (300, 200) if COMPILING else (100, 80)  # uncompiled they take 50 times as long
 
 
 SCENARIO = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=HORIZON)
@@ -89,7 +89,7 @@ def test_one_hot_arms(name: str, presence: float) -> None:
 def test_private_algorithms_with_the_same_noise(name: str, schedule, decide_from: str) -> None:
     """Without a shift: the noise is small enough."""
     confidence = Confidence(noise_sd=0.02, scale=0.5)
-    scenario = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=200, noise_sd=0.02)
+    scenario = Scenario(agents=AGENTS, arms=ARMS, dimension=DIMENSION, horizon=PRIVATE, noise_sd=0.02)
     ours = {
         "schedule": schedule,
         "epsilon": 20.0,
@@ -102,7 +102,7 @@ def test_private_algorithms_with_the_same_noise(name: str, schedule, decide_from
     options = options_for(
         name, schedule=schedule, confidence=confidence, epsilon=20.0, decide_from=decide_from, shift=0.0
     )
-    privacy = prepare(scenario, options, (5,), np.array([200])).privacy
+    privacy = prepare(scenario, options, (5,), np.array([PRIVATE])).privacy
     drawn = privacy.noise[0]  # of the sum of the agents
     release_noise = np.zeros((drawn.shape[0], AGENTS, drawn.shape[1]))
     release_noise[:, 0] = drawn
@@ -114,7 +114,7 @@ def test_private_algorithms_with_the_same_noise(name: str, schedule, decide_from
     if isinstance(schedule, Determinant):
         theirs |= {"threshold": schedule.threshold, "max_syncs": schedule.cap}
     else:
-        theirs |= {"sync_rounds": schedule.rounds(Plan(200, AGENTS, DIMENSION))}
+        theirs |= {"sync_rounds": schedule.rounds(Plan(PRIVATE, AGENTS, DIMENSION))}
     held_against_reference(name, scenario, reference.Exponential(10.0), ours=ours, theirs=theirs)
 
 
@@ -179,8 +179,13 @@ print(*(stage.__name__ for stage in stages if stage.inside.overloads))
 @pytest.mark.parametrize(
     ("algorithm", "options", "made"),
     [
-        pytest.param("linucb", {}, "favour share", marks=pytest.mark.slow),
-        ("fed-fairx-bayes", {"partners": "differ"}, "posterior_policy share judge_marked"),
+        ("linucb", {}, "favour share"),
+        pytest.param(
+            "fed-fairx-bayes",
+            {"partners": "differ"},
+            "posterior_policy share judge_marked",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "priv-fairx-bayes",
             {"epsilon": 1.0},
