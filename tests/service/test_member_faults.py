@@ -63,7 +63,7 @@ def test_killed_at_every_step_of_a_release(tmp_path: Path) -> None:
             running.start()
             with httpx.Client(base_url=running.url) as http:
                 until(lambda: not sync(http)["waiting"])
-            running.kill()
+            running.stop()  # once it has noted what it has sent
         running.start(die=where)
         for _ in range(50):
             try:

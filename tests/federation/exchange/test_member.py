@@ -75,6 +75,21 @@ def test_the_ledger_learns_what_was_sent() -> None:
     assert stream.ledger.unsent() == ()
 
 
+def test_the_ledger_learns_what_an_earlier_process_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended between publishing the release and noting that in the ledger."""
+    here = world()
+    member = here.member("org1")
+    with monkeypatch.context() as patch:
+        patch.setattr(member, "_acknowledge", lambda: None)
+        released(member)
+    stream = member.agent.privatizer.stream
+    assert stream is not None
+    assert stream.ledger.unsent() == (1,)
+    again = Member(member.agent, here.transport, member._seal)
+    assert again.exchange()
+    assert stream.ledger.unsent() == ()
+
+
 def test_while_the_transport_is_away_the_agent_goes_on_and_then_catches_up() -> None:
     """Cut off for 1 000 rounds and back: all of it arrives, and what the others did meanwhile too."""
     transport = Flaky()

@@ -60,6 +60,7 @@ class Member:
         self._release: Release | None = agent.held.get(agent.name)
         self._message = None if self._release is None else seal.close(self._release)
         self._there: bytes | None = None  # our message in the transport, as far as we know
+        self._noted: bytes | None = None  # our message that the ledger counts as sent
         self._shared = 0  # number of our release that is in the shared statistics
 
     # --- sending -------------------------------------------------------------------------------------
@@ -80,14 +81,13 @@ class Member:
             self._seal_latest(release)
             if self.halted is not None:
                 raise LedgerMismatch(self.halted)
-            if not self.waiting:
-                return True
-            try:
-                self._publish()
-            except TransportUnavailable as error:
-                self.away = str(error)
-                return False
-            self.away = None
+            if self.waiting:
+                try:
+                    self._publish()
+                except TransportUnavailable as error:
+                    self.away = str(error)
+                    return False
+                self.away = None
             self._acknowledge()
             return True
 
@@ -134,10 +134,16 @@ class Member:
             raise LedgerMismatch(self.halted)
 
     def _acknowledge(self) -> None:
-        """Note in the ledger, if there is one, that the latest release has arrived, and so all before it."""
+        """Note in the ledger, if there is one, that the latest release has arrived, and so all before it.
+
+        An earlier process may have ended between publishing it and noting that.
+        """
+        if self._noted == self._there:
+            return
         stream = self.agent.privatizer.stream
         if stream is not None:
             stream.acknowledge()
+        self._noted = self._there
 
     # --- receiving -----------------------------------------------------------------------------------
 
