@@ -130,8 +130,8 @@ def test_a_header_that_does_not_come(strict: Running) -> None:
 
 def test_a_body_that_does_not_come(strict: Running) -> None:
     parts = (b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n5\r\n{")
-    for part in parts:
-        with closing(connect(strict, POST + part)) as one:
+    with ExitStack() as stack:
+        for one in [stack.enter_context(closing(connect(strict, POST + part))) for part in parts]:
             assert problem(rest(one)) == (408, "slow")
 
 

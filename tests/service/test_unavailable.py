@@ -14,14 +14,16 @@ from typing import Any
 import pytest
 
 from fedfairx.service import service, write_queue
+from fedfairx.storage import sqlite
 from servers import Postgres, missing
 from service_helpers import CONTEXTS, asking, decide, until
 
 
 @pytest.fixture(autouse=True)
 def time_passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Ends the pause after a failure, which lasts until then."""
+    """Ends the pause after a failure, which lasts until then; a lock is waited for only briefly."""
     monkeypatch.setattr(write_queue, "PAUSE", 600.0)
+    monkeypatch.setattr(sqlite, "PATIENCE", 0.2)
     return lambda: monkeypatch.setattr(write_queue, "PAUSE", 0.0)
 
 

@@ -22,6 +22,7 @@ from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
 
 APPLICATION = 0x46465841  # "FFXA"
+PATIENCE = 2.0  # seconds until a lock that another process holds is an error
 #: Rows that one statement inserts: other threads may run between statements, and then this one has to wait.
 AT_ONCE = 128
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH", "SQLITE_SCHEMA", "SQLITE_FORMAT")
@@ -91,7 +92,7 @@ class SqliteDatabase:
         """A connection to what is committed now, which changes neither the file nor its folder."""
         closed = not file.with_name(file.name + "-wal").exists()  # then everything is in the main file
         address = f"{file.as_uri()}?mode=ro{'&immutable=1' if closed else ''}"
-        connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=2.0)
+        connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=PATIENCE)
         try:
             connection.execute("BEGIN")
             if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
@@ -204,7 +205,7 @@ def _repeated(statement: str, times: int) -> str:
 
 
 def _connection(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(file, isolation_level=None, timeout=2.0, check_same_thread=False)
+    return sqlite3.connect(file, isolation_level=None, timeout=PATIENCE, check_same_thread=False)
 
 
 def _meaning(error: sqlite3.Error | UnicodeDecodeError, place: str) -> StorageError:

@@ -45,7 +45,7 @@ def raw(coroutine: object) -> object:
 def test_the_server_is_killed_and_comes_back(tmp_path: Path) -> None:
     with nats_server(tmp_path) as server, ExitStack() as stack:
         one, two = (
-            stack.enter_context(_closing(opened(server.url, name, deadline=2.0))) for name in ("a", "b")
+            stack.enter_context(_closing(opened(server.url, name, deadline=1.0))) for name in ("a", "b")
         )
         one.publish("a", b"one", replacing=None)
         wait_until(lambda: two.latest().get("a") == b"one")
@@ -247,7 +247,7 @@ def test_members_go_on_while_their_hub_is_killed(tmp_path: Path) -> None:
         here = world()
         members = []
         for name in here.keys:
-            end = NatsTransport(server.url, federation=here.roster.federation, agent=name, deadline=0.5)
+            end = NatsTransport(server.url, federation=here.roster.federation, agent=name, deadline=0.2)
             here.transport = stack.enter_context(_closing(end))
             members.append(here.member(name))
         stops = [member.watch(every=0.2) for member in members]
@@ -293,7 +293,7 @@ def test_a_client_without_a_certificate_is_refused(founded: tuple[Path, str, Ros
     bare = ssl.create_default_context(cafile=str(base / "hub" / "authority.crt"))
     with (
         _closing(
-            NatsTransport(url, federation=roster.federation, agent="org1", tls=bare, deadline=1.0)
+            NatsTransport(url, federation=roster.federation, agent="org1", tls=bare, deadline=0.5)
         ) as end,
         pytest.raises(TransportUnavailable),
     ):
@@ -342,7 +342,7 @@ def test_a_certificate_of_another_authority_is_refused(
     )
     with (
         _closing(
-            NatsTransport(url, federation=roster.federation, agent="org1", tls=context, deadline=1.0)
+            NatsTransport(url, federation=roster.federation, agent="org1", tls=context, deadline=0.5)
         ) as end,
         pytest.raises(TransportUnavailable),
     ):
@@ -360,7 +360,7 @@ def test_a_hub_that_is_not_the_federations_is_not_spoken_to(
     )
     with (
         _closing(
-            NatsTransport(url, federation=roster.federation, agent="org1", tls=context, deadline=1.0)
+            NatsTransport(url, federation=roster.federation, agent="org1", tls=context, deadline=0.5)
         ) as end,
         pytest.raises(TransportUnavailable, match="certificate verify failed"),
     ):
