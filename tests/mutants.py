@@ -1540,9 +1540,11 @@ def places(mutant: Mutant) -> list[tuple[Path, int]]:
     """Files and offsets at which the old text stands within what `where` names."""
     found = []
     for path, names in _definitions().items():
+        if mutant.where not in names:
+            continue
         text = path.read_text(encoding="utf-8")
         starts = [0, *(match.end() for match in re.finditer("\n", text))]
-        for first, last in names.get(mutant.where, []):
+        for first, last in names[mutant.where]:
             end = starts[last] if last < len(starts) else len(text)
             at = text.find(mutant.old, starts[first - 1], end)
             while at >= 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import subprocess
 import sys
@@ -72,9 +73,14 @@ BESIDES = {
 }
 
 
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
 def imports(path: Path) -> Iterator[str]:
     """Every module that a file imports, also inside functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -119,7 +125,7 @@ def test_no_import_leads_back() -> None:
 
 def _imported_modules(path: Path, modules: Mapping[str, Path]) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "fedfairx":
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
@@ -144,7 +150,7 @@ def test_the_core_does_no_input_or_output(path: Path) -> None:
     allowed = CORE_IMPORTS | BESIDES.get(path.name, set())
     for name in imports(path):
         assert name.startswith("fedfairx") or name.split(".")[0] in allowed, f"{path.name} imports {name}"
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             assert called not in ("open", "print", "input", "exec", "eval"), f"{path.name} calls {called}"
