@@ -15,6 +15,7 @@ from fedfairx.core.statistics import packed_size
 from fedfairx.errors import AlreadyObserved, InvalidInput
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import Bounds, Budget, Centring, KeyedNoise, SimulatedNoise, StreamPrivatizer, new_key
+from fedfairx.privacy.audit import noise_tests
 from fedfairx.privacy.audit.audit import audit
 
 RANKED = (1.0, 0.63, 0.5)
@@ -186,8 +187,9 @@ def test_a_durable_private_agent_of_slots_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_an_audit_finds_slots_that_were_counted_apart() -> None:
+def test_an_audit_finds_slots_that_were_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mechanism whose noise is for one slot at a time is refuted; the right one is not."""
+    monkeypatch.setattr(noise_tests, "_SAMPLES", 2_000)  # it is not the draws that are tested
     bounds, asked = Bounds(slots=3), {"epsilon": 2.0, "delta": 1e-6, "releases": 4}
     right = Budget(**asked, bounds=bounds).calibrate()  # type: ignore[arg-type]
     apart = Budget(**asked, bounds=Bounds()).calibrate()  # type: ignore[arg-type]

@@ -10,21 +10,21 @@ seen. λ is a power of two. Noisy sums are weighed in their eigenbasis: g → g�
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import mpmath
 import numpy as np
+from scipy.integrate import quad
 
 import reference as ref
 
 
 def log_expected_merit(mean: float, sd: float, merit: Any) -> float:
-    """ln E f(μ), μ ~ N(mean, sd²), by adaptive quadrature to 20 digits."""
+    """ln E f(μ), μ ~ N(mean, sd²), by adaptive quadrature between its bends, to nine digits."""
     if isinstance(merit, ref.Exponential):
-        c = mpmath.mpf(merit.steepness)
-        return float(c * mean + (c * sd) ** 2 / 2)
+        return merit.steepness * mean + (merit.steepness * sd) ** 2 / 2
     if sd == 0.0:
         return float(merit.log(mean))
     ends = sorted(
@@ -36,11 +36,12 @@ def log_expected_merit(mean: float, sd: float, merit: Any) -> float:
         }
     )
 
-    def integrand(value: Any) -> Any:
-        density = mpmath.npdf(value, mean, sd)
-        return mpmath.exp(mpmath.mpf(float(merit.log(float(value))))) * density
+    def integrand(value: float) -> float:
+        density = math.exp(-(((value - mean) / sd) ** 2) / 2) / (sd * math.sqrt(2 * math.pi))
+        return math.exp(merit.log(value)) * density
 
-    return float(mpmath.log(mpmath.quad(integrand, ends)))
+    parts = (quad(integrand, *part, epsabs=0.0, epsrel=1e-12)[0] for part in itertools.pairwise(ends))
+    return math.log(sum(parts))
 
 
 def policy_of_logs(logs: np.ndarray) -> np.ndarray:
