@@ -7,12 +7,17 @@ or asks for a server by a fixture or a parameter. A test that starts a process a
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# There are as many workers as cores, and threads of BLAS that wait for each other take their time. It is read
+# when NumPy is imported, by the processes that tests start too.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 pytest_plugins = ("servers",)
 
