@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
@@ -315,7 +315,7 @@ def test_saved_in_the_middle_of_a_slate_it_goes_on(tmp_path: Path, features: boo
     assert again.decide(offered) == agent.decide(offered)
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.mark.long
 @given(
     st.lists(st.sampled_from(["decide", "some", "all", "forget", "learn", "reopen"]), max_size=25), st.data()
 )

@@ -60,6 +60,7 @@ def problems(draw: st.DrawFn, most: int = 60) -> tuple[Array, Array]:
     return logits, weights
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(problems(most=6))
 def test_exposures_are_those_of_linear_programs(problem: tuple[Array, Array]) -> None:
@@ -193,6 +194,7 @@ def test_expected_exposure_is_exact(problem: tuple[Array, Array], least: float, 
     assert np.abs(expected - exposure).max() <= 1e-13
 
 
+@pytest.mark.long
 def test_draws_have_their_exposures() -> None:
     """5 000 slates: every mean weight within 4 standard errors; one is outside once in 16 000 runs."""
     rng = np.random.default_rng(0)

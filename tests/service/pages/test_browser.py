@@ -157,9 +157,7 @@ def test_a_reader_sees_less_and_as_well(browser: Any, tmp_path: Path) -> None:
     try:
         key = ApiKeys(site.service.journal.log).add("reader", "reader")
         site.service.auth.any_key = True
-        context = browser.new_context(
-            bypass_csp=True, extra_http_headers={"authorization": f"Bearer {key}"}
-        )
+        context = browser.new_context(bypass_csp=True, extra_http_headers={"authorization": f"Bearer {key}"})
         page = context.new_page()
         for path, said in (
             ("/decisions", "an admin sees them"),
