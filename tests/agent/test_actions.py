@@ -377,7 +377,7 @@ def test_what_fails_on_disk_has_not_happened(tmp_path: Path) -> None:
 def test_a_thousand_actions(tmp_path: Path) -> None:
     names = [f"action {k}" for k in range(1000)]
     with ffx.Agent.open(tmp_path / "agent.db", actions=names, seed=0) as agent:
-        for _ in range(20):
+        for _ in range(3):
             made = agent.decide()
             agent.observe(made, reward=1.0)
         assert made.policy.sum() == pytest.approx(1.0)
