@@ -98,6 +98,8 @@ SERVED_ACTIONS = ("tests/service/test_served_actions.py", "-k", "sqlite")
 
 SLATES = ("tests/core/test_slates.py", "-k", "not thousand and not draws")
 SLOTS = ("tests/agent/test_slots.py",)
+REPLACED_SLOTS = ("tests/storage/test_replacement.py", "-k", "slots and not postgresql")
+QUERIES = ("tests/storage/test_queries.py", "-k", "not postgresql")
 PRIVATE_SLOTS = ("tests/privacy/test_private_slots.py", "-k", "not audit")
 
 MUTANTS = (
@@ -254,14 +256,14 @@ MUTANTS = (
     Mutant(
         "a replaced reward stays in a snapshot",
         "replace",
-        'journal.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (journal.agent, seq))',
+        'journal.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (journal.agent, ended.seq))',
         "pass",
         REPLACED,
     ),
     Mutant(
         "a reward is replaced that was released",
-        "Agent._replace_many",
-        "                    self._refuse_released(journal, found)\n",
+        "Agent._is_wrong",
+        "        self._refuse_released(journal, found)\n",
         "",
         REPLACED,
     ),
@@ -275,8 +277,8 @@ MUTANTS = (
     Mutant(
         "an amended record is not clipped",
         "StreamPrivatizer.amend",
-        "leaf[-self._summed :] += x * (after - before)",
-        "leaf[-self._summed :] += x * (new - old)",
+        "leaf[-self._summed :] += weight * x * (after - before)",
+        "leaf[-self._summed :] += weight * x * (new - old)",
         REPLACED,
     ),
     Mutant(
@@ -948,7 +950,7 @@ MUTANTS = (
     ),
     Mutant(
         "a reward that replaces another is read unchecked",
-        "Journal.whole",
+        "Journal._whole",
         "                self._check(newest, seal_outcome)\n",
         "",
         SEALS,
@@ -1304,11 +1306,39 @@ MUTANTS = (
         SERVED_SLOTS,
     ),
     Mutant(
-        "the sum of several rewards is replaced",
-        "Agent._booked",
-        "if found.made.slots is not None:",
-        "if False:",
-        SERVED_SLOTS,
+        "a service shares after as many rewards as rounds, however many slots a round has",
+        "Membership.__init__",
+        "(slots * terms.times.rounds(terms.plan))",
+        "terms.times.rounds(terms.plan)",
+        (SERVED_SLOTS[0], "-k", "agreed"),
+    ),
+    Mutant(
+        "the sum of several rewards stays when one is replaced",
+        "sum_again",
+        "    if rows:\n",
+        "    if False:\n",
+        REPLACED_SLOTS,
+    ),
+    Mutant(
+        "a reward that replaces another is amended without the weight of its slot",
+        "StreamPrivatizer.amend",
+        "weight * x * (after - before)",
+        "x * (after - before)",
+        REPLACED_SLOTS,
+    ),
+    Mutant(
+        "what was withdrawn counts among the records of a person",
+        "turn_of",
+        "AND status = 'rewarded' ",
+        "",
+        REPLACED_SLOTS,
+    ),
+    Mutant(
+        "a reward of a slot replaces that of the first",
+        "replace",
+        "slot=ended.slot, turn=turn",
+        "slot=min(ended.slot, 1), turn=turn",
+        REPLACED_SLOTS,
     ),
     Mutant(
         "other features are taken for those that were learnt from",
@@ -1327,9 +1357,44 @@ MUTANTS = (
     Mutant(
         "the baseline's share is left out of the propensity",
         "DecisionNote.propensity",
-        "kept = self.control_share if self.baseline == action else 0.0",
-        "kept = 0.0",
+        "self.control_share * kept)",
+        "0.0 * kept)",
         SERVICE,
+    ),
+    Mutant(
+        "an action is found where it was only drawn",
+        "Journal.decisions",
+        """f'%"shown":[%,{action},%'""",
+        'f"%,{action},%"',
+        QUERIES,
+    ),
+    Mutant(
+        "an action is not found in the last slot",
+        "Journal.decisions",
+        'f"%,{action}]}}"',
+        '""',
+        QUERIES,
+    ),
+    Mutant(
+        "the baseline gives every action of its list the first slot",
+        "DecisionNote.propensity",
+        "kept = dict(zip(rows, weights, strict=True)).get(action, 0.0)",
+        "kept = 1.0 if action in rows else 0.0",
+        SERVED_SLOTS,
+    ),
+    Mutant(
+        "what a ranked baseline showed is stored as drawn",
+        "Slate.to_json",
+        "if self.drawn is not self.shown:",
+        "if False:",
+        SERVED_SLOTS,
+    ),
+    Mutant(
+        "the contexts of what was drawn are learnt under the names of a baseline",
+        "Agent._decide",
+        "context_of(rows, arm, dimension) for arm in shown",
+        "context_of(rows, arm, dimension) for arm in drawn",
+        SERVED_SLOTS,
     ),
     Mutant(
         "a failed commit is acknowledged",

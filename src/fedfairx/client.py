@@ -27,6 +27,8 @@ LONGEST = 5.0
 
 Actions = Sequence[Mapping[str, Any] | str]
 Contexts = Sequence[Sequence[float]] | Sequence[str]
+#: An action, by its name or its index; of several slots, a list in their order.
+Baseline = str | int | Sequence[str | int]
 #: By action (its name or its index), or in the order of slots. None withdraws one that nobody saw.
 Rewards = Mapping[Any, float | None] | Sequence[float | None]
 P = ParamSpec("P")
@@ -48,7 +50,7 @@ class ServiceError(FedFairXError):
 class ShownAction:
     """An action in a slot, the first of which is 1: its index in the request, and its `name`.
 
-    `exposure` is its expected weight, over all slots; `weight` is that of its slot.
+    `weight` is that of its slot. `exposure` is its expected weight, those of baselines included.
     """
 
     action: int
@@ -132,14 +134,15 @@ class AsyncClient:
         *,
         actions: Actions | None = None,
         excluded: Sequence[str | int] = (),
-        baseline: str | int | None = None,
+        baseline: Baseline | None = None,
         slots: int | Sequence[float] | None = None,
         key: str | None = None,
     ) -> RemoteDecision:
         """Choose an action. Give contexts (K, d), or `actions`, each with an id, features and maybe a group.
 
         If the service's actions have no features, give the names of some, or nothing for all of them. `slots`
-        shows several actions, as `Agent.decide` does.
+        shows several actions, as `Agent.decide` does. `baseline` is what you would show: an action, or a list
+        of them in the order of slots.
         """
         body = _request(contexts, actions, excluded, baseline, slots)
         return _decision(await self._ask("POST", "/v1/decisions", body, key or str(uuid.uuid4())))
@@ -270,7 +273,7 @@ def _request(
     contexts: Contexts | None = None,
     actions: Actions | None = None,
     excluded: Sequence[str | int] = (),
-    baseline: str | int | None = None,
+    baseline: Baseline | None = None,
     slots: int | Sequence[float] | None = None,
 ) -> dict[str, Any]:
     body: dict[str, Any] = {}
@@ -283,7 +286,7 @@ def _request(
     if len(excluded):
         body["excluded"] = list(excluded)
     if baseline is not None:
-        body["baseline"] = baseline
+        body["baseline"] = baseline if isinstance(baseline, str | int) else list(baseline)
     if slots is not None:
         body["slots"] = slots if isinstance(slots, int) else [float(weight) for weight in slots]
     return body

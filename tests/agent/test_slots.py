@@ -15,6 +15,7 @@ import fedfairx as ffx
 import reference as ref
 from fedfairx.core.optimism.solver import WINNER, Solver
 from fedfairx.errors import AlreadyObserved, InvalidInput, UnknownDecision
+from fedfairx.storage import DecisionNote
 
 RULES = ("expected-merit", "greedy", "thompson", "optimism")
 RANKED = [1.0, 0.63, 0.5]
@@ -315,6 +316,68 @@ def test_saved_in_the_middle_of_a_slate_it_goes_on(tmp_path: Path, features: boo
     assert again.decide(offered) == agent.decide(offered)
 
 
+@pytest.mark.parametrize("features", [True, False])
+def test_a_baseline_of_slots_is_shown_and_learnt_from(features: bool, tmp_path: Path) -> None:
+    names = ["ann", "ben", "cid", "dora"]
+    given: dict[str, Any] = {"dimension": 3} if features else {"actions": names}
+    offered = contexts(0, arms=4) if features else None
+    rows = offered if features else np.eye(4)
+    agent, twin, learner = (ffx.Agent(**given, seed=0) for _ in range(3))
+    for mode, baseline in (("shadow", [3, 0, 1]), ("control", np.array([2, 0, 3])), ("live", [0, 1, 2])):
+        note = DecisionNote(mode=mode, baseline=baseline)
+        made, drawn = agent.decide(offered, slots=RANKED, note=note), twin.decide(offered, slots=RANKED)
+        shown = drawn.actions if mode == "live" else list(baseline)
+        assert (made.actions, made.slate.drawn, made.drawn) == (shown, drawn.actions, drawn.actions[0])
+        assert made.exposure.tolist() == drawn.exposure.tolist()
+        assert [made.chosen(slot).tolist() for slot in range(3)] == rows[shown].tolist()
+        assert made.names == (None if features else [names[row] for row in shown])
+        agent.save(tmp_path / "agent.json")
+        again = ffx.Agent.load(tmp_path / "agent.json")
+        assert again._pending[made.number].slate.drawn == drawn.actions
+        for one in (agent, again):
+            one.observe(made.id, rewards=[0.5, 1.0, 0.25])
+        learner.learn(
+            rows[shown] if features else [names[row] for row in shown], [0.5, 1.0, 0.25], weights=RANKED
+        )
+        assert agent.gram.tolist() == again.gram.tolist()
+        assert agent.gram == pytest.approx(learner.gram)
+        assert agent.estimate == pytest.approx(learner.estimate)
+        twin = ffx.Agent.load(tmp_path / "agent.json")
+        twin.observe(made.id, rewards=[0.5, 1.0, 0.25])
+
+
+def test_the_propensity_of_a_slot() -> None:
+    """Expected weights: of a baseline that is always, sometimes or never taken."""
+    baseline, weights = [3, 0, 1], (1.0, 0.63, 0.5)
+    for share in (0.0, 0.25):
+        note = DecisionNote(mode="control", baseline=baseline, control_share=share)
+        found = [note.propensity(action, 0.4, weights) for action in (3, 0, 1, 2)]
+        assert found == pytest.approx([(1 - share) * 0.4 + share * kept for kept in (1.0, 0.63, 0.5, 0.0)])
+    shadow = DecisionNote(mode="shadow", baseline=baseline)
+    assert [shadow.propensity(action, 0.4, weights) for action in (3, 0, 1)] == [1.0, 0.63, 0.5]
+    assert DecisionNote().propensity(2, 0.4, weights) == 0.4
+
+
+@pytest.mark.parametrize(
+    "baseline", [1, [1], [0, 1, 1], [0, 1, 6], [0, 1, -1], [0, 1, True], "012", [0, 1, 2, 3]]
+)
+def test_a_baseline_that_fits_no_slots_is_refused(baseline: Any) -> None:
+    agent = ffx.Agent(3, seed=0)
+    before = agent.state()
+    with pytest.raises(InvalidInput, match="baseline must be a list of 3 different rows, one for each slot"):
+        agent.decide(contexts(0), slots=RANKED, note=DecisionNote(baseline=baseline))
+    with pytest.raises(InvalidInput, match="baseline must be a row of the contexts, 0 to 5"):
+        agent.decide(contexts(0), note=DecisionNote(baseline=[0]))
+    assert agent.state() == before
+
+
+def notes(slots: int) -> st.SearchStrategy[DecisionNote | None]:
+    """Nothing, or a baseline for this many slots among six arms."""
+    rows = st.permutations(range(6)).map(lambda order: order[0] if slots == 1 else list(order[:slots]))
+    modes = st.sampled_from(["live", "control", "shadow"])
+    return st.none() | st.builds(DecisionNote, mode=modes, baseline=rows)
+
+
 @pytest.mark.long
 @given(
     st.lists(st.sampled_from(["decide", "some", "all", "forget", "learn", "reopen"]), max_size=25), st.data()
@@ -328,7 +391,8 @@ def test_a_durable_agent_goes_on_as_one_in_memory(
     for at, step in enumerate(steps):
         if step == "decide":
             slots = data.draw(st.sampled_from([1, 2, RANKED]))
-            made = [agent.decide(contexts(at), slots=slots) for agent in (plain, kept)]
+            note = data.draw(notes(slots if isinstance(slots, int) else len(slots)))
+            made = [agent.decide(contexts(at), slots=slots, note=note) for agent in (plain, kept)]
             assert made[0].actions == made[1].actions
             assert made[0].exposure.tolist() == made[1].exposure.tolist()
             waiting.append((made[0], made[1], made[0].actions))
@@ -372,8 +436,10 @@ def test_expired_slots_earn_the_default(tmp_path: Path) -> None:
         assert agent.expire(now=unseen.time / 1e6 + 11.0) == 2
         assert (agent.observed, agent.pending) == (5, 0)
         assert [each.status for each in agent.journal.decisions()] == ["rewarded", "expired"]
-        with pytest.raises(InvalidInput, match=r"^replace "):
+        with pytest.raises(InvalidInput, match="reward is of one slot"):
             agent.observe(made.id, reward=0.5, replace=True)
+        with pytest.raises(AlreadyObserved, match=r"slot 2, has expired"):
+            agent.observe(made.id, rewards={made.actions[1]: 0.5}, replace=True)
         agent.verify()
 
 
@@ -409,14 +475,3 @@ def test_rewards_of_several_decisions(durable: bool, tmp_path: Path) -> None:
     twin.learn(rows, [0.5, 1.0, 0.0, 1.0, 0.25], weights=[1.0, 1.0, 0.5, 1.0, 1.0])
     np.testing.assert_allclose(agent.estimate, twin.estimate, rtol=1e-12)
     agent.close()
-
-
-def test_rewards_of_slots_are_not_replaced(tmp_path: Path) -> None:
-    with ffx.Agent.open(tmp_path / "agent.db", dimension=3) as agent:
-        one, made, late = (agent.decide(contexts(0), slots=slots) for slots in (1, 2, 2))
-        agent.observe(made, rewards=[1.0, 0.0])
-        for again, reward in ((made, 2.0), (late, 1.0), (late, [1.0, 0.0])):
-            with pytest.raises(InvalidInput, match=r"replace must be left out|reward is of one slot"):
-                agent.observe_many([one, again], [0.5, reward], replace=True)  # type: ignore[list-item]
-        assert (agent.observed, agent.pending) == (2, 2)
-        agent.verify()

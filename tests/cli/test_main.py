@@ -389,6 +389,8 @@ def test_privacy_of_several_slots(capsys: pytest.CaptureFixture[str]):
     assert three["sensitivity"] == pytest.approx(3.0 * one["sensitivity"])
     assert ranked["sensitivity"] == pytest.approx(Bounds(slots=(1.0, 0.63, 0.5)).sensitivity)
     assert one["sensitivity"] < ranked["sensitivity"] < three["sensitivity"]
+    assert one["gain"] is not None
+    assert ranked["gain"] is three["gain"] is None  # that was simulated for one slot
     assert main(["privacy", "--epsilon", "2", "--slots", "1,0.63,0.5"]) == 0
     assert "decision with all 3 slots" in capsys.readouterr().out
 
@@ -538,7 +540,7 @@ def test_warm_says_how_long_each_took(capsys: pytest.CaptureFixture[str]):
     assert main(["warm"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == [
-        "a decision by expected-merit",
+        "decisions by expected-merit",
         "a simulation of fed-fairx-bayes",
     ]
     assert main(["warm", "--json"]) == 0

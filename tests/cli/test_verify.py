@@ -84,6 +84,18 @@ def test_a_copy_of_what_was_killed(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (found["decisions"], found["rewards"], found["damage"]) == (1, 1, None)
 
 
+def test_rewards_of_slots_are_counted_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "agent.db"
+    with ffx.Agent.open(place, dimension=3, seed=0) as agent:
+        agent.observe(agent.decide(X, slots=2), rewards=[0.5, 1.0])
+        agent.observe(agent.decide(X, slots=2), rewards=[None, 1.0])
+        made = agent.decide(X, slots=3)
+        agent.observe(made, rewards={made.actions[1]: 0.0})
+        agent.observe(agent.decide(X), reward=0.5)
+    (found,) = verify(capsys, "--data", str(place), "--replay")
+    assert (found["decisions"], found["rewards"], found["damage"]) == (4, 5, None)
+
+
 def test_a_damaged_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "agent.db"
     live(str(place))

@@ -261,12 +261,6 @@ def test_who_was_not_seen_was_not_shown_but_was_drawn() -> None:
     assert (seen.rewards, seen.draws.decisions) == (800, 400)
 
 
-def test_a_draw_that_is_not_known_is_not_tested() -> None:
-    log = [replace(each, drawn=[]) for each in slates(50)]
-    table = ffx.exposure(log, merit=MERIT)
-    assert (table.decisions, table.draws.decisions, table.draws.p_value) == (50, 0, 1.0)
-
-
 def ever_outside(draws: np.ndarray, means: np.ndarray, most: np.ndarray, error: float) -> float:
     """How many of the runs draws (runs, rounds) leave their sequence ever; means and most are (rounds,)."""
     rounds = np.arange(1.0, means.size + 1)

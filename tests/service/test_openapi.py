@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from fedfairx.service import schemas
 from fedfairx.service.routes import OPERATIONS
 from service_helpers import Running
 
@@ -40,6 +42,18 @@ def test_the_document_lists_every_operation(running: Running) -> None:
         for operation in found.values():
             assert operation["summary"]
             assert operation["responses"]
+
+
+def test_no_text_of_a_field_is_cut(running: Running) -> None:
+    """The document takes one sentence of what a docstring says of a field: there must be no second."""
+    found = httpx.get(f"{running.url}/v1/openapi.json").json()["components"]["schemas"]
+    fields = [(name, each) for name, one in found.items() for each in one["properties"].items()]
+    told = [(name, field, one["description"]) for name, (field, one) in fields if "description" in one]
+    assert len(told) > 60
+    for name, field, text in told:
+        whole = " ".join((getattr(schemas, name).__doc__ or "").split())
+        rest = whole.partition(f"{field}: ")[2].partition(text)[2]
+        assert re.match(r"$| [a-z_]+(, [a-z_]+)*: ", rest), (name, field, rest)
 
 
 @pytest.mark.parametrize("operation", LISTED, ids=lambda one: one.name)

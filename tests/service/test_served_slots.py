@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,16 @@ import pyarrow.parquet
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent.schedules import EveryRound
 from fedfairx.client import AsyncClient, Client
+from fedfairx.demo.launcher import Fleet
+from fedfairx.demo.market import OFFER, Market
 from fedfairx.errors import InvalidInput
+from fedfairx.federation.roster.terms import Terms
+from fedfairx.privacy import Budget
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
+from flower_server import flower_commands
 from member_service import founded, member_of, sync
 from service_helpers import ACTIONS, CONTEXTS, Running, asking, decide, settings_for, until
 
@@ -76,6 +85,9 @@ def test_a_decision_with_slots_and_its_rewards(place: str) -> None:
         assert put(client, made, {hidden: 1.0}).status_code == 422
         assert client.delete(f"/v1/decisions/{made['decision_id']}").status_code == 409
         assert observed(client) == (2, 0)
+        for row in range(3):  # found by every action that it showed
+            found = client.get("/v1/decisions", params={"action": row}).json()["decisions"]
+            assert len(found) == (row in [one["action"] for one in made["shown"]])
         rewards = "fedfairx_rewards_total 2"
         assert rewards in client.get("/metrics").text
 
@@ -144,8 +156,24 @@ def test_requests_that_do_not_fit(place: str) -> None:
             answer = client.post("/v1/decisions", json={"slots": slots})
             assert answer.status_code == 422, slots
             assert part in answer.json()["detail"]
-        answer = client.post("/v1/decisions", json={"slots": 2, "baseline": "ann"})
-        assert answer.json()["detail"].startswith("baseline must be left out")
+        for baseline, part in (
+            ("ann", "must be a list of 2 different actions, one for each slot, got 1"),
+            (["ann", "ben", "cid"], "one for each slot, got 3"),
+            (["ann", "ann"], "got one of them twice"),
+            (["ann", "eve"], "must be of the 3 actions that can be taken"),
+            (["ann", 1], "must be ids of actions"),
+            ([], ""),
+            ([["ann"], "ben"], ""),
+        ):
+            answer = client.post("/v1/decisions", json={"slots": 2, "baseline": baseline})
+            assert answer.status_code == 422, baseline
+            assert part in answer.json()["detail"]
+        for more in ({"excluded": ["ben"]}, {"actions": ["ann", "cid"]}):
+            answer = client.post("/v1/decisions", json={"slots": 2, "baseline": ["ann", "ben"], **more})
+            assert answer.status_code == 422
+            assert answer.json()["detail"].startswith("baseline must be")
+        answer = client.post("/v1/decisions", json={"baseline": ["ann", "ben"]})
+        assert "baseline must be one action, got 2" in answer.json()["detail"]
         batch = {"decisions": [{}, {"slots": 2, "excluded": ["ann", "ben"]}]}
         assert client.post("/v1/decisions/batch", json=batch).status_code == 422
         assert observed(client) == (0, 0)
@@ -155,7 +183,6 @@ def test_requests_that_do_not_fit(place: str) -> None:
             {"rewards": {}},
             {"reward": 1.0},
             {"reward": 1.0, "rewards": {"ann": 1.0}},
-            {"rewards": {made["shown"][0]["action_id"]: 1.0}, "replace": True},
             {"reward": 1.0, "replace": True},
         ):
             answer = client.put(f"/v1/decisions/{made['decision_id']}/reward", json=body)
@@ -225,6 +252,35 @@ def test_what_waits_is_withdrawn(place: str) -> None:
         assert [one["decision_id"] for one in listed] == [none["decision_id"]]
 
 
+def test_rewards_of_slots_are_replaced(place: str) -> None:
+    with asking(place) as client:
+        made, other = decide(client, actions=ACTIONS, slots=WEIGHTS), decide(client, slots=2)
+        first, second = (one["action_id"] for one in made["shown"])
+        assert put(client, made, {first: 1.0}).status_code == 204
+        assert (
+            put(client, made, {first: 0.5, second: 0.25}, replace=True).status_code == 204
+        )  # the second is new
+        assert put(client, made, {first: 0.5, second: 0.25}).status_code == 204
+        assert put(client, made, {first: 1.0}).status_code == 409
+        assert observed(client) == (2, 1)
+        assert put(client, made, {first: None}, replace=True).status_code == 422
+        both = [
+            {"decision_id": made["decision_id"], "rewards": {second: 1.0}},
+            {"decision_id": other["decision_id"], "rewards": {str(other["shown"][0]["action"]): 0.5}},
+        ]
+        assert client.post("/v1/rewards", json={"rewards": both, "replace": True}).status_code == 204
+        assert observed(client) == (3, 1)
+        row = rows_of(client)[0]
+        assert (row["reward"], [slot["reward"] for slot in row["shown"]]) == (1.5, [0.5, 1.0])
+        assert "fedfairx_rewards_total 3" in client.get("/metrics").text
+    twin = ffx.Agent(3)
+    rows = [*(one["action"] for one in made["shown"]), other["shown"][0]["action"]]
+    twin.learn([CONTEXTS[row] for row in rows], [0.5, 1.0, 0.5], weights=[1.0, 0.5, 1.0])
+    with ffx.Agent.open(_place(place)) as agent:
+        agent.verify()
+        np.testing.assert_allclose(agent.estimate, twin.estimate, atol=1e-12)
+
+
 def test_a_window_passes_for_slots(place: str) -> None:
     with asking(place, window=0.2, default_reward=0.0) as client:
         half, none = (decide(client, slots=2) for _ in range(2))
@@ -271,7 +327,7 @@ def test_a_page_shows_all_slots(tmp_path: Path) -> None:
         first, second = (shown["action_id"] for shown in made["shown"])
         put(client, made, {second: 1.0})
         text = client.get("/decisions").text
-        assert f'<li>{first} <span class="status pending">pending</span>' in text
+        assert f"<li>{first}<" in text  # as the whole decision, which is pending
         assert f'<li>{second} <span class="status rewarded">rewarded</span>' in text
         assert "2 slots" in text
         widths = [
@@ -282,27 +338,132 @@ def test_a_page_shows_all_slots(tmp_path: Path) -> None:
         assert text.count('<rect class="taken"') == 2
 
 
-@pytest.mark.parametrize("given", [{"mode": "shadow"}, {"control_share": 0.1}])
-def test_a_baseline_is_one_action(given: dict[str, Any], tmp_path: Path) -> None:
-    place = str(tmp_path / "agent.db")
-    with (
-        pytest.raises(InvalidInput, match="slots must be 1 in mode shadow"),
-        asking(place, slots="2", **given),
-    ):
-        pass
-    with asking(place, **given) as client:
-        answer = client.post("/v1/decisions", json={"contexts": CONTEXTS, "slots": 2, "baseline": 0})
-        assert answer.status_code == 422
-        assert answer.json()["detail"].startswith("slots must be 1: this service takes the baseline")
-        assert decide(client, slots=1, baseline=0)["mode"] in ("live", "control", "shadow")
+def rows_of(client: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in client.get("/v1/export").text.splitlines()]
 
 
-def test_stored_slots_and_a_baseline(tmp_path: Path) -> None:
-    place = str(tmp_path / "agent.db")
-    with asking(place, slots="1,0.5"):
+@pytest.mark.parametrize(
+    ("slots", "text"),
+    [
+        ("1", ""),
+        ("3", "3 slots of equal weight"),
+        ("1,0.5", "2 slots of weight 1, 0.5"),
+        ("0.5", "1 slot of weight 0.5"),
+    ],
+)
+def test_pages_tell_what_is_shown(slots: str, text: str, tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.db"), slots=slots) as client:
+        overview, report = client.get("/").text, client.get("/report").text
+        assert (f"<dt>Shows</dt><dd>{text}</dd>" in overview) == ("<dt>Shows" in overview) == bool(text)
+        assert (f"A decision has {text}. The expected weight" in report) == bool(text)
+        assert ("Each action is shown with a probability" in report) == (not text)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_shadow_shows_the_ranked_baseline(private: bool, place: str) -> None:
+    """The oracle is an agent that draws with the same seed and learns what the baseline showed."""
+    given: dict[str, Any] = {"slots": "1,0.5"} if private else {}
+    more: dict[str, Any] = {"slots": WEIGHTS} if private else {}
+    if private:
+        more |= {"budget": Budget(epsilon=2.0, delta=1e-6, releases=10)}
+    with ffx.Agent.open(_place(place), dimension=3, seed=0, **more):
         pass
-    with pytest.raises(InvalidInput, match="mode must be live"), asking(place, mode="shadow"):
-        pass
+    twin = ffx.Agent(3, seed=0)
+    different = 0
+    for start in range(2):
+        with asking(place, mode="shadow", **given) as client:
+            for k in range(10):
+                baseline = [(start + k) % 3, (start + k + 1) % 3]
+                drawn = twin.decide(CONTEXTS, slots=WEIGHTS)
+                made = decide(client, slots=WEIGHTS, baseline=baseline)
+                assert made["mode"] == "shadow"
+                assert [one["action"] for one in made["shown"]] == baseline
+                assert [one["exposure"] for one in made["shown"]] == WEIGHTS  # for sure
+                np.testing.assert_allclose(made["exposure"], drawn.exposure, atol=1e-12)
+                slots = rows_of(client)[-1]["shown"]
+                assert [slot["drawn"] for slot in slots] == drawn.actions
+                assert [slot["baseline"] for slot in slots] == [slot["action"] for slot in slots] == baseline
+                different += drawn.actions != baseline
+                rewards = [0.1 * k, 0.05 * k]
+                assert put(client, made, {str(baseline[1]): rewards[1]}).status_code == 204
+                assert put(client, made, {str(baseline[0]): rewards[0]}).status_code == 204
+                twin.learn([CONTEXTS[row] for row in baseline[::-1]], rewards[::-1], weights=WEIGHTS[::-1])
+            assert (
+                client.post("/v1/decisions", json={"contexts": CONTEXTS, "slots": WEIGHTS})
+                .json()["detail"]
+                .startswith("baseline must be given")
+            )
+    assert different > 5
+    with ffx.Agent.open(_place(place)) as agent:
+        agent.verify()
+        assert (agent.observed, agent.pending) == (40, 0)
+
+
+def test_a_control_share_shows_the_ranked_baseline(place: str) -> None:
+    """200 decisions with a share of one half: 64 to 136 of them but for one in 10⁷ runs."""
+    names, baseline = ["ann", "ben", "cid", "dora"], ["cid", "ann"]
+    with asking(place, actions=names, control_share=0.5, slots="1,0.5") as client:
+        body = {"decisions": [{"baseline": baseline, "excluded": ["dora"]}] * 200}
+        key = {"idempotency-key": "k"}
+        made = client.post("/v1/decisions/batch", json=body, headers=key).json()["decisions"]
+        control = [one for one in made if one["mode"] == "control"]
+        assert 64 <= len(control) <= 136
+        assert all([shown["action_id"] for shown in one["shown"]] == baseline for one in control)
+        for one in made:
+            fair = dict(zip(one["action_ids"], one["exposure"], strict=True))
+            assert sum(fair.values()) == pytest.approx(1.5)
+            for shown in one["shown"]:
+                kept = dict(zip(baseline, WEIGHTS, strict=True)).get(shown["action_id"], 0.0)
+                assert shown["exposure"] == pytest.approx(0.5 * fair[shown["action_id"]] + 0.5 * kept)
+        rows = rows_of(client)
+        assert {row["mode"] for row in rows} == {"live", "control"}
+        for row in rows:
+            assert [row["action_ids"][slot["baseline"]] for slot in row["shown"]] == baseline
+            assert row["baseline"] is row["drawn"] is None
+            taken = [slot["action"] for slot in row["shown"]]
+            assert (taken == [slot["drawn"] for slot in row["shown"]]) or row["mode"] == "control"
+        table = client.get("/v1/exposure").json()
+        assert (table["baseline"], table["draws"]["decisions"]) == (len(control), 200)
+        assert table["draws"]["verdict"] == "as the policy said"
+        assert put(client, control[0], {"ann": 1.0}).status_code == 204
+    with asking(place, actions=names, control_share=0.5) as client:
+        assert client.post("/v1/decisions/batch", json=body, headers=key).json()["decisions"] == made
+        assert statuses(client, control[0]) == ["pending", "rewarded"]
+        assert put(client, control[0], {"cid": 0.0}).status_code == 204
+    with ffx.Agent.open(_place(place)) as agent:
+        agent.verify()
+
+
+def test_a_list_of_one_is_a_baseline_too(tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.db"), mode="shadow") as client:
+        for baseline in (2, [2]):
+            made = decide(client, baseline=baseline)
+            assert (made["action"], made["probability"]) == (2, 1.0)
+        for baseline in ("cat", ["cat"]):
+            made = decide(client, actions=ACTIONS, slots=[0.5], baseline=baseline, excluded=["ann"])
+            (shown,) = made["shown"]
+            assert (shown["action"], shown["action_id"], shown["exposure"]) == (2, "cat", 0.5)
+
+
+def test_the_table_of_a_shadow_is_of_the_callers_own_lists(place: str) -> None:
+    """A list that never changes is not what the policy said; what was drawn is."""
+    with asking(place, mode="shadow", slots="1,0.5") as client:
+        for t in range(40):
+            made = decide(client, actions=ACTIONS, baseline=["ben", "cat"])
+            rewards = {"ben": float(t % 2), "cat": 0.5}
+            assert put(client, made, rewards).status_code == 204
+        found = client.get("/v1/exposure").json()
+        assert (found["baseline"], found["draws"]["decisions"]) == (40, 40)
+        assert found["draws"]["verdict"] == "as the policy said"
+        shown = {row["name"]: (row["shown_times"], row["shown"]["value"]) for row in found["actions"]}
+        assert shown == {
+            "ann": (0, 0.0),
+            "ben": (40, pytest.approx(2 / 3)),
+            "cat": (40, pytest.approx(1 / 3)),
+        }
+        page = client.get("/exposure").text
+        assert "40 decisions took the caller’s baseline" in page
+        assert '<span class="chip quiet">shadow</span>' in client.get("/decisions").text
 
 
 def test_the_slots_of_a_private_service_are_fixed(tmp_path: Path) -> None:
@@ -327,9 +488,60 @@ def test_members_of_a_federation_show_what_was_agreed(tmp_path: Path) -> None:
         assert one.post("/v1/decisions", json={"contexts": CONTEXTS, "slots": 2}).status_code == 422
         made = decide(one)
         assert [shown["weight"] for shown in made["shown"]] == WEIGHTS
-        rewards = {str(shown["action"]): 1.0 for shown in made["shown"]}
-        assert put(one, made, rewards).status_code == 204
+        first, second = (str(shown["action"]) for shown in made["shown"])
+        assert put(one, made, {second: 1.0}).status_code == 204
+        assert (sync(one)["released"], sync(one)["next_round"]) == (0, 2)  # a round has two rewards
+        assert put(one, made, {first: 1.0}).status_code == 204
+        assert (sync(one)["released"], sync(one)["next_round"]) == (1, 4)
         until(lambda: sync(two)["peers"]["org1"]["release"] >= 1)
+
+
+@pytest.mark.process
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("transport", "private"), [("sqlite", False), ("sqlite", True), ("nats", True), ("flower", True)]
+)
+def test_services_share_what_their_slots_earned(transport: str, private: bool, tmp_path: Path) -> None:
+    """Six rounds of two rewards each: six releases, of two records more each."""
+    algorithm = (
+        {"algorithm": "priv-fairx-bayes", "epsilon": 2.0} if private else {"algorithm": "fed-fairx-bayes"}
+    )
+    agreed = Terms(dimension=9, agents=2, horizon=6, schedule=EveryRound(), slots=WEIGHTS, **algorithm)
+    fleet = Fleet(
+        tmp_path / "federation",
+        ["org1", "org2"],
+        agreed,
+        transport=transport,
+        flower=str(flower_commands()) if transport == "flower" else None,
+    )
+    with fleet, contextlib.ExitStack() as stack:
+        one, two = (
+            stack.enter_context(Client(fleet.urls[name], key=fleet.keys.get(name)))
+            for name in ("org1", "org2")
+        )
+        offers = [
+            [dict(zip(OFFER, map(float, row), strict=True)) for row in rows] for rows in Market(0).offers(6)
+        ]
+        before = two.get("/v1/model")["estimate"]
+        for number, offered in enumerate(offers, 1):
+            made = one.decide(actions=[{"id": str(k), "features": offer} for k, offer in enumerate(offered)])
+            assert [shown.weight for shown in made.shown] == WEIGHTS
+            one.observe(made, rewards={made.shown[1].name: 1.0})
+            assert one.get("/v1/sync")["released"] == number - 1
+            one.observe(made, rewards={made.shown[0].name: 1.0})
+            assert one.get("/v1/sync")["released"] == number
+        until(lambda: two.get("/v1/sync")["peers"]["org1"]["release"] == 6, seconds=120)
+        seen = two.get("/v1/sync")
+        assert (seen["peers"]["org1"]["records"], seen["refusals"], seen["trouble"]) == (12, {}, None)
+        assert two.get("/v1/model")["estimate"] != before
+        assert "the budget is spent with 6 releases" in one.get("/v1/sync")["over"]
+        told = one.get("/v1/privacy")
+        unit = "one decision with the records (vx, y) of all its slots, of weights v = 1, 0.5"
+        assert (unit in told["statement"], told["private"]) == (private, private)
+    for name in ("org1", "org2"):
+        with ffx.Agent.open(fleet.database(name)) as agent:
+            agent.verify()
+            assert agent.held["org1"].count == 12
 
 
 def test_exposures_are_for_admins(tmp_path: Path) -> None:
@@ -353,9 +565,10 @@ def test_exposures_are_for_admins(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_killed_between_two_rewards(place: str) -> None:
-    running = Running(place, "--dimension", "3", "--slots", "1,0.5")
-    body, key = {"contexts": CONTEXTS}, {"idempotency-key": "k"}
+@pytest.mark.parametrize("mode", ["live", "shadow"])
+def test_killed_between_two_rewards(mode: str, place: str) -> None:
+    running = Running(place, "--dimension", "3", "--slots", "1,0.5", "--mode", mode)
+    body, key = {"contexts": CONTEXTS, "baseline": [2, 0]}, {"idempotency-key": "k"}
     made = httpx.post(f"{running.url}/v1/decisions", json=body, headers=key).json()
     first, second = (str(shown["action"]) for shown in made["shown"])
     path = f"/v1/decisions/{made['decision_id']}/reward"
@@ -370,6 +583,37 @@ def test_killed_between_two_rewards(place: str) -> None:
     with ffx.Agent.open(_place(place)) as agent:
         agent.verify()
         assert (agent.observed, agent.pending) == (2, 0)
+
+
+COMPILED = """
+import gc
+from numba.core.dispatcher import Dispatcher
+from service_helpers import CONTEXTS, asking, decide
+
+def compiled():
+    return {one: len(one.signatures) for one in gc.get_objects() if isinstance(one, Dispatcher)}
+
+with asking(PLACE, **GIVEN) as client:
+    before = compiled()
+    for slots in (2, 1, [1.0, 0.5]):
+        made = client.post("/v1/decisions", json={"slots": slots, **BODY}).json()
+        rewards = {one["action_id"] or str(one["action"]): 0.5 for one in made.get("shown", [made])}
+        path = f"/v1/decisions/{made['decision_id']}/reward"
+        assert client.put(path, json={"rewards": rewards}).status_code == 204
+    assert any(before.values())
+    assert compiled() == before
+"""
+
+
+@pytest.mark.process
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("given", "body"), [({"slots": "3"}, {"contexts": CONTEXTS}), ({"actions": ("a", "b", "c")}, {})]
+)
+def test_no_request_waits_for_a_compiler(given: dict[str, Any], body: dict[str, Any], tmp_path: Path) -> None:
+    values = f"PLACE, GIVEN, BODY = {str(tmp_path / 'agent.db')!r}, {given!r}, {body!r}"
+    program = f"import sys; sys.path[:0] = {sys.path!r}; {values}\n{COMPILED}"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
 
 
 @pytest.mark.process
@@ -393,6 +637,8 @@ def test_clients(tmp_path: Path) -> None:
                 client.observe(made.id, rewards=[1.0, 0.0])
             client.observe(made, rewards={made.shown[1].name: 0.5})
             client.observe(made, rewards=[1.0, 0.5])
+            wanted = client.decide(baseline=("ann", "cid"))  # recorded, since the service is live
+            client.forget(wanted)
             several, one = client.decide_many([{"slots": 3}, {"slots": 1}])
             assert one.policy == one.exposure
             assert one.actions == (one.action,)

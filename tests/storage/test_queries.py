@@ -54,6 +54,26 @@ def test_they_are_given_in_order_and_in_part(agent: ffx.Agent) -> None:
         next(ask(status="lost"))
 
 
+def test_an_action_is_found_in_every_slot(place: str) -> None:
+    """In any slot, and not in a weight, in what was drawn, in a baseline, or in a part of another number."""
+    rng, x = np.random.default_rng(0), np.eye(13, D) + 0.1
+    with ffx.Agent.open(place, dimension=D, seed=0) as agent:
+        for turn in range(60):
+            weights = [[1.0], [0.5], [1.0, 0.25], [1.0, 1.0, 0.0], [1.0] * 12][turn % 5]
+            rows = rng.permutation(13)[: len(weights)].tolist()
+            baseline = rows if turn % 5 else rows[0]
+            note = DecisionNote(mode=("live", "shadow", "control")[turn % 3], baseline=baseline)
+            agent.decide(x, slots=weights, note=note if turn % 4 else None)
+        every = list(agent.journal.decisions())
+        shown = {each.id: [slot.action for slot in each.slots] or [each.action] for each in every}
+        assert {len(actions) for actions in shown.values()} == {1, 2, 3, 12}
+        assert any(slot.drawn != slot.action for each in every for slot in each.slots)
+        for action in range(14):
+            found = [each.id for each in agent.journal.decisions(action=action)]
+            assert found == [each.id for each in every if action in shown[each.id]]
+            assert found[:3] == [each.id for each in agent.journal.decisions(action=action, limit=3)]
+
+
 def test_a_decision_is_whole_and_its_repr_tells_no_data(agent: ffx.Agent) -> None:
     made = next(agent.journal.decisions(status="pending"))
     waiting = agent._pending[made.seq]

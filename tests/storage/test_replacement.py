@@ -119,6 +119,138 @@ def test_it_is_as_if_the_right_reward_had_come(
         agent.release()
 
 
+RANKED = [1.0, 0.5, 0.25]
+PRIVATE = ffx.Budget(epsilon=4.0, releases=9, person_records=30, decide_from="own+released")
+
+
+def live_with_slots(agent: ffx.Agent, right: dict[tuple[int, int], float], rounds: int = 40) -> list[str]:
+    """Lists are the caller's own; rewards come together, one by one, in part or never, some are withdrawn."""
+    rng, ids = np.random.default_rng(0), []
+    for t in range(rounds):
+        note = DecisionNote(mode="shadow", baseline=rng.permutation(4)[:3])
+        rows: Any = agent.actions or contexts(rng, 4)
+        made = agent.decide(rows, slots=RANKED, note=note)
+        ids.append(made.id)
+        values = {row: right.get((t, slot), float(rng.random())) for slot, row in enumerate(made.actions)}
+        person = {"person": f"p{t % 2}"} if agent.private else {}
+        first, *others = made.actions
+        if t % 4 == 0:
+            agent.observe(made, rewards=values, **person)
+        elif t % 4 < 3:
+            agent.observe(made, rewards={others[1]: values[others[1]], others[0]: None}, **person)
+            if t % 4 == 2:
+                agent.observe(made, rewards={first: values[first]}, **person)
+    return ids
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dimension": D},
+        {"dimension": D, "bounds": Bounds(reward=0.5)},
+        {"actions": ["ann", "ben", "cid", "dan"]},
+        {"dimension": D, "budget": PRIVATE, "slots": RANKED},
+    ],
+    ids=["features", "clipped", "actions", "private"],
+)
+def test_it_is_as_if_the_right_rewards_of_slots_had_come(
+    settings: dict[str, Any], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of decisions that have ended and of one that has not, across snapshots and a restart."""
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 17)
+    told_right = {(8, 0): RIGHT, (8, 2): 0.5, (10, 0): RIGHT, (21, 2): RIGHT}
+    settings = {"seed": 3, "name": "a", **settings}
+    with (
+        ffx.Agent.open(place, **settings) as agent,
+        ffx.Agent.open(tmp_path / "right.db", **settings) as right,
+    ):
+        ids, others = (
+            live_with_slots(agent, dict.fromkeys(told_right, WRONG)),
+            live_with_slots(right, told_right),
+        )
+        assert told(agent) != told(right)
+
+        def shown(t: int) -> list[int]:
+            return [slot.action for slot in agent.journal.decision(ids[t]).slots]
+
+        new = {
+            t: {shown(t)[slot]: value for (at, slot), value in told_right.items() if at == t}
+            for t in (8, 10, 21)
+        }
+        agent.observe(ids[8], rewards=new[8], replace=True)
+        agent.observe_many([ids[10], ids[21]], [new[10], new[21]], replace=True)
+        assert told(agent) == told(right)
+        assert (agent.estimate == right.estimate).all()
+        assert (agent.observed, agent.pending) == (right.observed, right.pending)
+        if agent.private:
+            assert leaf(agent).leaf == pytest.approx(leaf(right).leaf, abs=1e-12)
+            assert leaf(agent).leaf_count == leaf(right).leaf_count
+        end = agent.journal.log.end
+        agent.observe(ids[8], rewards=new[8], replace=True)  # the same again
+        assert agent.journal.log.end == end
+        for t in range(40):
+            mine, other = agent.journal.decision(ids[t]), right.journal.decision(others[t])
+            assert (mine.status, mine.reward) == (other.status, other.reward)
+            rewards = [[slot.reward for slot in each.slots] for each in (mine, other)]
+            assert rewards[0] == rewards[1]
+        agent.verify()
+        agent.journal.log.closing.clear()  # a crash
+        after = told(agent)
+    with ffx.Agent.open(place) as agent:
+        assert told(agent) == after
+        agent.verify()
+        waiting = agent._pending[int(ids[21].rpartition("-")[2])]
+        person = {"person": "p1"} if agent.private else {}
+        agent.observe(ids[21], rewards={waiting.actions[0]: 1.0}, **person)  # its sum has the right reward
+        assert agent.journal.decision(ids[21]).reward == RIGHT + 1.0
+        agent.release()
+        with pytest.raises(ReplacementRefused):
+            agent.observe(ids[8], rewards={shown_first(agent, ids[8]): WRONG}, replace=True)
+
+
+def shown_first(agent: ffx.Agent, identity: str) -> int:
+    return agent.journal.decision(identity).action
+
+
+def test_of_several_slots_some_wait_and_some_have_ended(tmp_path: Path) -> None:
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
+        made, one = (
+            agent.decide(contexts(np.random.default_rng(0), 4), slots=slots) for slots in (RANKED, 1)
+        )
+        first, second, third = made.actions
+        agent.observe(made, rewards={first: WRONG, second: None})
+        before, end = told(agent), agent.journal.log.end
+        for given, why in (
+            ({first: RIGHT, second: RIGHT}, AlreadyObserved),  # it was withdrawn
+            ({first: None}, InvalidInput),
+            ({first: RIGHT, third: "much"}, InvalidInput),
+            ({first: RIGHT, 99: 1.0}, InvalidInput),
+            (RIGHT, InvalidInput),
+        ):
+            with pytest.raises(why):
+                agent.observe_many([one, made], [0.5, given], replace=True)
+        with pytest.raises(InvalidInput, match="reward is of one slot"):
+            agent.observe(made, reward=1.0, replace=True)
+        assert (told(agent), agent.journal.log.end) == (before, end)
+        agent.observe(made, rewards={first: RIGHT, third: 0.5}, replace=True)  # one is replaced, one is new
+        kept = agent.journal.decision(made.id)
+        assert (kept.status, kept.reward, agent.pending) == ("rewarded", RIGHT + 0.5, 1)
+        assert [(slot.status, slot.reward) for slot in kept.slots] == [
+            ("rewarded", RIGHT),
+            ("withdrawn", None),
+            ("rewarded", 0.5),
+        ]
+        agent.observe(made.id, rewards={third: 1.0}, replace=True)
+        assert agent.journal.decision(made.id).reward == RIGHT + 1.0
+        agent.observe(one, rewards=[0.5], replace=True)
+        agent.observe(one.id, rewards={one.actions[0]: 0.25}, replace=True)
+        assert agent.journal.decision(one.id).reward == 0.25
+        agent.verify()
+    with ffx.Agent.open(tmp_path / "agent.db") as agent:
+        assert (agent.observed, agent.pending) == (3, 0)
+
+
 def test_one_that_waits_is_taken_and_the_same_again_changes_nothing(place: str) -> None:
     with ffx.Agent.open(place, dimension=D, seed=0) as agent:
         ids = live(agent, {}, rounds=7)

@@ -83,7 +83,7 @@ def test_steps_of_both_are_in_one_order_and_apart(two: list[Journal], log: Log, 
         other = two[1 - place_]
         assert other.decision(journal.id_of(mine[0])) is None
         assert other.status_of(mine[0]) is None
-        assert booked(other, mine[0]) is None
+        assert booked(other, *journal.made(mine[:1])) is None
         with pytest.raises(StateError, match="are missing"):
             list(other.made(mine))
     assert (north.end(), south.end()) == (7, 9)
@@ -139,7 +139,7 @@ def test_replacing_for_one_leaves_the_other(two: list[Journal], log: Log) -> Non
     for journal in two:
         journal.write_snapshot({})
     with log.step():
-        replace(north, booked(north, made[0]), 0.75)
+        replace(north, booked(north, *north.made(made[:1])), 0.75)
     assert (replaced_between(north, 0, 99), replaced_between(south, 0, 99)) == (True, False)
     assert [next(journal.decisions()).reward for journal in two] == [0.75, 0.5]
     assert [len(list(journal.snapshots())) for journal in two] == [1, 2]

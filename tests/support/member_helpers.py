@@ -68,8 +68,8 @@ def work(agent: ffx.Agent, rounds: int = 5, seed: int = 0) -> None:
     """Rounds of random contexts and rewards."""
     rng = np.random.default_rng(seed)
     for _ in range(rounds):
-        contexts = rng.random((4, agent.dimension)) / np.sqrt(agent.dimension)
-        agent.observe(agent.decide(contexts), reward=float(rng.random()))
+        made = agent.decide(rng.random((4, agent.dimension)) / np.sqrt(agent.dimension))
+        agent.observe(made, rewards=rng.random(len(made.actions)).tolist())
 
 
 def released(member: Member, rounds: int = 5, seed: int = 0) -> Release:

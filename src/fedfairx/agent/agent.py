@@ -34,12 +34,12 @@ from fedfairx.agent.validation import (
     Check,
     Releases,
     Seen,
+    as_baseline,
     as_contexts,
     as_names,
     as_persons,
     as_reward,
     as_rewards,
-    as_row,
     as_sound_contexts,
     check_privatizer,
 )
@@ -60,7 +60,7 @@ from fedfairx.privacy import Budget, NonPrivateSums, Privatizer, Release
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.storage import replacement
 from fedfairx.storage.decision_ids import IdPrefixes
-from fedfairx.storage.journal import Journal
+from fedfairx.storage.journal import Journal, Made
 from fedfairx.storage.open_log import leave_mark, open_log
 from fedfairx.storage.records import DecisionNote, packed_log
 from fedfairx.storage.replacement import Booked
@@ -327,28 +327,31 @@ class Agent:
             `decision.exposure` is the expected weight of every arm: proportional to its merit as far as slots
             allow.
         names: one for each arm; `decision.name` is then the name of the drawn one.
-        note: stored by a durable agent beside the decision. If it names the row of a baseline, that row is
-            the action taken and learnt from.
+        note: stored by a durable agent beside the decision. If it names the row of a baseline (a list of
+            rows, where there are several slots), that is what is taken and learnt from.
         """
         with self._lock:
             rows, called = self._arms(contexts, names)
             weights = self._slots if slots is None else self._weights(slots)
+            if note is not None and note.baseline is not None:
+                note = note._replace(baseline=as_baseline(note.baseline, len(rows), weights))
             if self._journal is None:
                 return self._decide(rows, weights, called, note)
             with self._journal.log.step():
                 if note is not None and note.key is not None:
                     self._journal.require_new(note.key)
                 made = self._decide(rows, weights, called, note)
+                share = float(made._values[made._action])
                 made.time = self._journal.append_decision(
                     made.number,
                     rows,
                     made._values,
                     made._action,
                     made.drawn,
-                    made.probability if made.slate is None else float(made._values[made._action]),
+                    share if made._propensity is None else made._propensity,
                     called,
                     note,
-                    None if made.slate is None else made.slate.to_json(),
+                    None if made.slate is None else made.slate.to_json(note),
                     len(made.weights),
                 )
                 return made
@@ -384,32 +387,30 @@ class Agent:
     ) -> Decision:
         model = self._model
         arms, dimension = len(rows), model.dimension
-        taken = propensity = slate = None
-        if note is not None:
-            baseline = as_row(note.baseline, arms)
-            text = "must be left out of a decision with several slots"
-            require(baseline is None or weights is ONE, "baseline", text, baseline)
-            taken = None if note.mode == "live" else baseline
+        propensity = slate = None
+        taken = None if note is None or note.mode == "live" else note.baseline
         number = self._numbers.next
         if weights is ONE:
             values = np.empty(arms + 2 * dimension)
-            drawn = model.draw(rows, values, self._draws)
+            drawn = [model.draw(rows, values, self._draws)]
         else:
-            shown, values = self._draw_slate(rows, weights)
-            drawn = shown[0]
-            slate = Slate(weights, shown, None if called is None else [called[arm] for arm in shown])
+            drawn, values = self._draw_slate(rows, weights)
+        shown = drawn if taken is None else [taken] if isinstance(taken, int) else list(taken)
+        if weights is not ONE:
+            names = None if called is None else [called[arm] for arm in shown]
+            slate = Slate(weights, shown, names, drawn=drawn)
         if self._looks:
             self._look(rows)  # before anything changes: the warning may be turned into an error
         self._draws.advance()
-        action = drawn if taken is None else taken
+        action = shown[0]
         name = None if called is None else called[action]
         if note is not None:
-            propensity = note.propensity(action, float(values[action]))
+            propensity = note.propensity(action, float(values[action]), weights)
         decision = Decision(number, action, values, arms, name, self._origin, 0, propensity, slate)
         self._pending[number] = decision
         if taken is not None:
-            decision.drawn = drawn
-            values[arms + dimension :] = context_of(rows, taken, dimension)
+            decision.drawn = drawn[0]
+            values[arms + dimension :] = np.concatenate([context_of(rows, arm, dimension) for arm in shown])
         self._numbers.next = number + 1
         return decision
 
@@ -506,14 +507,16 @@ class Agent:
         show in the public count.
 
         person: whose record it is, for a privatizer that bounds a person's records (`Budget.person_records`).
-        replace: replace an earlier reward that was wrong, as if it had never come. Only a durable agent can,
-            and not once the reward is in a release (`ReplacementRefused`).
+        replace: replace earlier rewards that were wrong, as if they had never come. Only a durable agent can,
+            and not once a reward is in a release (`ReplacementRefused`).
         """
         with self._lock:
             if rewards is not None:
-                if reward is not None or replace:
-                    name = "replace" if reward is None else "reward"
-                    raise InvalidInput(f"{name} must be left out where rewards are given, which are several")
+                if reward is not None:
+                    raise InvalidInput("reward must be left out where rewards are given, which are several")
+                if replace:
+                    self._replace_many([decision], [rewards], None if person is None else [person])
+                    return
                 if self._journal is None:
                     count = self._take_rewards(decision, rewards, person)
                 else:
@@ -579,8 +582,7 @@ class Agent:
     def _refuse_slots(self, made: Decision) -> None:
         """Refuse one reward for several slots."""
         if made.slate is not None:
-            slots = len(made.weights)
-            raise InvalidInput(f"reward is of one slot, and decision {made.id} has {slots}: use rewards")
+            raise _of_one_slot(made.id, len(made.weights))
 
     def _take_outcomes(
         self, made: Decision, values: Mapping[int, float | None], person: str | int | None
@@ -817,48 +819,67 @@ class Agent:
         whose = as_persons(persons, count)
         with self._step():
             journal.log.settle()
-            first: list[tuple[Decision | str, float, str | int | None]] = []
+            first: list[tuple[int, dict[int, float | None], str | int | None]] = []
             wrong: list[tuple[Booked, float]] = []
-            for decision, reward, person in zip(decisions, rewards, whose, strict=True):
-                if are_several(reward):
-                    raise InvalidInput("replace must be left out where rewards are given, which are several")
-                found, value = self._booked(journal, decision), self._reward(cast("float", reward))
-                if found is None:
-                    first.append((decision, value, person))
-                    continue
-                same = person is None or str(person) == found.person
-                require(same, "person", "must be the one whose record it is", "another")
-                before = found.outcome.reward
-                if before != value and not (before != before and value != value):
-                    self._refuse_released(journal, found)
-                    wrong.append((found, value))
-            for each in first:
-                self._take(*each)
+            for decision, given, person in zip(decisions, rewards, whose, strict=True):
+                (made,) = journal.made([self._number(journal, decision)])
+                new: dict[int, float | None] = {}
+                for slot, value in self._values(journal, made, given).items():
+                    found = replacement.booked(journal, made, 0 if made.slots is None else slot + 1)
+                    if found is None:
+                        new[slot] = value
+                    elif self._is_wrong(journal, found, value, person):
+                        wrong.append((found, cast("float", value)))
+                if new:
+                    first.append((made.seq, new, person))
+            for number, new, person in first:
+                self._take_outcomes(self._pending[number], new, person)
             for found, value in wrong:
                 if self.private:
                     self._amend(journal, found, value)
                 replacement.replace(journal, found, value)
+            for number in sorted({found.made.seq for found, _ in wrong if found.made.slots is not None}):
+                replacement.sum_again(journal, number)
             if wrong:
                 journal.log.settle()
                 store.restore()
         self._warn(count)
 
-    def _booked(self, journal: Journal, decision: Decision | str) -> Booked | None:
-        """The reward that a decision has; None if it is pending. Other decisions are refused."""
+    def _number(self, journal: Journal, decision: Decision | str) -> int:
+        """The number of a decision in the log, pending or not."""
         try:
-            self._refuse_slots(self._pending[known(decision, self._pending, self._gone)])
+            return known(decision, self._pending, self._gone)
         except AlreadyObserved:
-            identity = decision.id if isinstance(decision, Decision) else decision
-            number = journal.origins.number_in(identity)
-            found = None if number is None else replacement.booked(journal, number)
-            if found is None:
+            number = journal.origins.number_in(decision.id if isinstance(decision, Decision) else decision)
+            if number is None:
                 raise
-            if found.made.slots is not None:
-                raise InvalidInput(
-                    f"replace must be left out: decision {identity} has several slots, whose rewards stay"
-                ) from None
-            return found
-        return None
+            return number
+
+    def _values(self, journal: Journal, made: Made, given: float | Rewards) -> dict[int, float | None]:
+        """Rewards by slot, checked, of a decision in the log."""
+        if made.slots is not None:
+            slate = Slate.from_json(made.slots, made.names)
+            if not are_several(given):
+                raise _of_one_slot(journal.id_of(made.seq), len(slate.shown))
+        else:
+            slate = Slate(ONE, [made.action], None if made.names is None else [made.names[made.action]])
+        several = given if are_several(given) else [cast("float", given)]
+        values = slate.slots_of(several)
+        return {slot: None if value is None else self._reward(value) for slot, value in values.items()}
+
+    def _is_wrong(
+        self, journal: Journal, found: Booked, value: float | None, person: str | int | None
+    ) -> bool:
+        """Whether a reward differs from this one; refuse to replace one that is final."""
+        text = "must be a number where one replaces another: what was learnt can't be withdrawn"
+        require(value is not None, "rewards", text, None)
+        same = person is None or str(person) == found.person
+        require(same, "person", "must be the one whose record it is", "another")
+        before = found.outcome.reward
+        if before == value or (before != before and value != value):
+            return False
+        self._refuse_released(journal, found)
+        return True
 
     def _refuse_released(self, journal: Journal, found: Booked) -> None:
         event = replacement.sealed_by(journal, found.outcome)
@@ -875,14 +896,17 @@ class Agent:
 
     def _amend(self, journal: Journal, found: Booked, value: float) -> None:
         """Change the record in the open leaf."""
-        outcome, person, turn = found.outcome, found.person, (1, 1)
+        outcome, made, person, turn = found.outcome, found.made, found.person, (1, 1)
         if person is not None:
             turn = replacement.turn_of(journal, outcome, person)
         stream = self.privatizer.stream
         assert outcome.reward is not None
         assert stream is not None
-        identity = journal.id_of(outcome.decision)
-        stream.amend(found.made.context, outcome.reward, value, identity, person=person, turn=turn)
+        record, slot, weight = journal.id_of(made.seq), max(outcome.slot - 1, 0), 1.0
+        if made.slots is not None:
+            record, weight = f"{record}/{slot}", Slate.from_json(made.slots, None).weights[slot]
+        more: Any = {"person": person, "turn": turn, "weight": weight}
+        stream.amend(made.contexts[slot], outcome.reward, value, record, **more)
 
     # --- sharing -------------------------------------------------------------------------------------
 
@@ -1211,3 +1235,8 @@ class Agent:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+def _of_one_slot(identity: str, slots: int) -> InvalidInput:
+    """The error for one reward of several slots."""
+    return InvalidInput(f"reward is of one slot, and decision {identity} has {slots}: use rewards")

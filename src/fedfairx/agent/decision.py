@@ -17,7 +17,8 @@ class Decision:
 
     id: unique; the reward refers to it. It consists of `origin` and `number` (`storage.decision_ids`).
     action: a row of the contexts; `name` is its name, if `decide` was given names.
-    drawn: the row that was drawn; it differs from `action` if a baseline's row was taken instead.
+    drawn: the row that was drawn; it differs from `action` if a baseline's row was taken instead. Of several
+        slots it is that of the first, and `slate.drawn` has all.
     actions, exposure: for any number of slots; `action`, `policy` and `probability` are for one.
     """
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedfairx.core.slates import Weights
 from fedfairx.errors import require
+from fedfairx.storage.records import DecisionNote
 from fedfairx.util.arrays import Array, as_floats
 
 #: By action (its row or its name), or in the order of slots. None withdraws one that nobody saw.
@@ -48,12 +49,13 @@ def are_several(given: float | Rewards) -> TypeGuard[Rewards]:
 class Slate:
     """What a decision of several slots shows, and the rewards so far.
 
+    drawn: the arms that were drawn; they differ from `shown` if a baseline was taken instead.
     waiting: slots without an outcome.
     total: the sum of the rewards that came; None if none has.
     status: that of the decision once no slot waits.
     """
 
-    __slots__ = ("names", "shown", "status", "total", "waiting", "weights")
+    __slots__ = ("drawn", "names", "shown", "status", "total", "waiting", "weights")
 
     def __init__(
         self,
@@ -63,9 +65,11 @@ class Slate:
         waiting: Iterable[int] | None = None,
         total: float | None = None,
         status: str = "withdrawn",
+        drawn: list[int] | None = None,
     ) -> None:
         self.weights = weights
         self.shown = shown
+        self.drawn = shown if drawn is None else drawn
         self.names = names
         self.waiting = _all_of(len(shown)) if waiting is None else frozenset(waiting)
         self.total = total
@@ -79,16 +83,23 @@ class Slate:
         if reward is not None:
             self.total = (self.total or 0.0) + reward
 
-    def to_json(self) -> str:
-        """Weights and shown arms, as a database keeps them."""
-        return json.dumps({"weights": self.weights, "shown": self.shown}, separators=(",", ":"))
+    def to_json(self, note: DecisionNote | None = None) -> str:
+        """Weights and arms, with those of the note's baseline, as a database keeps them."""
+        kept: dict[str, Any] = {"weights": self.weights}
+        if self.drawn is not self.shown:
+            kept["drawn"] = self.drawn
+        if note is not None and note.baseline is not None:
+            kept["baseline"] = note.baseline
+        kept["shown"] = self.shown  # the last one, and without spaces: queries find an action in it by LIKE
+        return json.dumps(kept, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str, names: Sequence[str] | None) -> Slate:
         """The slate as it was decided; `names` are those of all arms."""
         kept = json.loads(text)
-        shown = [int(arm) for arm in kept["shown"]]
-        return cls(tuple(kept["weights"]), shown, None if names is None else [names[arm] for arm in shown])
+        shown: list[int] = kept["shown"]
+        called = None if names is None else [names[arm] for arm in shown]
+        return cls(tuple(kept["weights"]), shown, called, drawn=kept.get("drawn"))
 
     def slots_of(self, rewards: Rewards) -> dict[int, float | None]:
         """The slots that these rewards are for, in order."""

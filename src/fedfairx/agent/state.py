@@ -79,6 +79,7 @@ class WaitingSlate:
     waiting: list[int]
     total: float | None
     status: str = "withdrawn"
+    drawn: list[int] | None = None  # if a baseline is shown instead
 
 
 @dataclass(frozen=True)
@@ -243,19 +244,23 @@ def _waiting(made: Decision, dimension: int) -> Waiting:
 def _waiting_slate(slate: Slate) -> WaitingSlate:
     waiting = sorted(slate.waiting)
     total = slate.total if slate.total is not None and math.isfinite(slate.total) else None
-    return WaitingSlate(list(slate.weights), slate.shown, slate.names, waiting, total, slate.status)
+    drawn = None if slate.drawn is slate.shown else slate.drawn
+    return WaitingSlate(list(slate.weights), slate.shown, slate.names, waiting, total, slate.status, drawn)
 
 
 def _slate(stored: WaitingSlate, arms: int) -> Slate:
     slots = len(stored.shown)
     fits = 1 <= slots <= arms and len(set(stored.shown)) == slots and bool(stored.waiting)
     fits = fits and set(stored.shown) <= set(range(arms)) and set(stored.waiting) <= set(range(slots))
+    drawn = stored.drawn or stored.shown
+    fits = fits and len(drawn) == len(set(drawn)) == slots and set(drawn) <= set(range(arms))
     named = stored.names is None or len(stored.names) == slots
     if not (fits and named and len(stored.weights) == slots):
         raise StateError("pending holds a decision whose slots can't be")
     names = None if stored.names is None else list(stored.names)
+    shown, waiting = list(stored.shown), stored.waiting
     return Slate(
-        tuple(stored.weights), list(stored.shown), names, stored.waiting, stored.total, stored.status
+        tuple(stored.weights), shown, names, waiting, stored.total, stored.status, drawn=stored.drawn
     )
 
 

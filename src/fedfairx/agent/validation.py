@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedfairx.core.agent_kernels import LARGEST
+from fedfairx.core.slates import ONE, Weights
 from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.errors import InvalidInput, MessageRefused, OlderCopy, require
 from fedfairx.privacy import Guarantee, NonPrivateSums, Privatizer, Release
@@ -66,13 +67,19 @@ def as_names(names: Sequence[str], arms: int) -> list[str]:
     return given
 
 
-def as_row(row: int | None, arms: int) -> int | None:
-    """Check the row of a baseline's arm, if there is one."""
-    if row is None:
-        return None
-    fits = isinstance(row, int | np.integer) and not isinstance(row, bool) and 0 <= row < arms
-    require(fits, "baseline", f"must be a row of the contexts, 0 to {arms - 1}", row)
-    return int(row)
+def as_baseline(given: object, arms: int, weights: Weights) -> int | list[int]:
+    """Check the row of a baseline's arm or, for several slots, its rows in their order."""
+    several, slots = weights is not ONE, len(weights)
+    rows: Any = given if several else [given]
+    fits = isinstance(rows, list | tuple | np.ndarray) and len(rows) == slots
+    fits = fits and all(
+        isinstance(row, int | np.integer) and not isinstance(row, bool) and 0 <= row < arms for row in rows
+    )
+    text = f"must be a row of the contexts, 0 to {arms - 1}"
+    if several:
+        text = f"must be a list of {slots} different rows, one for each slot, from 0 to {arms - 1}"
+    require(fits and len(set(rows)) == slots, "baseline", text, given)
+    return [int(row) for row in rows] if several else int(rows[0])
 
 
 def _first_odd_row(contexts: Any) -> str:

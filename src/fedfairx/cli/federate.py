@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedfairx.agent.schedules import Schedule
-from fedfairx.cli.common import Output, Verb
+from fedfairx.cli.common import Output, Verb, slots_of
 from fedfairx.core.merit import Merit
+from fedfairx.core.slates import ONE
 from fedfairx.demo.federation import Demo
 from fedfairx.errors import InvalidInput
 
@@ -40,6 +41,7 @@ class Init(Verb):
     reward_range: lowest and highest possible reward, as 1:5; sets the defaults of merit, prior and bounds
         (default: not known; private sums clip rewards to -1:1).
     merit: such as doubling:0.1, where 0.1 better doubles the share (default: 7 % of the reward range does).
+    slots: number of actions that a decision shows, or the weights of its slots, such as 1,0.63,0.5.
     epsilon: ε of a private algorithm.
     delta: δ of a private algorithm.
     mechanism: see `fedfairx list mechanisms`.
@@ -60,6 +62,7 @@ class Init(Verb):
     schedule: Schedule | None = None
     reward_range: tuple[float, float] | None = field(default=None, metadata={"metavar": "LOW:HIGH"})
     merit: Merit | None = None
+    slots: str = "1"
     epsilon: float = 2.0
     delta: float = 1e-6
     mechanism: str = "blt"
@@ -73,6 +76,7 @@ class Init(Verb):
         names = ("dimension", "horizon", "spare", "algorithm", "schedule", "reward_range", "merit", "delta")
         asked: dict[str, Any] = {name: getattr(self, name) for name in (*names, "mechanism")}
         asked["epsilon"] = self.epsilon if algorithm(self.algorithm).private else None
+        asked["slots"] = slots_of(self.slots)
         terms = Terms(agents=agents, **asked)
         if self.context_norm is None:
             return terms
@@ -118,7 +122,8 @@ def _expectations(terms: Terms) -> Iterator[str]:
     chosen = terms.options.composed
     if chosen.private and chosen.decide_from != "released":
         yield f"Privacy: {NARROWER}"
-    if chosen.name not in ("priv-fairx-bayes", "fed-fairx-bayes"):
+    simulated = terms.bounds.slots == ONE  # gains were not simulated for several slots
+    if chosen.name not in ("priv-fairx-bayes", "fed-fairx-bayes") or not simulated:
         return
     asked: dict[str, Any] = {
         "members": terms.agents,

@@ -9,6 +9,7 @@ from typing import Any
 from fedfairx.agent.options import Options
 from fedfairx.agent.schedules import SCHEDULES, Plan
 from fedfairx.cli.common import Output, as_schedule, slots_of
+from fedfairx.core.slates import ONE
 from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Budget, Centring, mechanisms
 from fedfairx.privacy.bounds import Adjacency
@@ -141,7 +142,9 @@ def calculate(args: Privacy) -> dict[str, Any]:
             "this schedule's timing depends on the data: NOT private end to end, whatever the noise"
         )
     asked = {"horizon": args.horizon, "epsilon": args.epsilon, "delta": args.delta, "centred": args.centred}
-    gain = expected_gain(members=args.agents, decide_from=args.decide_from, **asked)  # type: ignore[arg-type]
+    gain = None
+    if slots_of(args.slots) == ONE:  # gains were not simulated for several slots
+        gain = expected_gain(members=args.agents, decide_from=args.decide_from, **asked)  # type: ignore[arg-type]
     if gain is not None and gain.warning is not None:
         warnings.append(gain.warning)
     return {

@@ -37,8 +37,10 @@ class Warm(Output):
         for rule in rules:
             began = time.perf_counter()
             agent = ffx.Agent(2, rule=rule, seed=0)
-            agent.observe(agent.decide([[1.0, 0.0], [0.0, 1.0]]), reward=0.5)
-            took(f"a decision by {rule}", began)
+            for slots in (1, 2):
+                made = agent.decide([[1.0, 0.0], [0.0, 1.0]], slots=slots)
+                agent.observe(made, rewards=[0.5] * slots)
+            took(f"decisions by {rule}", began)
         for algorithm in algorithms:
             began = time.perf_counter()
             ffx.simulate(tiny, algorithm=algorithm, seeds=1)

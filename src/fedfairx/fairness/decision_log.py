@@ -37,7 +37,7 @@ class Logged:
     reward: reward of the chosen action, if it has arrived.
     slots: their number or their weights, if several actions are shown. `action`, `drawn` and `reward` are
         then lists in the order of slots, with None for an action that was not seen and for a reward that has
-        not arrived; an empty list for `drawn` says that the draw is not known.
+        not arrived.
     """
 
     policy: ArrayLike
@@ -57,7 +57,7 @@ class Block:
     policy: Array  # (n, K) expected weight of each action
     weights: Array  # (n, m) of the slots
     taken: Codes  # (n, m) -1 where nothing was seen
-    drawn: Codes  # (n, m) -1 where the draw is not known
+    drawn: Codes  # (n, m)
     names: Codes  # (n, K) numbers of names
     groups: Codes  # (n, K) numbers of groups, -1 for none
     contexts: NDArray[Any] | None  # (n, K, d), or (n, K) places of actions without features
@@ -170,8 +170,6 @@ def _row(decision: Logged, place: int, found: Blocks) -> _Row:
         raise InvalidInput(f"slots must be no more than actions, got decision {place}")
     if not (all(0 <= row < arms for row in drawn) and all(-1 <= row < arms for row in taken)):
         raise InvalidInput(f"action must be a row of the policy, got decision {place}")
-    if len(drawn) != len(weights):  # not known
-        drawn = (-1,) * len(weights)
     names = found.names.row(range_names(arms) if decision.names is None else decision.names)
     groups = found.groups.row((None,) * arms if decision.groups is None else decision.groups)
     if names.size != arms or groups.size != arms:
@@ -213,7 +211,7 @@ def _several(decision: Logged, place: int) -> tuple[Weights, _Slots, _Slots, tup
         rewards = tuple(np.nan if each is None else float(each) for each in reward)
     except (TypeError, ValueError):
         raise InvalidInput(f"{_LISTS}, got decision {place}") from None
-    fits = len(taken) == len(rewards) == len(weights) and len(draws) in (0, len(weights))
+    fits = len(taken) == len(rewards) == len(draws) == len(weights)
     seen = [row for row in taken if row >= 0]
     if not fits or len(set(seen)) < len(seen) or len(set(draws)) < len(draws):
         raise InvalidInput(f"{_LISTS}, got decision {place}")

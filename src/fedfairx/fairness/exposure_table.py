@@ -147,8 +147,8 @@ def _count(found: Blocks, known: Region | None, merit: Merit) -> tuple[Draws, tu
     draws = DrawsSoFar()
     names, groups = (Tally.empty(len(each.numbers), dimension) for each in (found.names, found.groups))
     for block in found.blocks:
-        drawn, seen = block.drawn[:, 0] >= 0, block.times > 0
-        for part in _parts(block if drawn.all() else block[drawn], 1):
+        seen = block.times > 0
+        for part in _parts(block, 1):
             draws.take(part, Sets.of(part.names), len(found.names.numbers))
         shown = block if seen.all() else block[seen]
         for part in _parts(shown, 1):

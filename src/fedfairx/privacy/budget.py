@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from fedfairx.core.slates import ONE, Weights
-from fedfairx.errors import StateError, require
+from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.privacy.accounting import require_epsilon_delta
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.centring import Centring
@@ -64,8 +64,12 @@ class Budget:
         bounds = Bounds() if self.bounds is None else self.bounds
         if self.centring is None:
             return bounds
-        text = "must be left out where a decision has several slots"
-        require(bounds.slots == ONE, "centring", text, "given")
+        if bounds.slots != ONE:
+            why = "sums are moved back from the public point by the number of records, which tells no weights"
+            raise InvalidInput(
+                f"centring must be left out where a decision has several slots: {why}; records are then "
+                "clipped around zero"
+            )
         return self.centring.inner_bounds(adjacency=bounds.adjacency, gram_share=bounds.gram_share)
 
     def with_slots(self, slots: Weights) -> Budget:

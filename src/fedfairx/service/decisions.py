@@ -1,7 +1,7 @@
 """From a request to the agent's decision, and from a decision to the answer.
 
 In mode shadow, and in a share of live decisions (`control_share`), the caller's baseline is taken instead of
-the action that the agent drew.
+what the agent drew: one action, or a list of them in the order of slots.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DecisionInput(msgspec.Struct, frozen=True):  # made in a tenth of the time
     ids: list[str] | None  # of all actions in the request
     names: list[str] | None  # of the eligible ones
     groups: list[str | None] | None
-    baseline: int | None  # among the eligible ones
+    baseline: int | list[int] | None  # among the eligible ones; a list if there are several slots
     clipped: int
     slots: Weights
 
@@ -43,7 +43,7 @@ class AmongAll(msgspec.Struct, frozen=True):
     """A request that names no actions: it is about all actions without features that are active by then."""
 
     excluded: Collection[str]
-    baseline: str | None
+    baseline: list[str]
     most: int
     slots: Weights
 
@@ -54,14 +54,14 @@ class AmongAll(msgspec.Struct, frozen=True):
         names = [name for name in active if name not in self.excluded]
         require(bool(names), "excluded", "must leave an action", f"{len(active)} of {len(active)}")
         _check_count(len(names), self.most)
-        baseline = self.baseline
-        fits = baseline is None or baseline in names
-        require(fits, "baseline", f"must be the id of one of the {len(names)} actions", baseline)
+        for one in self.baseline:
+            require(one in names, "baseline", f"must be of the {len(names)} actions that can be taken", one)
         _check_slots(self.slots, len(names))
-        return named(names, self.slots, None if baseline is None else names.index(baseline))
+        rows = [names.index(one) for one in self.baseline]
+        return named(names, self.slots, _in_slots(rows, self.slots))
 
 
-def named(names: list[str], slots: Weights, baseline: int | None = None) -> DecisionInput:
+def named(names: list[str], slots: Weights, baseline: int | list[int] | None = None) -> DecisionInput:
     """All of these actions without features."""
     return DecisionInput(None, range(len(names)), len(names), names, names, None, baseline, 0, slots)
 
@@ -73,9 +73,7 @@ def parse_request(
 
     own: the weights of the agent's slots, which are those of every decision if `fixed`.
     """
-    slots = own if request.slots is None else _slots(request, settings, own, fixed)
-    if slots is not ONE and request.baseline is not None:
-        raise InvalidInput("baseline must be left out where a decision has several slots")
+    slots = own if request.slots is None else _slots(request, own, fixed)
     if request.baseline is None and (settings.mode == "shadow" or settings.control_share):
         raise InvalidInput("baseline must be given: this service takes it in some or all decisions (mode)")
     for given in (request.actions, request.contexts):
@@ -98,17 +96,31 @@ def parse_request(
     return _input(request, contexts, actions, clipped, slots)
 
 
-def _slots(request: DecisionRequest, settings: Settings, own: Weights, fixed: bool) -> Weights:
+def _slots(request: DecisionRequest, own: Weights, fixed: bool) -> Weights:
     """The weights of the slots that a request asks for."""
     assert request.slots is not None
     weights = as_weights(request.slots)
     if fixed and weights != own:
         text = "must be left out or those of the service: its messages were agreed on or calibrated for them"
         raise InvalidInput(f"slots {text}, {list(own)}, got slots={request.slots}")
-    if weights is not ONE and settings.takes_baselines:
-        text = "must be 1: this service takes the baseline, which is one action, in some or all decisions"
-        raise InvalidInput(f"slots {text} (mode), got slots={request.slots}")
     return weights
+
+
+def _baseline(request: DecisionRequest) -> list[str | int]:
+    """The actions of a request's baseline, in the order of slots."""
+    given = request.baseline
+    return given if isinstance(given, list) else [] if given is None else [given]
+
+
+def _in_slots(rows: list[int], slots: Weights) -> int | list[int] | None:
+    """The rows of a baseline as the agent takes them: one for each slot."""
+    if not rows:
+        return None
+    text = f"must be a list of {len(slots)} different actions, one for each slot"
+    if not len(rows) == len(set(rows)) == len(slots):
+        found = f"{len(rows)}" if len(rows) == len(set(rows)) else "one of them twice"
+        raise InvalidInput(f"baseline {'must be one action' if slots is ONE else text}, got {found}")
+    return rows[0] if slots is ONE else rows
 
 
 def _check_slots(slots: Weights, actions: int) -> None:
@@ -121,10 +133,10 @@ def _parse_names(request: DecisionRequest, most: int, slots: Weights) -> Decisio
     if request.contexts is not None:
         raise InvalidInput(f"contexts {without}")
     if request.actions is None:
-        by_id = all(isinstance(one, str) for one in (*request.excluded, request.baseline or ""))
+        baseline = _baseline(request)
+        by_id = all(isinstance(one, str) for one in (*request.excluded, *baseline))
         require(by_id, "excluded and baseline", "must be ids of actions", "numbers")
-        baseline = None if request.baseline is None else str(request.baseline)
-        return AmongAll(frozenset(map(str, request.excluded)), baseline, most, slots)
+        return AmongAll(frozenset(map(str, request.excluded)), [*map(str, baseline)], most, slots)
     actions = [Action(one) if isinstance(one, str) else one for one in request.actions]
     for index, action in enumerate(actions):
         if action.features is not None:
@@ -150,14 +162,15 @@ def _input(
         if any(action.group is not None for action in actions):
             groups = [action.group for action in actions]
     count = len(places) if contexts is None else len(contexts)
-    baseline = None if request.baseline is None else _place(request.baseline, ids, places, count, "baseline")
+    baseline = [_place(one, ids, places, count, "baseline") for one in _baseline(request)]
     if not request.excluded:
         _check_slots(slots, count)
-        return DecisionInput(contexts, range(count), count, ids, ids, groups, baseline, clipped, slots)
+        wanted = _in_slots(baseline, slots)
+        return DecisionInput(contexts, range(count), count, ids, ids, groups, wanted, clipped, slots)
     excluded = {_place(one, ids, places, count, "excluded") for one in request.excluded}
     rows = [row for row in range(count) if row not in excluded]
     require(bool(rows), "excluded", "must leave an action", f"{len(excluded)} of {count}")
-    if baseline in excluded:
+    if not excluded.isdisjoint(baseline):
         raise InvalidInput("baseline must be none of the excluded actions")
     _check_slots(slots, len(rows))
     return DecisionInput(
@@ -167,7 +180,7 @@ def _input(
         ids=ids,
         names=[str(row) if ids is None else ids[row] for row in rows],
         groups=None if groups is None else [groups[row] for row in rows],
-        baseline=None if baseline is None else rows.index(baseline),
+        baseline=_in_slots([rows.index(row) for row in baseline], slots),
         clipped=clipped,
         slots=slots,
     )
@@ -222,7 +235,10 @@ def decide(
         if one.slate is None:
             made.append(_answer(asked, one.id, one.action, one.probability, shares, note.mode, version))
         else:
-            shown = list(zip(one.actions, one.weights, strict=True))
+            shown = [
+                (action, weight, note.propensity(action, shares[action], one.weights))
+                for action, weight in zip(one.actions, one.weights, strict=True)
+            ]
             made.append(_slate_answer(asked, one.id, shown, shares, note.mode, version))
     return made
 
@@ -249,7 +265,7 @@ def answer_of_stored(asked: DecisionInput | AmongAll, stored: StoredDecision) ->
         asked = named(stored.names or [], asked.slots)  # there may be others now
     shares, version = stored.policy.tolist(), stored.model_version
     if stored.slots:
-        shown = [(slot.action, slot.weight) for slot in stored.slots]
+        shown = [(slot.action, slot.weight, slot.exposure) for slot in stored.slots]
         return _slate_answer(asked, stored.id, shown, shares, stored.mode, version)
     return _answer(asked, stored.id, stored.action, stored.propensity, shares, stored.mode, version)
 
@@ -280,13 +296,13 @@ def _answer(
 def _slate_answer(
     asked: DecisionInput,
     identity: str,
-    shown: Sequence[tuple[int, float]],
+    shown: Sequence[tuple[int, float, float]],
     exposure: list[float],
     mode: str,
     version: int,
 ) -> schemas.DecisionMade:
-    """The answer of several slots; `shown` are the actions in them, with the slots' weights."""
-    places = [(asked.rows[action], weight, exposure[action]) for action, weight in shown]
+    """The answer of several slots; `shown` are the actions, the slots' weights and expected weights."""
+    places = [(asked.rows[action], weight, expected) for action, weight, expected in shown]
     return schemas.DecisionMade(
         decision_id=identity,
         action=None,
@@ -343,10 +359,10 @@ def observe(agent: Agent, given: Mapping[str, Given], persons: Mapping[str, str 
 
 
 def replace(agent: Agent, given: Mapping[str, Given], persons: Mapping[str, str | None]) -> int:
-    """Learn these rewards in the place of earlier ones, all or none; how many decisions had none before."""
-    before = agent.pending
+    """Learn these rewards in the place of earlier ones, all or none; how many of them replaced none."""
+    before = agent.observed
     agent.observe_many(list(given), list(given.values()), _persons(given, persons), replace=True)
-    return before - agent.pending
+    return agent.observed - before
 
 
 def _persons(given: Iterable[str], persons: Mapping[str, str | None]) -> list[Any] | None:

@@ -47,6 +47,8 @@ SLOT = {
     "group": "text",
     "weight": "number",
     "exposure": "number",
+    "drawn": "integer",
+    "baseline": "integer",
     "status": "text",
     "reward": "number",
     "reward_time": "number",
@@ -60,7 +62,8 @@ RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
 def record(stored: StoredDecision) -> dict[str, Any]:
     """A row: `probability` is the propensity of the action taken, `policy` the fair shares.
 
-    A decision with several slots has `shown` and `exposure` instead of them; its `reward` is the sum.
+    A decision with several slots has `shown` and `exposure` instead of them; its `reward` is the sum. In
+    `shown`, each slot has what was drawn for it and the baseline's action beside the one that was shown.
     """
     names, groups = stored.names, stored.groups
     several = bool(stored.slots)

@@ -154,10 +154,9 @@ class _Seen:
                 made.reward,
             )
             if made.slots:
-                shown = [slot.action for slot in made.slots]
                 logged.slots = [slot.weight for slot in made.slots]
                 logged.action = [None if slot.status == "withdrawn" else slot.action for slot in made.slots]
-                logged.drawn = shown if made.mode == "live" else []  # what was drawn instead is not stored
+                logged.drawn = [slot.drawn for slot in made.slots]
                 logged.reward = [slot.reward for slot in made.slots]
             yield logged
 

@@ -38,8 +38,6 @@ def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
         expected = agent.dimension - settings.intercept
         for given in filter(None, (settings.dimension, len(settings.features))):
             require(given == expected, "dimension", f"must be {expected}, as in the database", given)
-        if as_weights(agent.options.slots) is not ONE and settings.takes_baselines:
-            raise InvalidInput("mode must be live, without a control_share: this agent has several slots")
         features = FeatureTable(settings.features, dimension=expected, intercept=settings.intercept)
         auth = Authenticator(ApiKeys(agent.journal.log), loopback=is_loopback(settings.host))
         if auth.keys_needed and not auth.any_key:
@@ -95,13 +93,17 @@ def _kept(settings: Settings, merit: Merit | None) -> dict[str, Any]:
 
 
 def _warm(agent: Agent) -> None:
-    """Compile what a decision needs, on a throw-away agent, before the first request."""
+    """Compile what decisions with one slot and with several need, on a throw-away agent, before any request.
+
+    From a filled cache it takes a moment; compiling would stop all requests for seconds.
+    """
     slots = as_weights(agent.options.slots)
     names = [str(number) for number in range(max(2, len(slots)))]
     arms: dict[str, Any] = {"actions": names} if agent.actions else {"dimension": agent.dimension}
     other, third = (Agent(**arms, options=agent.options) for _ in range(2))
     contexts = None if agent.actions else np.zeros((len(names), agent.dimension))
-    other.observe(other.decide(contexts), rewards=[0.0] * len(slots))
+    for weights in {slots} if agent.private else {slots, ONE, ONE * 2}:
+        other.observe(other.decide(contexts, slots=weights), rewards=[0.0] * len(weights))
     other.absorb({other.name: other.release(), third.name: third.release()})
 
 

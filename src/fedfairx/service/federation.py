@@ -39,7 +39,8 @@ class Membership:
         self.member = place.member(agent)
         self.horizon = terms.horizon
         self.releases = terms.releases
-        self._rounds: list[int] = terms.times.rounds(terms.plan).tolist()
+        slots = len(terms.bounds.slots)  # each decision of a round has as many rewards
+        self._rounds: list[int] = (slots * terms.times.rounds(terms.plan)).tolist()
         self._said: set[str] = set()
         self._state = ""
         self._stop: Callable[[], None] | None = None

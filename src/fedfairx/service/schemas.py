@@ -46,8 +46,8 @@ class DecisionRequest(Body):
     actions: The actions; one that has neither features nor group may be given by its id alone.
     contexts: K rows of d numbers, one for each action.
     excluded: Actions that can't be taken now: ids, or rows of `contexts`.
-    baseline: The action that you would take: an id, or a row of `contexts`; left out if there are several
-        slots.
+    baseline: The action that you would take: an id, or a row of `contexts`; for several slots a list of
+        different ones, in the order of slots.
     slots: How many actions to show, or the weight of every slot of a ranking, from 1 down to 0; by default as
         in the service's settings.
     """
@@ -55,7 +55,7 @@ class DecisionRequest(Body):
     actions: Actions | None = None
     contexts: Rows | None = None
     excluded: list[Name | Position] = []
-    baseline: Name | Position | None = None
+    baseline: Name | Position | Annotated[list[Name | Position], Meta(min_length=1)] | None = None
     slots: Slots | None = None
 
 
@@ -66,7 +66,8 @@ class ShownAction(Struct):
     action_id: Its id; null if `contexts` were given.
     slot: Its slot; 1 is the first.
     weight: The slot's weight.
-    exposure: The expected weight of the action's slot, 0 where it is not shown.
+    exposure: The expected weight of the action's slot, 0 where it is not shown, over decisions that take the
+        baseline too; to evaluate another policy, divide by it.
     """
 
     action: Annotated[int, Meta(ge=0)]
@@ -89,7 +90,8 @@ class DecisionMade(Struct):
     mode: What chose the action: live, shadow or control.
     action_ids: The actions of `policy` or `exposure`, if actions have no features.
     shown: The actions in the order of slots, if there are several.
-    exposure: The expected weight of each action's slot, if there are several; they add up to that of weights.
+    exposure: The expected weight of each action's slot by the fair policy, if there are several slots; 0 for
+        excluded ones.
     """
 
     decision_id: str
@@ -123,10 +125,10 @@ class Reward(Body):
     """The reward of the action taken, or the rewards of actions in several slots.
 
     reward: The greater, the better.
-    rewards: Rewards by action id, or by row of `contexts` as text; for some or all of the actions shown. Null
-        withdraws an action that nobody saw.
+    rewards: Rewards by action id, or by row of `contexts` as text, for some or all of the actions shown; null
+        withdraws one that nobody saw.
     person: Whose record it is, if the records of a person are limited.
-    replace: Replace an earlier reward that was wrong; for admins only, and not where there are several slots.
+    replace: Replace earlier rewards that were wrong; for admins only.
     """
 
     reward: Number | UnsetType = UNSET
@@ -136,7 +138,13 @@ class Reward(Body):
 
 
 class RewardOf(Body):
-    """The reward of one decision, or its rewards by action."""
+    """The reward of one decision, or its rewards by action.
+
+    reward: Of the action taken.
+    rewards: Of actions in several slots, by action id, or by row of `contexts` as text; null withdraws one
+        that nobody saw.
+    person: Whose record it is, if the records of a person are limited.
+    """
 
     decision_id: Name
     reward: Number | UnsetType = UNSET
@@ -163,8 +171,10 @@ class WithdrawalBatch(Body):
 class SlotSeen(Struct):
     """One of several slots of a decision.
 
+    action: Its position among the actions that were not excluded.
     slot: 1 is the first.
-    exposure: The expected weight of the action's slot; null unless for admins.
+    exposure: The expected weight of the action's slot, over decisions that take the baseline too; null unless
+        for admins.
     status: pending, rewarded, withdrawn or expired.
     """
 
@@ -184,12 +194,14 @@ class DecisionSeen(Struct):
 
     seq: Its position in the log.
     time: Seconds since 1970.
+    action: Its position among the actions that were not excluded.
     probability: The probability that the action was taken; null unless for admins.
     policy: Each action's share; null unless for admins.
     status: pending, rewarded, withdrawn or expired; of several slots, pending until all have ended, then
         rewarded if any was.
     shown: The actions in the order of slots, if there are several.
-    exposure: The expected weight of each action's slot, if there are several; null unless for admins.
+    exposure: The expected weight of each action's slot by the fair policy, if there are several slots; null
+        unless for admins.
     """
 
     decision_id: str
@@ -241,6 +253,8 @@ class Model(Struct):
     actions: Actions without features, retired ones too; empty if actions have features.
     estimate: θ, the expected change of the reward with each feature or, for actions without features, the
         expected reward of each; null unless for admins.
+    observed: Rewards that were learnt; those of several slots count each.
+    pending: Decisions that wait for a reward.
     slots: The weights of the slots of a decision that asks for no others; one of weight 1 is one action.
     """
 
@@ -373,9 +387,11 @@ class Exposed(Struct):
     """An action or a group, over the decisions in which it was available.
 
     decisions: How many these are.
-    shown_times: In how many of them it was shown.
-    policy: The mean of its probabilities; null unless for admins.
-    entitled: Its share in proportion to true merit.
+    shown_times: How often it was shown; with several slots, a group may be shown more than once at a time.
+    shown: Its share of what was shown; slots count by their weights.
+    policy: The share that the policy gave it: the mean of its probabilities or, with several slots, of its
+        expected weights among all weights; null unless for admins.
+    entitled: Its share in proportion to true merit, as far as slots allow.
     shortfall: Entitled minus shown.
     verdict: within, above, below or too little data.
     """

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, ValidationError, convert
 
-from fedfairx.core.slates import ONE, Slots, as_weights, read_slots
+from fedfairx.core.slates import Slots, as_weights, read_slots
 from fedfairx.errors import InvalidInput, require
 from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.service.feature_table import Feature
@@ -140,11 +140,6 @@ class Settings:
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     given: frozenset[str] = frozenset()  # the names of settings that were not left at their default
 
-    @property
-    def takes_baselines(self) -> bool:
-        """Whether some or all decisions take the caller's baseline, which is one action."""
-        return self.mode == "shadow" or self.control_share > 0.0
-
 
 @cache
 def table() -> tuple[Setting, ...]:
@@ -203,8 +198,6 @@ def check(settings: Settings) -> Settings:
         raise InvalidInput("tls_certificate and tls_key must be given together")
     if settings.mode == "shadow" and settings.control_share:
         raise InvalidInput("control_share must be 0 in mode shadow, where the baseline is always shown")
-    if as_weights(settings.slots) is not ONE and settings.takes_baselines:
-        raise InvalidInput("slots must be 1 in mode shadow or with a control_share: a baseline is one action")
     if settings.default_reward is not None and settings.window is None:
         raise InvalidInput("default_reward must come with a window, after which it is learnt")
     private = {"delta", "releases", "decide_from", "person_records"} & settings.given

@@ -11,6 +11,7 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -54,8 +55,10 @@ _JOINED = (
     f"{REPLACED} WHERE d.agent = ?"
 )
 _OUTCOMES = f"SELECT {columns(OUTCOME, 'o')}, {columns(OUTCOME, 'r')} FROM outcomes o {REPLACED}"
-_OF_SLOTS = f"{_OUTCOMES} WHERE o.decision = ? AND o.agent = ? AND o.slot > 0 AND o.turn = 0"
+#: Whether an action was shown: in the first slot, or in a later one of the list that ends the JSON of slots.
+_SHOWN = "(d.action = ? OR d.slots LIKE ? OR d.slots LIKE ?)"
 _EVENTS = f"SELECT {EVENT}, seal FROM events"
+SOME = 500  # decisions that are asked for in one query
 _D, _O = len(DECISION.split(", ")) + 1, len(OUTCOME.split(", ")) + 1
 Seal = Callable[[bytes, Row], bytes]  # the seal of a row, by the digest of the row before it
 
@@ -73,7 +76,7 @@ class Made:
     drawn: int
     propensity: float
     names: list[str] | None
-    slots: str | None  # JSON of shown actions and weights, where there are several slots
+    slots: str | None  # JSON as `append_decision` takes it, where there are several slots
 
     @property
     def context(self) -> Array:
@@ -150,7 +153,8 @@ class Journal:
         """Buffer a decision and return its time; `values` are policy (K), θ (d) and chosen contexts.
 
         rows: contexts (K, d), or coordinates (K,) of actions without features.
-        slots: JSON of all actions shown and their weights, and `count` how many, where there are several.
+        slots: JSON of all actions shown, their weights and the baseline, and `count` how many, where there
+            are several.
         """
         log, agent, arms = self.log, self.agent, len(rows)
         packed, end = values.tobytes(), 8 * (arms + (values.size - arms) // (1 + count))
@@ -163,7 +167,7 @@ class Journal:
             row = (
                 *row,
                 note.mode,
-                note.baseline,
+                note.baseline if slots is None else None,
                 note.control_share or 0.0,  # SQLite stores no -0.0
                 note.model_version,
                 None if names is None else as_json(names),
@@ -301,8 +305,8 @@ class Journal:
 
     def made(self, numbers: Sequence[int]) -> Iterator[Made]:
         """The decisions of these numbers."""
-        for at in range(0, len(numbers), 500):
-            some = numbers[at : at + 500]
+        for at in range(0, len(numbers), SOME):
+            some = numbers[at : at + SOME]
             marks = ", ".join("?" * len(some))
             question = f"{_DECISIONS} WHERE agent = ? AND seq IN ({marks}) ORDER BY seq"
             rows = self.log.database.execute(question, (self.agent, *some))
@@ -312,17 +316,18 @@ class Journal:
 
     def slot_outcomes(self, decision: int, *, before: int) -> Iterator[Outcome]:
         """The outcomes of a decision's slots that are before a number."""
-        question, values = f"{_OF_SLOTS} AND o.seq < ? ORDER BY o.seq", (decision, self.agent, before)
-        for row in self.log.database.execute(question, values):
+        where = "o.decision = ? AND o.agent = ? AND o.slot > 0 AND o.turn = 0 AND o.seq < ?"
+        question = f"{_OUTCOMES} WHERE {where} ORDER BY o.seq"
+        for row in self.log.database.execute(question, (decision, self.agent, before)):
             outcome = self._ended(row)
             if outcome is not None:
                 yield outcome
 
-    def outcomes(self, decision: int) -> list[Row]:
-        """The rows of `OUTCOME` of a decision: its outcome, and those that replaced it."""
-        where = "decision = ? AND agent = ? AND slot = 0 ORDER BY turn"
+    def outcomes(self, decision: int, slot: int = 0) -> list[Row]:
+        """The rows of `OUTCOME` of a decision, or of a slot from 1 on: the first, and what replaced it."""
+        where = "decision = ? AND agent = ? AND slot = ? ORDER BY turn"
         question = f"SELECT {OUTCOME}, seal FROM outcomes WHERE {where}"
-        rows = self.log.database.execute(question, (decision, self.agent))
+        rows = self.log.database.execute(question, (decision, self.agent, slot))
         for row in rows:
             self._check(row, seal_outcome)
         return rows
@@ -395,10 +400,12 @@ class Journal:
     def status_of(self, number: int) -> str | None:
         """The status of a decision, as of the open transaction; None if there is no such decision."""
         for row in self.log.rows["outcomes"]:
-            if row[2] == number:
-                return str(row[5]) if len(row) == _O else "rewarded"
+            status, _, slot, _ = row[5:9] if len(row) == _O else ("rewarded", None, 0, 0)
+            if row[2] == number and slot == 0:
+                return str(status)
         execute = self.log.database.execute
-        ended = execute("SELECT status FROM outcomes WHERE decision = ? AND agent = ?", (number, self.agent))
+        where = "decision = ? AND agent = ? AND slot = 0"
+        ended = execute(f"SELECT status FROM outcomes WHERE {where}", (number, self.agent))
         if ended:
             return str(ended[0][0])
         made = execute("SELECT 1 FROM decisions WHERE seq = ? AND agent = ?", (number, self.agent))
@@ -416,7 +423,10 @@ class Journal:
         before_seq: int | None = None,
         limit: int | None = None,
     ) -> Iterator[StoredDecision]:
-        """Decisions after number `after_seq`, the oldest first; times are in seconds since 1970."""
+        """Decisions after number `after_seq`, the oldest first; times are in seconds since 1970.
+
+        action: the row of one that was shown, in whichever slot.
+        """
         fits = status is None or status in STATUSES
         require(fits, "status", f"must be one of {', '.join(STATUSES)}", status)
         values: list[Any] = [self.agent]
@@ -425,15 +435,32 @@ class Journal:
             ("o.status =", None if status == "pending" else status),
             ("d.time >=", None if since is None else int(since * 1e6)),
             ("d.time <", None if until is None else int(until * 1e6)),
-            ("d.action =", action),
             ("d.mode =", mode),
             ("d.seq <", before_seq),
         ):
             if value is not None:
                 where += f" AND {column} ?"
                 values.append(value)
+        if action is not None:
+            where += f" AND {_SHOWN}"
+            values += [action, f'%"shown":[%,{action},%', f"%,{action}]}}"]
         question = f"{_JOINED}{where} AND d.seq > ? ORDER BY d.seq LIMIT ?"
-        return map(self.whole, pages(self.log.database.read, question, values, after=after_seq, limit=limit))
+        return self._wholes(pages(self.log.database.read, question, values, after=after_seq, limit=limit))
+
+    def _wholes(self, rows: Iterator[Row]) -> Iterator[StoredDecision]:
+        """The decisions of rows of `WHOLE`; outcomes of slots are read for many of them at a time."""
+        while some := list(islice(rows, SOME)):
+            numbers = [row[0] for row in some if row[_D - 2] is not None]
+            ended: dict[int, list[Row]] = {number: [] for number in numbers}
+            if numbers:
+                marks = ", ".join("?" * len(numbers))
+                question = (
+                    f"{_OUTCOMES} WHERE o.agent = ? AND o.slot > 0 AND o.turn = 0 AND o.decision IN ({marks})"
+                )
+                for row in self.log.database.read(question, (self.agent, *numbers)):
+                    ended[row[2]].append(row)
+            for row in some:
+                yield self._whole(row, ended.get(row[0], ()))
 
     def counted(self, since: int = 0) -> tuple[int, dict[str, int], int]:
         """From number `since` on: decisions, outcomes by status, and the number to continue from."""
@@ -460,10 +487,10 @@ class Journal:
 
     def _one(self, where: str, value: Any) -> StoredDecision | None:
         rows = self.log.database.read(_JOINED + where, (self.agent, value))
-        return self.whole(rows[0]) if rows else None
+        return next(self._wholes(iter(rows)), None)
 
-    def whole(self, row: Row) -> StoredDecision:
-        """The decision of a row of `WHOLE`, all of which is checked."""
+    def _whole(self, row: Row, ended: Sequence[Row]) -> StoredDecision:
+        """The decision of a row of `WHOLE` and of the outcomes of its slots, all of which is checked."""
         made, first, newest = row[:_D], row[_D : _D + _O], row[_D + _O :]
         self._check(made, self._seal_decision)
         status, reward, reward_time, person = "pending", None, None, None
@@ -477,7 +504,7 @@ class Journal:
         # The columns from `contexts` to `slots` are the last fields of a stored decision.
         found = StoredDecision(identity, status, reward, reward_time, person, seq, row[2] / 1e6, *row[3:19])
         if found.slots_json is not None:
-            found.slots = self._slots(found)
+            found.slots = self._slots(found, ended)
         return found
 
     def record(self, row: Row) -> tuple[Array, float | None]:
@@ -496,13 +523,24 @@ class Journal:
         reward = first[4] if newest[0] is None else newest[4]
         return context if weight == 1.0 else weight * context, reward
 
-    def _slots(self, stored: StoredDecision) -> list[StoredSlot]:
+    def _slots(self, stored: StoredDecision, ended: Sequence[Row]) -> list[StoredSlot]:
         kept, names, exposure = json.loads(stored.slots_json or ""), stored.names, stored.policy
+        shown, weights, baseline = kept["shown"], kept["weights"], kept.get("baseline")
+        note = DecisionNote(mode=stored.mode, baseline=baseline, control_share=stored.control_share)
         slots = [
-            StoredSlot(action, weight, float(exposure[action]), None if names is None else names[action])
-            for action, weight in zip(kept["shown"], kept["weights"], strict=True)
+            StoredSlot(
+                action,
+                weight,
+                note.propensity(action, float(exposure[action]), weights),
+                drawn,
+                wanted,
+                None if names is None else names[action],
+            )
+            for action, weight, drawn, wanted in zip(
+                shown, weights, kept.get("drawn", shown), baseline or [None] * len(shown), strict=True
+            )
         ]
-        for row in self.log.database.read(_OF_SLOTS, (stored.seq, self.agent)):
+        for row in ended:
             first, newest = row[:_O], row[_O:]
             self._check(first, seal_outcome)
             if newest[0] is not None:

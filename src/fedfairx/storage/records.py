@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedfairx.core.slates import ONE, Weights
 from fedfairx.util.arrays import Array, Coordinates
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # made once, unlike in `json.dumps`
@@ -23,7 +24,8 @@ class DecisionNote(NamedTuple):  # made in a third of the time of a frozen datac
     digest: digest of the request's body, which tells a retry from another request under the same key.
     groups: the group of each action, for measuring exposure.
     mode: "live", or why the drawn action is not taken ("shadow", "control").
-    baseline: the row that the caller would take; unless `mode` is "live" it is taken, and its reward learnt.
+    baseline: the row that the caller would take, or those in the order of slots; unless `mode` is "live" it
+        is taken, and its reward learnt.
     control_share: the share of decisions in which the baseline is taken.
     model_version: the agent's model version when it decided.
     extra: any text.
@@ -33,29 +35,40 @@ class DecisionNote(NamedTuple):  # made in a third of the time of a frozen datac
     digest: str | None = None
     groups: Sequence[str | None] | None = None
     mode: str = "live"
-    baseline: int | None = None
+    baseline: int | Sequence[int] | None = None
     control_share: float = 0.0
     model_version: int = 0
     extra: str | None = None
 
-    def propensity(self, action: int, share: float) -> float:
-        """The probability that `action` is taken, if the policy gives it `share`.
+    def propensity(self, action: int, share: float, weights: Weights = ONE) -> float:
+        """The expected weight of `action` if the policy gives it `share`, with baselines taken into account.
 
-        Off-policy estimates divide by it.
+        Of one slot it is the probability that the action is taken. Off-policy estimates divide by it.
         """
+        if self.baseline is None:
+            return share
+        rows = (self.baseline,) if isinstance(self.baseline, int) else self.baseline
+        kept = dict(zip(rows, weights, strict=True)).get(action, 0.0)
         if self.mode == "shadow":
-            return 1.0
-        kept = self.control_share if self.baseline == action else 0.0
-        return min(1.0, (1.0 - self.control_share) * share + kept)
+            return kept
+        return min(1.0, (1.0 - self.control_share) * share + self.control_share * kept)
 
 
 @dataclass(slots=True)
 class StoredSlot:
-    """One slot of a stored decision: the action shown in it, and its outcome. Its repr shows no data."""
+    """One slot of a stored decision: the action shown in it, and its outcome. Its repr shows no data.
+
+    exposure: the expected weight of the action, with baselines taken into account; the policy gave it
+        `policy[action]`.
+    drawn: the action that the policy drew for the slot; another one than `action` if a baseline was taken.
+    baseline: the action that the caller would have shown in the slot, if it was given.
+    """
 
     action: int
     weight: float
-    exposure: float  # expected weight of the action
+    exposure: float
+    drawn: int
+    baseline: int | None = None
     name: str | None = None
     status: str = "pending"
     reward: float | None = field(default=None, repr=False)
@@ -68,9 +81,10 @@ class StoredDecision:
     """A decision in the database. Times are in seconds since 1970. Its repr shows no data.
 
     propensity: the probability that `action` was taken; the policy gave it `policy[action]`.
-    baseline: the row that the caller would have taken, if it was given.
+    baseline: the row that the caller would have taken, if it was given; that of several slots is in `slots`.
     slots: of a decision that showed several actions; empty for one. `policy` then holds exposures, `action`
-        is that of the first slot, and `reward` is the sum of all, once every slot has an outcome.
+        and `drawn` are those of the first slot, and `reward` is the sum of all, once every slot has an
+        outcome.
     """
 
     id: str

@@ -68,12 +68,17 @@ def check_logs(database: Database, *, agent: str | None = None) -> list[LogCheck
 
 def _check(log: Log, number: int, name: str) -> LogCheck:
     journal, decisions, rewards = Journal(log, number), 0, 0
+    slates: set[int] = set()  # decisions with several slots, whose last outcome has the sum of the others
     head, damage = journal.head(before=0), None
     try:
         read_agent(log, number)
         for found in journal.checked():
-            decisions += isinstance(found.step, Made)
-            rewards += isinstance(found.step, Outcome) and found.step.status == "rewarded"
+            step = found.step
+            if isinstance(step, Made):
+                decisions += 1
+                slates |= set() if step.slots is None else {step.seq}
+            elif isinstance(step, Outcome) and step.status == "rewarded":
+                rewards += step.slot > 0 or step.decision not in slates
             head = found.seal[SIZE:]
         for _ in journal.snapshots(damaged=True):
             pass

@@ -287,6 +287,25 @@ def test_on_the_command_line(
     ):
         assert main(refused) == 2
         assert "fedfairx: " in capsys.readouterr().err
+    assert (
+        main(
+            [
+                "federate",
+                "init",
+                "--agents",
+                "a,b",
+                "--out",
+                "s",
+                "--slots",
+                "1,0.63,0.5",
+                "--context-norm",
+                "2",
+            ]
+        )
+        == 0
+    )
+    assert Roster.read("s/a/roster.json").terms.bounds.slots == (1.0, 0.63, 0.5)
+    assert "decisions each (simulated" not in capsys.readouterr().out  # what joining gains is for one slot
     assert main(["federate", "init", "--agents", "a,b", "--out", "g", "--algorithm", "fed-fairx-bayes"]) == 0
     assert Roster.read("g/roster.json").terms.options.epsilon is None
 

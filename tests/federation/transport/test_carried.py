@@ -20,13 +20,20 @@ from nats_server import wait_until
 from transport_helpers import ends_of
 
 WAYS = ("memory", "sqlite", "nats", "flower")
+RANKED = (1.0, 0.5)
+#: Terms of members that decide with slots, privately and not.
+AGREED: dict[str, dict[str, Any]] = {
+    "one slot": {},
+    "slots": {"slots": RANKED},
+    "exact slots": {"slots": RANKED, "algorithm": "fed-fairx-bayes", "epsilon": None},
+}
 
 
 class Way:
     """Members of one federation, and a way that carries what they have to say to all who are named."""
 
-    def __init__(self) -> None:
-        self.here = world()
+    def __init__(self, **terms: Any) -> None:
+        self.here = world(**terms)
 
     def member(self, name: str, agent: Agent | None = None) -> Member:
         self.here.transport = self.end(name)
@@ -50,8 +57,8 @@ class Way:
 class Direct(Way):
     """A transport that each member calls."""
 
-    def __init__(self, opening: Any) -> None:
-        super().__init__()
+    def __init__(self, opening: Any, **terms: Any) -> None:
+        super().__init__(**terms)
         self._open, self._ends = opening, [opening("reader")]
 
     def end(self, name: str) -> Any:
@@ -77,8 +84,8 @@ class Direct(Way):
 class Carried(Way):
     """Flower's ServerApp, which visits each member."""
 
-    def __init__(self, server: Any) -> None:
-        super().__init__()
+    def __init__(self, server: Any, **terms: Any) -> None:
+        super().__init__(**terms)
         self._server, self._board = server, dict[str, bytes]()
 
     def end(self, name: str) -> EngineTransport:  # noqa: ARG002
@@ -97,13 +104,13 @@ class Carried(Way):
 
 
 @contextmanager
-def opened(kind: str, folder: Path) -> Iterator[Way]:
+def opened(kind: str, folder: Path, **terms: Any) -> Iterator[Way]:
     if kind == "flower":
         with flower_app() as (server, _, _):
-            yield Carried(server)
+            yield Carried(server, **terms)
     else:
         with ends_of(kind, folder) as opening:
-            yield Direct(opening)
+            yield Direct(opening, **terms)
 
 
 @pytest.fixture(params=WAYS)
@@ -117,22 +124,50 @@ def release(member: Member, seed: int = 0) -> None:
     member.agent.release()
 
 
-def test_all_decide_as_in_one_process(way: Way) -> None:
-    shared = MemoryTransport()
-    beside = Direct(lambda _: shared)
-    members = [(way.member(name), beside.member(name)) for name in NAMES]
-    for turn in range(3):
-        for seed, pair in enumerate(members):
-            for member in pair:
-                release(member, seed=10 * turn + seed)
-        way.carry(*(one for one, _ in members))
-        beside.carry(*(other for _, other in members))
-        contexts = np.random.default_rng(turn).random((4, D)) / 2.0
-        for one, other in members:
-            assert not one.waiting
-            assert one.agent.held == other.agent.held
-            assert np.array_equal(one.agent.decide(contexts).policy, other.agent.decide(contexts).policy)
-    assert not any(one.refusals for one, _ in members)
+@pytest.mark.parametrize("agreed", AGREED)
+@pytest.mark.parametrize("kind", WAYS)
+def test_all_decide_as_in_one_process(kind: str, agreed: str, tmp_path: Path) -> None:
+    shared, terms = MemoryTransport(), AGREED[agreed]
+    with opened(kind, tmp_path, **terms) as way:
+        beside = Direct(lambda _: shared, **terms)
+        members = [(way.member(name), beside.member(name)) for name in NAMES]
+        alone = [way.here.agent(name) for name in NAMES]
+        for turn in range(3):
+            for seed, (pair, lonely) in enumerate(zip(members, alone, strict=True)):
+                for member in pair:
+                    release(member, seed=10 * turn + seed)
+                work(lonely, seed=10 * turn + seed)
+            way.carry(*(one for one, _ in members))
+            beside.carry(*(other for _, other in members))
+            contexts = np.random.default_rng(turn).random((4, D)) / 2.0
+            for (one, other), lonely in zip(members, alone, strict=True):
+                assert not one.waiting
+                assert one.agent.held == other.agent.held
+                assert one.agent.held.keys() == set(NAMES)
+                found = one.agent.decide(contexts).exposure
+                assert np.array_equal(found, other.agent.decide(contexts).exposure)
+                assert not np.allclose(found, lonely.decide(contexts).exposure, atol=1e-6)
+        assert not any(one.refusals for one, _ in members)
+        slots = len(terms.get("slots", [1.0]))
+        assert {each.count for each in members[0][0].agent.held.values()} == {3 * 5 * slots}
+
+
+@pytest.mark.parametrize("kind", WAYS)
+def test_a_decision_with_all_its_slots_is_what_is_protected(kind: str, tmp_path: Path) -> None:
+    """Contexts of norm 1 and 1/2 with rewards up to 1 change sums by 2 and 1: noise for 3 instead of 2."""
+    noise = {}
+    for slots in ((1.0,), RANKED):
+        (tmp_path / str(len(slots))).mkdir()
+        with opened(kind, tmp_path / str(len(slots)), slots=slots) as way:
+            one, other = way.member("org1"), way.member("org2")
+            release(one)
+            way.carry(one, other)
+            guarantee, sent = one.agent.privatizer.guarantee, other.agent.held["org1"]
+            assert (guarantee.spent, guarantee.epsilon) == (1, pytest.approx(2.0))
+            noise[slots] = sent.packed - one.agent.own_sums()
+    assert "one decision with the records (vx, y) of all its slots, of weights v = 1, 0.5" in str(guarantee)
+    assert np.abs(noise[RANKED]).min() > 0.1
+    np.testing.assert_allclose(noise[RANKED], 1.5 * noise[1.0,], rtol=1e-3)
 
 
 def test_who_comes_late_has_everything_at_once(way: Way) -> None:

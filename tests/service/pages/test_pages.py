@@ -86,7 +86,7 @@ def test_who_is_shown_too_little_needs_attention(tmp_path) -> None:
         assert "1 action above" in text
         assert "Shown surely more than entitled to: Ada Works." in text
         assert re.search(r"\d actions? below", text)
-        assert "took the caller’s own action" in client.get("/exposure").text
+        assert "took the caller’s baseline" in client.get("/exposure").text
 
 
 def test_decisions_come_page_by_page_newest_first(market: str) -> None:

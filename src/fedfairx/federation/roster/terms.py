@@ -47,9 +47,10 @@ class Terms:
 
     dimension: number of features of an arm.
     agents: number of members for which the schedule is made; later members change neither schedule nor noise.
-    horizon: number of a member's rounds for which the schedule is made.
-    spare: number of records that a release may hold beyond one for each round so far: rewards that come in
-        batches, and records from before the federation. By default it is `horizon`.
+    horizon: number of a member's rounds for which the schedule is made; a round is a decision with all its
+        slots.
+    spare: number of rounds by which the records of a release may be ahead of the schedule: rewards that come
+        in batches, and records from before the federation. By default it is `horizon`.
     options: how members decide, learn and share, as one object, or fields of `Options` as keywords.
         `reward_range` is that of every member's rewards: members refuse other rewards, or clip them where
         sums are private. Records are clipped to `bounds` before they are summed, also where sums are exact:

@@ -319,11 +319,13 @@ class StreamPrivatizer(NoCopy):
         *,
         person: str | None = None,
         turn: tuple[int, int] = (1, 1),
+        weight: float = 1.0,
     ) -> None:
         """Replace the reward `old` by `new` in a record of the open leaf. A blank record stays blank.
 
         person, turn: id of the record's person, and which of how many records of that person in this run it
             is, where persons are bounded.
+        weight: of the slot, as in `add`.
         """
         if self.person_records is not None and not self._has_entered(person, *turn):
             return
@@ -334,7 +336,7 @@ class StreamPrivatizer(NoCopy):
             if self.ledger.leaf_of(record) != here.frozen + 1:
                 raise ReplacementRefused("this record is not in the open leaf; a release can't be changed")
             leaf = here.leaf.copy()
-            leaf[-self._summed :] += x * (after - before)
+            leaf[-self._summed :] += weight * x * (after - before)
             self._held = None
             amended = replace(here, leaf=leaf, clipped=here.clipped + now - was)
             self.ledger.add(None, amended)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.datastructures import QueryParams
 
+from fedfairx.core.slates import ONE, Weights
 from fedfairx.fairness.exposure_table import ABOVE, BELOW
 from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
@@ -76,11 +77,20 @@ def _overview(service: Service, looked: ExposureSnapshot, ready: bool, exact: bo
         "oldest_pending": oldest,
         "observed": agent.observed,
         "rule": agent.rule,
+        "slots": _slots(service.slots),
         "merit": repr(agent.merit),
         "series": _series(service),
         "actions": active,  # without features
         "retired": [name for name in agent.all_actions if name not in active],
     }
+
+
+def _slots(weights: Weights) -> str:
+    """The slots of a decision; nothing for one of weight 1."""
+    several = f"{len(weights)} slot{'' if len(weights) == 1 else 's'}"
+    if len(weights) > 1 and weights[0] == weights[-1] == 1.0:
+        return f"{several} of equal weight"
+    return "" if weights is ONE else f"{several} of weight {', '.join(f'{one:g}' for one in weights)}"
 
 
 def _series(service: Service) -> View | None:

@@ -41,7 +41,7 @@ class DecisionQuery(Window):
     """Which decisions.
 
     status: Their status.
-    action: The position of the action taken, or of that in the first of several slots.
+    action: The position, among those not excluded, of an action that was shown in any slot.
     after: `next` of the previous page.
     limit: Decisions on a page.
     """

@@ -27,7 +27,7 @@ function draw(figure) {
     padding: [10, 30, 0, 0],
     cursor: { drag: { x: false, y: false }, points: { size: 7 } },
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.08] } },
-    series: [{}, line("decisions", "--shown"), line("rewards", "--entitled")],
+    series: [{}, line("decisions", "--shown"), line("rewarded", "--entitled")],
     axes: [{ ...axis, size: 32, grid: { show: false }, space: 72, values: (_, splits, __, ___, step) => splits.map(at => moment(at, step)) }, { ...axis, size: 56, values: (_, values) => values.map(value => Number.isInteger(value) ? value.toLocaleString("fr-FR") : "") }],
   }, [data.times, data.decisions, data.rewards], place);
   return () => plot.setSize(size());
