@@ -81,6 +81,10 @@ DRAWN = ("tests/fairness/test_draw_test.py",)
 TABLE = ("tests/fairness/test_exposure_table.py",)
 SLOTS_SHOWN = ("tests/fairness/test_exposure_of_slots.py", "-m", "not long")
 
+EVIDENCE = ("tests/evaluation/test_confidence_sequence.py", "-m", "not long")
+ESTIMATES = ("tests/evaluation/test_estimators.py",)
+EVALUATED = ("tests/evaluation/test_evaluation.py", "-m", "not long")
+LOGS = ("tests/evaluation/test_logs.py",)
 SEALS = ("tests/storage/test_seals.py", "-k", "not postgresql")
 MIGRATED = ("tests/storage/test_migrations.py", "-k", "not postgresql")
 SEVERAL = ("tests/storage/test_several_agents.py", "-k", "not postgresql")
@@ -110,6 +114,72 @@ MUTANTS = (
         "        if work.weights[blocks - 1] * math.exp(log_merit - last) < weight:\n",
         "        if work.weights[blocks - 1] * math.exp(log_merit - last) < 2.0 * weight:\n",
         SLATES,
+    ),
+    Mutant(
+        "the penalty of a square is too small",
+        "log_e_value",
+        "(np.log1p(-within) + within) * squares",
+        "0.9 * (np.log1p(-within) + within) * squares",
+        EVIDENCE,
+    ),
+    Mutant(
+        "a rate is not lowered where a value may be far below",
+        "log_e_value",
+        "np.minimum(rate, TILTS[0] / reach)",
+        "np.full(count, rate)",
+        EVIDENCE,
+    ),
+    Mutant(
+        "a guess at a value knows the value",
+        "log_e_value",
+        "np.concatenate([[0.0], np.cumsum(values)[:-1]])",
+        "np.cumsum(values)",
+        EVIDENCE,
+    ),
+    Mutant(
+        "guesses are not cut",
+        "series_of",
+        "q = np.minimum(given, cut)",
+        "q = given",
+        ESTIMATES,
+    ),
+    Mutant(
+        "a slot's weight is left out of its guess",
+        "series_of",
+        "(got - slots * q[rows, block.taken])",
+        "(got - q[rows, block.taken])",
+        ESTIMATES,
+    ),
+    Mutant(
+        "ranked slots are complemented as sets are",
+        "series_of",
+        "ranked = (slots != 1.0).any(axis=1)",
+        "ranked = (slots > 1.0).any(axis=1)",
+        ESTIMATES,
+    ),
+    Mutant(
+        "a regression is fitted on what it predicts",
+        "guesses_of",
+        "end = min(max(int(_GROWTH * first), first + 10), count)\n",
+        "end = min(max(int(_GROWTH * first), first + 10), count)\n"
+        "        for block in blocks:\n"
+        "            fit.add(block, scale.inside(block))\n",
+        EVALUATED,
+    ),
+    Mutant(
+        "a replay learns before it decides",
+        "_replay",
+        "        found[number][row] = decision.exposure\n",
+        "        agent.learn(decisions.shown(number, row), block.rewards[row], weights=weights)\n"
+        "        found[number][row] = agent.policy(decisions.arms(number, row), slots=weights.tolist())\n",
+        EVALUATED,
+    ),
+    Mutant(
+        "a baseline is not counted in how likely an action was",
+        "taken_from",
+        "chances[baseline] += kept",
+        "chances[baseline] += 0.0",
+        LOGS,
     ),
     Mutant(
         "a swap's chance forgets what the arm has already",

@@ -9,6 +9,7 @@ from fedfairx.client import AsyncClient, Client
 from fedfairx.core import merit
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
+from fedfairx.evaluation import Evaluation, evaluate
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.federation.in_process import Federation
 from fedfairx.privacy.budget import Budget
@@ -23,6 +24,7 @@ __all__ = [
     "Comparison",
     "Confidence",
     "Decision",
+    "Evaluation",
     "Exposure",
     "Federation",
     "Logged",
@@ -33,6 +35,7 @@ __all__ = [
     "Scenario",
     "algorithms",
     "compare",
+    "evaluate",
     "exposure",
     "features",
     "merit",

@@ -6,9 +6,10 @@ import argparse
 import inspect
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from fedfairx.agent.schedules import Schedule, schedule
 from fedfairx.core.merit import Affine, Exponential, Logistic, Merit, Power
@@ -16,7 +17,11 @@ from fedfairx.core.slates import Weights, read_slots
 from fedfairx.errors import InvalidInput
 from fedfairx.util.config import READERS, Setting, settings_of
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Thing = TypeVar("Thing")
+FIGURES = (".png", ".svg", ".pdf")
 MERITS: dict[str, Merit] = {
     type(each).__name__.lower(): each for each in (Exponential(), Affine(), Power(), Logistic())
 }
@@ -104,6 +109,28 @@ class Output(Verb):
     def answer(self, values: object, text: str) -> None:
         """Print the answer, as JSON or as text."""
         print(as_json(values) if self.json else text)
+
+
+def check_output(name: str, path: Path | None, endings: Sequence[str]) -> None:
+    """Refuse an output file that could not be written, before any work is done."""
+    if path is None:
+        return
+    if path.suffix not in endings:
+        raise InvalidInput(f"{name} must end in {', '.join(endings)}, got {name}={str(path)!r}")
+    if not path.parent.is_dir():
+        raise InvalidInput(f"{name} must lie in a folder that exists, got {name}={str(path)!r}")
+    if path.is_dir():
+        raise InvalidInput(f"{name} must be a file, got the folder {name}={str(path)!r}")
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure in the format that the file's name ends in."""
+    from fedfairx.experiments.report.figures import drawn
+    from fedfairx.experiments.sweep.partial_files import write_whole
+    from fedfairx.util.figure_style import styled
+
+    with styled():
+        write_whole(path, drawn(figure, path.suffix[1:]))
 
 
 def given(args: argparse.Namespace, settings: Iterable[Setting]) -> dict[str, Any]:

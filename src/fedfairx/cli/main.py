@@ -25,6 +25,7 @@ VERBS = {
     "serve": "cli.serve:Serve",
     "keys": "cli.keys:Keys",
     "verify": "cli.verify:Verify",
+    "evaluate": "cli.evaluate:Evaluate",
     "demo": "demo.service:Demo",
     "federate": "cli.federate:Federate",
     "warm": "cli.warm:Warm",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fedfairx.agent.options import SCALE, Options
-from fedfairx.cli.common import Output, given
+from fedfairx.cli.common import FIGURES, Output, check_output, given, write_figure
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.posterior import Prior
 from fedfairx.errors import InvalidInput
@@ -17,7 +17,6 @@ from fedfairx.simulation import Recorded, Result, Scenario
 from fedfairx.simulation.scenario import CONTEXTS
 from fedfairx.util.config import Setting, read_toml, settings_of
 
-_ENDINGS = {"out": (".csv", ".parquet"), "plot": (".png", ".svg", ".pdf")}
 _LAWS = "from the scenario's distributions"
 ABOUT = {
     "scenario": "the simulated environment",
@@ -169,19 +168,6 @@ def _regrets(result: Result) -> dict[str, Any]:
     return {name: getattr(result, name).tolist() for name in ("fairness_regret", "reward_regret")}
 
 
-def _image(result: Result, path: Path) -> bytes:
-    """The curves as an image of the format that the file's name ends in."""
-    from fedfairx.experiments.report.figures import drawn
-    from fedfairx.util.figure_style import styled
-
-    figure = result.plot()
-    with styled():
-        try:
-            return drawn(figure, path.suffix[1:])
-        except ValueError as error:
-            raise InvalidInput(f"plot must be a figure file, got {path} ({error})") from None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Simulate(Output):
     """Simulate your own scenario, and compare with learning alone and perfect pooling. Every setting is a
@@ -221,7 +207,8 @@ class Simulate(Output):
         from fedfairx.experiments.sweep.partial_files import write_whole
         from fedfairx.simulation import compare
 
-        self.check_files()
+        check_output("out", self.out, (".csv", ".parquet"))
+        check_output("plot", self.plot, FIGURES)
         results = perform(settings(self.flags, self.config))
         result, *_ = results.values()
         if self.out is not None:
@@ -229,7 +216,7 @@ class Simulate(Output):
             csv = self.out.suffix == ".csv"
             write_whole(self.out, frame.to_csv(index=False) if csv else frame.to_parquet())
         if self.plot is not None:
-            write_whole(self.plot, _image(result, self.plot))
+            write_figure(result.plot(), self.plot)
         text = [result.summary()]
         if result.shown.size:
             weakest = result.weakest_share(window=None)[:, -1].mean()
@@ -242,16 +229,3 @@ class Simulate(Output):
             text.append(f"{compare(results)}")
         self.answer(summary(results) if self.json else None, "\n\n".join(text))
         return 0
-
-    def check_files(self) -> None:
-        """Refuse output files that could not be written, before the simulation runs."""
-        for name, endings in _ENDINGS.items():
-            path: Path | None = getattr(self, name)
-            if path is None:
-                continue
-            if path.suffix not in endings:
-                raise InvalidInput(f"{name} must end in {', '.join(endings)}, got {name}={str(path)!r}")
-            if not path.parent.is_dir():
-                raise InvalidInput(f"{name} must lie in a folder that exists, got {name}={str(path)!r}")
-            if path.is_dir():
-                raise InvalidInput(f"{name} must be a file, got the folder {name}={str(path)!r}")

@@ -37,12 +37,7 @@ class Verify(Output):
     def run(self) -> int:
         from fedfairx.storage.verification import check_logs, open_for_reading
 
-        place = self.data
-        if Path(place).is_dir():
-            from fedfairx.service.settings import FILE
-
-            place = str(Path(place) / FILE)
-        with open_for_reading(place) as database:
+        with open_for_reading(self.data) as database:
             found = [asdict(each) for each in check_logs(database, agent=self.agent)]
             if self.replay:
                 _replay(database, found)

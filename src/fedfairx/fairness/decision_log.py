@@ -63,6 +63,7 @@ class Block:
     contexts: NDArray[Any] | None  # (n, K, d), or (n, K) places of actions without features
     rewards: Array  # (n, m) NaN where none has arrived
     times: Array  # (n,) how often the round occurred, in parts of the weights that were seen
+    positions: Codes  # (n,) in the log
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Block:
         parts: Any = (None if part is None else part[rows] for part in vars(self).values())
@@ -250,7 +251,18 @@ def _block(rows: list[_Row]) -> Block:
         _refuse(~np.isfinite(contexts).all(axis=(1, 2)), places, "contexts must be (K, d) finite numbers")
     shown, draws = np.array(taken, dtype=np.int64), np.array(drawn, dtype=np.int64)
     seen = np.where(shown >= 0, weights, 0.0).sum(axis=1) / total
-    return Block(policy, weights, shown, draws, codes, np.array(groups), contexts, np.array(rewards), seen)
+    return Block(
+        policy,
+        weights,
+        shown,
+        draws,
+        codes,
+        np.array(groups),
+        contexts,
+        np.array(rewards),
+        seen,
+        np.array(places),
+    )
 
 
 def _refuse(odd: NDArray[np.bool_], places: Sequence[int], rule: str) -> None:

@@ -28,6 +28,7 @@ COLUMNS = {
     "probability": "number",
     "drawn": "integer",
     "baseline": "integer",
+    "control_share": "number",
     "policy": "numbers",
     "exposure": "numbers",
     "shown": "slots",

@@ -20,11 +20,11 @@ from fedfairx.core.slates import Slots, as_weights, read_slots
 from fedfairx.errors import InvalidInput, require
 from fedfairx.privacy.guarantee import DecideFrom
 from fedfairx.service.feature_table import Feature
+from fedfairx.storage.open_log import FILE
 from fedfairx.util.config import READERS, Setting, read_toml, settings_of
 
 PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
-FILE = "agent.sqlite"
 LONGEST = 200  # characters of a name
 #: What the members of a federation have agreed on.
 AGREED = frozenset(

@@ -16,6 +16,8 @@ from fedfairx.storage.database import Access, Database
 from fedfairx.storage.migrations import migrate
 from fedfairx.storage.transaction_log import Log
 
+FILE = "agent.sqlite"  # the database in a service's data folder
+
 
 def open_database(place: str | os.PathLike[str], *, access: Access = "own") -> Database:
     """Open the database at a path (SQLite) or `postgresql://` address; by default for this process alone."""

@@ -129,6 +129,8 @@ class PostgresDatabase:
             cursor.executemany(_marks(statement), rows)
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
+        if self._access == "read":  # all queries see the snapshot
+            return self.execute(statement, values)
         with self._translated(), self._guard:
             self._check()
             if self._reader is not None and not self._reader.closed:

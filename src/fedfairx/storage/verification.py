@@ -13,7 +13,7 @@ from fedfairx.storage.agents import read_agent
 from fedfairx.storage.database import PAGE, Database, Row, pages
 from fedfairx.storage.journal import Journal, Made, Outcome
 from fedfairx.storage.migrations import MIGRATIONS, migrate, version_of
-from fedfairx.storage.open_log import open_database
+from fedfairx.storage.open_log import FILE, open_database
 from fedfairx.storage.seals import SIZE
 from fedfairx.storage.transaction_log import TABLES, Log
 
@@ -34,8 +34,12 @@ class LogCheck:
 
 @contextmanager
 def open_for_reading(place: str | os.PathLike[str]) -> Iterator[Database]:
-    """Open a database of this version read-only, whether or not another process has it open."""
-    database = open_database(place, access="read")
+    """Open a database of this version read-only, whether or not another process has it open.
+
+    A folder stands for the database of the service whose data it holds.
+    """
+    folder = os.path.isdir(place)
+    database = open_database(os.path.join(place, FILE) if folder else place, access="read")
     try:
         version = version_of(database)
         if version == 0:

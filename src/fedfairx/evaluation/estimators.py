@@ -1,0 +1,179 @@
+"""Off-policy estimates: importance weighting (IPS), doubly robust (DR) and self-normalised (SNIPS).
+
+A decision shows its actions with expected weights e_a; another policy would have given them e'_a. With
+w_a = e'_a/e_a, q_a a guess at the reward of action a that only uses earlier decisions, and v_j the weight of
+slot j,
+
+    IPS:  Σ_j w_j r_j                                  SNIPS:  Σ IPS / Σ (Σ_j v_j w_j / Σ_j v_j)
+    DR:   Σ_a e'_a q_a + Σ_j w_j (r_j - v_j q_j)
+
+where j runs over the slots. IPS and DR have the other policy's value as conditional mean, given the past and
+the contexts, whatever q is. A guess is cut to `CUT`/w_a, which bounds DR from below and adds no bias, because
+both of its terms use the same guess. Upper limits are lower limits for 1 - r.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfairx.evaluation.confidence_sequence import lower_limit
+from fedfairx.fairness.decision_log import Block
+from fedfairx.util.arrays import Array
+
+CUT = 2.0  # largest guess times weight: more removes more variance, and widens intervals of short logs
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class PolicyValue:
+    """What a policy would have earned and shown in the decisions of the log.
+
+    reward: mean reward of a decision, doubly robust; of several slots, of all of them together.
+    gain: of `reward` over that of the log.
+    ips, snips: other estimates of the mean reward; the interval of `snips` is only asymptotic.
+    fairness_regret: mean Σ|e - e*| over actions, against the shares that are fair by the final model.
+    action_shares, group_shares: share of each among decisions in which it was available.
+    effective: effective number of decisions, (Σw)²/Σw².
+    largest: largest importance weight w.
+    unsupported: share of its weight on actions that the log never shows, or is expected to show less than
+        once (w above the number of decisions).
+    refused: why the log can't tell its reward; estimates are then NaN.
+    """
+
+    name: str
+    reward: Estimate
+    gain: Estimate
+    ips: Estimate
+    snips: Estimate
+    fairness_regret: float
+    action_shares: Mapping[str, float]
+    group_shares: Mapping[str, float]
+    effective: float
+    largest: float
+    unsupported: float
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Range:
+    """The range of rewards, and the largest sum of slots' weights: what turns rewards into parts of 1.
+
+    slots: as `slot_weights` has them.
+    """
+
+    low: float
+    high: float
+    slots: float
+
+    def inside(self, block: Block) -> Array:
+        """Rewards (n, m) of a block in parts of the range."""
+        return np.asarray((block.rewards - self.low) / (self.high - self.low))
+
+    def outside(self, estimate: Estimate, start: float = 0.0) -> Estimate:
+        """An estimate in parts of 1, in rewards of a decision, of which nothing is worth `start`."""
+        size = self.slots * (self.high - self.low)
+        return Estimate(*(start + size * each for each in (estimate.value, estimate.low, estimate.high)))
+
+
+@dataclass(frozen=True)
+class Series:
+    """One number for each decision of a log, in its order: (n,) each, in parts of 1."""
+
+    value: Array  # its conditional mean is the policy's value, or its gain over the log
+    rest: Array  # its conditional mean is what remains to be had
+    lowest: float  # what both are at least
+    bounds: Array  # what `rest` is at least in decisions where that is lower
+    whole: float  # the mean of value and rest together
+    means: tuple[float, float]  # between which all conditional means are
+
+    def estimate(self, error: float) -> Estimate:
+        """The mean, with an interval that holds at all times with probability at least 1 - error."""
+        low = lower_limit(self.value, least=self.lowest, means=self.means, error=0.5 * error)
+        rest = lower_limit(
+            self.rest, least=self.lowest, bounds=self.bounds, means=self.means, error=0.5 * error
+        )
+        high = max(self.whole - rest, low)
+        return Estimate(min(max(float(self.value.mean()), low), high), low, high)
+
+
+def series_of(
+    blocks: Sequence[Block],
+    shares: Sequence[Array],
+    scale: Range,
+    *,
+    guesses: Sequence[Array] | None = None,
+    gain: bool = False,
+) -> Series:
+    """The numbers of IPS or, where guesses are given, of DR.
+
+    shares: (n, K) for each block, expected weights under the other policy.
+    guesses: (n, K) for each block, at rewards in the first slot, in parts of the range.
+    gain: measure the gain over the log instead of the value.
+    """
+    value, rest, bounds, whole = np.zeros((4, sum(len(block.taken) for block in blocks)))
+    lowest = _lowest(blocks, scale, CUT if guesses is not None else 0.0, gain)
+    for number, (block, share) in enumerate(zip(blocks, shares, strict=True)):
+        weights = importance(block, share) - (1.0 if gain else 0.0)
+        rows, places, slots = np.arange(len(block.taken))[:, None], block.positions, slot_weights(block)
+        due, taken = block.policy / block.weights[:, :1] * weights, weights[rows, block.taken]
+        rewards, cut = scale.inside(block), CUT / np.maximum(weights, 1e-300)
+        guess = np.zeros_like(share) if guesses is None else guesses[number]
+        other = guess if guesses is None else 1.0 - guess
+        for out, given, got in ((value, guess, rewards), (rest, other, 1.0 - rewards)):
+            q = np.minimum(given, cut)
+            left = taken * (got - slots * q[rows, block.taken])
+            out[places] = ((due * q).sum(axis=1) + left.sum(axis=1)) / scale.slots
+        ranked = (slots != 1.0).any(axis=1)  # there 1 - r is not in proportion to the slot's weight
+        rest[places[ranked]] = due[ranked].sum(axis=1) / scale.slots - value[places[ranked]]
+        most = np.sort(np.abs(weights), axis=1)[:, -slots.shape[1] :].sum(axis=1) / scale.slots
+        bounds[places] = np.where(ranked, -1.0 - most, lowest)
+        whole[places] = 0.0 if gain else slots.sum(axis=1) / scale.slots
+    means = (-1.0, 1.0) if gain else (0.0, 1.0)
+    return Series(value, rest, lowest, np.minimum(bounds, lowest), float(whole.mean()), means)
+
+
+def _lowest(blocks: Sequence[Block], scale: Range, cut: float, gain: bool) -> float:
+    """What no number of a series is below: guesses times weights are at most `cut`."""
+    if not gain:
+        return -cut
+    # Guesses take away at most all slots' weights if there are any, and a slot its reward or its guess.
+    known = min(cut, 1.0)
+    most = max(
+        float((known * each + np.maximum(1.0, cut * each)).sum(axis=1).max())
+        for each in map(slot_weights, blocks)
+    )
+    return -most / scale.slots
+
+
+def slot_weights(block: Block) -> Array:
+    """The weights of slots (n, m) in parts of the first, in which a reward may fill the range."""
+    return np.asarray(block.weights / block.weights[:, :1])
+
+
+def importance(block: Block, shares: Array) -> Array:
+    """The weights e'/e (n, K); 0 where the log can't show an action."""
+    return np.divide(shares, block.policy, out=np.zeros_like(shares), where=block.policy > 0)
+
+
+def self_normalised(values: Array, weights: Array, error: float) -> Estimate:
+    """SNIPS with an asymptotic interval, for IPS values (n,) and their weights (n,)."""
+    from scipy.special import ndtri
+
+    total = float(weights.sum())
+    if total == 0.0:
+        return Estimate(math.nan, math.nan, math.nan)
+    middle = float(values.sum()) / total
+    half = -ndtri(0.5 * error) * math.sqrt(float(np.square(values - middle * weights).sum())) / total
+    return Estimate(middle, middle - half, middle + half)

@@ -1,0 +1,227 @@
+"""Read logs for evaluation: a service's database, its exports, data frames, or `Logged` decisions.
+
+What counts is how likely each action was to be taken. Where a baseline was given, that is not the fair policy
+alone: in control mode it is the mixture with the baseline, and in shadow mode the baseline.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfairx.agent.options import Options
+from fedfairx.agent.settings import AgentSettings, merit_from, read_value
+from fedfairx.core.merit import Merit
+from fedfairx.errors import InvalidInput, StateError, needs, require
+from fedfairx.fairness import Logged
+from fedfairx.storage.agents import AgentRow, read_agents
+from fedfairx.storage.journal import Journal
+from fedfairx.storage.records import StoredDecision
+from fedfairx.storage.transaction_log import Log
+from fedfairx.storage.verification import open_for_reading
+from fedfairx.util.arrays import Array
+
+_LISTS = ("policy", "exposure", "shown", "contexts", "action_ids", "groups")
+_ROW = "a row must have the columns policy, action and reward, as the service's export has them"
+_KINDS = (
+    "policy must be a list of numbers, action a row of it from 0 on, contexts a list (K, d), reward a number"
+)
+
+
+@dataclass(frozen=True)
+class DecisionLog:
+    """Decisions, and the options of the agent that made them, where the log has them."""
+
+    decisions: Iterable[Logged]
+    options: Options | None = None
+
+
+def read_log(log: Any, *, agent: str | None = None, merit: Merit | None = None) -> DecisionLog:
+    """Read a log from a place, a frame, or decisions.
+
+    agent: which one, if a database holds several.
+    merit: the agent's merit, if it is a function of your own.
+    """
+    if isinstance(log, DecisionLog):
+        return log
+    if isinstance(log, str | os.PathLike):
+        place = os.fspath(log)
+        ending = Path(place).suffix
+        if ending in _READERS:
+            return DecisionLog(map(logged, _READERS[ending](Path(place))))
+        return _database(place, agent, merit)
+    if hasattr(log, "collect"):  # a lazy frame of polars
+        log = log.collect()
+    if hasattr(log, "iter_rows"):  # polars
+        return DecisionLog(map(logged, log.iter_rows(named=True)))
+    if hasattr(log, "to_dict") and hasattr(log, "columns"):  # pandas
+        return DecisionLog(map(logged, log.to_dict("records")))
+    try:
+        given = iter(log)
+    except TypeError:
+        kinds = "a place, a data frame, or decisions (fedfairx.Logged)"
+        raise InvalidInput(f"log must be {kinds}, got {type(log).__name__}") from None
+    return DecisionLog(_decisions(given))
+
+
+def _decisions(given: Iterator[Any]) -> Iterator[Logged]:
+    for each in given:
+        if not isinstance(each, Logged | Mapping):
+            raise InvalidInput(f"log must hold fedfairx.Logged decisions, got {type(each).__name__}")
+        yield each if isinstance(each, Logged) else logged(each)
+
+
+# --- databases --------------------------------------------------------------------------------------------
+
+
+def _database(place: str, agent: str | None, merit: Merit | None) -> DecisionLog:
+    if "://" not in place and not Path(place).exists():
+        raise InvalidInput(f"log must be a database, a service's data folder or an export, got {place!r}")
+    with open_for_reading(place) as database:
+        stored = _chosen(read_agents(Log(database)), agent)
+    settings = read_value(stored.settings | {"name": stored.name}, AgentSettings, "agent")
+    own = merit_from(settings.merit, merit)
+    return DecisionLog(_stored(place, stored.number), settings.options(own))
+
+
+def _chosen(agents: Sequence[AgentRow], name: str | None) -> AgentRow:
+    names = [each.name for each in agents]
+    known = ", ".join(map(repr, names))
+    if name is None:
+        require(len(agents) == 1, "agent", f"must be given, one of {known}", name)
+        return agents[0]
+    require(name in names, "agent", f"must be one of {known}", name)
+    return agents[names.index(name)]
+
+
+def _stored(place: str, agent: int) -> Iterator[Logged]:
+    with open_for_reading(place) as database:
+        for each in Journal(Log(database), agent).decisions():
+            yield _of_stored(each)
+
+
+def _of_stored(made: StoredDecision) -> Logged:
+    contexts = np.frombuffer(made.packed, "<i4") if made.featureless else made.contexts
+    withdrawn = made.status == "withdrawn"
+    if made.slots:
+        return Logged(
+            made.policy,
+            [None if slot.status == "withdrawn" else slot.action for slot in made.slots],
+            contexts,
+            made.names,
+            made.groups,
+            [slot.action for slot in made.slots],
+            [slot.reward for slot in made.slots],
+            [slot.weight for slot in made.slots],
+        )
+    chances = taken_from(made.policy, made.mode, made.baseline, made.control_share)
+    action = None if withdrawn else made.action
+    return Logged(chances, action, contexts, made.names, made.groups, made.action, made.reward)
+
+
+def taken_from(policy: Array, mode: str, baseline: int | None, control_share: float) -> Array:
+    """The probability (K,) that each action is taken, where a baseline may be taken instead of the draw."""
+    if baseline is None:
+        return policy
+    kept = 1.0 if mode == "shadow" else control_share
+    chances = (1.0 - kept) * policy
+    chances[baseline] += kept
+    return np.asarray(chances)
+
+
+# --- rows -------------------------------------------------------------------------------------------------
+
+
+def logged(row: Mapping[str, Any]) -> Logged:
+    """A decision from a row with the columns of the service's export; others are ignored.
+
+    Lists may be JSON, as they are in a frame that was read from CSV.
+    """
+    import msgspec
+
+    found = {key: None if _missing(each) else each for key, each in row.items()}
+    try:
+        for name in _LISTS:
+            text = found.get(name)
+            if isinstance(text, str):
+                found[name] = msgspec.json.decode(text)
+        return _logged(found)
+    except InvalidInput:
+        raise
+    except (TypeError, ValueError, msgspec.MsgspecError):
+        raise InvalidInput(f"{_KINDS}, got a row with something else") from None
+
+
+def _missing(value: Any) -> bool:
+    return (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"  # of pandas
+
+
+def _logged(found: Mapping[str, Any]) -> Logged:
+    names, groups, contexts = (found.get(name) for name in ("action_ids", "groups", "contexts"))
+    contexts = None if contexts is None else np.array([list(each) for each in contexts], dtype=np.float64)
+    withdrawn = found.get("status") == "withdrawn"
+    shown = found.get("shown")
+    if shown is not None:
+        return Logged(
+            np.asarray(found.get("exposure"), dtype=np.float64),
+            [None if each.get("status") == "withdrawn" else int(each["action"]) for each in shown],
+            contexts,
+            names,
+            groups,
+            [int(each["action"]) for each in shown],
+            [each.get("reward") for each in shown],
+            [float(each["weight"]) for each in shown],
+        )
+    action, baseline, share = (found.get(name) for name in ("action", "baseline", "control_share"))
+    if found.get("policy") is None or action is None:
+        raise InvalidInput(f"{_ROW}, got {', '.join(map(str, found)) or 'none'}")
+    mode = str(found.get("mode") or "live")
+    unknown = baseline is not None and mode != "shadow" and share is None
+    require(not unknown, "control_share", "must be a column where decisions have a baseline", share)
+    chances = taken_from(
+        np.asarray(found["policy"], dtype=np.float64),
+        mode,
+        None if baseline is None else int(float(baseline)),
+        float(share or 0.0),
+    )
+    reward, row = found.get("reward"), int(float(action))
+    if withdrawn or reward is None:
+        return Logged(chances, None if withdrawn else row, contexts, names, groups, row)
+    return Logged(chances, row, contexts, names, groups, row, float(reward))
+
+
+def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    import msgspec
+
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield msgspec.json.decode(line, type=dict[str, Any])
+            except msgspec.MsgspecError:
+                raise StateError(f"{path.name} is damaged: line {number} is not a JSON object") from None
+
+
+def _csv(path: Path) -> Iterator[Mapping[str, Any]]:
+    csv.field_size_limit(1 << 30)
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            yield {key: value if value else None for key, value in row.items()}
+
+
+def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
+    with needs("experiments"):
+        import pyarrow.parquet
+
+    batches = pyarrow.parquet.ParquetFile(path).iter_batches(2_000)
+    return chain.from_iterable(batch.to_pylist() for batch in batches)
+
+
+_READERS = {".jsonl": _json_lines, ".csv": _csv, ".parquet": _parquet}

@@ -1,0 +1,192 @@
+"""The policies to evaluate: what each would have shown in the decisions of a log.
+
+`Options` are replayed: at each decision the policy is that of an agent which has learnt the log so far. Such
+an agent learns from the log's choices, not from its own, so its mean value is that of these policies and not
+what a live agent would have earned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedfairx.agent.agent import Agent
+from fedfairx.agent.options import Options
+from fedfairx.errors import InvalidInput, require
+from fedfairx.evaluation.estimators import Range
+from fedfairx.evaluation.regression import guesses_of
+from fedfairx.fairness.decision_log import Block
+from fedfairx.util.arrays import Array
+
+#: Returns shares (K,) from contexts (K, d), or from the names of actions without features; of several slots,
+#: expected weights that sum to the weights of all slots.
+Function = Callable[[Any], ArrayLike]
+Policy = str | Options | Agent | Function
+UNIFORM, GREEDY = "uniform", "greedy"
+_KINDS = f'must be "{UNIFORM}", "{GREEDY}", Options, an Agent or a function of contexts'
+_SUM = 1e-6
+_SLACK = 1e-9
+_KNOWN = 1000  # sets of actions whose shares are kept, so that they do not fill the memory
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The decisions of a log that can be evaluated, in blocks, and how to read them one by one."""
+
+    blocks: Sequence[Block]
+    names: Sequence[str]  # by number
+    scale: Range
+
+    def __len__(self) -> int:
+        return sum(len(block.taken) for block in self.blocks)
+
+    @cached_property
+    def featureless(self) -> bool:
+        return any(block.contexts is None or block.contexts.ndim == 2 for block in self.blocks)
+
+    def in_order(self) -> list[tuple[int, int]]:
+        """Block and row of each decision, in the order of the log."""
+        found = [(0, 0)] * len(self)
+        for number, block in enumerate(self.blocks):
+            for row, position in enumerate(block.positions):
+                found[position] = number, row
+        return found
+
+    def arms(self, number: int, row: int) -> Any:
+        """Contexts (K, d), or names of actions without features."""
+        block = self.blocks[number]
+        if self.featureless:
+            return [self.names[code] for code in block.names[row]]
+        assert block.contexts is not None
+        return block.contexts[row]
+
+    def shown(self, number: int, row: int) -> list[Any]:
+        """The contexts or names of what was shown, by slot."""
+        arms = self.arms(number, row)
+        return [arms[arm] for arm in self.blocks[number].taken[row]]
+
+    def agent(self, options: Options, seed: int = 0) -> Agent:
+        """An agent that has learnt nothing yet. Privacy, partners and schedule play no part in it."""
+        alone = Options(
+            rule=options.composed.rule,
+            merit=options.merit,
+            prior=options.prior,
+            reward_range=options.reward_range,
+            minimum_share=options.minimum_share,
+            confidence=options.confidence,
+            solver=options.solver,
+        )
+        if self.featureless:
+            return Agent(actions=list(self.names), options=alone, seed=seed)
+        contexts = self.blocks[0].contexts
+        assert contexts is not None
+        return Agent(contexts.shape[2], options=alone, seed=seed)
+
+
+def shares_of(policy: Policy, decisions: Decisions) -> list[Array]:
+    """Expected weights (n, K) of all actions under a policy, for each block."""
+    blocks = decisions.blocks
+    if isinstance(policy, str):
+        require(policy in (UNIFORM, GREEDY), "policies", _KINDS, policy)
+        if policy == UNIFORM:
+            return [_level(block) for block in blocks]
+        guesses = guesses_of(blocks, decisions.scale)
+        return [_best(block, guess) for block, guess in zip(blocks, guesses, strict=True)]
+    found = [np.empty(block.policy.shape) for block in blocks]
+    if isinstance(policy, Options):
+        return _replay(policy, decisions, found)
+    if not isinstance(policy, Agent) and not callable(policy):
+        raise InvalidInput(f"policies {_KINDS}, got {type(policy).__name__}")
+    known: dict[bytes, Array] = {}  # an agent's shares of actions without features, which repeat
+    for number, row in decisions.in_order():
+        block = blocks[number]
+        arms, weights = decisions.arms(number, row), block.weights[row]
+        if not isinstance(policy, Agent):
+            found[number][row] = _checked(policy(arms), weights, arms)
+            continue
+        key = block.names[row].tobytes() + weights.tobytes() if decisions.featureless else b""
+        shares = known.get(key)
+        if shares is None:
+            shares = policy.policy(arms, slots=weights.tolist())
+            if decisions.featureless and len(known) < _KNOWN:
+                known[key] = shares
+        found[number][row] = shares
+    return found
+
+
+def _level(block: Block) -> Array:
+    return np.broadcast_to(
+        block.weights.sum(axis=1, keepdims=True) / block.policy.shape[1], block.policy.shape
+    ).copy()
+
+
+def _best(block: Block, guesses: Array) -> Array:
+    """All weight to the actions of the largest guesses."""
+    order = np.argsort(-guesses, axis=1, kind="stable")[:, : block.weights.shape[1]]
+    found = np.zeros_like(guesses)
+    np.put_along_axis(found, order, block.weights, axis=1)
+    return found
+
+
+def _replay(options: Options, decisions: Decisions, found: list[Array]) -> list[Array]:
+    agent = decisions.agent(options)
+    for number, row in decisions.in_order():
+        block, weights = decisions.blocks[number], decisions.blocks[number].weights[row]
+        decision = agent.decide(decisions.arms(number, row), slots=weights.tolist())
+        found[number][row] = decision.exposure
+        agent.observe(decision, rewards=[None] * len(weights))  # what was shown is in the log
+        agent.learn(decisions.shown(number, row), block.rewards[row], weights=weights)
+    return found
+
+
+def fair_shares(options: Options, decisions: Decisions) -> list[Array]:
+    """Expected weights (n, K) under an agent that has learnt the whole log, for each block."""
+    agent, blocks, order = decisions.agent(options), decisions.blocks, decisions.in_order()
+    shown = [each for place in order for each in decisions.shown(*place)]
+    rewards, weights = (
+        np.concatenate([getattr(blocks[number], part)[row] for number, row in order])
+        for part in ("rewards", "weights")
+    )
+    agent.learn(shown, rewards, weights=weights)
+    return shares_of(agent, decisions)
+
+
+def _checked(given: ArrayLike, weights: Array, arms: Sequence[Any]) -> Array:
+    total = float(weights.sum())
+    rule = f"must return {len(arms)} shares in [0, {weights[0]:g}] that sum to {total:g}"
+    try:
+        shares = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"the function {rule}, got {type(given).__name__}") from None
+    if shares.shape != (len(arms),):
+        raise InvalidInput(f"the function {rule}, got an array of shape {shares.shape}")
+    fits = bool(np.isfinite(shares).all() and (shares >= -_SLACK).all() and shares.max() <= weights[0] + _SUM)
+    if not fits or abs(float(shares.sum()) - total) > _SUM * total:
+        got = f"from {float(shares.min()):g} to {float(shares.max()):g} that sum to {float(shares.sum()):g}"
+        raise InvalidInput(f"the function {rule}, got shares {got}")
+    return shares.clip(min=0.0)
+
+
+def named(policies: Policy | Sequence[Policy] | Mapping[str, Policy]) -> dict[str, Policy]:
+    """Policies by name; those without one are called by what they are."""
+    if isinstance(policies, Mapping):
+        return dict(policies)
+    several = [policies] if isinstance(policies, str) or not isinstance(policies, Sequence) else policies
+    found: dict[str, Policy] = {}
+    for policy in several:
+        name = _name(policy)
+        found[name if name not in found else f"{name} {len(found) + 1}"] = policy
+    return found
+
+
+def _name(policy: Policy) -> str:
+    if isinstance(policy, str):
+        return policy
+    if isinstance(policy, Options):
+        return policy.composed.rule
+    return policy.name if isinstance(policy, Agent) else getattr(policy, "__name__", "function")
