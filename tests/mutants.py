@@ -47,6 +47,12 @@ KERNEL = ("tests/simulation/test_kernel.py", "-k", "bounded or heteroscedastic o
 OBSERVING = ("tests/simulation/test_observe.py",)
 HALVES = ("tests/simulation/test_synchronize.py", "-k", "halves")
 POOL = ("tests/agent/test_pool.py",)
+AGEING = (
+    "tests/agent/test_half_life.py",
+    "-k",
+    "counts_half or release or (not postgresql and (refused_message or replaced))",
+)
+CHANGED = ("tests/fairness/test_change_test.py", "-k", "worst or least or weigh or apart")
 DURABLE = ("tests/agent/test_persistence.py", "-k", "sqlite or tmp or copy or older")
 NEW_RUN = ("tests/agent/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
@@ -608,9 +614,69 @@ MUTANTS = (
     Mutant(
         "a trace of who has left stays in the weights",
         "Exchange.drop",
-        "        self._share({name: release for name, release in rest.items() if name == self.name})\n",
-        "",
+        "self._share({name: release for name, release in rest.items() if name == self.name}, arrived)",
+        "pass",
         ROSTER,
+    ),
+    Mutant(
+        "a release does not age with its receiver",
+        "Exchange._aged",
+        "aging.weight(arrived)",
+        "1.0",
+        AGEING,
+    ),
+    Mutant(
+        "a release is as old as the first of its sender",
+        "Exchange._arriving",
+        "self.arrived | dict.fromkeys(names, aging.at)",
+        "dict.fromkeys(names, aging.at) | self.arrived",
+        AGEING,
+    ),
+    Mutant("sums that are sent do not decay", "Model.age", "self.sums.decay(factor)", "pass", AGEING),
+    Mutant(
+        "σ is learnt as if all counted",
+        "AgentMemory.decay",
+        "numbers[OBSERVED] * factor",
+        "numbers[OBSERVED]",
+        AGEING,
+    ),
+    Mutant(
+        "a record counts a quarter after a half-life",
+        "Aging.advance",
+        "exp2(-passed",
+        "exp2(-2 * passed",
+        AGEING,
+    ),
+    Mutant(
+        "a replayed step has the time of the replay",
+        "AgentStore._restore",
+        "self._replayed = step.time",
+        "pass",
+        AGEING,
+    ),
+    Mutant(
+        "a refused message ages what is replayed", "Agent._age", 'self._append("age", "")', "pass", AGEING
+    ),
+    Mutant(
+        "the volume before a change costs nothing",
+        "log_evidence",
+        "/ variance - both.volume)",
+        "/ variance - late.volume)",
+        CHANGED,
+    ),
+    Mutant(
+        "moments of a change have no weights",
+        "ChangeTest._look",
+        "logs -= np.log(",
+        "logs -= 0 * np.log(",
+        CHANGED,
+    ),
+    Mutant(
+        "the worst θ is taken for each part",
+        "_Quadratic.least",
+        "self.constant - (self.linear * best).sum(axis=-1)",
+        "self.constant",
+        CHANGED,
     ),
     Mutant(
         "a gap in what a stream has told is passed over",

@@ -29,7 +29,8 @@ def live(place: Path, output: Path, life: int, kind: str) -> None:
     """From wherever the log stands, until somebody kills it."""
     persistence.SNAPSHOT_EVERY = 37
     budget = ffx.Budget(epsilon=4.0, delta=0.1, releases=100_000, decide_from="own+released")
-    agent = ffx.Agent.open(place, dimension=3, seed=0, name="a", budget=budget if kind == "private" else None)
+    given = {"budget": budget} if kind == "private" else {"half_life": "1s"} if kind == "decaying" else {}
+    agent = ffx.Agent.open(place, dimension=3, seed=0, name="a", **given)
     rng = np.random.default_rng(life)
     with output.open("w") as told:
 
@@ -60,7 +61,7 @@ def live(place: Path, output: Path, life: int, kind: str) -> None:
                 say("sent", release.number, release.to_bytes().hex())
 
 
-@pytest.mark.parametrize("kind", ["plain", "private"])
+@pytest.mark.parametrize("kind", ["plain", "private", "decaying"])
 def test_what_was_acknowledged_is_there_exactly_once(tmp_path: Path, kind: str) -> None:
     place, moments = tmp_path / "agent.db", random.Random(5)
     said: list[list[str]] = []

@@ -18,6 +18,12 @@ from fedfairx.errors import AlreadyObserved
 from states import told
 
 D = 2
+KINDS = [
+    *({"rule": rule} for rule in ("expected-merit", "thompson", "optimism")),
+    {"half_life": 3.0},
+    {"half_life": "1h"},
+]
+START = 4_000_000_000_000_000  # microseconds: ahead of the real clock, which `Agent.open` looks at first
 
 
 class Beside(RuleBasedStateMachine):
@@ -30,11 +36,21 @@ class Beside(RuleBasedStateMachine):
         self.pairs: list[tuple[str, Any]] = []  # (id, the other's decision), in order
         self.ended: list[str] = []
 
-    @initialize(rule=st.sampled_from(["expected-merit", "thompson", "optimism"]))
-    def begin(self, rule: str) -> None:
-        self.agent = ffx.Agent.open(self.place, dimension=D, rule=rule, seed=7, name="a")
-        self.other = ffx.Agent(D, rule=rule, seed=7, name="a")
-        self.draws = np.random.default_rng(0)
+    @initialize(kind=st.sampled_from(KINDS))
+    def begin(self, kind: Any) -> None:
+        self.agent = ffx.Agent.open(self.place, dimension=D, seed=7, name="a", **kind)
+        self.other = ffx.Agent(D, seed=7, name="a", **kind)
+        self.draws, self.now = np.random.default_rng(0), START
+        self.share_a_clock()
+
+    def share_a_clock(self) -> None:
+        self.agent.journal.log.clock = lambda: self.now * 1000
+        if self.other._model.aging is not None:
+            self.other._model.aging.clock = lambda: self.now
+
+    @rule(seconds=st.sampled_from([0.1, 30.0, 4_000.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += int(seconds * 1e6)
 
     @rule(arms=st.integers(1, 4), count=st.integers(1, 3))
     def decide(self, arms: int, count: int) -> None:
@@ -92,6 +108,7 @@ class Beside(RuleBasedStateMachine):
             self.agent.journal.log.closing.clear()
         self.agent.close()
         self.agent = ffx.Agent.open(self.place)
+        self.share_a_clock()
 
     @invariant()
     def same(self) -> None:
@@ -115,7 +132,9 @@ def sorted_pairs(machine: Beside) -> list[tuple[str, Any]]:
     return sorted(machine.pairs, key=lambda pair: pair[1].number)
 
 
-TestBeside = pytest.mark.long(Beside.TestCase)
+TestBeside = pytest.mark.filterwarnings("ignore::fedfairx.errors.ClockWarning")(
+    pytest.mark.long(Beside.TestCase)
+)
 TestBeside.settings = settings(
     max_examples=20,
     stateful_step_count=25,

@@ -59,7 +59,7 @@ def test_the_settings_are_the_fields() -> None:
     for table, kinds in KINDS.items():
         wanted = {item.name for kind in kinds for item in fields(kind)}
         if table == "run":  # `centring` here is the choice that Running has
-            wanted -= PARTS - {"centring"} | {"slots"}  # of which a simulation has one
+            wanted -= PARTS - {"centring"} | {"slots", "half_life"}  # one slot, and none
         assert {each.name for each in tables()[table]} == wanted
     flags = [flag for each in ALL for flag in each.flags]
     assert len(flags) == len(set(flags))

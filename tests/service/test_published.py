@@ -15,6 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
+from fedfairx.fairness.change_test import ChangeTest
 from fedfairx.service import app, published
 from fedfairx.service import exposure_cache as exposing
 from fedfairx.service.app import make_app
@@ -212,7 +213,7 @@ def test_a_batch_is_what_it_sums(place: str, batches_of_four: None) -> None:
     with ffx.Agent.open(place, dimension=3, seed=0) as agent:
         rng = np.random.default_rng(0)
         chosen, rewards = [], []
-        found = published.Published(agent.journal, first=0)
+        found = published.Published(agent.journal, first=0, test=ChangeTest(0.5))
         for t in range(11):
             made = agent.decide(rng.random((5, 3)))
             agent.forget(agent.decide(rng.random((2, 3))))

@@ -67,13 +67,20 @@ class Prior:
     learns: bool
 
 
-def likeliest(xs: np.ndarray, ys: np.ndarray, prior: Prior) -> tuple[float, float]:
-    """(σ², λ) by the marginal likelihood of rewards ys (n,) at contexts xs (n, d): no sums, no factor."""
-    n, y = len(ys), ys - xs @ prior.mean
+def likeliest(
+    xs: np.ndarray, ys: np.ndarray, prior: Prior, weights: np.ndarray | None = None
+) -> tuple[float, float]:
+    """(σ², λ) by the marginal likelihood of rewards ys (n,) at contexts xs (n, d): no sums, no factor.
+
+    A record of weight w has w times the logarithm of its density: that of √w x and √w y.
+    """
+    n, y = float(len(ys)), ys - xs @ prior.mean
+    if weights is not None:
+        n, xs, y = float(weights.sum()), np.sqrt(weights)[:, None] * xs, np.sqrt(weights) * y
     best = (-math.inf, 0.0, 0.0)
     for k in range(-20, 21):
         ridge = 2.0**k
-        spread = np.eye(n) + xs @ xs.T / ridge
+        spread = np.eye(len(y)) + xs @ xs.T / ridge
         variance = float(2 * prior.noise_sd**2 + y @ np.linalg.solve(spread, y)) / (2 + n)
         sd = math.sqrt(variance / ridge)
         likely = (
@@ -210,3 +217,29 @@ def posterior_run(
                 agent.absorb(released, i, decide_from, sds)
             run.syncs.append(t + 1)
     return run
+
+
+# --- half-life ----------------------------------------------------------------------------------------------
+
+
+def weights_of(clock: Any, half_life: float, steps: int = 64) -> np.ndarray:
+    """The weights of records after the last of them; `clock` (n,) is their number, or their time.
+
+    Before a record comes, the weights of those before it fall by 2^(-passed/half_life), if what has passed
+    since they last fell is a step or more.
+    """
+    weights, fell = np.zeros(0), 0.0
+    for now in clock:
+        if (now - fell) * steps >= half_life:
+            weights, fell = weights * 0.5 ** ((now - fell) / half_life), now
+        weights = np.append(weights, 1.0)
+    return weights
+
+
+def weighted_posterior(
+    xs: np.ndarray, ys: np.ndarray, weights: np.ndarray, ridge: float, mean: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """V and θ̂ of records with weights."""
+    V = ridge * np.eye(xs.shape[1]) + sum(w * np.outer(x, x) for w, x in zip(weights, xs, strict=True))
+    b = ridge * mean + sum(w * x * y for w, x, y in zip(weights, xs, ys, strict=True))
+    return V, np.linalg.solve(V, b)

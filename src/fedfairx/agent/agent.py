@@ -22,6 +22,7 @@ from fedfairx.agent.actions import as_arms, context_of
 from fedfairx.agent.decision import Decision, known
 from fedfairx.agent.draws import Draws
 from fedfairx.agent.exchange import Exchange, privacy_in_short
+from fedfairx.agent.half_life import NOT_PRIVATE
 from fedfairx.agent.input_warnings import LOOKS, ScaleWatch
 from fedfairx.agent.model import Model
 from fedfairx.agent.options import Keywords, Options
@@ -89,6 +90,8 @@ class Agent:
     partners: "alike" (one θ for all) or "differ": the agent learns from its own rewards whom to believe, and
         how far. For rules with a posterior, unless decisions come from releases alone. The attribute of this
         name is a table of the partners, their weights and the reasons.
+    half_life: after how many rewards, or after what time ("30d"), a record counts half, for a world that
+        changes; by default all count alike. Not for private agents, nor for "optimism".
     privatizer: adds noise to what this agent sends, as `fedfairx.privacy.private` makes it; without one,
         `release` gives exact sums, which are NOT private.
     name: identifies its releases, and must differ from the names of other agents; by default it is random.
@@ -145,6 +148,8 @@ class Agent:
         self._model = Model(dimension, self.options, arms, decide_from=decide_from, sums=None)
         self._exchange = Exchange(self.name, self._model, privatizer)
         self.private = self._model.sums is None
+        aged = self.options.half_life
+        require(aged is None or not self.private, "half_life", NOT_PRIVATE, aged)
         self._draws = Draws(seed, self._model.uniforms_each)
         self._pending: dict[int, Decision] = {}  # by number, in order
         self._parts = Parts(self._model, self._exchange, self._draws, self._pending)
@@ -926,11 +931,20 @@ class Agent:
         It holds everything observed until now, exactly once. After a release that was interrupted, the next
         call returns that one, without what came since. A past `number` is returned again, at no cost.
         """
-        with self._lock, self._step():
-            release, new = self._exchange.release(number)
-            if new:
-                self._append("release", str(release.number))
-            return release
+        with self._lock:
+            self._age()
+            with self._step():
+                release, new = self._exchange.release(number)
+                if new:
+                    self._append("release", str(release.number))
+                return release
+
+    def _age(self) -> None:
+        """Decay sums to now before a message is made or taken: a step of its own, whatever follows."""
+        if self._model.aging is not None:
+            with self._step():
+                if self._model.age():
+                    self._append("age", "")
 
     def past_release(self, number: int) -> Release:
         """A release that was made before, at no cost; `PrivacyError` if it is no longer available."""
@@ -950,11 +964,13 @@ class Agent:
         A release is cumulative: it replaces its sender's earlier one and is never added to it. Under its own
         name an agent accepts only its own latest release. If one release is refused, none is taken.
         """
-        with self._lock, self._step():
-            self._exchange.absorb(releases)
-            if self._journal is not None:
-                sent = {name: release.to_bytes().hex() for name, release in releases.items()}
-                self._append("absorb", json.dumps(sent))
+        with self._lock:
+            self._age()
+            with self._step():
+                self._exchange.absorb(releases)
+                if self._journal is not None:
+                    sent = {name: release.to_bytes().hex() for name, release in releases.items()}
+                    self._append("absorb", json.dumps(sent))
 
     def drop_peers(self, names: Collection[str]) -> None:
         """Drop the releases of these agents, as if they had never sent any. The agent's own release stays."""
@@ -1168,6 +1184,8 @@ class Agent:
         self._store, self._journal, store.parts = store, store.journal, self._parts
         self._lock = store.log.lock
         self._numbers = store.log.numbers
+        if self._model.aging is not None:
+            self._model.aging.clock = store.clock
         self._origins = store.journal.origins
 
     def _refuse_actions(self, given: Sequence[str] | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from fedfairx.agent.input_warnings import ClippingWatch
@@ -25,6 +25,7 @@ class Exchange:
         self.name = name
         self.model = model
         self.latest: dict[str, Release] = {}
+        self.arrived: dict[str, int] = {}  # `Aging.at` when each of them came, if there is a half-life
         self.weights: dict[str, Array] = {}  # of the powers of partners who may differ: see `core.partners`
         self.powers: dict[str, float] = {}
         self.set_privatizer(privatizer)
@@ -50,15 +51,19 @@ class Exchange:
         release = self.made(number)
         new = release.number > self.released
         if new:
-            self.latest[self.name] = release
+            self._hold_own(release)
             self.model.fold_local(self._held())
         return release, new
 
     def release_again(self, number: int) -> None:
         """Replay a release that the privatizer already has, and that held all records up to then."""
         self.model.mark_local(self._held())
-        self.latest[self.name] = self.made(number)
+        self._hold_own(self.made(number))
         self.model.fold_local(self.model.local_count)
+
+    def _hold_own(self, release: Release) -> None:
+        self.latest[self.name] = release
+        self.arrived = self._arriving([self.name])
 
     def made(self, number: int | None) -> Release:
         """The privatizer's release of that number, or the next; its digest covers the names of actions."""
@@ -107,7 +112,13 @@ class Exchange:
 
     def absorb(self, releases: Releases) -> None:
         """Take the latest releases of peers, all or none."""
-        self._share(self.latest | self.accepted(releases))
+        new = self.accepted(releases)
+        self._share(self.latest | new, self._arriving(new))
+
+    def _arriving(self, names: Iterable[str]) -> dict[str, int]:
+        """`arrived`, if the releases of these agents are as of now."""
+        aging = self.model.aging
+        return self.arrived if aging is None else self.arrived | dict.fromkeys(names, aging.at)
 
     def accepted(
         self, releases: Releases, limits: Check | None = None, seen: Seen | None = None
@@ -121,11 +132,12 @@ class Exchange:
     def drop(self, names: Collection[str]) -> None:
         """Forget what these peers have sent."""
         rest = {name: release for name, release in self.latest.items() if name not in names}
+        arrived = {name: since for name, since in self.arrived.items() if name not in names}
         # Noise is weighed by what was learnt from all of them, which must be forgotten too.
-        self._share({name: release for name, release in rest.items() if name == self.name})
-        self._share(rest)
+        self._share({name: release for name, release in rest.items() if name == self.name}, arrived)
+        self._share(rest, arrived)
 
-    def _share(self, latest: dict[str, Release]) -> None:
+    def _share(self, latest: dict[str, Release], arrived: dict[str, int]) -> None:
         """Derive the model from the latest releases (Alg. 1 lines 22 and 27)."""
         before = self.latest
         known = {
@@ -133,19 +145,20 @@ class Exchange:
             for name, weights in self.weights.items()
             if name in latest and latest[name].number == before[name].number
         }
-        self._pool(latest, known)  # only partners whose release is new are judged
+        self._pool(latest, arrived, known)  # only partners whose release is new are judged
 
     def judge_again(self) -> None:
         """Judge partners again, after the agent's own records have doubled."""
         if self.weights:
-            self._pool(self.latest, {})
+            self._pool(self.latest, self.arrived, {})
 
-    def _pool(self, latest: dict[str, Release], weights: dict[str, Array]) -> None:
+    def _pool(self, latest: dict[str, Release], arrived: dict[str, int], weights: dict[str, Array]) -> None:
         """Derive the model from these releases; `weights` are those of partners judged before."""
         model, pool = self.model, self.pool
+        held = {name: self._aged(release, arrived.get(name)) for name, release in latest.items()}
         learner, own = model.learner, model.own_sums()
         known = Known(learner.noise_variance, learner.size_of_parameter(), learner.ridge, learner.mean)
-        others, judged = self._others(latest), None
+        others, judged = self._others(held), None
         if own is not None and others and model.options.partners == DIFFER:
             judged = pool.judged(own, others, known, weights)
             theirs = sum(each.count for each in others.values())
@@ -153,13 +166,19 @@ class Exchange:
         elif own is not None and model.decide_from == "own+released":
             shared, count = pool.beside_own(own, model.observed, list(others.values()), known)
         else:
-            releases = [latest[name] for name in sorted(latest)]
+            releases = [held[name] for name in sorted(held)]
             shared, count = pool.all_alike(releases, model.dimension, known)
             if model.decide_from != "released":
                 shared, count = shared + learner.fresh, count + model.local_count
         model.adopt(shared, count)
-        self.latest = latest
+        self.latest, self.arrived = latest, arrived
         self.weights, self.powers = ({}, {}) if judged is None else (judged.weights, judged.powers)
+
+    def _aged(self, release: Release, arrived: int | None) -> Release:
+        """The release with its sums as they count now."""
+        aging = self.model.aging
+        weight = 1.0 if aging is None or arrived is None else aging.weight(arrived)
+        return release if weight == 1.0 else replace(release, packed=weight * release.packed)
 
     def _others(self, latest: Releases) -> dict[str, Release]:
         return {name: latest[name] for name in sorted(latest) if name != self.name}

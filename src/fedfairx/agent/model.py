@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from fedfairx.agent.actions import Actions, unit_vectors
 from fedfairx.agent.decision import Decision
 from fedfairx.agent.draws import Draws
+from fedfairx.agent.half_life import Aging
 from fedfairx.agent.options import Options
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.slots import Slate, as_array
@@ -80,6 +81,7 @@ class Model:
         self.local_count = 0
         self.marks: dict[int, Array] = {}  # copies of `fresh` at requests for a release, by `local_count`
         self.updates = 0  # rank-one updates since V⁻¹ was derived from the sums
+        self.aging = None if options.half_life is None else Aging(options.half_life)  # type: ignore[arg-type]
         self.refit_at = next_refit(0)  # own observations at which σ and the prior's sd are estimated again
         self.growth = 0.0  # of log det V since the last absorb, for the baseline B1
 
@@ -206,6 +208,8 @@ class Model:
         self.local_count += 1
         if self.decide_from == "released":
             return False
+        if self.aging is not None:
+            self.age()
         sums, memory = self.sums, self.learner.memory
         slate = made.slate
         weight = 1.0 if slate is None else slate.weights[slot]
@@ -239,6 +243,7 @@ class Model:
         first = type(rewards) is list and len(rewards) == len(slate.waiting) == count
         observed, updates = self.local_count + count, self.updates + count
         quiet = self.released_count + observed < self.refit_at and updates < REFRESH_EVERY
+        quiet = quiet and self.aging is None
         if not (first and quiet) or sums is None or sums.bounds is not None or self.actions is not None:
             return False
         given = np.array([*rewards, self.growth])
@@ -257,15 +262,34 @@ class Model:
         return True
 
     def _refit(self) -> None:
-        """Estimate σ, the prior's sd and plausible rewards again, after own rewards have doubled."""
-        self.refit_at = next_refit(self.observed)
+        """Estimate σ, the prior's sd and plausible rewards again, after own rewards have doubled.
+
+        Where they decay, it is also done when as many have come as counted the last time.
+        """
         own, learner = self.own_sums(), self.learner
+        self.refit_at = next_refit(self.observed)
+        if self.aging is not None:
+            self.refit_at = min(self.refit_at, self.observed + math.ceil(learner.observed))
         assert own is not None  # an agent that decides from releases alone learns no rewards
         if learner.learns_sizes:
             learner.learn_sizes(own)
             self._derive()
         lengths = float(own[diagonal_entries(self.dimension)].sum())
-        self.limits.look(self.observed, learner.squares, lengths)
+        self.limits.look(learner.observed, learner.squares, lengths)
+
+    def age(self) -> bool:
+        """Decay all sums to now, if enough of the half-life has passed; whether it has."""
+        factor = 1.0 if self.aging is None else self.aging.advance(self.observed)
+        if factor == 1.0:
+            return False
+        self.learner.decay(factor)
+        self.own *= factor
+        for mark in self.marks.values():
+            mark *= factor
+        if self.sums is not None:
+            self.sums.decay(factor)
+        self._derive()
+        return True
 
     def _derive(self) -> None:
         self.learner.derive()

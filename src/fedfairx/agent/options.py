@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal, TypedDict, Unpack, cast
 
 from fedfairx.agent.algorithms import ALGORITHMS, SOLVERS, Algorithm
 from fedfairx.agent.algorithms import algorithm as find_algorithm
+from fedfairx.agent.half_life import NOT_PRIVATE, HalfLife, as_half_life
 from fedfairx.agent.reward_limits import as_reward_range
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.agent.schedules import schedule as find_schedule
@@ -61,6 +63,7 @@ class Keywords(TypedDict, total=False):
     decide_from: str | None
     shift: float
     partners: str
+    half_life: HalfLife | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +93,8 @@ class Options:
     shift: what "optimism" adds to private sums to make them definite, in sds of their noise.
     partners: "alike" (one θ for all) or "differ": each agent learns from its own rewards how far the θ of
         others agrees with its own.
+    half_life: after how many rewards, as 1000, or after what time, as 30d, a record counts half; by default
+        all count alike. Not for private agents, nor for "optimism".
 
     >>> Options(algorithm="priv-fairx-bayes", epsilon=2.0).composed.schedule
     Geometric(ratio=1.2, start=30)
@@ -113,6 +118,7 @@ class Options:
     decide_from: str | None = field(default=None, metadata={"choices": DECIDE_FROM, **_OWN})
     shift: float = 4.0
     partners: str = field(default=ALIKE, metadata={"choices": PARTNERS})
+    half_life: float | str | timedelta | None = field(default=None, metadata={"metavar": "REWARDS|TIME"})
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -138,6 +144,7 @@ class Options:
         fits = self.bounds is None or self.bounds.slots in (ONE, self.slots)
         require(fits, "bounds", "must leave slots to the options", self.bounds, "give slots")
         self._check_partners()
+        self._check_half_life()
         require(math.isfinite(self.shift) and self.shift >= 0, "shift", "must be finite and >= 0", self.shift)
         if chosen.private:
             self._check_privacy()
@@ -155,6 +162,13 @@ class Options:
             own = not self.private or self.composed.decide_from == "own+released"
             text = f"must be {ALIKE!r} where private agents do not decide from their own exact data"
             require(own, "partners", text, given, 'or decide_from="own+released"')
+
+    def _check_half_life(self) -> None:
+        object.__setattr__(self, "half_life", as_half_life(self.half_life))
+        if self.half_life is not None:
+            require(not self.private, "half_life", NOT_PRIVATE, self.half_life)
+            text = f"is not for rule='{OPTIMISM}', whose region is for records that all count alike"
+            require(not self.optimistic, "half_life", text, self.half_life)
 
     def _check_privacy(self) -> None:
         composed = self.composed

@@ -85,6 +85,7 @@ class AgentStore:
         self._settings = settings
         self._secret = secret
         self.parts: Parts  # set by the agent
+        self._replayed: int | None = None  # the time of the step that is replayed
         self.budgets = [Budget.from_dict(each) for each in settings["budgets"]]
         bounds = settings.get("bounds")  # missing in older databases
         self.bounds = None if bounds is None else Bounds(**bounds)
@@ -190,9 +191,17 @@ class AgentStore:
         parts.restore(state)
         parts.pending.clear()
         parts.pending.update(pending)
-        for step in steps:
-            self._replay(step)
+        try:
+            for step in steps:
+                self._replayed = step.time
+                self._replay(step)
+        finally:
+            self._replayed = None
         self.journal.snapshot_at = at
+
+    def clock(self) -> int:
+        """The time of the step that is made or replayed, in microseconds since 1970."""
+        return self.log.time if self._replayed is None else self._replayed
 
     def _replay(self, step: Made | Outcome | Event) -> None:
         parts = self.parts
@@ -217,6 +226,8 @@ class AgentStore:
             for row, weight, reward in zip(rows, weights.tolist(), rewards.tolist(), strict=True):
                 shown = row if parts.model.actions is None else row[0]
                 parts.learn(parts.shown(0, shown, weight=weight), reward)
+        elif step.kind == "age":
+            parts.model.age()
         elif step.kind == "release":
             parts.exchange.release_again(int(step.body))
         elif step.kind == "absorb":

@@ -79,8 +79,11 @@ class RewardLimits:
             "expects, got a larger one; if it is correct, make the agent with reward_range=(low, high)"
         )
 
-    def look(self, observed: int, squares: float, context_squares: float) -> None:
-        """Adapt the limits to `observed` rewards, given sums of squares of rewards and of contexts."""
+    def look(self, observed: float, squares: float, context_squares: float) -> None:
+        """Adapt the limits to `observed` rewards, given sums of squares of rewards and of contexts.
+
+        Where records decay, all three are sums of weights.
+        """
         if self._range is not None or observed < ENOUGH:
             return
         size = math.sqrt(squares / observed)

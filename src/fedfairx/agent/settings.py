@@ -123,7 +123,8 @@ class AgentSettings:
     solver: SolverSettings | None
     shift: float
     partners: str
-    slots: tuple[float, ...] = ONE  # which older files and databases have not
+    slots: tuple[float, ...] = ONE  # which older files and databases have not, like what follows
+    half_life: float | str | None = None
 
     @classmethod
     def of(cls, name: str, dimension: int, actions: list[str] | None, options: Options) -> AgentSettings:

@@ -47,7 +47,7 @@ class LearnerState:
     largest_reward: float
     noise_variance: float
     squares: float
-    observed: int
+    observed: int | float
     updates: int
     growth: float
 
@@ -67,6 +67,15 @@ class JudgedPartner:
     name: str
     weights: list[float]
     power: float
+
+
+@dataclass(frozen=True)
+class Aged:
+    """What there is to know beside decayed sums: see `half_life.Aging` and `Exchange.arrived`."""
+
+    at: int
+    refit_at: int
+    arrived: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,7 @@ class AgentState:
     random: Position
     pending: list[Waiting | int]
     privatizer: dict[str, Any] | None
+    aged: Aged | None = None  # if there is a half-life
 
 
 @dataclass
@@ -186,6 +196,9 @@ class Parts:
                 _waiting(made, model.dimension) if whole else number for number, made in self.pending.items()
             ],
             privatizer=exchange.privatizer.state() if whole or model.sums is not None else None,
+            aged=None
+            if model.aging is None
+            else Aged(model.aging.at, model.refit_at, dict(exchange.arrived)),
         )
 
     def restore(self, state: AgentState) -> None:
@@ -221,7 +234,18 @@ class Parts:
         }
         exchange.powers = {each.name: each.power for each in state.judged}
         exchange.latest = {name: _release(text) for name, text in state.latest.items()}
+        self._restore_ages(state.aged)
         self.draws.restore(state.random, model.uniforms_each)
+
+    def _restore_ages(self, aged: Aged | None) -> None:
+        model, exchange = self.model, self.exchange
+        if (aged is None) != (model.aging is None):
+            raise StateError("aged must be there if there is a half-life, and only then")
+        if aged is not None and model.aging is not None:
+            held = aged.arrived.keys() == exchange.latest.keys()
+            if not (held and all(0 <= since <= aged.at <= MOST for since in (0, *aged.arrived.values()))):
+                raise StateError("aged.arrived must be of all releases held, from 0 to aged.at")
+            model.aging.at, model.refit_at, exchange.arrived = aged.at, aged.refit_at, dict(aged.arrived)
 
 
 def _waiting(made: Decision, dimension: int) -> Waiting:

@@ -51,14 +51,14 @@ class Running:
 
 def tables() -> dict[str, tuple[Setting, ...]]:
     """Every setting, by its table of the TOML file."""
-    parts = ("merit", "prior", "confidence", "bounds", "centring")
+    parts = ("merit", "prior", "confidence", "bounds", "centring", "slots", "half_life")
     short = ("regulariser", "failure", "parameter_norm", "scale")
     region = {"noise_sd": "the scenario's", "scale": SCALE}
     box = {item.name: "as of the scenario's box" for item in fields(Centring)}
     laws = {"context_norm": _LAWS, "reward": _LAWS}
     return {
         "scenario": settings_of(Scenario, "scenario"),
-        "run": settings_of(Options, "run", leave_out=(*parts, "slots")) + settings_of(Running, "run"),
+        "run": settings_of(Options, "run", leave_out=parts) + settings_of(Running, "run"),
         "confidence": settings_of(
             Confidence, "confidence", prefix="confidence-", short=short, defaults=region
         ),

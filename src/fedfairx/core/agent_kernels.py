@@ -271,16 +271,17 @@ class AgentMemory:
         self._state.numbers[COUNT] = value
 
     @property
-    def observed(self) -> int:
-        """Number of the agent's own rewards."""
-        return int(self._state.numbers[OBSERVED])
+    def observed(self) -> int | float:
+        """Number of the agent's own rewards; where they decay, the sum of their weights."""
+        found = float(self._state.numbers[OBSERVED])
+        return int(found) if found.is_integer() else found
 
     @property
     def squares(self) -> float:
         """Sum of the squares of its own rewards."""
         return float(self._state.numbers[SQUARES])
 
-    def restore(self, ridge: float, variance: float, squares: float, observed: int) -> None:
+    def restore(self, ridge: float, variance: float, squares: float, observed: float) -> None:
         """Set what own rewards have taught: λ and σ² (hence sd²), the sum of squares, their number."""
         numbers = self._state.numbers
         numbers[RIDGE], numbers[SQUARES], numbers[OBSERVED] = ridge, squares, observed
@@ -339,6 +340,13 @@ class AgentMemory:
         if self.believes:
             return math.sqrt(self.noise_variance)
         return float(_radius(self.memory, self.dimension))
+
+    def decay(self, factor: float) -> None:
+        """Multiply all sums by this factor; V⁻¹ must be derived afterwards."""
+        for sums in (self.statistics, self.fresh):
+            sums *= factor
+        numbers = self._state.numbers
+        numbers[SQUARES], numbers[OBSERVED] = numbers[SQUARES] * factor, numbers[OBSERVED] * factor
 
     def derive(self) -> None:
         """Derive V⁻¹ from the sums."""

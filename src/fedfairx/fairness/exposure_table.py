@@ -41,6 +41,7 @@ class Exposure:
     merit: Merit
     featureless: bool = False  # whether actions have no features, so that each has a separate expected reward
     several: bool = False  # whether decisions have several slots, or a slot of a weight other than 1
+    changing: bool = False  # whether merit is expected to change, so that nothing is said of entitlements
 
     def claims(self) -> tuple[str, ...]:
         """Return the claims of this table, in sentences."""
@@ -50,12 +51,21 @@ class Exposure:
             shown = "share of the weights of all slots, in decisions in which the action was available"
             chances = "expected weights"
         due = ", as far as slots allow: no action can have more than the first slot" if self.several else ""
-        model = "of each action have a constant mean" if self.featureless else "are linear in the features"
-        return (
+        shares = (
             f"With probability at least {100 * (1 - self.error):g} %, all intervals of all actions and "
             "groups hold at all times at once: you may read the table every day and stop at will.",
             f'"Shown" is the {shown}. Its interval covers the '
             f"mean of the {chances} that it really had, whatever the recorded policies are.",
+        )
+        if self.changing:
+            return (
+                *shares,
+                '"Entitled" is left open, and nothing is judged: entitlements follow from rewards only where '
+                "merit stays the same, and this agent has a half-life because merit is expected to change.",
+            )
+        model = "of each action have a constant mean" if self.featureless else "are linear in the features"
+        return (
+            *shares,
             f'"Entitled" is the share in proportion to true merit{due}, averaged over the same decisions. '
             "Its interval holds for every parameter that the rewards so far leave possible, if rewards "
             f"{model} and vary around it by noise of sd {self.noise_sd:g} at most.",
@@ -81,6 +91,7 @@ def exposure(
     error: float = 0.05,
     tolerance: float = 0.2,
     sums: tuple[ArrayLike, ArrayLike] | None = None,
+    changing: bool = False,
 ) -> Exposure:
     """Compare shown with entitled shares, from a log of decisions in the order in which they were made.
 
@@ -90,6 +101,8 @@ def exposure(
     error: probability, at most, that any interval of actions or groups ever fails to hold.
     tolerance: 0.2 calls "within" what gets between four fifths and five quarters of its entitlement.
     sums: (Σxxᵀ, Σxy) over all rewards so far, if the log is only a part of the decisions.
+    changing: whether merit is expected to change, as by an agent with a half-life. Entitlements, which rest
+        on one parameter for all rounds, are then not estimated.
 
     >>> arms = [[1.0, 0.0], [0.0, 1.0]]
     >>> log = [Logged([0.5, 0.5], t % 2, contexts=arms, reward=0.5) for t in range(30_000)]
@@ -105,17 +118,18 @@ def exposure(
     fits = sums is None or all(block.fits(moment.size) for block in found.blocks)
     require(fits, "sums", "must have the dimension of the contexts", f"{moment.size} numbers")
     known = None
-    if gram.any() and all(block.contexts is not None for block in found.blocks):
+    if not changing and gram.any() and all(block.contexts is not None for block in found.blocks):
         known = region(gram, moment, noise_sd=noise_sd, error=error * _MERIT_SHARE)
     draws, tallies = _count(found, known, merit)
+    unsaid = NOT_JUDGED if changing else UNKNOWN
     actions, groups = (
-        tuple(_rows(tally, labels, known, error * _SHOWN_SHARE, tolerance))
+        tuple(_rows(tally, labels, known, error * _SHOWN_SHARE, tolerance, unsaid))
         for tally, labels in zip(tallies, (found.names, found.groups), strict=True)
     )
     shown = sum(int((block.times > 0).sum()) for block in found.blocks)
     featureless = any(map(_featureless, found.blocks))
     several = any(block.weights.shape[1] > 1 or bool((block.weights != 1.0).any()) for block in found.blocks)
-    settings = error, tolerance, noise_sd, merit, featureless, several
+    settings = error, tolerance, noise_sd, merit, featureless, several, changing
     return Exposure(actions, groups, draws, shown, rewards, *settings)
 
 
@@ -172,7 +186,7 @@ def _parts(block: Block, dimension: int) -> Iterator[Block]:
 
 
 def _rows(
-    tally: Tally, labels: Labels, known: Region | None, error: float, tolerance: float
+    tally: Tally, labels: Labels, known: Region | None, error: float, tolerance: float, unsaid: str
 ) -> Iterator[Row]:
     if not labels.numbers:
         return
@@ -189,7 +203,7 @@ def _rows(
         shown = Share(tally.shown[k] / weight[k], shown_low[k], shown_high[k])
         middle = math.nan if known is None else min(max(tally.share[k] / weight[k], low[k]), high[k])
         entitled = Share(middle, low[k], high[k])
-        words = UNKNOWN if known is None else verdict(shown, entitled, tolerance)
+        words = unsaid if known is None else verdict(shown, entitled, tolerance)
         yield Row(name, int(n), int(tally.times[k]), shown, tally.policy[k] / weight[k], entitled, words)
 
 
@@ -212,6 +226,7 @@ def percent(share: float) -> str:
 
 
 WITHIN, BELOW, ABOVE, UNKNOWN = "within", "below", "above", "too little data"
+NOT_JUDGED = "not judged"  # where merit is expected to change
 
 
 @dataclass(frozen=True)

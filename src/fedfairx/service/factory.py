@@ -24,7 +24,7 @@ from fedfairx.storage.agents import read_feature_schema, store_feature_schema
 from fedfairx.storage.api_keys import ApiKeys
 
 #: Settings that are stored with the agent.
-KEPT = ("rule", "reward_range", "minimum_share", "slots", "name", "window", "default_reward")
+KEPT = ("rule", "reward_range", "minimum_share", "slots", "half_life", "name", "window", "default_reward")
 
 
 def open_service(settings: Settings, *, merit: Merit | None = None) -> Service:
@@ -65,6 +65,7 @@ def _open(settings: Settings, merit: Merit | None, place: MemberFolder | None) -
         place_of(settings),
         decide_from=settings.decide_from if "decide_from" in settings.given else None,
         partners=settings.partners,
+        half_life=settings.half_life,
         window=settings.window,
         default_reward=settings.default_reward,
     )

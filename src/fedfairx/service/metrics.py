@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 
 from fedfairx.agent.agent import Agent
+from fedfairx.fairness.change_test import Change
 from fedfairx.service import schemas
 from fedfairx.service.federation import Membership
 
@@ -71,7 +72,7 @@ def metric(name: str, help: str, value: float | Iterable[tuple[Labels, float]]) 
         yield f"fedfairx_{name}{f'{{{shown}}}' if shown else ''} {number!r}"
 
 
-def agent_lines(agent: Agent, told: schemas.Privacy, *, ready: bool) -> Iterator[str]:
+def agent_lines(agent: Agent, told: schemas.Privacy, change: Change, *, ready: bool) -> Iterator[str]:
     """The state of the agent; `told` is what the caller may see of its privacy."""
     yield from metric("pending", "Decisions whose reward has not come.", agent.pending)
     yield from metric("observed", "Rewards that the model has learnt from.", agent.observed)
@@ -79,6 +80,8 @@ def agent_lines(agent: Agent, told: schemas.Privacy, *, ready: bool) -> Iterator
     yield from metric("releases", "Releases made.", agent.released)
     yield from metric("budget_releases", "Releases that the budget allows.", told.releases or 0)
     yield from metric("budget_spent", "Releases spent of the budget.", told.spent)
+    yield from metric("change_evidence", "Odds against merit that never changes.", change.evidence)
+    yield from metric("change_alarm", "Whether they have reached 100.", int(change.alarm))
     yield from metric("ready", "Whether the storage takes a write, as /readyz.", int(ready))
 
 

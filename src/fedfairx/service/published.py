@@ -15,6 +15,7 @@ import numpy as np
 
 from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.fairness import Draws, Exposure, Row, Share
+from fedfairx.fairness.change_test import ChangeTest
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.queries import records
 from fedfairx.util.arrays import Array
@@ -55,8 +56,9 @@ class Published:
     that reward alone. The next start of the service reads all of them again.
     """
 
-    def __init__(self, journal: Journal, *, first: int) -> None:
+    def __init__(self, journal: Journal, *, first: int, test: ChangeTest) -> None:
         self.sums = Sums(0)
+        self.test = test  # whether their parameter changes
         self.end: int | None = None  # the number after the last reward in it; None before the first batch
         self._journal = journal
         self._next = first
@@ -69,6 +71,8 @@ class Published:
         for last, contexts, rewards in parts:
             if rewards.size == batch:
                 sums.add(contexts, rewards)
+                sound = np.abs(rewards) <= LARGEST
+                self.test.add(contexts[sound], rewards[sound])
                 self.end = self._next = last + 1
 
 

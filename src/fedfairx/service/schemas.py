@@ -246,6 +246,22 @@ class ActionList(Struct):
     actions: list[ActionSeen]
 
 
+class ChangeSeen(Struct):
+    """Whether rewards contradict a model that never changes, as of the last whole batch of rewards.
+
+    evidence: The largest so far, as odds; at most 1e9.
+    alarm: Whether it has reached 100, which has a probability of at most 1 % if nothing changes.
+    rewards: How many were tested.
+    before: How many of them came before the moment at which merit has most likely changed.
+    """
+
+    evidence: Annotated[float, Meta(ge=0)]
+    alarm: bool
+    rewards: Annotated[int, Meta(ge=0)]
+    before: Annotated[int, Meta(ge=0)]
+    statement: str
+
+
 class Model(Struct):
     """What the service has learnt, and its settings.
 
@@ -256,6 +272,8 @@ class Model(Struct):
     observed: Rewards that were learnt; those of several slots count each.
     pending: Decisions that wait for a reward.
     slots: The weights of the slots of a decision that asks for no others; one of weight 1 is one action.
+    half_life: After how many rewards, or after what time ("30d"), a record counts half; null if all count
+        alike.
     """
 
     name: str
@@ -272,6 +290,8 @@ class Model(Struct):
     mode: str
     control_share: Share
     slots: list[Share]
+    half_life: float | str | None
+    change: ChangeSeen
 
 
 class Privacy(Struct):
@@ -393,7 +413,7 @@ class Exposed(Struct):
         expected weights among all weights; null unless for admins.
     entitled: Its share in proportion to true merit, as far as slots allow.
     shortfall: Entitled minus shown.
-    verdict: within, above, below or too little data.
+    verdict: within, above, below or too little data; with a half-life, not judged.
     """
 
     name: str

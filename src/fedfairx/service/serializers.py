@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from fedfairx.agent.agent import Agent
+from fedfairx.fairness.change_test import Change
 from fedfairx.federation.exchange.member import peers_of
 from fedfairx.service import schemas
 from fedfairx.service.published import batch_of
@@ -75,7 +76,7 @@ def actions(agent: Agent) -> schemas.ActionList:
     )
 
 
-def model(service: Service, *, exact: bool) -> schemas.Model:
+def model(service: Service, change: Change, *, exact: bool) -> schemas.Model:
     agent, settings = service.agent, service.settings
     return schemas.Model(
         name=agent.name,
@@ -92,6 +93,8 @@ def model(service: Service, *, exact: bool) -> schemas.Model:
         mode=settings.mode,
         control_share=settings.control_share,
         slots=list(service.slots),
+        half_life=service.half_life,
+        change=schemas.ChangeSeen(change.evidence, change.alarm, change.rewards, change.before, str(change)),
     )
 
 

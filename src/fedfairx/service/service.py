@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -69,6 +69,7 @@ class Service:
         self.counters = DecisionCounters()
         self.featureless = bool(agent.actions)  # whether actions are named once and have no features
         self.slots = as_weights(agent.options.slots)  # the weights of those that a decision has by default
+        self.half_life = cast("float | str | None", agent.options.half_life)
         self.fixed_slots = agent.private or membership is not None
         self._probed = -math.inf  # when a write last succeeded
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, ValidationError, convert
 
+from fedfairx.agent.half_life import as_half_life
 from fedfairx.core.slates import Slots, as_weights, read_slots
 from fedfairx.errors import InvalidInput, require
 from fedfairx.privacy.guarantee import DecideFrom
@@ -62,6 +64,8 @@ class Settings:
     merit: what a reward is worth, as doubling:0.1; if not given, 7 % of the reward range doubles the share.
     minimum_share: share that every action gets in any case.
     slots: number of actions that a decision shows, or the weights of its slots, such as 1,0.63,0.5.
+    half_life: after how many rewards, as 1000, or after what time, as 30d, a record counts half; all count
+        alike if not given.
     name: this agent's name among the members of a federation; random if not given.
     epsilon: makes its releases private; docs/howto/choose-epsilon.md.
     delta: δ, beside epsilon.
@@ -107,6 +111,7 @@ class Settings:
     merit: str = ""
     minimum_share: Share = 0.0
     slots: Slots = field(default=1, metadata={"metavar": "INT|NUMBER,…"})
+    half_life: float | str | timedelta | None = field(default=None, metadata={"metavar": "REWARDS|TIME"})
     name: str = ""
     epsilon: Positive | None = None
     delta: Annotated[float, Meta(gt=0, le=1)] = 1e-6
@@ -256,3 +261,4 @@ def _slots(value: object) -> Slots:
 
 READERS[tuple[Feature, ...]] = _features
 READERS[Sequence[float]] = _slots
+READERS[timedelta] = as_half_life

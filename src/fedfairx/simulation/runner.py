@@ -163,6 +163,8 @@ def simulate(
     require(chosen.merit in (None, scenario.merit), "merit", text, chosen.merit)
     text = "must be left out: a simulation shows one arm a round; agents (`Agent`) can show several"
     require(chosen.slots == ONE, "slots", text, chosen.slots)
+    text = "must be left out: in a simulation all records count alike; agents (`Agent`) can have one"
+    require(chosen.half_life is None, "half_life", text, chosen.half_life)
     chosen.check_dimension(scenario.dimension)
     grid = _grid(scenario.horizon, points)
     groups = [numbers[i::workers] for i in range(min(workers, len(numbers)))]

@@ -93,6 +93,7 @@ class Outcome:
     """
 
     seq: int
+    time: int
     decision: int
     status: str
     reward: float | None
@@ -104,6 +105,7 @@ class Event:
     """Any other step: learning, a release, a new run."""
 
     seq: int
+    time: int
     kind: str
     body: bytes
 
@@ -335,7 +337,7 @@ class Journal:
     def event(self, row: Row) -> Event:
         """The event of a row of `EVENT` and its seal, which is checked."""
         self._check(row, seal_event)
-        return Event(row[0], row[3], event_content(row[4]))
+        return Event(row[0], row[2], row[3], event_content(row[4]))
 
     def _pages(self, question: str, since: int, table: str = "") -> Iterator[Row]:
         where = f"{question} WHERE {table}agent = ? AND {table}seq > ? ORDER BY {table}seq LIMIT ?"
@@ -355,14 +357,14 @@ class Journal:
         """The outcome with its newest reward; None for a row that replaces another."""
         first, newest = row[:_O], row[_O:]
         self._check(first, seal_outcome)
-        seq, _, decision, _, reward, status, _, slot, turn, _ = first
+        seq, _, decision, when, reward, status, _, slot, turn, _ = first
         if turn:
             return None
         if newest[0] is not None:
             self._check(newest, seal_outcome)
             reward = newest[4]
         learnt = float("nan") if reward is None and status == "rewarded" else reward
-        return Outcome(seq, decision, status, learnt, slot)
+        return Outcome(seq, when, decision, status, learnt, slot)
 
     def _seal_decision(self, previous: bytes, row: Row) -> bytes:
         return seal_decision(previous, row, self.origins.of(row[0]) or "")

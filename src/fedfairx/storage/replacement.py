@@ -35,7 +35,7 @@ def booked(journal: Journal, made: Made, slot: int = 0) -> Booked | None:
         what = f"decision {journal.id_of(made.seq)}" + (f", slot {slot}," if slot else "")
         raise AlreadyObserved(f"{what} {'was forgotten' if status == 'withdrawn' else 'has expired'}")
     learnt = float("nan") if reward is None else reward
-    return Booked(made, Outcome(rows[0][0], made.seq, status, learnt, slot), turn, person)
+    return Booked(made, Outcome(rows[0][0], rows[0][3], made.seq, status, learnt, slot), turn, person)
 
 
 def sealed_by(journal: Journal, outcome: Outcome) -> Event | None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.algorithms import algorithm
+from fedfairx.agent.half_life import HalfLife
 from fedfairx.agent.options import Keywords, Options
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
@@ -54,8 +55,8 @@ class Terms:
     options: how members decide, learn and share, as one object, or fields of `Options` as keywords.
         `reward_range` is that of every member's rewards: members refuse other rewards, or clip them where
         sums are private. Records are clipped to `bounds` before they are summed, also where sums are exact:
-        other members refuse sums that such records can't have. `decide_from` and `partners` are left to
-        each member.
+        other members refuse sums that such records can't have. `decide_from`, `partners` and `half_life` are
+        left to each member.
     """
 
     dimension: int
@@ -79,7 +80,8 @@ class Terms:
         if options is None:
             keywords.setdefault("algorithm", "priv-fairx-bayes")
         asked = Options.given(options, **keywords)
-        for name, value in (("decide_from", asked.decide_from), ("partners", asked.partners)):
+        for name in ("decide_from", "partners", "half_life"):
+            value = getattr(asked, name)
             require(value in (None, ALIKE), name, "must be left to each member", value)
         own = algorithm(asked.algorithm)
         for name in ("rule", "solver"):
@@ -171,11 +173,13 @@ class Terms:
         ledger: Ledger | None = None,
         decide_from: str | None = None,
         partners: str = DIFFER,
+        half_life: HalfLife | None = None,
         seed: int | np.random.SeedSequence | None = None,
     ) -> Agent:
-        """A member's agent, in memory. `partners` and `decide_from` are the member's own choice."""
+        """A member's agent, in memory. `decide_from`, `partners` and `half_life` are its own choice."""
         made = self.privatizer(noise, ledger=ledger, decide_from=decide_from)
-        return Agent(self.dimension, options=self._member(partners), privatizer=made, name=name, seed=seed)
+        options = self._member(partners, half_life)
+        return Agent(self.dimension, options=options, privatizer=made, name=name, seed=seed)
 
     def open_agent(
         self,
@@ -184,16 +188,18 @@ class Terms:
         *,
         decide_from: str | None = None,
         partners: str = DIFFER,
+        half_life: HalfLife | None = None,
         **opening: Any,
     ) -> Agent:
         """A member's agent in a database (`Agent.open`), which also holds its ledger and noise key."""
         budget = self.budget(decide_from) if self.private else None
-        options = replace(self._member(partners), bounds=None if self.private else self.bounds)
+        member = self._member(partners, half_life)
+        options = replace(member, bounds=None if self.private else self.bounds)
         return Agent.open(
             place, dimension=self.dimension, options=options, budget=budget, name=name, **opening
         )
 
-    def _member(self, partners: str) -> Options:
+    def _member(self, partners: str, half_life: HalfLife | None) -> Options:
         """The options of a member's agent; its privatizer has those of privacy."""
         options, limit = self.options, self.bounds.reward
         return Options(
@@ -206,6 +212,7 @@ class Terms:
             solver=options.composed.solver if options.optimistic else None,
             slots=options.slots,
             partners=ALIKE if options.optimistic else partners,
+            half_life=half_life,
         )
 
     # --- as plain values -----------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from fedfairx.util.arrays import Array
 
 
 class NonPrivateSums:
-    """Exact sums: NOT PRIVATE. A release is the total of all records, in the order of observation.
+    """Exact sums: NOT PRIVATE. A release is the total of all records, in the order of observation, decayed
+    if its owner has a half-life.
 
     Guarantees:
     - None about privacy: the guarantee says NOT PRIVATE, with μ = ∞.
@@ -112,6 +113,10 @@ class NonPrivateSums:
         self._total[place(self.dimension, arm, arm)] += weight * weight
         self._total[self._total.size - self.dimension + arm] += weight * reward
         self._count += 1
+
+    def decay(self, factor: float) -> None:
+        """Let all records so far count less by this factor."""
+        self._total *= factor
 
     def resize(self, dimension: int) -> None:
         """Accept records of more coordinates from now on."""

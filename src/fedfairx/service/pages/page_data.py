@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.datastructures import QueryParams
 
 from fedfairx.core.slates import ONE, Weights
+from fedfairx.fairness.change_test import Change
 from fedfairx.fairness.exposure_table import ABOVE, BELOW
 from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
@@ -56,10 +57,11 @@ def frame(service: Service, *, signed_in: bool, exact: bool) -> View:
 
 async def overview(service: Service, _query: QueryParams, exact: bool) -> View:
     looked, ready = await service.exposures.look(exact=exact), await service.ready()
-    return await asyncio.to_thread(_overview, service, looked, ready, exact)
+    change = await service.exposures.change()
+    return await asyncio.to_thread(_overview, service, looked, change, ready, exact)
 
 
-def _overview(service: Service, looked: ExposureSnapshot, ready: bool, exact: bool) -> View:
+def _overview(service: Service, looked: ExposureSnapshot, change: Change, ready: bool, exact: bool) -> View:
     agent, counts = service.agent, service.counters.by_status(service.journal)
     waiting = next(iter(service.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
@@ -67,6 +69,7 @@ def _overview(service: Service, looked: ExposureSnapshot, ready: bool, exact: bo
     return {
         "attention": [
             *_attention(service, looked, oldest, ready),
+            *([Attention("warn", "Merit may have changed", str(change))] if change.alarm else []),
             *_privacy_attention(service, exact),
             *_federation_attention(service),
         ],
@@ -76,6 +79,9 @@ def _overview(service: Service, looked: ExposureSnapshot, ready: bool, exact: bo
         "ended": counts["withdrawn"] + counts["expired"],
         "oldest_pending": oldest,
         "observed": agent.observed,
+        "half_life": service.half_life,
+        "change": str(change),
+        "changed": change.alarm,
         "rule": agent.rule,
         "slots": _slots(service.slots),
         "merit": repr(agent.merit),

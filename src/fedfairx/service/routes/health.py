@@ -30,11 +30,11 @@ async def readyz(service: Service, _request: Request) -> schemas.Health:
 @endpoint("GET", "/metrics", role="reader", media_types=("text/plain; version=0.0.4",))
 async def metrics(service: Service, request: Request) -> Response:
     """Get counts and latencies for Prometheus."""
-    ready, exact = await service.ready(), sees_exact(request)
+    ready, exact, change = await service.ready(), sees_exact(request), await service.exposures.change()
 
     def read() -> list[str]:
         told = serializers.privacy(service.agent, exact=exact)
-        lines = [*agent_lines(service.agent, told, ready=ready)]
+        lines = [*agent_lines(service.agent, told, change, ready=ready)]
         if service.membership is not None:
             lines += federation_lines(service.membership, exact=exact)
         return lines

@@ -23,7 +23,8 @@ CHANGE = ("invalid", "features", "conflict")  # why an action may not be changed
 @endpoint("GET", "/v1/model", role="reader")
 async def model(service: Service, request: Request) -> schemas.Model:
     """Show what was learnt, and the settings."""
-    return await asyncio.to_thread(serializers.model, service, exact=sees_exact(request))
+    change = await service.exposures.change()
+    return await asyncio.to_thread(serializers.model, service, change, exact=sees_exact(request))
 
 
 @endpoint("GET", "/v1/privacy", role="reader")

@@ -1,0 +1,181 @@
+"""A test for change: whether rewards contradict one parameter that never changes, at all times.
+
+docs/explanation/exposure-proofs.md has the proof. Rewards come in batches, with sums G = Σxxᵀ and b = Σxy. If
+θ* is the parameter of a stretch of rewards whose noise is σ-sub-Gaussian, then
+
+    ln M(θ*) = ½ (b - Gθ*)ᵀ(G + λI)⁻¹(b - Gθ*)/σ² - ½ ln|I + G/λ|
+
+is the logarithm of a supermartingale that starts at 1, and so is the product of that before a moment s and
+that after it. The evidence for a change is a weighted sum over s, and over λ before s, of the product at the
+θ that makes it least.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedfairx.util.arrays import Array
+
+ERROR = 0.01  # the probability, at most, of an alarm if there is no change
+MOST_FEATURES = 200  # beyond, sums at all moments would take too much memory
+_BEFORE: Array = np.exp2(
+    4.0 * np.arange(6)
+)  # λ before the change: the best depends on how many rewards came before
+_AFTER = 4.0  # λ after it: a coordinate of θ changes by about σ/2
+_NEAR = 4  # moments that are looked at in each doubling of the distance
+_SHOWN = 1e9  # evidence is not shown beyond
+_ROUNDING = 1e-10  # of the trace, added where matrices may be singular
+
+
+class Stretch(NamedTuple):
+    """Sums over a stretch of rewards; n stretches or 1, each in B blocks of p coordinates."""
+
+    gram: Array  # (n, B, p, p)
+    moment: Array  # (n, B, p)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the test has found so far.
+
+    evidence: the largest so far, as odds against one parameter; from 100 on it is an alarm.
+    rewards: how many were looked at, in whole batches.
+    before: how many of them came before the moment at which the parameter has most likely changed.
+    """
+
+    evidence: float = 0.0
+    rewards: int = 0
+    before: int = 0
+
+    @property
+    def alarm(self) -> bool:
+        """Whether rewards contradict one parameter."""
+        return self.evidence >= 1.0 / ERROR
+
+    def __str__(self) -> str:
+        if not self.rewards:
+            return "There are too few rewards to test whether merit changes."
+        if not self.alarm:
+            return (
+                f"{_shown(self.rewards)} rewards fit a model that never changes: the evidence against it was "
+                f"at most {self.evidence:.2g} : 1, and {1 / ERROR:g} : 1 would be an alarm."
+            )
+        odds = f"{_shown(self.evidence)} : 1" if self.evidence < _SHOWN else f"more than {_SHOWN:.0e} : 1"
+        return (
+            f"Rewards contradict a model that never changes, by {odds}: those after the first "
+            f"{_shown(self.before)} differ most from those before. Either merit has changed, or rewards are "
+            f"not as the model assumes. Where neither is so, at most 1 agent in {1 / ERROR:g} ever gets this "
+            "alarm."
+        )
+
+
+def _shown(number: float) -> str:
+    return f"{number:,.0f}".replace(",", " ")
+
+
+class ChangeTest:
+    """The test, batch by batch.
+
+    noise_sd: σ, an upper limit.
+    separate: whether every reward is of one coordinate, as those of actions without features.
+    """
+
+    def __init__(self, noise_sd: float, *, separate: bool = False) -> None:
+        self.found = Change()
+        self._variance = noise_sd**2
+        self._separate = separate
+        self._total: Stretch | None = None
+        self._moments: dict[int, tuple[int, Stretch]] = {}  # by number of batches: rewards, and their sums
+        self._batches = 0
+        self._largest = -math.inf  # ln of the largest evidence so far
+
+    def add(self, contexts: Array, rewards: Array) -> None:
+        """Take a batch of contexts (n, d), d at least that of the last batch, and rewards (n,)."""
+        if contexts.shape[1] > MOST_FEATURES and not self._separate:
+            return
+        batch = self._sums(contexts, rewards)
+        if self._total is not None:
+            self._total = self._grown(self._total, contexts.shape[1])
+            self._moments = {
+                at: (count, self._grown(sums, contexts.shape[1]))
+                for at, (count, sums) in self._moments.items()
+                if _looked_at(at, self._batches + 1)
+            }
+            self._moments[self._batches] = self.found.rewards, self._total
+            batch = Stretch(*(old + new for old, new in zip(self._total, batch, strict=True)))
+        self._total = batch
+        self._batches += 1
+        self._look(self.found.rewards + rewards.size)
+
+    def _sums(self, contexts: Array, rewards: Array) -> Stretch:
+        if self._separate:
+            squares = np.square(contexts).sum(axis=0)
+            return Stretch(squares[None, :, None, None], (contexts.T @ rewards)[None, :, None])
+        return Stretch((contexts.T @ contexts)[None, None], (contexts.T @ rewards)[None, None])
+
+    def _grown(self, sums: Stretch, dimension: int) -> Stretch:
+        """The sums with zeros for coordinates that have come since: only actions without features do."""
+        more = dimension - sums.moment.shape[1] if self._separate else 0
+        if not more:
+            return sums
+        return Stretch(*(np.pad(part, [(0, 0), (0, more)] + [(0, 0)] * (part.ndim - 2)) for part in sums))
+
+    def _look(self, rewards: int) -> None:
+        before = self.found.before
+        if self._moments:
+            assert self._total is not None
+            counts, sums = zip(*self._moments.values(), strict=True)
+            first = Stretch(*(np.concatenate(part) for part in zip(*sums, strict=True)))
+            rest = Stretch(*(all_ - part for all_, part in zip(self._total, first, strict=True)))
+            logs = log_evidence(first, rest, self._variance)
+            logs -= np.log([at * (at + 1.0) for at in self._moments])  # weights that sum to 1
+            whole = float(np.logaddexp.reduce(logs))
+            if whole > self._largest:
+                self._largest, before = whole, counts[int(logs.argmax())]
+        evidence = _SHOWN if self._largest >= math.log(_SHOWN) else math.exp(self._largest)
+        self.found = Change(evidence, rewards, before)
+
+
+def _looked_at(at: int, now: int) -> bool:
+    """Whether a change after `at` batches is still looked at after `now`: the longer ago, the fewer are."""
+    apart = 1 << max((now - at) // _NEAR, 1).bit_length() - 1
+    return at % apart == 0
+
+
+def log_evidence(before: Stretch, after: Stretch, variance: float) -> Array:
+    """(n,) ln of the mean, over λ before a change, of M before it times M after it, at the worst θ."""
+    early, late = _Quadratic.of(before, _BEFORE), _Quadratic.of(after, np.array([_AFTER]))
+    both = _Quadratic(*(one + two for one, two in zip(early, late, strict=True)))
+    logs = 0.5 * (np.maximum(both.least, 0.0) / variance - both.volume).sum(axis=-1)
+    return np.asarray(np.logaddexp.reduce(logs) - math.log(_BEFORE.size))
+
+
+class _Quadratic(NamedTuple):
+    """(b - Gθ)ᵀ(G + λI)⁻¹(b - Gθ) as a function of θ, and ln|I + G/λ|, for r values of λ."""
+
+    square: Array  # (r, n, B, p, p)
+    linear: Array  # (r, n, B, p)
+    constant: Array  # (r, n, B)
+    volume: Array  # (r, n, B)
+
+    @classmethod
+    def of(cls, sums: Stretch, ridges: Array) -> _Quadratic:
+        gram, moment = sums
+        ridge = ridges[:, None, None, None, None]
+        whole = gram + ridge * np.eye(gram.shape[-1])
+        solved = np.linalg.solve(whole, np.concatenate([gram, moment[..., None]], axis=-1)[None])
+        linear, constant = gram @ solved[..., -1:], (moment * solved[..., -1]).sum(axis=-1)
+        volume = np.linalg.slogdet(whole / ridge)[1]
+        return cls(gram @ solved[..., :-1], linear[..., 0], constant, volume)
+
+    @property
+    def least(self) -> Array:
+        """(r, n, B) its least value over θ."""
+        size = np.trace(self.square, axis1=-2, axis2=-1)[..., None, None] + 1e-300
+        square = self.square + _ROUNDING * size * np.eye(self.square.shape[-1])
+        best = np.linalg.solve(square, self.linear[..., None])[..., 0]
+        return np.asarray(self.constant - (self.linear * best).sum(axis=-1))
