@@ -57,6 +57,9 @@ DURABLE = ("tests/agent/test_persistence.py", "-k", "sqlite or tmp or copy or ol
 NEW_RUN = ("tests/agent/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
 RESULTS = ("tests/experiments/sweep/test_store.py",)
+OFFERS = ("tests/experiments/test_offers.py",)
+FLIGHTS = ("tests/experiments/test_flights.py", "-k", "not january_chose")
+STAR = ("tests/experiments/test_star.py",)
 SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
 WRITE_QUEUE = ("tests/service/test_write_queue.py",)
 DOORS = ("tests/service/test_auth.py", "-k", "sqlite")
@@ -1169,6 +1172,88 @@ MUTANTS = (
         "below(found, limit)",
         "holds(found.value < limit)",
         SCORES,
+    ),
+    Mutant(
+        "recorded rewards of the day itself count as earlier ones",
+        "earlier",
+        "group * last + day + 1, values",
+        "group * last + day, values",
+        FLIGHTS,
+    ),
+    Mutant(
+        "a window of earlier days begins a day too soon",
+        "earlier",
+        "np.maximum(day - days, 0)",
+        "np.maximum(day - days - 1, 0)",
+        FLIGHTS,
+    ),
+    Mutant(
+        "contexts of flights are scaled by the whole year",
+        "contexts",
+        "mean, sd = raw[january].mean(axis=0), raw[january].std(axis=0)",
+        "mean, sd = raw.mean(axis=0), raw.std(axis=0)",
+        FLIGHTS,
+    ),
+    Mutant(
+        "agents learn a decision of the day before they make the next",
+        "shares",
+        """            made = agent.decide_many([offers.contexts[each] for each in rows])
+""",
+        """            made = []
+            for each in rows:
+                made += agent.decide_many([offers.contexts[each]])
+                agent.learn(offers.contexts[each], offers.rewards[each].tolist())
+""",
+        OFFERS,
+    ),
+    Mutant(
+        "one hindsight model for all agents",
+        "hindsight",
+        "rows = owner == agent",
+        "rows = owner >= 0",
+        OFFERS,
+    ),
+    Mutant(
+        "an agent is asked as often as there are decisions",
+        "asked",
+        "kept = order[place < each]",
+        "kept = order[place >= 0]",
+        OFFERS,
+    ),
+    Mutant(
+        "reward regret is against the mean of the arms",
+        "_measured",
+        "offers.largest(offers.rewards)",
+        "offers.total(offers.rewards) / np.diff(offers.first)",
+        OFFERS,
+    ),
+    Mutant(
+        "what a member gains is taken over the mean of all",
+        "by_member",
+        "alone.by_agent[: len(own.seeds), :, -1]",
+        "alone.by_agent[: len(own.seeds), :, -1].mean(axis=1, keepdims=True)",
+        FLIGHTS,
+    ),
+    Mutant(
+        "the airport that loses least is judged",
+        "_joining_claims",
+        "max(each, key=lambda found: found.high)",
+        "min(each, key=lambda found: found.high)",
+        FLIGHTS,
+    ),
+    Mutant(
+        "contexts of classes are scaled by all grades",
+        "contexts",
+        "np.linalg.norm(whole[first], axis=1)",
+        "np.linalg.norm(whole, axis=1)",
+        STAR,
+    ),
+    Mutant(
+        "a class is offered for what others in it did",
+        "choices",
+        'groupby([*ALIKE_IN, "class_"], as_index=False)',
+        'groupby([*ALIKE_IN[:3], "class_"], as_index=False)',
+        STAR,
     ),
     Mutant(
         "changed values of a results file are believed",

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     | {"core", "fairness", "theory", "features", "privacy", "storage", "agent", "federation", "service"},
     "client": BASE,
     "experiments": BASE
-    | {"lanes", "core", "theory", "privacy", "agent", "federation", "simulation", "experiments"},
+    | {"lanes", "core", "theory", "features", "privacy", "agent", "federation", "simulation", "experiments"},
 }
 #: Where alone a package may be imported: a folder or a file.
 ONLY_IN = {

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from fedfairx.cli.common import VerbParser
-from fedfairx.errors import FedFairXError
+from fedfairx.errors import FedFairXError, MissingLibrary
 
 #: The class of each command, imported when the parser is made.
 VERBS = {
@@ -64,6 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
     except KeyboardInterrupt:
         return _interrupted("")
+    except MissingLibrary as error:
+        print(f"fedfairx: {error}", file=sys.stderr)
+        return EXIT_REFUSED
     except ImportError as error:
         if error.name is None or error.name.startswith("fedfairx"):
             raise

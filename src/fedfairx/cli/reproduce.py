@@ -18,7 +18,7 @@ class Plot(Output):
         fedfairx plot --out results
         fedfairx plot exp3 --out results
 
-    experiments: exp1 … exp11, or all (default: all).
+    experiments: exp1 … exp11, flights, star, or all (default: all). The last two need the extra `data`.
     plugin: a Python file with experiments.
     out: folder of the results, figures and report.
     quiet: do not print the progress.
@@ -52,10 +52,11 @@ class Reproduce(Plot):
 
         fedfairx reproduce all --out results
         fedfairx reproduce exp1 exp3 --quick
+        fedfairx reproduce flights
         fedfairx reproduce all --engine dask://10.0.0.5:8786
         fedfairx reproduce mine --plugin mine.py
 
-    quick: make every figure at a reduced size, in about 20 s.
+    quick: make every figure at a reduced size, in about half a minute.
     seeds: runs of each setting (default: 5, as in the paper).
     horizon: rounds T (default: 100000, as in the paper).
     engine: where jobs run.

@@ -138,6 +138,11 @@ class Outcome:
     exposure: Array  # (seeds, arms) mean share by rank of the true mean, best first; empty unless measured
     weakest: Array  # (seeds, points) what the weakest arm was shown over what it was due since the last point
     seconds: float  # CPU time
+    by_agent: Array = field(default_factory=lambda: np.empty(0))  # (seeds, agents, points) fairness regret
+
+    def __post_init__(self) -> None:
+        if not self.by_agent.size:  # not measured: one row for each seed all the same
+            object.__setattr__(self, "by_agent", np.empty((len(self.seeds), 0)))
 
     def regret(self, metric: str) -> Array:
         """(seeds, points)."""
@@ -193,6 +198,7 @@ class Experiment:
     score: Callable[[Outcomes, Size], Scores]
     plot: Callable[[Outcomes, Size], Iterator[Picture]]
     paper: bool = False  # one of the paper's own
+    libraries: tuple[str, ...] = ()  # of the extra `data`; without them it is left out
 
     def judge(self, outcomes: Outcomes, size: Size) -> Scores:
         """Score the outcomes; at a reduced size nothing gets a verdict."""

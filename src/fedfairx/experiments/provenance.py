@@ -22,7 +22,7 @@ import numpy as np
 from fedfairx.errors import InvalidInput
 from fedfairx.util.canonical_json import canonical
 
-SCHEMA = 2  # of a results file
+SCHEMA = 3  # of a results file
 #: Folders, with all below them, whose code decides what a run computes,
 _COMPUTING = ("lanes", "core", "privacy", "agent", "simulation")
 #: and files in them that do not.

@@ -20,7 +20,8 @@ from typing import Any
 
 import msgspec
 
-from fedfairx.errors import ResultsError
+from fedfairx.errors import MissingLibrary, ResultsError
+from fedfairx.experiments.datasets import missing
 from fedfairx.experiments.experiment import Experiment, Size
 from fedfairx.experiments.provenance import SCHEMA, Provenance, provenance
 from fedfairx.experiments.registry import experiments
@@ -120,11 +121,13 @@ def reproduce(
 ) -> Reproduction:
     """Run what is not stored yet, then draw figures and write the report.
 
+    Experiments whose libraries are not installed are left out, and a message says what to install.
     Experiments in the folder's report stay in it. If they are of another size or by other code, they can't,
     and the call is refused unless `replace` is set.
     """
     progress = progress or Quiet()
     began = time.perf_counter()
+    chosen = _installed(chosen, progress)
     kept, dropped = _kept(out, chosen, size, replace=replace)
     store = Store(out / "results", provenance()).open()
     remove_stale(out)
@@ -229,7 +232,20 @@ def _known(manifest: Manifest, progress: Progress) -> list[Experiment]:
     for name in manifest.runs:
         if name not in experiments():
             progress.say(f"{name} is left out of the report; its --plugin is needed to draw it")
-    return [experiment for name, experiment in experiments().items() if name in manifest.runs]
+    found = [experiment for name, experiment in experiments().items() if name in manifest.runs]
+    return _installed(found, progress)
+
+
+def _installed(chosen: Sequence[Experiment], progress: Progress) -> list[Experiment]:
+    """Those whose libraries are installed; an error if none is."""
+    reasons = {experiment.name: missing(experiment.libraries) for experiment in chosen}
+    found = [experiment for experiment in chosen if not reasons[experiment.name]]
+    if chosen and not found:
+        raise MissingLibrary("; ".join(f"{name}: {text}" for name, text in reasons.items()))
+    for name, text in reasons.items():
+        if text:
+            progress.say(f"{name} is left out: {text}")
+    return found
 
 
 def _kept(out: Path, chosen: Sequence[Experiment], size: Size, *, replace: bool) -> tuple[Runs, Runs]:

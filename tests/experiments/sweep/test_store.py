@@ -50,6 +50,12 @@ def test_an_empty_exposure_is_kept_empty(store: Store):
     assert store.read(run.identity(HERE), (0, 1), label="x").exposure.shape == (2, 0)
 
 
+def test_the_regret_of_each_agent_is_kept(store: Store):
+    run, curves = small_run(), np.arange(12.0).reshape(2, 3, 2)
+    store.write(run, replace(outcome(), by_agent=curves))
+    np.testing.assert_array_equal(store.read(run.identity(HERE), (1, 0), label="x").by_agent, curves[::-1])
+
+
 def test_missing_seeds_are_named(store: Store):
     run = small_run()
     store.write(run, outcome((0,)))

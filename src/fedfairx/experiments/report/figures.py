@@ -18,7 +18,8 @@ from fedfairx.experiments.scores import Estimate
 from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 from fedfairx.util.arrays import Array
 from fedfairx.util.figure_style import COLOURS as COLOURS
-from fedfairx.util.figure_style import METRIC_NAMES, NAMES, End, band, round_axis, thousands
+from fedfairx.util.figure_style import METRIC_NAMES, NAMES, End, round_axis, thousands
+from fedfairx.util.figure_style import band as band
 from fedfairx.util.figure_style import end_labels as end_labels
 from fedfairx.util.formatting import half_width
 

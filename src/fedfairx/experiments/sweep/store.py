@@ -24,7 +24,7 @@ from fedfairx.experiments.provenance import SCHEMA, Provenance
 from fedfairx.experiments.sweep.partial_files import remove_stale, write_whole
 
 _META = b"fedfairx"
-_COLUMNS = ("seeds", "rounds", "fairness_regret", "reward_regret", "syncs", "exposure", "weakest")
+_COLUMNS = ("seeds", "rounds", "fairness_regret", "reward_regret", "syncs", "exposure", "weakest", "by_agent")
 _OF_EACH_SEED = tuple(name for name in _COLUMNS if name != "rounds")
 
 
