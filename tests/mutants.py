@@ -186,8 +186,8 @@ MUTANTS = (
     Mutant(
         "a baseline is not counted in how likely an action was",
         "taken_from",
-        "chances[baseline] += kept",
-        "chances[baseline] += 0.0",
+        "chances[rows] += kept * np.asarray(weights)",
+        "chances[rows] += kept",
         LOGS,
     ),
     Mutant(

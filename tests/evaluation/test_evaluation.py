@@ -190,6 +190,20 @@ def test_a_replay_of_the_same_settings_has_weight_one() -> None:
     assert found.gain.value == pytest.approx(0.0)
 
 
+def test_a_half_life_is_replayed() -> None:
+    log, _ = context_log(60, 12)
+    options = Options(half_life=20)
+    (shares,) = shares_of(options, decisions_of(log))
+    agent = Agent(3, options=options, seed=0)
+    for row, each in zip(shares, log, strict=True):
+        contexts: Any = each.contexts
+        assert row == pytest.approx(agent.policy(contexts))
+        agent.learn([contexts[each.action]], [each.reward])
+    assert not np.allclose(shares, shares_of(Options(), decisions_of(log))[0])
+    with pytest.raises(InvalidInput, match="half_life must be a number of rewards"):
+        evaluate(log, [Options(half_life="1d")])
+
+
 @pytest.mark.parametrize("policy", ["greedy", Options(), Options(rule="thompson")])
 def test_no_policy_or_guess_sees_what_comes_later(policy: Any) -> None:
     log, _ = context_log(120, 6)

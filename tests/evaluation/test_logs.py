@@ -29,10 +29,10 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     with opened as agent, agent.transaction():
         for step in range(60):
             note = DecisionNote(groups=["x", None, "y"])
-            if step % 4 == 1 and not options:
+            if step % 4 == 1:
                 mode = ("shadow", "control", "live")[step % 3]
                 share = 0.0 if mode == "shadow" else 0.3
-                note = note._replace(mode=mode, baseline=2, control_share=share)
+                note = note._replace(mode=mode, baseline=[2, 0] if options else 2, control_share=share)
             decision = agent.decide(None if names else rng.random((3, 2)), note=note)
             if step % 10:
                 agent.observe(decision, rewards=rng.random(len(decision.actions)).tolist())
@@ -117,17 +117,21 @@ def test_propensities_agree_with_what_the_agent_stored(stored: Path) -> None:
     log = list(read_log(stored).decisions)
     with Agent.open(stored) as agent:
         for each, made in zip(log, agent.journal.decisions(), strict=True):
-            if not made.slots:
-                assert np.asarray(each.policy)[made.action] == pytest.approx(made.propensity)
-                assert np.sum(each.policy) == pytest.approx(1.0)
+            chances = np.asarray(each.policy)
+            assert chances[made.action] == pytest.approx(made.propensity)
+            for slot in made.slots:
+                assert chances[slot.action] == pytest.approx(slot.exposure)
+            assert chances.sum() == pytest.approx(1.5 if made.slots else 1.0)
 
 
 def test_the_probability_of_each_action_with_a_baseline() -> None:
     policy = np.array([0.2, 0.8])
-    assert taken_from(policy, "live", None, 0.0).tolist() == [0.2, 0.8]
-    assert taken_from(policy, "shadow", 0, 0.0).tolist() == [1.0, 0.0]
-    assert taken_from(policy, "live", 0, 0.5) == pytest.approx([0.6, 0.4])
-    assert taken_from(policy, "control", 0, 0.5) == pytest.approx([0.6, 0.4])
+    assert taken_from(policy, "live", [None], 0.0).tolist() == [0.2, 0.8]
+    assert taken_from(policy, "shadow", [0], 0.0).tolist() == [1.0, 0.0]
+    assert taken_from(policy, "live", [0], 0.5) == pytest.approx([0.6, 0.4])
+    assert taken_from(policy, "control", [0], 0.5) == pytest.approx([0.6, 0.4])
+    exposure = np.array([0.9, 0.4, 0.2])
+    assert taken_from(exposure, "control", [2, 0], 0.5, [1.0, 0.5]) == pytest.approx([0.7, 0.2, 0.6])
 
 
 def test_damaged_and_incomplete_files_are_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from fedfairx.util.config import NAMED, READERS, settings_of
 if TYPE_CHECKING:
     from fedfairx.evaluation.policies import Policy
 
-CHANGES = ("merit", "rule", "minimum_share")
+CHANGES = ("merit", "rule", "minimum_share", "half_life")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Evaluate(Output):
 
         fedfairx evaluate --data DIR
         fedfairx evaluate --data DIR --merit doubling:0.1 --against merit=doubling:0.2,minimum_share=0.05
+        fedfairx evaluate --data DIR --half-life 1000 --against half_life=300
         fedfairx evaluate --data export.jsonl --against uniform --against greedy --plot evaluation.png
         fedfairx evaluate --data postgresql://host/name --agent north --json
 
@@ -65,6 +66,7 @@ class Evaluate(Output):
     merit: merit function of the first policy (default: the agent's).
     rule: how shares are computed in the first policy (default: the agent's).
     minimum_share: least share of every action in the first policy (default: the agent's).
+    half_life: number of rewards after which a record counts half in the first policy (default: the agent's).
     against: another policy: uniform, greedy, or changes of the agent's settings; may be repeated (default:
         uniform and greedy).
     reward_range: lowest and highest reward (default: the agent's, or 0,1).
@@ -77,6 +79,7 @@ class Evaluate(Output):
     merit: str | None = field(default=None, metadata={"metavar": NAMED})
     rule: str | None = field(default=None, metadata={"choices": RULES})
     minimum_share: str | None = field(default=None, metadata={"metavar": "FLOAT"})
+    half_life: str | None = field(default=None, metadata={"metavar": "REWARDS"})
     against: tuple[Alternative, ...] = field(default=(), metadata={"metavar": "POLICY"})
     reward_range: tuple[float, float] | None = None
     error: float = 0.05

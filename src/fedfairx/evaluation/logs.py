@@ -20,6 +20,7 @@ import numpy as np
 from fedfairx.agent.options import Options
 from fedfairx.agent.settings import AgentSettings, merit_from, read_value
 from fedfairx.core.merit import Merit
+from fedfairx.core.slates import ONE
 from fedfairx.errors import InvalidInput, StateError, needs, require
 from fedfairx.fairness import Logged
 from fedfairx.storage.agents import AgentRow, read_agents
@@ -112,28 +113,42 @@ def _of_stored(made: StoredDecision) -> Logged:
     contexts = np.frombuffer(made.packed, "<i4") if made.featureless else made.contexts
     withdrawn = made.status == "withdrawn"
     if made.slots:
+        weights = [slot.weight for slot in made.slots]
+        baseline = [slot.baseline for slot in made.slots]
         return Logged(
-            made.policy,
+            taken_from(made.policy, made.mode, baseline, made.control_share, weights),
             [None if slot.status == "withdrawn" else slot.action for slot in made.slots],
             contexts,
             made.names,
             made.groups,
             [slot.action for slot in made.slots],
             [slot.reward for slot in made.slots],
-            [slot.weight for slot in made.slots],
+            weights,
         )
-    chances = taken_from(made.policy, made.mode, made.baseline, made.control_share)
+    chances = taken_from(made.policy, made.mode, [made.baseline], made.control_share)
     action = None if withdrawn else made.action
     return Logged(chances, action, contexts, made.names, made.groups, made.action, made.reward)
 
 
-def taken_from(policy: Array, mode: str, baseline: int | None, control_share: float) -> Array:
-    """The probability (K,) that each action is taken, where a baseline may be taken instead of the draw."""
-    if baseline is None:
+def taken_from(
+    policy: Array,
+    mode: str,
+    baseline: Sequence[int | None],
+    control_share: float | None,
+    weights: Sequence[float] = ONE,
+) -> Array:
+    """The expected weight (K,) of each action, where a baseline may be taken instead of the draw.
+
+    baseline: its rows by slot, None where there is none.
+    """
+    rows = [row for row in baseline if row is not None]
+    if not rows:
         return policy
-    kept = 1.0 if mode == "shadow" else control_share
+    unknown = mode != "shadow" and control_share is None
+    require(not unknown, "control_share", "must be given where decisions have a baseline", control_share)
+    kept = 1.0 if mode == "shadow" else control_share or 0.0
     chances = (1.0 - kept) * policy
-    chances[baseline] += kept
+    chances[rows] += kept * np.asarray(weights)
     return np.asarray(chances)
 
 
@@ -168,34 +183,35 @@ def _logged(found: Mapping[str, Any]) -> Logged:
     names, groups, contexts = (found.get(name) for name in ("action_ids", "groups", "contexts"))
     contexts = None if contexts is None else np.array([list(each) for each in contexts], dtype=np.float64)
     withdrawn = found.get("status") == "withdrawn"
-    shown = found.get("shown")
+    shown, share = found.get("shown"), found.get("control_share")
+    mode = str(found.get("mode") or "live")
     if shown is not None:
+        weights = [float(each["weight"]) for each in shown]
+        exposure = np.asarray(found.get("exposure"), dtype=np.float64)
         return Logged(
-            np.asarray(found.get("exposure"), dtype=np.float64),
+            taken_from(exposure, mode, [_row_number(each.get("baseline")) for each in shown], share, weights),
             [None if each.get("status") == "withdrawn" else int(each["action"]) for each in shown],
             contexts,
             names,
             groups,
             [int(each["action"]) for each in shown],
             [each.get("reward") for each in shown],
-            [float(each["weight"]) for each in shown],
+            weights,
         )
-    action, baseline, share = (found.get(name) for name in ("action", "baseline", "control_share"))
+    action, baseline = found.get("action"), found.get("baseline")
     if found.get("policy") is None or action is None:
         raise InvalidInput(f"{_ROW}, got {', '.join(map(str, found)) or 'none'}")
-    mode = str(found.get("mode") or "live")
-    unknown = baseline is not None and mode != "shadow" and share is None
-    require(not unknown, "control_share", "must be a column where decisions have a baseline", share)
-    chances = taken_from(
-        np.asarray(found["policy"], dtype=np.float64),
-        mode,
-        None if baseline is None else int(float(baseline)),
-        float(share or 0.0),
-    )
+    policy = np.asarray(found["policy"], dtype=np.float64)
+    chances = taken_from(policy, mode, [_row_number(baseline)], None if share is None else float(share))
     reward, row = found.get("reward"), int(float(action))
     if withdrawn or reward is None:
         return Logged(chances, None if withdrawn else row, contexts, names, groups, row)
     return Logged(chances, row, contexts, names, groups, row, float(reward))
+
+
+def _row_number(value: Any) -> int | None:
+    """A row that may be missing; pandas makes floats of a column in which some are."""
+    return None if value is None or math.isnan(float(value)) else int(float(value))
 
 
 def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -72,6 +72,8 @@ class Decisions:
 
     def agent(self, options: Options, seed: int = 0) -> Agent:
         """An agent that has learnt nothing yet. Privacy, partners and schedule play no part in it."""
+        text = "must be a number of rewards to be replayed, since a replay takes no time"
+        require(not isinstance(options.half_life, str), "half_life", text, options.half_life)
         alone = Options(
             rule=options.composed.rule,
             merit=options.merit,
@@ -80,6 +82,7 @@ class Decisions:
             minimum_share=options.minimum_share,
             confidence=options.confidence,
             solver=options.solver,
+            half_life=options.half_life,
         )
         if self.featureless:
             return Agent(actions=list(self.names), options=alone, seed=seed)
