@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 KEPT = 32  # tables in the cache
 FRESH = 10.0  # seconds for which a table is cached, at least
+PATIENCE = 1.0  # seconds that readers wait for the test of change
 COST = 10.0  # and this many times the seconds that it took to compute
 
 
@@ -63,8 +64,8 @@ class ExposureCache:
         self._published: Published | None = None
         self._logged = _Logged()
         self._change = Change()
-        self._looked_for_change = asyncio.Lock()
         self._change_until = 0.0  # `_change` is current until then
+        self._looking: asyncio.Task[None] | None = None  # for a change
         self._publishing = threading.Lock()
 
     async def look(
@@ -87,18 +88,22 @@ class ExposureCache:
         """Whether rewards contradict a model that never changes, as of the last whole batch, in three digits.
 
         The test begins where the published sums do, and its rate of false alarms is for one such beginning.
-        While the storage is unavailable, it is what was found last.
+        While the storage is unavailable, or a long log takes more than a second, it is what was found last.
         """
-        async with self._looked_for_change:
-            if time.time() > self._change_until:
-                began = time.monotonic()
-                try:
-                    found = (await asyncio.to_thread(self._update_published)).test.found
-                except StorageError:
-                    return self._change
-                self._change = replace(found, evidence=float(f"{found.evidence:.3g}"))
-                self._change_until = time.time() + max(FRESH, COST * (time.monotonic() - began))
-            return self._change
+        if time.time() > self._change_until:
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._look_for_change())
+            await asyncio.wait([self._looking], timeout=PATIENCE)
+        return self._change
+
+    async def _look_for_change(self) -> None:
+        began = time.monotonic()
+        try:
+            found = (await asyncio.to_thread(self._update_published)).test.found
+        except StorageError:
+            return
+        self._change = replace(found, evidence=float(f"{found.evidence:.3g}"))
+        self._change_until = time.time() + max(FRESH, COST * (time.monotonic() - began))
 
     def _make(self, since: float | None, until: float | None, exact: bool) -> ExposureSnapshot:
         began = time.monotonic()
