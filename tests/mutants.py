@@ -134,8 +134,8 @@ MUTANTS = (
     Mutant(
         "a rate is not lowered where a value may be far below",
         "log_e_value",
-        "np.minimum(rate, TILTS[0] / reach)",
-        "np.full(count, rate)",
+        "np.minimum(tilt, _MOST / reach)",
+        "np.minimum(tilt, _MOST / reach.min())",
         EVIDENCE,
     ),
     Mutant(

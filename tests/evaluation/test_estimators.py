@@ -43,8 +43,9 @@ def test_one_slot_is_unbiased_on_both_sides(guess: float | None, gain: bool) -> 
     value = float((OTHER - (POLICY if gain else 0.0)) @ MEANS)
     assert chances @ series.value == pytest.approx(value, abs=1e-12)
     assert chances @ series.rest == pytest.approx((0.0 if gain else 1.0) - value, abs=1e-12)
-    assert series.value.min() >= series.lowest - 1e-12
-    assert (series.rest >= series.bounds - 1e-12).all()
+    assert (series.value >= series.least_value - 1e-12).all()
+    assert (series.rest >= series.least_rest - 1e-12).all()
+    assert series.floor[0] - 1e-12 <= value <= series.top[0] + 1e-12
 
 
 def test_good_guesses_remove_variance() -> None:
@@ -112,8 +113,9 @@ def test_slots_are_unbiased(weights: list[float], guess: float | None, gain: boo
     value = float((other - (logged if gain else 0.0)) @ MEANS) / v.sum()
     assert chances @ series.value == pytest.approx(value, abs=1e-9)
     assert series.whole - chances @ series.rest == pytest.approx(value, abs=1e-9)
-    assert series.value.min() >= series.lowest - 1e-12
-    assert (series.rest >= series.bounds - 1e-12).all()
+    assert (series.value >= series.least_value - 1e-12).all()
+    assert (series.rest >= series.least_rest - 1e-12).all()
+    assert series.floor[0] - 1e-12 <= value <= series.top[0] + 1e-12
 
 
 @pytest.mark.parametrize("guess", [None, 1.0])
@@ -125,8 +127,8 @@ def test_a_gain_is_bounded_where_many_slots_weigh_little(guess: float | None) ->
     guesses = None if guess is None else [np.repeat([guess, 0.0], 5)[None]]
     series = series_of([block], other, Range(0.0, 1.0, 1.4), guesses=guesses, gain=True)
     assert series.value[0] < (-3.0 if guess else -1.0)
-    assert series.value[0] >= series.lowest
-    assert series.rest[0] >= series.bounds[0]
+    assert series.value[0] >= series.least_value[0]
+    assert series.rest[0] >= series.least_rest[0]
 
 
 def test_the_product_over_all_slots_is_biased() -> None:

@@ -188,6 +188,7 @@ def test_a_replay_of_the_same_settings_has_weight_one() -> None:
     assert found.largest == pytest.approx(1.0)
     assert found.effective == pytest.approx(300)
     assert found.gain.value == pytest.approx(0.0)
+    assert found.gain.high - found.gain.low < 0.005  # it can't have earned anything else
 
 
 def test_a_half_life_is_replayed() -> None:

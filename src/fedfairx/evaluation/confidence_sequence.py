@@ -20,60 +20,51 @@ import numpy as np
 
 from fedfairx.util.arrays import Array
 
-#: λ of the mixture in parts of 1/s: the smallest suits logs of about ten million decisions.
-TILTS: Array = 0.9 * np.exp2(-0.5 * np.arange(26))
+Bound = Array | float
+Evidence = Callable[[float], float]
+
+#: λ of the mixture, fixed before the log. The smallest suits logs of about ten million decisions, the largest
+#: those in which another policy can hardly have earned anything else.
+TILTS: Array = 0.9 * np.exp2(np.arange(8, -14, -1))
+_MOST = 0.9  # of λ_i s_i
+_CLOSEST = 1e-3  # least s_i; a larger one is as valid, and smaller ones lose digits
 _STEPS = 60  # of bisection
 
 
-def log_e_value(
-    values: Array,
-    *,
-    least: float,
-    bounds: Array | None = None,
-    means: tuple[float, float] = (0.0, 1.0),
-) -> Callable[[float], float]:
+def log_e_value(values: Array, *, least: Bound, floor: Bound = 0.0, top: Bound = 1.0) -> Evidence:
     """Return the logarithm of the mixture as a function of the mean of the m_i; it falls with that mean.
 
-    least: what values are at least. It sets the rates λ, which must be fixed before the first value.
-    bounds: (n,) what each value is at least where that may be lower; fixed before the value, as policies are.
-    means: what each m_i is at least and at most.
+    All bounds are for each value or for all, and fixed before the value, as policies are.
+    least: what values are at least.
+    floor, top: what the m_i are at least and at most.
     """
-    floor, top = means
     count = values.size
     before = np.concatenate([[0.0], np.cumsum(values)[:-1]])
-    guesses = ((before + 0.5 * (floor + top)) / np.arange(1, count + 1)).clip(floor, top)
-    reach = top - (np.full(count, least) if bounds is None else np.minimum(bounds, least))
+    guesses = (before / np.maximum(np.arange(count), 1)).clip(floor, top)
+    reach = np.maximum(guesses - least, _CLOSEST)
     squares = np.square((values - guesses) / reach)
-    fastest = TILTS / (top - least)
     sums = np.empty(TILTS.size)
-    for k, rate in enumerate(fastest):
-        rates = np.minimum(rate, TILTS[0] / reach)
+    for k, tilt in enumerate(TILTS):
+        rates = np.minimum(tilt, _MOST / reach)
         within = rates * reach
         sums[k] = (rates * values + (np.log1p(-within) + within) * squares).sum()
-        sums[k] += floor * (rate - rates).sum()  # where the rate had to be lower
+        sums[k] += (floor * (tilt - rates)).sum()  # where the rate had to be lower
 
     def at(mean: float) -> float:
-        logs = sums - fastest * (count * mean)
+        logs = sums - TILTS * (count * mean)
         peak = float(logs.max())
         return peak + float(np.log(np.exp(logs - peak).mean()))
 
     return at
 
 
-def lower_limit(
-    values: Array,
-    *,
-    least: float,
-    bounds: Array | None = None,
-    means: tuple[float, float] = (0.0, 1.0),
-    error: float,
-) -> float:
+def lower_limit(values: Array, *, least: Bound, floor: Bound = 0.0, top: Bound = 1.0, error: float) -> float:
     """Return a lower limit of the mean of the m_i, with the arguments of `log_e_value`.
 
     It holds at all times at once, however often a growing log is evaluated, with probability ≥ 1 - error.
     """
-    mixture, limit = log_e_value(values, least=least, bounds=bounds, means=means), -math.log(error)
-    low, high = means
+    mixture, limit = log_e_value(values, least=least, floor=floor, top=top), -math.log(error)
+    low, high = float(np.mean(floor)), float(np.mean(top))
     for _ in range(_STEPS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if mixture(middle) >= limit else (low, middle)

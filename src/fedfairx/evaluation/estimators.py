@@ -93,16 +93,17 @@ class Series:
 
     value: Array  # its conditional mean is the policy's value, or its gain over the log
     rest: Array  # its conditional mean is what remains to be had
-    lowest: float  # what both are at least
-    bounds: Array  # what `rest` is at least in decisions where that is lower
+    least_value: Array  # what `value` is at least, before the draw
+    least_rest: Array
+    floor: Array  # what both conditional means are at least
+    top: Array  # and at most
     whole: float  # the mean of value and rest together
-    means: tuple[float, float]  # between which all conditional means are
 
     def estimate(self, error: float) -> Estimate:
         """The mean, with an interval that holds at all times with probability at least 1 - error."""
-        low = lower_limit(self.value, least=self.lowest, means=self.means, error=0.5 * error)
-        rest = lower_limit(
-            self.rest, least=self.lowest, bounds=self.bounds, means=self.means, error=0.5 * error
+        low, rest = (
+            lower_limit(values, least=least, floor=self.floor, top=self.top, error=0.5 * error)
+            for values, least in ((self.value, self.least_value), (self.rest, self.least_rest))
         )
         high = max(self.whole - rest, low)
         return Estimate(min(max(float(self.value.mean()), low), high), low, high)
@@ -122,8 +123,8 @@ def series_of(
     guesses: (n, K) for each block, at rewards in the first slot, in parts of the range.
     gain: measure the gain over the log instead of the value.
     """
-    value, rest, bounds, whole = np.zeros((4, sum(len(block.taken) for block in blocks)))
-    lowest = _lowest(blocks, scale, CUT if guesses is not None else 0.0, gain)
+    found = np.zeros((7, sum(len(block.taken) for block in blocks)))
+    value, rest, least_value, least_rest, floor, top, whole = found
     for number, (block, share) in enumerate(zip(blocks, shares, strict=True)):
         weights = importance(block, share) - (1.0 if gain else 0.0)
         rows, places, slots = np.arange(len(block.taken))[:, None], block.positions, slot_weights(block)
@@ -131,30 +132,28 @@ def series_of(
         rewards, cut = scale.inside(block), CUT / np.maximum(weights, 1e-300)
         guess = np.zeros_like(share) if guesses is None else guesses[number]
         other = guess if guesses is None else 1.0 - guess
-        for out, given, got in ((value, guess, rewards), (rest, other, 1.0 - rewards)):
+        sides = ((value, least_value, guess, rewards), (rest, least_rest, other, 1.0 - rewards))
+        for out, least, given, got in sides:
             q = np.minimum(given, cut)
-            left = taken * (got - slots * q[rows, block.taken])
-            out[places] = ((due * q).sum(axis=1) + left.sum(axis=1)) / scale.slots
+            sure = (due * q).sum(axis=1)
+            out[places] = sure + (taken * (got - slots * q[rows, block.taken])).sum(axis=1)
+            least[places] = sure + _extreme(weights, q, slots)
         ranked = (slots != 1.0).any(axis=1)  # there 1 - r is not in proportion to the slot's weight
-        rest[places[ranked]] = due[ranked].sum(axis=1) / scale.slots - value[places[ranked]]
-        most = np.sort(np.abs(weights), axis=1)[:, -slots.shape[1] :].sum(axis=1) / scale.slots
-        bounds[places] = np.where(ranked, -1.0 - most, lowest)
-        whole[places] = 0.0 if gain else slots.sum(axis=1) / scale.slots
-    means = (-1.0, 1.0) if gain else (0.0, 1.0)
-    return Series(value, rest, lowest, np.minimum(bounds, lowest), float(whole.mean()), means)
+        q, given_up = np.minimum(guess, cut), due.sum(axis=1)
+        rest[places[ranked]] = (given_up - value[places])[ranked]
+        most = (due * q).sum(axis=1) - _extreme(-weights, q, slots)
+        least_rest[places[ranked]] = (given_up - most)[ranked]
+        floor[places], top[places] = due.clip(max=0.0).sum(axis=1), due.clip(min=0.0).sum(axis=1)
+        whole[places] = 0.0 if gain else slots.sum(axis=1)
+    found /= scale.slots
+    return Series(value, rest, least_value, least_rest, floor, top, float(whole.mean()))
 
 
-def _lowest(blocks: Sequence[Block], scale: Range, cut: float, gain: bool) -> float:
-    """What no number of a series is below: guesses times weights are at most `cut`."""
-    if not gain:
-        return -cut
-    # Guesses take away at most all slots' weights if there are any, and a slot its reward or its guess.
-    known = min(cut, 1.0)
-    most = max(
-        float((known * each + np.maximum(1.0, cut * each)).sum(axis=1).max())
-        for each in map(slot_weights, blocks)
-    )
-    return -most / scale.slots
+def _extreme(weights: Array, guesses: Array, slots: Array) -> Array:
+    """(n,) the least that Σ_j w_j (r_j - v_j q_j) can be, whatever is shown and however it is rewarded."""
+    low = slots[:, -1:] * guesses
+    each = np.where(weights > 0, -weights * guesses, weights * (1.0 - low))
+    return np.asarray(np.sort(each, axis=1)[:, : slots.shape[1]].sum(axis=1))
 
 
 def slot_weights(block: Block) -> Array:

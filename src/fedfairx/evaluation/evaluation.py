@@ -51,6 +51,7 @@ class Evaluation:
     draws: Draws
     error: float
     merit: Merit
+    replayed: bool = False  # whether a policy is one of options
 
     def __getitem__(self, name: str) -> PolicyValue:
         return self.policies[name]
@@ -58,12 +59,15 @@ class Evaluation:
     def notes(self) -> tuple[str, ...]:
         """Return what the numbers mean and what they rest on, in sentences."""
         found = [
-            f"Mean rewards are over {counted(self.decisions, 'decision')}. Intervals hold with probability "
-            f"at least {100 * (1 - self.error):g} % each, at all times: you may evaluate a growing log every "
+            f"Mean rewards are over {number(self.decisions)} decisions. Intervals hold with probability at "
+            f"least {100 * (1 - self.error):g} % each, at all times: you may evaluate a growing log every "
             "day. Those of SNIPS are only right for long logs.",
-            "Options are replayed: their value is the mean over policies that have learnt the log so far, "
-            "not what a live agent would have earned, which would have learnt from its own choices.",
         ]
+        if self.replayed:
+            found.append(
+                "Options are replayed: their value is the mean over policies that have learnt the log so "
+                "far, not what a live agent would have earned, which would have learnt from its own choices."
+            )
         if self.left_out:
             found.append(
                 f"Left out: {counted(self.left_out, 'decision')} without a reward. That is right if whether "
@@ -163,7 +167,8 @@ def evaluate(
     if not draws.as_the_policy_said:
         text = "the log's actions were not drawn as its policy says, so no weight can be trusted"
         values = {name: each if name == LOGGED else _refuse(each, text) for name, each in values.items()}
-    return Evaluation(values, len(decisions), left_out, draws, error, measure)
+    replayed = any(isinstance(each, Options) for each in asked.values())
+    return Evaluation(values, len(decisions), left_out, draws, error, measure, replayed)
 
 
 def _draws(found: Blocks) -> Draws:
@@ -189,7 +194,7 @@ def _complete(found: Blocks, ends: tuple[float, float]) -> tuple[Decisions, int]
     every = np.sort(np.concatenate([block.positions for block in kept]))
     kept = [replace(block, positions=np.searchsorted(every, block.positions)) for block in kept]
     outside = any(bool(((block.rewards < low) | (block.rewards > high)).any()) for block in kept)
-    require(not outside, "reward_range", "must hold all rewards of the log", ends)
+    require(not outside, "reward_range", "must be (low, high) of all rewards of the log", ends)
     ranked = any(bool((block.weights != 1.0).any()) for block in kept)
     text = "must begin at 0 where slots have weights, which rewards are in proportion to"
     require(not ranked or low == 0.0, "reward_range", text, ends)

@@ -183,7 +183,8 @@ def _logged(found: Mapping[str, Any]) -> Logged:
     names, groups, contexts = (found.get(name) for name in ("action_ids", "groups", "contexts"))
     contexts = None if contexts is None else np.array([list(each) for each in contexts], dtype=np.float64)
     withdrawn = found.get("status") == "withdrawn"
-    shown, share = found.get("shown"), found.get("control_share")
+    shown, kept = found.get("shown"), found.get("control_share")
+    share = None if kept is None else float(kept)
     mode = str(found.get("mode") or "live")
     if shown is not None:
         weights = [float(each["weight"]) for each in shown]
@@ -202,7 +203,7 @@ def _logged(found: Mapping[str, Any]) -> Logged:
     if found.get("policy") is None or action is None:
         raise InvalidInput(f"{_ROW}, got {', '.join(map(str, found)) or 'none'}")
     policy = np.asarray(found["policy"], dtype=np.float64)
-    chances = taken_from(policy, mode, [_row_number(baseline)], None if share is None else float(share))
+    chances = taken_from(policy, mode, [_row_number(baseline)], share)
     reward, row = found.get("reward"), int(float(action))
     if withdrawn or reward is None:
         return Logged(chances, None if withdrawn else row, contexts, names, groups, row)
