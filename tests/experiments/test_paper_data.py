@@ -10,7 +10,9 @@ import pytest
 from fedfairx.errors import InvalidInput
 from fedfairx.experiments import QUICK, Outcome, paper_data
 from fedfairx.experiments.experiment import FAIRNESS, FULL, METRICS, REWARD
+from fedfairx.experiments.offers import OffersScenario
 from fedfairx.experiments.registry import experiments
+from fedfairx.simulation import Scenario
 
 
 @pytest.mark.parametrize(
@@ -55,13 +57,18 @@ def flat_outcomes(size) -> dict[str, dict[str, Outcome]]:
         weakest=np.ones((2, 2)),
         seconds=1.0,
     )
-    flat_of = {arms: replace(flat, exposure=np.full((2, arms), 1.0 / arms)) for arms in range(1, 200)}
+
+    def of(world: Scenario) -> Outcome:
+        arms = len(world.offers.names) if isinstance(world, OffersScenario) else world.arms
+        by_agent = np.broadcast_to([1.0, 2.0], (2, world.agents, 2))
+        return replace(flat, exposure=np.full((2, arms), 1.0 / arms), by_agent=by_agent)
+
     return {
-        name: {run.key: flat_of.get(run.scenario.arms, flat) for run in item.runs(size)}
-        for name, item in experiments().items()
+        name: {run.key: of(run.scenario) for run in item.runs(size)} for name, item in experiments().items()
     }
 
 
+@pytest.mark.long
 def test_the_ratios_are_those_of_the_paper():
     outcomes = flat_outcomes(FULL)
     found = [
