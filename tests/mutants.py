@@ -167,6 +167,20 @@ MUTANTS = (
         ESTIMATES,
     ),
     Mutant(
+        "only rewards of 0 are thought of as the worst",
+        "_extreme",
+        "np.where(weights > 0, -weights * guesses, weights * (1.0 - low))",
+        "-weights * guesses",
+        ESTIMATES,
+    ),
+    Mutant(
+        "the worst of several slots is that of one",
+        "_extreme",
+        "[:, : slots.shape[1]]",
+        "[:, :1]",
+        ESTIMATES,
+    ),
+    Mutant(
         "a regression is fitted on what it predicts",
         "guesses_of",
         "end = min(max(int(_GROWTH * first), first + 10), count)\n",

@@ -54,6 +54,19 @@ def test_an_export_has_no_settings(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "default settings" in capsys.readouterr().out
 
 
+def test_a_half_life_in_time_is_left_out_by_default(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened = Agent.open(tmp_path / "agent.sqlite", actions=list(SKILL), half_life="30d", seed=1)
+    with opened as agent, agent.transaction():
+        for _ in range(50):
+            agent.observe(agent.decide(), reward=1.0)
+    assert main(["evaluate", "--data", str(tmp_path)]) == 0
+    assert "the same settings, no half-life of 30d" in capsys.readouterr().out
+    assert main(["evaluate", "--data", str(tmp_path), "--half-life", "2d"]) == 2
+    assert "half_life must be a number of rewards" in capsys.readouterr().err
+
+
 def test_a_figure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", "--data", str(folder), "--plot", str(folder / "figure.png")]) == 0
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
@@ -83,3 +96,6 @@ def test_a_place_without_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "nothing" in capsys.readouterr().err
     assert main(["evaluate", "--data", str(tmp_path)]) == 2
     assert list(tmp_path.iterdir()) == []
+    for ending in ("jsonl", "csv", "parquet"):
+        assert main(["evaluate", "--data", str(tmp_path / f"nothing.{ending}")]) == 2
+        assert "must be a database, a service's data folder or an export that" in capsys.readouterr().err

@@ -145,6 +145,17 @@ def test_damaged_and_incomplete_files_are_refused(tmp_path: Path) -> None:
         logged({"policy": [1.0], "action": 0, "baseline": 0, "mode": "live"})
 
 
+def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.parquet").write_bytes(b"PAR1 cut short")
+    with pytest.raises(StateError, match=r"log\.parquet is damaged"):
+        list(read_log(tmp_path / "log.parquet").decisions)
+
+
+def test_a_row_is_a_whole_number() -> None:
+    with pytest.raises(InvalidInput, match="action a row of it"):
+        logged({"policy": [0.5, 0.5], "action": 1.7, "reward": 0.25})
+
+
 def test_a_row_needs_only_what_it_must_have() -> None:
     found = logged({"policy": [0.5, 0.5], "action": 1.0, "reward": 0.25, "contexts": float("nan")})
     assert (found.action, found.reward, found.contexts) == (1, 0.25, None)

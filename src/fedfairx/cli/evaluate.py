@@ -94,6 +94,8 @@ class Evaluate(Output):
         base = log.options or Options(reward_range=self.reward_range)
         changes = ",".join(f"{name}={getattr(self, name)}" for name in CHANGES if getattr(self, name))
         same = "default settings" if log.options is None else "the same settings"
+        if isinstance(base.half_life, str):  # a time, which can't be replayed
+            same, base = f"{same}, no half-life of {base.half_life}", replace(base, half_life=None)
         first = alternative(changes) if changes else Alternative(same, {})
         others = self.against or (alternative("uniform"), alternative("greedy"))
         policies = {each.text: each.policy(base) for each in (first, *others)}

@@ -60,8 +60,8 @@ class Evaluation:
         """Return what the numbers mean and what they rest on, in sentences."""
         found = [
             f"Mean rewards are over {number(self.decisions)} decisions. Intervals hold with probability at "
-            f"least {100 * (1 - self.error):g} % each, at all times: you may evaluate a growing log every "
-            "day. Those of SNIPS are only right for long logs.",
+            f"least {100 * (1 - self.error):g} % each, at all times: you may evaluate a log every day, if "
+            "it only grows at its end. Those of SNIPS are only right for long logs.",
         ]
         if self.replayed:
             found.append(
@@ -96,10 +96,7 @@ class Evaluation:
             "draws_p_value": self.draws.p_value,
             "error": self.error,
             "merit": repr(self.merit),
-            "policies": [
-                _plain(vars(each) | {"action_shares": dict(each.action_shares)})
-                for each in self.policies.values()
-            ],
+            "policies": [_plain(vars(each)) for each in self.policies.values()],
         }
 
     def plot(self) -> Figure:
@@ -155,15 +152,18 @@ def evaluate(
         if isinstance(policy, Options) and policy.reward_range is None:
             policy = replace(policy, reward_range=stated)
         shares = logged if policy is None else shares_of(policy, decisions)
-        value = _value(name, decisions, shares, guesses, error)
-        if policy is None:  # its weights are 1, so its mean is known without guesses
-            value = replace(value, reward=value.ips)
-        values[name] = replace(
-            value,
+        value = _value(
+            name,
+            decisions,
+            shares,
+            guesses,
+            error,
             fairness_regret=_distance(shares, fair, len(decisions)),
             action_shares=_mean_shares(decisions.blocks, shares, found.names, "names"),
             group_shares=_mean_shares(decisions.blocks, shares, found.groups, "groups"),
         )
+        # The log's own weights are 1, so its mean is known without guesses.
+        values[name] = replace(value, reward=value.ips) if policy is None else value
     if not draws.as_the_policy_said:
         text = "the log's actions were not drawn as its policy says, so no weight can be trusted"
         values = {name: each if name == LOGGED else _refuse(each, text) for name, each in values.items()}
@@ -204,8 +204,14 @@ def _complete(found: Blocks, ends: tuple[float, float]) -> tuple[Decisions, int]
 
 
 def _value(
-    name: str, decisions: Decisions, shares: Sequence[Array], guesses: Sequence[Array], error: float
+    name: str,
+    decisions: Decisions,
+    shares: Sequence[Array],
+    guesses: Sequence[Array],
+    error: float,
+    **exact: Any,
 ) -> PolicyValue:
+    """Estimates of a policy, beside what is `exact`."""
     blocks, scale = decisions.blocks, decisions.scale
     ips = series_of(blocks, shares, scale)
     dr = series_of(blocks, shares, scale, guesses=guesses)
@@ -218,23 +224,20 @@ def _value(
         total += float(share.sum())
         unsupported += float(share[share > len(decisions) * block.policy].sum())
     squares, start = float(np.square(weights).sum()), scale.low * scale.slots * dr.whole
-    nothing: Mapping[str, float] = {}
     found = PolicyValue(
         name,
-        scale.outside(dr.estimate(error), start),
-        scale.outside(gain.estimate(error)),
-        scale.outside(ips.estimate(error), start),
-        scale.outside(self_normalised(ips.value, weights, error), start),
-        math.nan,
-        nothing,
-        nothing,
-        float(weights.sum()) ** 2 / squares if squares > 0 else 0.0,
-        largest,
-        unsupported / total,
+        reward=scale.outside(dr.estimate(error), start),
+        gain=scale.outside(gain.estimate(error)),
+        ips=scale.outside(ips.estimate(error), start),
+        snips=scale.outside(self_normalised(ips.value, weights, error), start),
+        effective=float(weights.sum()) ** 2 / squares if squares > 0 else 0.0,
+        largest=largest,
+        unsupported=unsupported / total,
+        **exact,
     )
     if found.unsupported > MOST_UNSUPPORTED:
         missing = f"{100 * found.unsupported:.3g} %"
-        text = f"it shows {missing} of what this policy shows never, or less than once in all decisions"
+        text = f"{missing} of this policy's weight is on actions that it shows never, or less than once"
         return _refuse(found, f"the log can't tell: {text}")
     if found.effective < FEWEST:
         text = f"it agrees with {found.effective:.3g} decisions in effect, fewer than {FEWEST:g}"
@@ -269,8 +272,8 @@ def _mean_shares(
 
 def _cells(value: PolicyValue) -> list[str]:
     gain = _interval(value.gain) if value.name != LOGGED else ("", "")
-    effective = f"{value.effective:,.0f}".replace(",", " ")
-    return [value.name, *_interval(value.reward), *gain, number(value.fairness_regret), effective]
+    numbers = number(value.fairness_regret), number(round(value.effective))
+    return [value.name, *_interval(value.reward), *gain, *numbers]
 
 
 def _all_cells(value: PolicyValue) -> list[str]:

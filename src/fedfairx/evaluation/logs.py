@@ -55,10 +55,13 @@ def read_log(log: Any, *, agent: str | None = None, merit: Merit | None = None) 
         return log
     if isinstance(log, str | os.PathLike):
         place = os.fspath(log)
-        ending = Path(place).suffix
-        if ending in _READERS:
-            return DecisionLog(map(logged, _READERS[ending](Path(place))))
-        return _database(place, agent, merit)
+        if "://" not in place and not Path(place).exists():
+            kinds = "a database, a service's data folder or an export"
+            raise InvalidInput(f"log must be {kinds} that exists, got {place!r}")
+        reader = _READERS.get(Path(place).suffix)
+        if reader is None:
+            return _database(place, agent, merit)
+        return DecisionLog(map(logged, reader(Path(place))))
     if hasattr(log, "collect"):  # a lazy frame of polars
         log = log.collect()
     if hasattr(log, "iter_rows"):  # polars
@@ -84,8 +87,6 @@ def _decisions(given: Iterator[Any]) -> Iterator[Logged]:
 
 
 def _database(place: str, agent: str | None, merit: Merit | None) -> DecisionLog:
-    if "://" not in place and not Path(place).exists():
-        raise InvalidInput(f"log must be a database, a service's data folder or an export, got {place!r}")
     with open_for_reading(place) as database:
         stored = _chosen(read_agents(Log(database)), agent)
     settings = read_value(stored.settings | {"name": stored.name}, AgentSettings, "agent")
@@ -204,7 +205,7 @@ def _logged(found: Mapping[str, Any]) -> Logged:
         raise InvalidInput(f"{_ROW}, got {', '.join(map(str, found)) or 'none'}")
     policy = np.asarray(found["policy"], dtype=np.float64)
     chances = taken_from(policy, mode, [_row_number(baseline)], share)
-    reward, row = found.get("reward"), int(float(action))
+    reward, row = found.get("reward"), _row_number(action)
     if withdrawn or reward is None:
         return Logged(chances, None if withdrawn else row, contexts, names, groups, row)
     return Logged(chances, row, contexts, names, groups, row, float(reward))
@@ -212,7 +213,11 @@ def _logged(found: Mapping[str, Any]) -> Logged:
 
 def _row_number(value: Any) -> int | None:
     """A row that may be missing; pandas makes floats of a column in which some are."""
-    return None if value is None or math.isnan(float(value)) else int(float(value))
+    if value is None or math.isnan(float(value)):
+        return None
+    if not float(value).is_integer():
+        raise ValueError("not a row")
+    return int(float(value))
 
 
 def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -237,8 +242,11 @@ def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
     with needs("experiments"):
         import pyarrow.parquet
 
-    batches = pyarrow.parquet.ParquetFile(path).iter_batches(2_000)
-    return chain.from_iterable(batch.to_pylist() for batch in batches)
+    try:
+        batches = pyarrow.parquet.ParquetFile(path).iter_batches(2_000)
+        yield from chain.from_iterable(batch.to_pylist() for batch in batches)
+    except pyarrow.ArrowInvalid:
+        raise StateError(f"{path.name} is damaged: it is not a Parquet file") from None
 
 
 _READERS = {".jsonl": _json_lines, ".csv": _csv, ".parquet": _parquet}

@@ -70,7 +70,7 @@ class Decisions:
         arms = self.arms(number, row)
         return [arms[arm] for arm in self.blocks[number].taken[row]]
 
-    def agent(self, options: Options, seed: int = 0) -> Agent:
+    def agent(self, options: Options) -> Agent:
         """An agent that has learnt nothing yet. Privacy, partners and schedule play no part in it."""
         text = "must be a number of rewards to be replayed, since a replay takes no time"
         require(not isinstance(options.half_life, str), "half_life", text, options.half_life)
@@ -85,10 +85,10 @@ class Decisions:
             half_life=options.half_life,
         )
         if self.featureless:
-            return Agent(actions=list(self.names), options=alone, seed=seed)
+            return Agent(actions=list(self.names), options=alone, seed=0)
         contexts = self.blocks[0].contexts
         assert contexts is not None
-        return Agent(contexts.shape[2], options=alone, seed=seed)
+        return Agent(contexts.shape[2], options=alone, seed=0)
 
 
 def shares_of(policy: Policy, decisions: Decisions) -> list[Array]:

@@ -19,12 +19,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfairx.util.arrays import Array
+from fedfairx.util.formatting import number
 
 ERROR = 0.01  # the probability, at most, of an alarm if there is no change
 MOST_FEATURES = 200  # beyond, sums at all moments would take too much memory
-_BEFORE: Array = np.exp2(
-    4.0 * np.arange(6)
-)  # λ before the change: the best depends on how many rewards came before
+#: λ before the change: the best depends on how many rewards came before.
+_BEFORE: Array = np.exp2(4.0 * np.arange(6))
 _AFTER = 4.0  # λ after it: a coordinate of θ changes by about σ/2
 _NEAR = 4  # moments that are looked at in each doubling of the distance
 _SHOWN = 1e9  # evidence is not shown beyond
@@ -61,20 +61,16 @@ class Change:
             return "There are too few rewards to test whether merit changes."
         if not self.alarm:
             return (
-                f"{_shown(self.rewards)} rewards fit a model that never changes: the evidence against it was "
+                f"{number(self.rewards)} rewards fit a model that never changes: the evidence against it was "
                 f"at most {self.evidence:.2g} : 1, and {1 / ERROR:g} : 1 would be an alarm."
             )
-        odds = f"{_shown(self.evidence)} : 1" if self.evidence < _SHOWN else f"more than {_SHOWN:.0e} : 1"
+        odds = f"{number(self.evidence)} : 1" if self.evidence < _SHOWN else f"more than {_SHOWN:.0e} : 1"
         return (
             f"Rewards contradict a model that never changes, by {odds}: those after the first "
-            f"{_shown(self.before)} differ most from those before. Either merit has changed, or rewards are "
+            f"{number(self.before)} differ most from those before. Either merit has changed, or rewards are "
             f"not as the model assumes. Where neither is so, at most 1 agent in {1 / ERROR:g} ever gets this "
             "alarm."
         )
-
-
-def _shown(number: float) -> str:
-    return f"{number:,.0f}".replace(",", " ")
 
 
 class ChangeTest:
