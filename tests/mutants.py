@@ -1535,7 +1535,7 @@ MUTANTS = (
     ),
     Mutant(
         "withdrawing a decision twice is refused if one of its slots was rewarded",
-        "Service.withdraw.lack",
+        "ServedAgent.withdraw.lack",
         "(stored.status, *(slot.status for slot in stored.slots))",
         "(stored.status,)",
         SERVED_SLOTS,
@@ -1766,7 +1766,7 @@ MUTANTS = (
     ),
     Mutant(
         "a full disk is ready",
-        "probe",
+        "_probe",
         'f"UPDATE fedfairx SET version = version {change}"',
         '"SELECT 1"',
         ("tests/service/test_unavailable.py", "-k", "full"),

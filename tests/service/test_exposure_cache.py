@@ -21,18 +21,18 @@ from fedfairx.service import exposure_cache as exposing
 from fedfairx.service.app import make_app
 from fedfairx.service.counters import DecisionCounters
 from fedfairx.service.factory import open_service
-from fedfairx.service.service import Service
+from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import place_of
 from fedfairx.storage.queries import by_time, first_time, last_of, latest, number_at
 from service_helpers import ACTIONS, asking, decide, settings_for
 
 
 @contextmanager
-def served(place: str, **given) -> Iterator[tuple[TestClient, Service]]:
-    """A service, and a client of it."""
+def served(place: str, **given) -> Iterator[tuple[TestClient, ServedAgent]]:
+    """A client of a service, and its agent."""
     service = open_service(settings_for(place, **given))
     with TestClient(make_app(service), base_url="http://127.0.0.1") as client:
-        yield client, service
+        yield client, service.default
 
 
 def rewarded(client, count: int, **more) -> None:
@@ -167,7 +167,7 @@ def test_merit_is_known_from_its_own_rewards_alone(
     learnt, values = rng.random((7, 2)), rng.random(7)
     with Agent.open(place_of(settings), dimension=2, window=0.5, default_reward=0.25, **more) as agent:
         agent.learn(learnt, values)
-    service = open_service(settings)
+    service = open_service(settings).default
     with service.agent as mine, Agent.open(tmp_path / "partner.sqlite", dimension=2, **more) as theirs:
         assert mine.decide_from == (kind if kind in PRIVATE else "released+local")
         for _ in range(3):
@@ -195,7 +195,7 @@ def test_a_log_that_could_not_be_read_to_its_end_is_read_again(
     settings = settings_for(place, dimension=3, epsilon=2.0)
     with served(place, dimension=3, epsilon=2.0) as (client, _):
         rewarded(client, 5)
-    service = open_service(settings)
+    service = open_service(settings).default
     with service.agent:
         whole = exposing.records
 
@@ -225,7 +225,7 @@ def test_entitlements_hold_where_partners_differ(partners: str, tmp_path: Path) 
         )
         Path(settings.data).mkdir()
         Agent.open(place_of(settings), dimension=2, partners=partners, seed=seed).close()
-        service = open_service(settings)
+        service = open_service(settings).default
         agents = [service.agent, ffx.Agent(2, seed=seed), ffx.Agent(2, seed=seed + 100)]
         for _ in range(3):
             with service.agent.transaction():

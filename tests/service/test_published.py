@@ -58,7 +58,7 @@ def service(folder: Path, **given: Any) -> Iterator[tuple[Any, dict[str, dict[st
     with open_keys(place_of(settings_for(place))) as keys:
         headers = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ROLES}
     made = open_service(settings_for(place, mode="shadow", name="here", **given))
-    made.agent.journal.log.clock = lambda: int(NOW * 1e9)
+    made.log.clock = lambda: int(NOW * 1e9)
     with TestClient(make_app(made), base_url="http://127.0.0.1") as client:
         yield client, headers
 

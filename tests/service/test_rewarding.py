@@ -197,21 +197,22 @@ def test_others_of_the_same_moment_go_on(tmp_path: Path) -> None:
     """Requests that are written together: each is done or refused for itself."""
     place = str(tmp_path / "agent.sqlite")
     service = open_service(settings_for(place))
+    served = service.default
 
     async def work() -> list[Any]:
-        made = [await service.decide([_asked()], None) for _ in range(6)]
+        made = [await served.decide([_asked()], None) for _ in range(6)]
         ids = [each[0].decision_id for each in made]
         for identity in ids[:4]:
-            await service.reward([_reward(identity, WRONG)])
-        await service.withdraw([ids[5]])
+            await served.reward([_reward(identity, WRONG)])
+        await served.withdraw([ids[5]])
         done = await asyncio.gather(
-            service.replace([_reward(ids[0], RIGHT)]),
-            service.reward([_reward(ids[4], WRONG)]),
-            service.replace([_reward(ids[5], RIGHT)]),
-            service.replace([_reward(ids[4], RIGHT)]),
-            service.decide([_asked()], None),
-            service.replace([_reward("nobody-1", RIGHT)]),
-            service.replace([_reward(ids[1], RIGHT), _reward(ids[2], 1e100)]),
+            served.replace([_reward(ids[0], RIGHT)]),
+            served.reward([_reward(ids[4], WRONG)]),
+            served.replace([_reward(ids[5], RIGHT)]),
+            served.replace([_reward(ids[4], RIGHT)]),
+            served.decide([_asked()], None),
+            served.replace([_reward("nobody-1", RIGHT)]),
+            served.replace([_reward(ids[1], RIGHT), _reward(ids[2], 1e100)]),
             return_exceptions=True,
         )
         await service.close()
@@ -292,7 +293,7 @@ def test_readers_see_it_from_the_next_start_on_and_admins_at_once(
         now = seen(client, "admin")
         assert now[0] != admins[0]  # entitlements
         assert now[1]["estimate"] != admins[1]["estimate"]
-        gram, moment = service.exposures._sums()
+        gram, moment = service.default.exposures._sums()
         rewards = [0.5 + 0.04 * t if t != 1 else 0.0 for t in range(10)]
         assert gram == pytest.approx(np.diag([4, 3, 3]) / 4)
         assert moment == pytest.approx([sum(rewards[k::3]) / 2 for k in range(3)])

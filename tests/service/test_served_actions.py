@@ -268,7 +268,7 @@ def test_pages_say_what_there_is(tmp_path: Path) -> None:
 def test_exposure_is_that_of_the_same_log_with_unit_vectors(tmp_path: Path) -> None:
     with asking(str(tmp_path / "agent.db"), actions=NAMES) as client:
         service = client.app._app.state.service
-        agent, rng = service.agent, np.random.default_rng(0)
+        agent, rng = service.default.agent, np.random.default_rng(0)
         with agent.transaction():
             for turn in range(400):
                 made = agent.decide(NAMES[: 2 + turn % 2])
@@ -303,8 +303,8 @@ def test_a_private_service_counts_what_was_learnt_from_a_log(tmp_path: Path, nam
     with asking(str(tmp_path / "agent.db"), epsilon=4.0, **given) as client:
         service = client.app._app.state.service
         rows = NAMES if named else np.eye(3)
-        service.agent.learn(rows, [1.0, 0.5, 0.0])
-        gram, moment = service.exposures._sums()
+        service.default.agent.learn(rows, [1.0, 0.5, 0.0])
+        gram, moment = service.default.exposures._sums()
         assert gram.tolist() == np.eye(3).tolist()
         assert moment.tolist() == [1.0, 0.5, 0.0]
         if named:
@@ -316,7 +316,7 @@ def test_a_private_service_counts_what_was_learnt_from_a_log(tmp_path: Path, nam
 def test_who_may(tmp_path: Path) -> None:
     with asking(str(tmp_path / "agent.db"), actions=NAMES) as client:
         service = client.app._app.state.service
-        keys = {role: ApiKeys(service.journal.log).add("x", role) for role in ("reader", "writer", "admin")}
+        keys = {role: ApiKeys(service.log).add("x", role) for role in ("reader", "writer", "admin")}
         service.auth.any_key = True
         for role, text in keys.items():
             headers = {"authorization": f"Bearer {text}"}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fedfairx.service import service, write_queue
+from fedfairx.service import write_queue
 from fedfairx.storage import sqlite
 from servers import Postgres, missing
 from service_helpers import CONTEXTS, asking, decide, until
@@ -82,7 +82,7 @@ def test_a_full_disk(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch, time_passes: Callable[[], None]
 ) -> None:
     """Nobody writes but whoever asks whether it is ready: pages and metrics say the same."""
-    monkeypatch.setattr(service, "PROBED", 0.0)
+    monkeypatch.setattr(write_queue, "PROBED", 0.0)
 
     def ready(client: Any) -> tuple[bool, bool, bool]:
         return (
@@ -110,7 +110,7 @@ def test_a_full_disk(
 
 def test_who_asks_often_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody may ask whether it is ready."""
-    monkeypatch.setattr(service, "PROBED", 60.0)
+    monkeypatch.setattr(write_queue, "PROBED", 60.0)
     with asking(str(tmp_path / "agent.db")) as client:
         for _ in range(20):
             assert client.get("/readyz").status_code == 200
@@ -118,7 +118,7 @@ def test_who_asks_often_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "PATIENCE", 0.05)
+    monkeypatch.setattr(write_queue, "PATIENCE", 0.05)
     with asking(str(tmp_path / "agent.db")) as client:
         other = sqlite3.connect(tmp_path / "agent.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

@@ -20,7 +20,7 @@ CONTEXTS = [[0.1, 0.2], [0.2, 0.1]]
 
 
 class Watched:
-    """An agent whose transactions are seen, can be held up and can fail."""
+    """An agent and its log, whose transactions are seen, can be held up and can fail."""
 
     def __init__(self) -> None:
         self.agent = ffx.Agent(2, seed=0)
@@ -31,7 +31,7 @@ class Watched:
         self.fail = False
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def step(self) -> Iterator[None]:
         self.groups.append(0)
         yield
         self.begun.set()
@@ -66,7 +66,7 @@ def unknown(_watched: Any) -> None:
 
 def test_what_waits_is_written_together() -> None:
     async def work(queue: WriteQueue, watched: Watched) -> None:
-        made = await asyncio.gather(*[queue.do(decide) for _ in range(20)])
+        made = await asyncio.gather(*[queue.do(watched, decide) for _ in range(20)])
         assert len({one.id for one in made}) == 20
 
     assert run(work).groups == [20]
@@ -75,9 +75,9 @@ def test_what_waits_is_written_together() -> None:
 def test_what_comes_while_it_writes_is_the_next_group() -> None:
     async def work(queue: WriteQueue, watched: Watched) -> None:
         watched.gate.clear()
-        first = asyncio.create_task(queue.do(decide))
+        first = asyncio.create_task(queue.do(watched, decide))
         await asyncio.to_thread(watched.begun.wait, 10)
-        others = [asyncio.create_task(queue.do(decide)) for _ in range(5)]
+        others = [asyncio.create_task(queue.do(watched, decide)) for _ in range(5)]
         await asyncio.sleep(0)  # they are in the queue
         assert not first.done()  # nothing is acknowledged before it is on disk
         watched.gate.set()
@@ -87,9 +87,12 @@ def test_what_comes_while_it_writes_is_the_next_group() -> None:
 
 
 def test_a_refused_step_does_the_others_no_harm() -> None:
-    async def work(queue: WriteQueue, _: Watched) -> None:
+    async def work(queue: WriteQueue, watched: Watched) -> None:
         first, second, third = await asyncio.gather(
-            queue.do(decide), queue.do(unknown), queue.do(decide), return_exceptions=True
+            queue.do(watched, decide),
+            queue.do(watched, unknown),
+            queue.do(watched, decide),
+            return_exceptions=True,
         )
         assert isinstance(second, UnknownDecision)
         assert first.id != third.id
@@ -100,15 +103,17 @@ def test_a_refused_step_does_the_others_no_harm() -> None:
 def test_a_failed_commit_refuses_the_whole_group_and_others_for_a_moment() -> None:
     async def work(queue: WriteQueue, watched: Watched) -> None:
         watched.fail = True
-        outcomes = await asyncio.gather(*[queue.do(decide) for _ in range(3)], return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *[queue.do(watched, decide) for _ in range(3)], return_exceptions=True
+        )
         assert all(isinstance(one, StorageUnavailable) for one in outcomes)
         assert not queue.available
         with pytest.raises(ProblemError):
-            await queue.do(decide)
+            await queue.do(watched, decide)
         watched.fail = False
         queue.failed -= PAUSE
         assert queue.available
-        await queue.do(decide)
+        await queue.do(watched, decide)
 
     assert run(work).groups == [3, 1]
 
@@ -117,8 +122,10 @@ def test_a_mistake_of_ours_leaves_nobody_waiting() -> None:
     def wrong(_: Any) -> None:
         raise ZeroDivisionError
 
-    async def work(queue: WriteQueue, _: Watched) -> None:
-        outcomes = await asyncio.gather(queue.do(decide), queue.do(wrong), return_exceptions=True)
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        outcomes = await asyncio.gather(
+            queue.do(watched, decide), queue.do(watched, wrong), return_exceptions=True
+        )
         assert all(isinstance(one, ZeroDivisionError) for one in outcomes)
 
     run(work)
@@ -126,7 +133,9 @@ def test_a_mistake_of_ours_leaves_nobody_waiting() -> None:
 
 def test_too_many_that_wait() -> None:
     async def work(queue: WriteQueue, watched: Watched) -> None:
-        outcomes = await asyncio.gather(*[queue.do(decide) for _ in range(9)], return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *[queue.do(watched, decide) for _ in range(9)], return_exceptions=True
+        )
         busy = [one for one in outcomes if isinstance(one, ProblemError)]
         assert len(busy) == 5
         assert all(one.kind == "busy" for one in busy)
@@ -137,7 +146,10 @@ def test_too_many_that_wait() -> None:
 def test_one_who_has_gone_is_not_missed() -> None:
     async def work(queue: WriteQueue, watched: Watched) -> None:
         watched.gate.clear()
-        gone, there = asyncio.create_task(queue.do(decide)), asyncio.create_task(queue.do(decide))
+        gone, there = (
+            asyncio.create_task(queue.do(watched, decide)),
+            asyncio.create_task(queue.do(watched, decide)),
+        )
         await asyncio.to_thread(watched.begun.wait, 10)
         gone.cancel()
         watched.gate.set()
@@ -148,11 +160,11 @@ def test_one_who_has_gone_is_not_missed() -> None:
 
 def test_closing_finishes_what_waits() -> None:
     async def work(queue: WriteQueue, watched: Watched) -> None:
-        waiting = [asyncio.create_task(queue.do(decide)) for _ in range(3)]
+        waiting = [asyncio.create_task(queue.do(watched, decide)) for _ in range(3)]
         await asyncio.sleep(0)
         closing = asyncio.create_task(queue.close())
         await asyncio.gather(closing, *waiting)
         with pytest.raises(ProblemError, match="unavailable"):
-            await queue.do(decide)
+            await queue.do(watched, decide)
 
     assert run(work).groups == [3]

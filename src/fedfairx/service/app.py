@@ -62,8 +62,9 @@ async def _problem(_request: Request, error: Exception) -> Response:
 @contextlib.asynccontextmanager
 async def _life(app: Starlette) -> AsyncIterator[None]:
     service: Service = app.state.service
-    if service.membership is not None:
-        service.membership.begin()
+    for served in service.agents.values():
+        if served.membership is not None:
+            served.membership.begin()
     tasks = [asyncio.create_task(service.auth.watch())]
     if service.settings.window is not None:
         tasks.append(asyncio.create_task(service.expire()))
@@ -101,7 +102,8 @@ class EndpointApp:
                 refuse_cross_site(request)
             if operation.role is not None:
                 await self._service.auth.check(request, operation.role)
-            response = reply(await operation.handler(self._service, request), operation.status)
+            target = self._service if operation.whole else self._service.default
+            response = reply(await operation.handler(target, request), operation.status)
         except ClientDisconnect:
             return
         except Exception as error:  # its text must not reach the server's log

@@ -409,9 +409,3 @@ def retire_action(agent: Agent, name: str) -> bool:
     if name in agent.actions:
         agent.retire_actions(name)
     return name in agent.all_actions
-
-
-def probe(agent: Agent) -> None:
-    """Write to the disk as any other step does, and change nothing."""
-    for change in ("+ 1", "- 1"):  # SQLite writes nothing for `version = version`
-        agent.journal.log.write(f"UPDATE fedfairx SET version = version {change}")

@@ -14,11 +14,12 @@ from starlette.requests import Request
 
 from fedfairx.service.fast_path import JSON, body_of, decode
 from fedfairx.service.problems import ProblemError
+from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
 from fedfairx.service.settings import LONGEST
 from fedfairx.util.config import explained
 
-Handler = Callable[[Service, Request], Awaitable[object]]
+Handler = Callable[[Any, Request], Awaitable[object]]  # of a `Service` or of one `ServedAgent`
 Decoded = TypeVar("Decoded")
 
 
@@ -56,6 +57,7 @@ class Operation:
     problems: tuple[str, ...] = ()
     query: type[Struct] | None = None
     headers: tuple[Parameter, ...] = ()
+    whole: bool = False  # whether the handler takes the service, and not one of its agents
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -68,7 +70,9 @@ def endpoint(method: str, path: str, **more: Any) -> Callable[[Handler], Operati
     """Make an operation of the decorated handler, with its name, docstring and return type."""
 
     def made(handler: Handler) -> Operation:
-        summary, gives = (handler.__doc__ or "").rstrip("."), get_type_hints(handler)["return"]
+        summary, hints = (handler.__doc__ or "").rstrip("."), get_type_hints(handler)
+        takes, *_, gives = hints.values()
+        more["whole"] = takes is Service
         if gives is NoneType:
             more["status"] = 204
         elif issubclass(gives, Struct):
@@ -89,7 +93,7 @@ def _parameters(query: type[Struct]) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-async def body_as(kind: type[Decoded], service: Service, request: Request) -> Decoded:
+async def body_as(kind: type[Decoded], service: ServedAgent | Service, request: Request) -> Decoded:
     """The body, read as this type."""
     return decode(await body_of(request, service.settings.max_body), kind)
 

@@ -13,7 +13,7 @@ from fedfairx.service.published import batch_of
 from fedfairx.storage.records import StoredDecision
 
 if TYPE_CHECKING:
-    from fedfairx.service.service import Service
+    from fedfairx.service.served_agent import ServedAgent
 
 
 def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
@@ -76,7 +76,7 @@ def actions(agent: Agent) -> schemas.ActionList:
     )
 
 
-def model(service: Service, change: Change, *, exact: bool) -> schemas.Model:
+def model(service: ServedAgent, change: Change, *, exact: bool) -> schemas.Model:
     agent, settings = service.agent, service.settings
     return schemas.Model(
         name=agent.name,
@@ -119,7 +119,7 @@ def privacy(agent: Agent, *, exact: bool) -> schemas.Privacy:
     )
 
 
-def sync(service: Service, *, exact: bool) -> schemas.Sync:
+def sync(service: ServedAgent, *, exact: bool) -> schemas.Sync:
     """The exchange with peers; how far they are believed, which depends on our rewards, if `exact`."""
     agent, membership = service.agent, service.membership
     believed = {name: (each.weight, each.reason) for name, each in agent.partners.items()} if exact else {}

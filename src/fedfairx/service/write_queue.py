@@ -1,8 +1,9 @@
-"""The write queue: the only place that changes the agent.
+"""The write queue: the only place that changes agents.
 
-Requests put their steps into the queue. One thread takes all waiting steps, runs them one after the other in
-one transaction and commits it; only then are they acknowledged. While it writes, the next steps gather, so
-that one flush of the disk serves all of them (group commit), and the event loop never waits for a disk.
+Requests put their steps into the queue, each with its agent. One thread takes all waiting steps, runs them
+one after the other in one transaction of the log and commits it; only then are they acknowledged. While it
+writes, the next steps gather, so that one flush of the disk serves all of them (group commit), and the event
+loop never waits for a disk.
 
 A step that is refused changes nothing, and the others go on. When the commit fails, the whole group is
 undone, in memory and on disk, and all of its steps fail; for a moment new steps are then refused at once,
@@ -22,26 +23,31 @@ from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError
 from fedfairx.service.metrics import Metrics
 from fedfairx.service.problems import ProblemError
+from fedfairx.storage.transaction_log import Log
 
+Owner = TypeVar("Owner")
 Outcome = TypeVar("Outcome")
 Step = Callable[[Agent], Outcome]
+_Waiting = tuple[Any, Callable[[Any], Any], Callable[[Any], None] | None, asyncio.Future[Any]]
 
 MOST = 1_000  # steps in a transaction, which bounds the wait of the first
 PAUSE = 0.5  # seconds for which steps are refused after the storage failed
+PROBED = 1.0  # seconds for which a successful probe counts
+PATIENCE = 5.0  # seconds after which a silent storage counts as unavailable
 
 
 class WriteQueue:
-    """Runs steps on the agent, in groups, durably."""
+    """Runs steps on agents, in groups, durably."""
 
-    def __init__(self, agent: Agent, metrics: Metrics, *, limit: int, last: Step[None] | None = None) -> None:
-        self._agent = agent
-        self._last = last  # the last step of each group
+    def __init__(self, log: Log, metrics: Metrics, *, limit: int) -> None:
+        self._log = log
         self._metrics = metrics
         self._limit = limit
-        self._waiting: list[tuple[Step[Any], asyncio.Future[Any]]] = []
+        self._waiting: list[_Waiting] = []
         self._at_work = False
         self._closed = False
         self.failed = -math.inf  # when the storage last failed, by the monotonic clock
+        self._probed = -math.inf  # when a probe last succeeded
         self._idle = asyncio.Event()
         self._idle.set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="write-queue")
@@ -51,8 +57,17 @@ class WriteQueue:
         """Whether a step may be tried: the storage did not fail within the last `PAUSE` seconds."""
         return time.monotonic() >= self.failed + PAUSE
 
-    async def do(self, step: Step[Outcome]) -> Outcome:
-        """Run a step, and return its outcome once it is on disk."""
+    async def do(
+        self,
+        owner: Owner,
+        step: Callable[[Owner], Outcome],
+        *,
+        last: Callable[[Owner], None] | None = None,
+    ) -> Outcome:
+        """Run a step on its owner, an agent, and return its outcome once it is on disk.
+
+        last: runs once after all steps of the group in which this step is.
+        """
         if self._closed:
             raise ProblemError("unavailable", "The service is being stopped.")
         if not self.available:
@@ -61,12 +76,33 @@ class WriteQueue:
             raise ProblemError("busy", f"{self._limit} requests wait already (max_waiting).")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        self._waiting.append((step, future))
+        self._waiting.append((owner, step, last, future))
         if not self._at_work:
             self._at_work = True
             self._idle.clear()
             loop.call_soon(self._take, loop)  # after all requests that have arrived by now
         return await future
+
+    async def probe(self) -> None:
+        """Raise unless the storage takes a write; a success counts for `PROBED` seconds."""
+        if self.failed < self._probed > time.monotonic() - PROBED:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.do(self._log, _probe)
+        except TimeoutError:
+            raise ProblemError(
+                "unavailable", f"Nothing could be written within {PATIENCE:g} seconds."
+            ) from None
+        self._probed = time.monotonic()
+
+    async def ready(self) -> bool:
+        """Whether `probe` succeeds."""
+        try:
+            await self.probe()
+        except (ProblemError, StorageError):
+            return False
+        return True
 
     async def close(self) -> None:
         """Finish waiting steps, and accept no more."""
@@ -80,23 +116,26 @@ class WriteQueue:
             self._at_work = False
             self._idle.set()
             return
-        work = loop.run_in_executor(self._thread, self._do, [step for step, _ in group])
+        work = loop.run_in_executor(self._thread, self._do, group)
         work.add_done_callback(lambda done: self._acknowledge(loop, group, done.result()))
 
-    def _do(self, steps: list[Step[Any]]) -> list[Any] | Exception:
+    def _do(self, group: list[_Waiting]) -> list[Any] | Exception:
         """Run a group of steps in the queue's thread: their outcomes or errors, or one error for all."""
         outcomes: list[Any] = []
         try:
-            with self._agent.transaction():
-                for step in steps:
+            with self._log.step():
+                ends = {}
+                for owner, step, last, _ in group:
                     try:
-                        outcomes.append(step(self._agent))
+                        outcomes.append(step(owner))
                     except StorageError:
                         raise
                     except FedFairXError as error:
                         outcomes.append(error)
-                if self._last is not None:
-                    self._last(self._agent)
+                    if last is not None:
+                        ends[last] = owner
+                for last, owner in ends.items():
+                    last(owner)
         except Exception as error:  # the waiting requests must get it
             return error
         return outcomes
@@ -104,7 +143,7 @@ class WriteQueue:
     def _acknowledge(
         self,
         loop: asyncio.AbstractEventLoop,
-        group: list[tuple[Step[Any], asyncio.Future[Any]]],
+        group: list[_Waiting],
         outcomes: list[Any] | Exception,
     ) -> None:
         if isinstance(outcomes, Exception):
@@ -113,7 +152,7 @@ class WriteQueue:
         else:
             self._metrics.groups += 1
             self._metrics.grouped += len(group)
-        for (_, future), outcome in zip(group, outcomes, strict=True):
+        for (*_, future), outcome in zip(group, outcomes, strict=True):
             if future.done():  # the caller has gone; what was done stays done
                 continue
             if isinstance(outcome, Exception):
@@ -121,3 +160,9 @@ class WriteQueue:
             else:
                 future.set_result(outcome)
         self._take(loop)
+
+
+def _probe(log: Log) -> None:
+    """Write to the disk as any other step does, and change nothing."""
+    for change in ("+ 1", "- 1"):  # SQLite writes nothing for `version = version`
+        log.write(f"UPDATE fedfairx SET version = version {change}")

@@ -25,7 +25,7 @@ def client(tmp_path) -> Iterator[Any]:
 
 
 def new_key(client: Any, role: str) -> str:
-    key = ApiKeys(client.app_service.journal.log).add("owner", role)
+    key = ApiKeys(client.app_service.log).add("owner", role)
     client.app_service.auth.any_key = True
     return key
 
@@ -96,7 +96,7 @@ def test_a_revoked_key_ends_its_sessions(client: Any) -> None:
     first, second = new_key(client, "reader"), new_key(client, "reader")
     gone, other = sign_in(client, first), sign_in(client, second)
     again = sign_in(client, first)
-    ApiKeys(client.app_service.journal.log).revoke(first.partition(".")[0])
+    ApiKeys(client.app_service.log).revoke(first.partition(".")[0])
     client.portal.call(client.app_service.auth.look)
     assert not opens(client, gone)
     assert not opens(client, again)

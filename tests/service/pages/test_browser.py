@@ -155,7 +155,7 @@ def test_a_reader_sees_less_and_as_well(browser: Any, tmp_path: Path) -> None:
     fill(str(place), 400)
     site = Site(place)
     try:
-        key = ApiKeys(site.service.journal.log).add("reader", "reader")
+        key = ApiKeys(site.service.log).add("reader", "reader")
         site.service.auth.any_key = True
         context = browser.new_context(bypass_csp=True, extra_http_headers={"authorization": f"Bearer {key}"})
         page = context.new_page()
@@ -241,7 +241,7 @@ def test_the_report_is_one_sheet_to_sign(browser: Any, site: Site) -> None:
 def test_with_keys_one_signs_in(browser: Any, tmp_path: Path) -> None:
     site = Site(tmp_path / "agent.sqlite", dimension=3)
     try:
-        key = ApiKeys(site.service.journal.log).add("owner", "reader")
+        key = ApiKeys(site.service.log).add("owner", "reader")
         site.service.auth.any_key = True
         page = browser.new_page()
         page.goto(site.url + "/exposure")

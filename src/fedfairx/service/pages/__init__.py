@@ -17,11 +17,12 @@ from fedfairx.service.auth import sees_exact
 from fedfairx.service.pages import access, page_data
 from fedfairx.service.pages.jinja import page, static
 from fedfairx.service.problems import KINDS, ProblemError, problem_of
+from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
 
 __all__ = ["pages"]
 
-Show = Callable[[Service, QueryParams, bool], Awaitable[page_data.View]]
+Show = Callable[[ServedAgent, QueryParams, bool], Awaitable[page_data.View]]
 
 #: The path of each page, in the order of the navigation.
 PAGES: dict[str, tuple[str, Show]] = {
@@ -75,8 +76,9 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
         try:
             await access.check(service, request)
             exact = sees_exact(request)
-            view = await show(service, request.query_params, exact)
-            frame = page_data.frame(service, signed_in=access.signed_in(request), exact=exact)
+            served = service.default
+            view = await show(served, request.query_params, exact)
+            frame = page_data.frame(served, signed_in=access.signed_in(request), exact=exact)
             return page(name, view=view, frame=frame, root=_root(request))
         except Exception as error:  # its text must not reach a page
             return _failed(service, request, error)

@@ -47,7 +47,9 @@ async def check(service: Service, request: Request) -> None:
 
 def offer(service: Service, *, root: str, status: int = 401, wrong: bool = False) -> Response:
     """The page that asks for a key."""
-    return page("sign-in", status=status, wrong=wrong, frame=None, agent=service.agent.name, root=root)
+    return page(
+        "sign-in", status=status, wrong=wrong, frame=None, agent=service.default.agent.name, root=root
+    )
 
 
 async def take(service: Service, request: Request) -> Response:

@@ -25,7 +25,7 @@ from fedfairx.storage.records import StoredDecision
 
 if TYPE_CHECKING:
     from fedfairx.agent.agent import Agent
-    from fedfairx.service.service import Service
+    from fedfairx.service.served_agent import ServedAgent
 
 LINES = 50  # decisions on a page
 LITTLE_LEFT = 0.1  # of a privacy budget
@@ -44,7 +44,7 @@ class Attention(NamedTuple):
     link: str = ""
 
 
-def frame(service: Service, *, signed_in: bool, exact: bool) -> View:
+def frame(service: ServedAgent, *, signed_in: bool, exact: bool) -> View:
     """The values that all pages have; `batch` is the number of rewards after which pages are updated."""
     return {
         "agent": service.agent.name,
@@ -55,13 +55,15 @@ def frame(service: Service, *, signed_in: bool, exact: bool) -> View:
     }
 
 
-async def overview(service: Service, _query: QueryParams, exact: bool) -> View:
+async def overview(service: ServedAgent, _query: QueryParams, exact: bool) -> View:
     looked, ready = await service.exposures.look(exact=exact), await service.ready()
     change = await service.exposures.change()
     return await asyncio.to_thread(_overview, service, looked, change, ready, exact)
 
 
-def _overview(service: Service, looked: ExposureSnapshot, change: Change, ready: bool, exact: bool) -> View:
+def _overview(
+    service: ServedAgent, looked: ExposureSnapshot, change: Change, ready: bool, exact: bool
+) -> View:
     agent, counts = service.agent, service.counters.by_status(service.journal)
     waiting = next(iter(service.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
@@ -99,7 +101,7 @@ def _slots(weights: Weights) -> str:
     return "" if weights is ONE else f"{several} of weight {', '.join(f'{one:g}' for one in weights)}"
 
 
-def _series(service: Service) -> View | None:
+def _series(service: ServedAgent) -> View | None:
     """Decisions and rewards in intervals of time, for the chart; `times` are seconds since 1970."""
     first = first_time(service.journal)
     if first is None:
@@ -113,7 +115,7 @@ def _series(service: Service) -> View | None:
 
 
 def _attention(
-    service: Service, looked: ExposureSnapshot, oldest: float | None, ready: bool
+    service: ServedAgent, looked: ExposureSnapshot, oldest: float | None, ready: bool
 ) -> list[Attention]:
     found, table, settings = [], looked.table, service.settings
     if not ready:
@@ -136,7 +138,7 @@ def _attention(
     return found
 
 
-def _privacy_attention(service: Service, exact: bool) -> list[Attention]:
+def _privacy_attention(service: ServedAgent, exact: bool) -> list[Attention]:
     found, now, records = [], serializers.privacy(service.agent, exact=exact), service.agent.observed
     if now.private and now.releases:
         left = now.releases - now.spent
@@ -151,13 +153,13 @@ def _privacy_attention(service: Service, exact: bool) -> list[Attention]:
     return found
 
 
-async def exposure(service: Service, query: QueryParams, exact: bool) -> View:
+async def exposure(service: ServedAgent, query: QueryParams, exact: bool) -> View:
     window = window_of(query.get("period", ""))
     looked = await service.exposures.look(since=window.since, until=window.until, exact=exact)
     return {"looked": looked, "periods": periods(window)}
 
 
-async def decisions(service: Service, query: QueryParams, exact: bool) -> View:
+async def decisions(service: ServedAgent, query: QueryParams, exact: bool) -> View:
     before = query.get("before", "")
     if before and not (before.isascii() and before.isdigit() and int(before) <= LARGEST):
         raise ProblemError("invalid", "before must be a number that a page linked to.")
@@ -192,7 +194,7 @@ def _line(stored: StoredDecision, exact: bool) -> View:
     }
 
 
-async def privacy(service: Service, _query: QueryParams, exact: bool) -> View:
+async def privacy(service: ServedAgent, _query: QueryParams, exact: bool) -> View:
     def read(agent: Agent) -> View:
         told, guarantee = serializers.privacy(agent, exact=exact), agent.privatizer.guarantee
         return {"privacy": told, "guarantee": guarantee, "records": agent.observed}
@@ -200,14 +202,14 @@ async def privacy(service: Service, _query: QueryParams, exact: bool) -> View:
     return await asyncio.to_thread(read, service.agent)
 
 
-async def federation(service: Service, _query: QueryParams, exact: bool) -> View:
+async def federation(service: ServedAgent, _query: QueryParams, exact: bool) -> View:
     def read() -> View:
         return {"sync": serializers.sync(service, exact=exact), "observed": service.agent.observed}
 
     return await asyncio.to_thread(read)
 
 
-def _federation_attention(service: Service) -> list[Attention]:
+def _federation_attention(service: ServedAgent) -> list[Attention]:
     membership = service.membership
     if membership is None:
         return []
@@ -226,7 +228,7 @@ def _federation_attention(service: Service) -> list[Attention]:
     return found
 
 
-async def report(service: Service, query: QueryParams, exact: bool) -> View:
+async def report(service: ServedAgent, query: QueryParams, exact: bool) -> View:
     agent = service.agent
     return {
         **await exposure(service, query, exact),

@@ -23,7 +23,7 @@ from fedfairx.service.export import FORMATS, LINES, write_parquet
 from fedfairx.service.fast_path import body_of, decode, header_of
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.serializers import seen
-from fedfairx.service.service import Service, Wish
+from fedfairx.service.served_agent import ServedAgent, Wish
 
 KEY = r"[!-~]{1,200}"
 IDEMPOTENCY = Parameter(
@@ -62,7 +62,7 @@ class ExportQuery(Window):
 
 
 @endpoint("POST", "/v1/decisions", role="writer", takes=schemas.DecisionRequest, **MAKING)
-async def decide(service: Service, request: Request) -> schemas.DecisionMade:
+async def decide(service: ServedAgent, request: Request) -> schemas.DecisionMade:
     """Make a decision."""
     body = await body_of(request, service.settings.max_body)
     made = await service.decide([decode(body, schemas.DecisionRequest)], _wish(request, body))
@@ -70,7 +70,7 @@ async def decide(service: Service, request: Request) -> schemas.DecisionMade:
 
 
 @endpoint("POST", "/v1/decisions/batch", role="writer", takes=schemas.DecisionBatch, **MAKING)
-async def decide_many(service: Service, request: Request) -> schemas.DecisionsMade:
+async def decide_many(service: ServedAgent, request: Request) -> schemas.DecisionsMade:
     """Make several decisions: all, or none."""
     body = await body_of(request, service.settings.max_body)
     asked = decode(body, schemas.DecisionBatch).decisions
@@ -89,7 +89,7 @@ def _wish(request: Request, body: bytes) -> Wish | None:
 
 
 @endpoint("PUT", "/v1/decisions/{decision_id}/reward", role="writer", takes=schemas.Reward, problems=ENDED)
-async def reward(service: Service, request: Request) -> None:
+async def reward(service: ServedAgent, request: Request) -> None:
     """Give the reward of a decision, or rewards of its slots; the same ones may be sent again."""
     given = await body_as(schemas.Reward, service, request)
     identity = request.path_params["decision_id"]
@@ -98,7 +98,7 @@ async def reward(service: Service, request: Request) -> None:
 
 
 @endpoint("POST", "/v1/rewards", role="writer", takes=schemas.RewardBatch, problems=ENDED)
-async def reward_many(service: Service, request: Request) -> None:
+async def reward_many(service: ServedAgent, request: Request) -> None:
     """Give several rewards: all are taken, or none."""
     given = await body_as(schemas.RewardBatch, service, request)
     service.check_batch(len(given.rewards))
@@ -106,7 +106,7 @@ async def reward_many(service: Service, request: Request) -> None:
 
 
 def _taking(
-    service: Service, request: Request, replace: bool
+    service: ServedAgent, request: Request, replace: bool
 ) -> Callable[[Sequence[schemas.RewardOf]], Awaitable[None]]:
     """How rewards are taken: writers add them, and only admins may replace them."""
     if replace and request.scope["role"] != "admin":
@@ -115,13 +115,13 @@ def _taking(
 
 
 @endpoint("DELETE", "/v1/decisions/{decision_id}", role="writer", problems=ENDED)
-async def withdraw(service: Service, request: Request) -> None:
+async def withdraw(service: ServedAgent, request: Request) -> None:
     """Withdraw a decision that was never shown, or those of its slots that wait: no reward will come."""
     await service.withdraw([request.path_params["decision_id"]])
 
 
 @endpoint("POST", "/v1/withdrawals", role="writer", takes=schemas.WithdrawalBatch, problems=ENDED)
-async def withdraw_many(service: Service, request: Request) -> None:
+async def withdraw_many(service: ServedAgent, request: Request) -> None:
     """Withdraw several decisions that were never shown: all, or none."""
     identities = (await body_as(schemas.WithdrawalBatch, service, request)).decision_ids
     service.check_batch(len(identities))
@@ -129,7 +129,7 @@ async def withdraw_many(service: Service, request: Request) -> None:
 
 
 @endpoint("GET", "/v1/decisions", role="reader", query=DecisionQuery)
-async def decisions(service: Service, request: Request) -> schemas.DecisionPage:
+async def decisions(service: ServedAgent, request: Request) -> schemas.DecisionPage:
     """List decisions in the order in which they were made, page by page."""
     query = query_of(request, DecisionQuery)
     found = await service.read(
@@ -150,7 +150,7 @@ async def decisions(service: Service, request: Request) -> schemas.DecisionPage:
 
 
 @endpoint("GET", "/v1/decisions/{decision_id}", role="reader", problems=("unknown-decision",))
-async def decision(service: Service, request: Request) -> schemas.DecisionSeen:
+async def decision(service: ServedAgent, request: Request) -> schemas.DecisionSeen:
     """Show a decision and its status."""
     identity = request.path_params["decision_id"]
     stored = await service.read(lambda journal: journal.decision(identity))
@@ -160,7 +160,7 @@ async def decision(service: Service, request: Request) -> schemas.DecisionSeen:
 
 
 @endpoint("GET", "/v1/export", role="admin", media_types=tuple(FORMATS.values()), query=ExportQuery)
-async def export(service: Service, request: Request) -> Response:
+async def export(service: ServedAgent, request: Request) -> Response:
     """Export decisions with contexts, propensities and rewards."""
     query = query_of(request, ExportQuery)
     rows = service.journal.decisions(since=query.since, until=query.until)

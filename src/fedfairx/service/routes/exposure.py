@@ -12,11 +12,11 @@ from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import Window, endpoint, query_of
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.problems import ProblemError
-from fedfairx.service.service import Service
+from fedfairx.service.served_agent import ServedAgent
 
 
 @endpoint("GET", "/v1/exposure", role="reader", query=Window)
-async def exposure(service: Service, request: Request) -> schemas.ExposureTable:
+async def exposure(service: ServedAgent, request: Request) -> schemas.ExposureTable:
     """Show how often each action and group was shown, and what it was entitled to."""
     query, exact = query_of(request, Window), sees_exact(request)
     if not exact and (

@@ -12,17 +12,17 @@ from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import body_as, endpoint
 from fedfairx.service.federation import Membership
 from fedfairx.service.problems import ProblemError
-from fedfairx.service.service import Service
+from fedfairx.service.served_agent import ServedAgent
 
 
 @endpoint("GET", "/v1/sync", role="reader")
-async def sync(service: Service, request: Request) -> schemas.Sync:
+async def sync(service: ServedAgent, request: Request) -> schemas.Sync:
     """Show the exchange with peers."""
     return await asyncio.to_thread(serializers.sync, service, exact=sees_exact(request))
 
 
 @endpoint("GET", "/v1/release/latest", role="federation", problems=("alone", "no-release", "halted"))
-async def release_latest(service: Service, _request: Request) -> schemas.ReleaseSealed:
+async def release_latest(service: ServedAgent, _request: Request) -> schemas.ReleaseSealed:
     """Get the agent's latest release in an envelope, to be carried to its peers."""
     member = _membership(service).member
     message = await asyncio.to_thread(lambda: member.message)
@@ -35,7 +35,7 @@ async def release_latest(service: Service, _request: Request) -> schemas.Release
 
 
 @endpoint("PUT", "/v1/peers", role="federation", takes=schemas.PeersBrought, problems=("alone",))
-async def bring_peers(service: Service, request: Request) -> schemas.PeersTaken:
+async def bring_peers(service: ServedAgent, request: Request) -> schemas.PeersTaken:
     """Deliver the latest envelopes of peers: each is verified, and taken or refused."""
     membership = _membership(service)
     envelopes = (await body_as(schemas.PeersBrought, service, request)).envelopes
@@ -43,7 +43,7 @@ async def bring_peers(service: Service, request: Request) -> schemas.PeersTaken:
     return schemas.PeersTaken(taken, refused)
 
 
-def _membership(service: Service) -> Membership:
+def _membership(service: ServedAgent) -> Membership:
     if service.membership is None:
         raise ProblemError("alone", "This agent is in no federation.")
     return service.membership

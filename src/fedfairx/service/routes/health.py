@@ -23,20 +23,21 @@ async def healthz(_service: Service, _request: Request) -> schemas.Health:
 @endpoint("GET", "/readyz", problems=("unavailable", "busy"))
 async def readyz(service: Service, _request: Request) -> schemas.Health:
     """Check whether decisions can be made and stored now."""
-    await service.probe()
+    await service.write_queue.probe()
     return schemas.Health("ready")
 
 
 @endpoint("GET", "/metrics", role="reader", media_types=("text/plain; version=0.0.4",))
 async def metrics(service: Service, request: Request) -> Response:
     """Get counts and latencies for Prometheus."""
-    ready, exact, change = await service.ready(), sees_exact(request), await service.exposures.change()
+    served = service.default
+    ready, exact, change = await served.ready(), sees_exact(request), await served.exposures.change()
 
     def read() -> list[str]:
-        told = serializers.privacy(service.agent, exact=exact)
-        lines = [*agent_lines(service.agent, told, change, ready=ready)]
-        if service.membership is not None:
-            lines += federation_lines(service.membership, exact=exact)
+        told = serializers.privacy(served.agent, exact=exact)
+        lines = [*agent_lines(served.agent, told, change, ready=ready)]
+        if served.membership is not None:
+            lines += federation_lines(served.membership, exact=exact)
         return lines
 
     lines = [*service.metrics.lines(), *await asyncio.to_thread(read)]

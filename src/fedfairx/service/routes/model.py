@@ -13,7 +13,7 @@ from fedfairx.errors import require
 from fedfairx.service import schemas, serializers
 from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import endpoint
-from fedfairx.service.service import Service
+from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import LONGEST
 
 REPLACED = "\ufffd"  # what the server makes of bytes that are not UTF-8
@@ -21,32 +21,32 @@ CHANGE = ("invalid", "features", "conflict")  # why an action may not be changed
 
 
 @endpoint("GET", "/v1/model", role="reader")
-async def model(service: Service, request: Request) -> schemas.Model:
+async def model(service: ServedAgent, request: Request) -> schemas.Model:
     """Show what was learnt, and the settings."""
     change = await service.exposures.change()
     return await asyncio.to_thread(serializers.model, service, change, exact=sees_exact(request))
 
 
 @endpoint("GET", "/v1/privacy", role="reader")
-async def privacy(service: Service, request: Request) -> schemas.Privacy:
+async def privacy(service: ServedAgent, request: Request) -> schemas.Privacy:
     """Show the privacy guarantee of releases, and how much of the budget is spent."""
     return await asyncio.to_thread(serializers.privacy, service.agent, exact=sees_exact(request))
 
 
 @endpoint("GET", "/v1/actions", role="reader")
-async def actions(service: Service, _request: Request) -> schemas.ActionList:
+async def actions(service: ServedAgent, _request: Request) -> schemas.ActionList:
     """List actions without features, active and retired."""
     return await asyncio.to_thread(serializers.actions, service.agent)
 
 
 @endpoint("PUT", "/v1/actions/{action_id}", role="admin", problems=CHANGE)
-async def add_action(service: Service, request: Request) -> None:
+async def add_action(service: ServedAgent, request: Request) -> None:
     """Offer an action: a new one, or one that was retired."""
     await service.add_action(_name(request))
 
 
 @endpoint("DELETE", "/v1/actions/{action_id}", role="admin", problems=("unknown-action", *CHANGE))
-async def retire_action(service: Service, request: Request) -> None:
+async def retire_action(service: ServedAgent, request: Request) -> None:
     """Retire an action: it is no longer offered, but rewards that come later are learnt."""
     await service.retire_action(_name(request))
 

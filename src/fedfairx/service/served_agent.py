@@ -1,0 +1,247 @@
+"""One agent behind the endpoints: it puts steps into the write queue, and reads the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar, cast
+
+import msgspec
+
+from fedfairx.agent.agent import Agent
+from fedfairx.core.slates import as_weights
+from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, UnknownDecision
+from fedfairx.service import decisions, schemas
+from fedfairx.service.counters import DecisionCounters
+from fedfairx.service.decisions import AmongAll, DecisionInput
+from fedfairx.service.exposure_cache import ExposureCache
+from fedfairx.service.feature_table import FeatureTable
+from fedfairx.service.federation import Membership
+from fedfairx.service.metrics import Metrics
+from fedfairx.service.problems import ProblemError
+from fedfairx.service.settings import Settings
+from fedfairx.service.write_queue import Step, WriteQueue
+from fedfairx.storage.journal import Journal
+from fedfairx.storage.records import StoredDecision
+
+Found = TypeVar("Found")
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """A request's idempotency key, and the digest of its body."""
+
+    key: str
+    digest: str
+
+    def key_of(self, place: int) -> str:
+        """The key of one decision of a batch; keys of callers have no space in them."""
+        return self.key if place == 0 else f"{self.key} {place}"
+
+
+class ServedAgent:
+    """One agent with its features, caches, counters and membership."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        agent: Agent,
+        features: FeatureTable,
+        membership: Membership | None,
+        *,
+        write_queue: WriteQueue,
+        metrics: Metrics,
+    ) -> None:
+        self.settings = settings
+        self.agent = agent
+        self.write_queue = write_queue
+        self.metrics = metrics
+        self.features = features
+        self.membership = membership
+        self.exposures = ExposureCache(agent, settings)
+        self.counters = DecisionCounters()
+        self.featureless = bool(agent.actions)  # whether actions are named once and have no features
+        self.slots = as_weights(agent.options.slots)  # the weights of those that a decision has by default
+        self.half_life = cast("float | str | None", agent.options.half_life)
+        self.fixed_slots = agent.private or membership is not None
+        self._last = None if membership is None else membership.release_if_due
+
+    @property
+    def journal(self) -> Journal:
+        return self.agent.journal
+
+    async def read(self, question: Callable[[Journal], Found]) -> Found:
+        """Query the journal, which sees only what is committed, in a thread."""
+        return await asyncio.to_thread(question, self.journal)
+
+    async def write(self, step: Step[Found]) -> Found:
+        """Run a step in the service's write queue, and return its outcome once it is on disk."""
+        return await self.write_queue.do(self.agent, step, last=self._last)
+
+    async def ready(self) -> bool:
+        """Whether the storage takes a write."""
+        return await self.write_queue.ready()
+
+    def check_batch(self, count: int) -> None:
+        most = self.settings.max_batch
+        if count > most:
+            raise ProblemError("too-large", f"A batch must be at most {most} (max_batch), got {count}.")
+
+    # --- deciding ------------------------------------------------------------------------------------
+
+    async def decide(
+        self, requests: Sequence[schemas.DecisionRequest], wish: Wish | None
+    ) -> list[schemas.DecisionMade]:
+        """Make a decision for each request, all or none; a key that was used returns its decisions again."""
+        settings, features = self.settings, None if self.featureless else self.features
+        slots, fixed = self.slots, self.fixed_slots
+        asked = [decisions.parse_request(one, features, settings, slots, fixed=fixed) for one in requests]
+        keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
+        digest = None if wish is None else wish.digest
+        try:
+            made = await self.write(lambda agent: decisions.decide(agent, asked, keys, digest, settings))
+        except KeyTaken:
+            assert wish is not None
+            return await self.read(lambda journal: _again(journal, asked, wish))
+        except InvalidInput:
+            if wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None:
+                raise
+            return await self.read(lambda journal: _again(journal, asked, wish))  # with a retired action
+        for one, answer in zip(asked, made, strict=True):
+            self.metrics.clipped += one.clipped if isinstance(one, DecisionInput) else 0
+            self.metrics.decisions[answer.mode] += 1
+        return made
+
+    # --- actions without features --------------------------------------------------------------------
+
+    async def add_action(self, name: str) -> None:
+        """Offer this action from now on."""
+        await self._change_actions(lambda agent: decisions.add_action(agent, name, self.settings.max_actions))
+
+    async def retire_action(self, name: str) -> None:
+        """No longer offer this action."""
+        if not await self._change_actions(lambda agent: decisions.retire_action(agent, name)):
+            raise ProblemError("unknown-action", "This service has no action of that name.")
+
+    async def _change_actions(self, step: Step[Found]) -> Found:
+        if not self.featureless:
+            raise ProblemError(
+                "features", "The actions of this service come with each request, with their features."
+            )
+        try:
+            return await self.write(step)
+        except InvalidInput as error:
+            raise ProblemError("conflict", f"{error}.") from None
+
+    # --- rewards and withdrawals --------------------------------------------------------------------
+
+    async def reward(self, rewards: Sequence[schemas.RewardOf]) -> None:
+        """Take all rewards, or none. A reward that is sent again unchanged counts as taken."""
+        given = {one.decision_id: decisions.given_in(one) for one in rewards}
+        persons = {one.decision_id: one.person for one in rewards}
+
+        def observe(left: Sequence[str]) -> Step[None]:
+            wanted = {identity: given[identity] for identity in left}
+            return lambda agent: decisions.observe(agent, wanted, persons)
+
+        def lack(stored: StoredDecision) -> int:
+            rest = decisions.lacking(given[stored.id], stored)
+            if rest is None:
+                return 0
+            given[stored.id] = rest
+            return len(_outcomes(rest))
+
+        left = await self._end([one.decision_id for one in rewards], observe, lack)
+        taken = (reward for identity in left for reward in _outcomes(given[identity]))
+        self.metrics.rewards += sum(reward is not None for reward in taken)
+
+    async def replace(self, rewards: Sequence[schemas.RewardOf]) -> None:
+        """Take all rewards, or none, and replace earlier ones."""
+        _refuse_twice([one.decision_id for one in rewards])
+        given = {one.decision_id: decisions.given_in(one) for one in rewards}
+        persons = {one.decision_id: one.person for one in rewards}
+        self.metrics.rewards += await self.write(lambda agent: decisions.replace(agent, given, persons))
+
+    async def withdraw(self, identities: Sequence[str]) -> None:
+        """Withdraw all of these decisions, or none; one that is withdrawn already is left as it is.
+
+        Of several slots, those that wait are withdrawn.
+        """
+
+        def lack(stored: StoredDecision) -> int:
+            if stored.status == "pending":
+                return 1
+            if "withdrawn" not in (stored.status, *(slot.status for slot in stored.slots)):
+                raise ProblemError("conflict", f"The decision is {stored.status} already.")
+            return 0
+
+        left = await self._end(identities, lambda left: lambda agent: agent.forget_many(left), lack)
+        self.metrics.withdrawn += len(left)
+
+    async def _end(
+        self,
+        identities: Sequence[str],
+        step: Callable[[Sequence[str]], Step[None]],
+        lack: Callable[[StoredDecision], int],
+    ) -> Sequence[str]:
+        """End decisions or slots of theirs, all or none; return the decisions that this was new to.
+
+        step: ends some of them.
+        lack: how many outcomes a decision still lacks; it refuses one that has ended otherwise.
+        """
+        _refuse_twice(identities)
+        left, before = identities, math.inf
+        while left:
+            try:
+                await self.write(step(left))
+                break
+            except (AlreadyObserved, UnknownDecision):
+                lacks = {stored.id: lack(stored) for stored in await self._stored(left)}
+            left = [identity for identity in left if lacks[identity]]
+            if sum(lacks.values()) >= before:
+                raise ProblemError("conflict", "Another request has just ended the decision.")
+            before = sum(lacks.values())
+        return left
+
+    async def _stored(self, identities: Sequence[str]) -> list[StoredDecision]:
+        found = await self.read(lambda journal: [journal.decision(identity) for identity in identities])
+        if None in found:
+            raise ProblemError("unknown-decision", "This service made no such decision.")
+        return [stored for stored in found if stored is not None]
+
+    # --- running -------------------------------------------------------------------------------------
+
+    async def expire(self) -> None:
+        """Expire decisions whose window is past."""
+        if self.settings.window is not None:
+            await self.write(lambda agent: agent.expire(time.time()))
+
+    def close(self) -> None:
+        """End the membership, and close the agent."""
+        if self.membership is not None:
+            self.membership.end()
+        self.agent.close()
+
+
+def _outcomes(given: decisions.Given) -> Collection[float | None]:
+    """The outcomes that have come; None for an action that is withdrawn."""
+    return given.values() if isinstance(given, dict) else [given]
+
+
+def _refuse_twice(identities: Sequence[str]) -> None:
+    if len(set(identities)) != len(identities):
+        raise ProblemError("invalid", "A decision occurs twice in the batch.")
+
+
+def _again(
+    journal: Journal, asked: Sequence[DecisionInput | AmongAll], wish: Wish
+) -> list[schemas.DecisionMade]:
+    """The decisions made under a key, if they were for the same request."""
+    made = []
+    for place, one in enumerate(asked):
+        stored = journal.by_key(wish.key_of(place))
+        if stored is None or stored.digest != wish.digest:
+            raise ProblemError("key-reused", "Another request was made under this Idempotency-Key.")
+        made.append(decisions.answer_of_stored(one, stored))
+    return made
