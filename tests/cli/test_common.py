@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fedfairx.cli.common import as_merit
+from fedfairx.agent.by_name import as_merit
 from fedfairx.core.merit import Affine, Exponential
 from fedfairx.errors import InvalidInput
 

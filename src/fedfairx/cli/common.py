@@ -6,13 +6,14 @@ import argparse
 import inspect
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from fedfairx.agent.schedules import Schedule, schedule
-from fedfairx.core.merit import Affine, Exponential, Logistic, Merit, Power
+from fedfairx.agent.by_name import as_merit, as_schedule
+from fedfairx.agent.schedules import Schedule
+from fedfairx.core.merit import Merit
 from fedfairx.core.slates import Weights, read_slots
 from fedfairx.errors import InvalidInput
 from fedfairx.util.config import READERS, Setting, settings_of
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 Thing = TypeVar("Thing")
 FIGURES = (".png", ".svg", ".pdf")
-MERITS: dict[str, Merit] = {
-    type(each).__name__.lower(): each for each in (Exponential(), Affine(), Power(), Logistic())
-}
 
 
 def slots_of(text: str) -> Weights:
@@ -147,57 +145,4 @@ def as_json(values: object) -> str:
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def split(text: object) -> tuple[str, dict[str, float]]:
-    """ "paper:gap=50" → ("paper", {"gap": 50.0})."""
-    name, _, rest = _text(text).partition(":")
-    values: dict[str, float] = {}
-    for part in filter(None, rest.split(",")):
-        key, _, value = part.partition("=")
-        try:
-            values[key.strip()] = float(value)
-        except ValueError:
-            raise InvalidInput(f"{name} takes parameters as name=number, got {part!r}") from None
-    return name.strip(), values
-
-
-def as_schedule(text: object) -> Schedule:
-    """A schedule by name, with parameters: "paper:gap=50", "doubling:start=10"."""
-    name, values = split(text)
-    return _with(schedule(name), name, values)
-
-
-def as_merit(text: object) -> Merit:
-    """A merit by name, with parameters: "doubling:0.1", "exponential:steepness=10", "affine:offset=0.1"."""
-    kind, _, rest = _text(text).partition(":")
-    if kind.strip() == "doubling":
-        try:
-            return Exponential.doubling(float(rest))
-        except ValueError:
-            raise InvalidInput(f'merit must be like "doubling:0.1", got merit={text!r}') from None
-    name, values = split(text)
-    if name not in MERITS:
-        raise InvalidInput(f"merit must be one of doubling, {', '.join(MERITS)}, got merit={name!r}")
-    return _with(MERITS[name], name, values)
-
-
 READERS.update({Merit: as_merit, Schedule: as_schedule})
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(f'a name must be text such as "affine:slope=2", got {type(value).__name__}')
-    return value
-
-
-def _with(thing: Thing, name: str, values: Mapping[str, float]) -> Thing:
-    fields = getattr(thing, "__dataclass_fields__", {})
-    given: dict[str, Any] = {}
-    for key, value in values.items():
-        if key not in fields:
-            raise InvalidInput(f"{name} has no parameter {key!r}; it has: {', '.join(fields) or 'none'}")
-        whole = "int" in str(fields[key].type)
-        if whole and not value.is_integer():
-            raise InvalidInput(f"{key} must be an integer, got {key}={value:g}")
-        given[key] = int(value) if whole else value
-    changed: Thing = replace(thing, **given) if given else thing  # type: ignore[type-var]
-    return changed

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from fedfairx.cli.common import MERITS, Output
+from fedfairx.agent.by_name import MERITS
+from fedfairx.cli.common import Output
 from fedfairx.util.formatting import text_table
 
 MECHANISMS = {

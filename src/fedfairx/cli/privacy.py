@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fedfairx.agent.by_name import as_schedule
 from fedfairx.agent.options import Options
 from fedfairx.agent.schedules import SCHEDULES, Plan
-from fedfairx.cli.common import Output, as_schedule, slots_of
+from fedfairx.cli.common import Output, slots_of
 from fedfairx.core.slates import ONE
 from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Budget, Centring, mechanisms

@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from fedfairx.cli.common import Verb, as_merit
+from fedfairx.agent.by_name import as_merit
+from fedfairx.cli.common import Verb
 
 
 @dataclass(frozen=True, kw_only=True)
