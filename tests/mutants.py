@@ -1133,8 +1133,8 @@ MUTANTS = (
     Mutant(
         "a snapshot is said to hold numbers of steps that failed",
         "Journal.write_snapshot",
-        "seq = self.snapshot_at = log.end",
-        "seq = self.snapshot_at = log.numbers.next",
+        "seq = log.end",
+        "seq = log.numbers.next",
         DURABLE,
     ),
     Mutant(
@@ -1154,8 +1154,8 @@ MUTANTS = (
     Mutant(
         "an opening goes on with the ids of the one before",
         "AgentStore.follow",
-        "origin = self.journal.begin_incarnation()",
-        "origin = (self.journal.origins.given or [(0, self.journal.begin_incarnation())])[-1][1]",
+        "self.journal.begin_incarnation()",
+        "(self.journal.origins.given or [(0, self.journal.begin_incarnation())])[-1][1]",
         DURABLE,
     ),
     Mutant(
@@ -1630,6 +1630,13 @@ MUTANTS = (
         "context_of(rows, arm, dimension) for arm in shown",
         "context_of(rows, arm, dimension) for arm in drawn",
         SERVED_SLOTS,
+    ),
+    Mutant(
+        "a closed agent goes on writing",
+        "Journal._append",
+        "if self.closed:",
+        "if False:",
+        DURABLE,
     ),
     Mutant(
         "a failed commit is acknowledged",

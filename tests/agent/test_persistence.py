@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -269,6 +270,54 @@ def test_several_agents_live_in_one_database(place: str) -> None:
             one, other = told(again), told(agent)
             assert len(one.pop("pending")) == len(other.pop("pending"))
             assert one == other
+
+
+def test_one_of_several_is_closed_and_opened_again(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It replays nothing, goes on with its ids, and what was closed writes nothing more."""
+    rng = np.random.default_rng(0)
+    with ffx.Agent.open(place, name="a", dimension=D) as other:
+        first = ffx.Agent.open(place, name="b", dimension=D)
+        made = first.decide(contexts(rng))
+        first.close()
+        snapshots = len(list(first.journal.snapshots()))
+        with pytest.raises(StorageUnavailable, match="this agent is closed"):
+            first.decide(contexts(rng))
+        with pytest.raises(StorageUnavailable, match="this agent is closed"):
+            first.observe(made, reward=0.5)
+        monkeypatch.setattr(persistence.AgentStore, "_replay", None)
+        other.observe(other.decide(contexts(rng)), reward=0.5)
+        again = ffx.Agent.open(place, name="b")
+        assert again.incarnation == first.incarnation
+        assert again.pending == 1
+        again.close()
+        assert len(list(first.journal.snapshots())) == snapshots  # nothing was new
+        with ffx.Agent.open(place, name="b") as again:
+            again.observe(made.id, reward=0.5)
+            assert again.decide(contexts(rng)).number > made.number
+            assert other.pending == 0
+    monkeypatch.undo()
+    with ffx.Agent.open(place, name="b") as again:
+        assert again.incarnation != first.incarnation  # the database was closed meanwhile
+        assert (again.observed, again.pending) == (1, 1)
+        again.verify()
+
+
+def test_one_is_opened_while_another_is_in_a_transaction(place: str) -> None:
+    """Opening waits for its end: it must see all of it, or nothing."""
+    rng = np.random.default_rng(0)
+    ffx.Agent.open(place, name="b", dimension=D).close()
+    with ffx.Agent.open(place, name="a", dimension=D) as other:
+        opened: list[ffx.Agent] = []
+        opening = threading.Thread(target=lambda: opened.append(ffx.Agent.open(place, name="b")))
+        with other.transaction():
+            other.decide(contexts(rng))
+            opening.start()
+            opening.join(0.2)
+            assert not opened
+            other.decide(contexts(rng))
+        opening.join()
+        opened[0].close()
+        assert other.pending == 2
 
 
 def test_a_step_that_fails_puts_every_agent_of_the_database_back(tmp_path: Path) -> None:

@@ -62,10 +62,10 @@ from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.storage import replacement
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.journal import Journal, Made
-from fedfairx.storage.open_log import leave_mark, open_log
+from fedfairx.storage.open_log import open_log
 from fedfairx.storage.records import DecisionNote, packed_log
 from fedfairx.storage.replacement import Booked
-from fedfairx.storage.transaction_log import StepCounter
+from fedfairx.storage.transaction_log import Log, StepCounter
 from fedfairx.util.arrays import Array, Coordinates
 from fedfairx.util.formatting import html_table
 
@@ -1133,7 +1133,7 @@ class Agent:
         slots = as_weights(given.get("slots", ONE) if options is None else options.slots)
         sharing = bounds if budget is None else budget.with_slots(slots)
         log = open_log(place)
-        try:
+        with _opening(log):
             store = find_store(log, name)
             if store is not None:
                 settings = store.settings
@@ -1170,14 +1170,10 @@ class Agent:
                     agent._attach_to(store)
                     store.take_snapshot()
             agent._origin = store.follow()
-            leave_mark(log)
             agent.set_window(window, default_reward)
             if confirm is not None:
                 last = agent._exchange.latest.get(agent.name)
                 confirm(agent.released, "" if last is None else last.digest)
-        except BaseException:
-            log.close()
-            raise
         return agent
 
     def _attach_to(self, store: AgentStore) -> None:
@@ -1221,7 +1217,10 @@ class Agent:
 
     @property
     def incarnation(self) -> str:
-        """The prefix of its decisions' ids: a new one each time the agent is made, loaded or opened."""
+        """The prefix of its decisions' ids: a new one each time the agent is made, loaded or opened.
+
+        A durable agent keeps it until its database is closed, which other agents may have open.
+        """
         return self._origin
 
     @contextmanager
@@ -1253,6 +1252,17 @@ class Agent:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
+
+
+@contextmanager
+def _opening(log: Log) -> Iterator[None]:
+    """Hold the lock of a log that other agents may be using, and close the log if opening fails."""
+    with log.lock:
+        try:
+            yield
+        except BaseException:
+            log.close()
+            raise
 
 
 def _of_one_slot(identity: str, slots: int) -> InvalidInput:

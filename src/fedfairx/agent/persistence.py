@@ -31,7 +31,7 @@ from fedfairx.privacy import (
     Release,
     new_key,
 )
-from fedfairx.storage.agents import add_agent, read_agent, read_agents, update_settings
+from fedfairx.storage.agents import add_agent, number_of, read_agent, read_agents, update_settings
 from fedfairx.storage.journal import Event, Journal, Made, Outcome
 from fedfairx.storage.open_log import leave_mark
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
@@ -44,15 +44,15 @@ FEW = 20_000  # the most steps that are read into memory before any is replayed
 
 def find_store(log: Log, name: str | None) -> AgentStore | None:
     """The agent of this name in a database, or the only one; None if there is no such agent."""
-    rows = read_agents(log)
-    if name is None and len(rows) > 1:
+    number = number_of(log, name) if isinstance(name, str) else None
+    rows = read_agents(log) if name is None else [] if number is None else [read_agent(log, number)]
+    if len(rows) > 1:
         known = ", ".join(repr(row.name) for row in rows[:10])
         raise InvalidInput(f"name must be given: {log.database.place} holds {len(rows)} agents, {known}")
     for row in rows:
-        if name in (None, row.name):
-            if row.number in log.agents:
-                raise StorageUnavailable(f"agent {row.name!r} in {log.database.place} is open already")
-            return AgentStore(log, row.number, row.settings, row.secret)
+        if row.number in log.agents:
+            raise StorageUnavailable(f"agent {row.name!r} in {log.database.place} is open already")
+        return AgentStore(log, row.number, row.settings, row.secret)
     return None
 
 
@@ -96,11 +96,14 @@ class AgentStore:
 
     def follow(self) -> str:
         """Keep the agent in step with the log from now on; return the prefix of its ids to come."""
-        origin = self.journal.begin_incarnation()
+        log, number = self.log, self.journal.agent
+        if number not in log.prefixes:  # else this process has had the log since then, and nobody else
+            log.prefixes[number] = self.journal.begin_incarnation()
+            leave_mark(log)
         for hooks, hook in self._hooks():
             hooks.append(hook)
-        self.log.agents.add(self.journal.agent)
-        return origin
+        log.agents.add(number)
+        return log.prefixes[number]
 
     def close(self) -> None:
         """Detach the agent from the log, which is closed with its last agent."""
@@ -109,6 +112,7 @@ class AgentStore:
             if number not in log.agents:
                 return
             log.agents.remove(number)
+            self.journal.closed = True
             try:
                 if log.users > 1:
                     for hooks, hook in self._hooks():
@@ -192,12 +196,13 @@ class AgentStore:
         parts.pending.clear()
         parts.pending.update(pending)
         try:
+            self.journal.unsaved = 0
             for step in steps:
                 self._replayed = step.time
                 self._replay(step)
+                self.journal.unsaved += 1
         finally:
             self._replayed = None
-        self.journal.snapshot_at = at
 
     def clock(self) -> int:
         """The time of the step that is made or replayed, in microseconds since 1970."""
@@ -314,19 +319,19 @@ class AgentStore:
             self.log.mark_due = False
             leave_mark(self.log)
         # A snapshot lists all pending decisions, so the more there are, the rarer it is taken.
-        if self.log.end - self.journal.snapshot_at >= max(SNAPSHOT_EVERY, len(self.parts.pending)):
+        if self.journal.unsaved >= max(SNAPSHOT_EVERY, len(self.parts.pending)):
             self._try_snapshot()
 
     def _before_close(self) -> None:
-        self._try_snapshot()
-        leave_mark(self.log)
+        if self.journal.unsaved:
+            self._try_snapshot()
 
     def _try_snapshot(self) -> None:
         """Take a snapshot, if possible: it only saves time, so a failure does no harm."""
         try:
             self.take_snapshot()
         except StorageError:
-            self.journal.snapshot_at = self.log.end  # retry only after another SNAPSHOT_EVERY steps
+            self.journal.unsaved = 0  # retry only after another SNAPSHOT_EVERY steps
 
 
 def _stored(value: object) -> str:

@@ -31,6 +31,12 @@ def read_agents(log: Log) -> list[AgentRow]:
     return [read_agent(log, number) for (number,) in numbers]
 
 
+def number_of(log: Log, name: str) -> int | None:
+    """The number of the agent of this name; None if there is none."""
+    rows = log.database.execute("SELECT agent FROM agents WHERE name = ?", (name,))
+    return int(rows[0][0]) if rows else None
+
+
 def read_agent(log: Log, agent: int) -> AgentRow:
     """The agent of this number; `StateError` if it is damaged."""
     ((name, settings, secret, seal),) = log.database.execute(

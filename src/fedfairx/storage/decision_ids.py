@@ -1,8 +1,8 @@
-"""Unique decision ids: a random prefix for each opening of an agent, and a running number.
+"""Unique decision ids: a random prefix for each opening of an agent's database, and a running number.
 
-An agent draws a prefix of 80 bits when it is created, loaded or opened. So neither a second agent nor a
-restored backup can issue an id that was issued before, and an agent recognises the ids that it issued: each
-of its prefixes is valid from some number on.
+An agent draws a prefix of 80 bits when it is created or loaded, and when it is first opened after its
+database was. So neither a second agent nor a restored backup can issue an id that was issued before, and an
+agent recognises the ids that it issued: each of its prefixes is valid from some number on.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from fedfairx.errors import KeyTaken, StateError, require
+from fedfairx.errors import KeyTaken, StateError, StorageUnavailable, require
 from fedfairx.storage.database import Row, pages
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.records import (
@@ -127,7 +127,8 @@ class Journal:
     def __init__(self, log: Log, agent: int) -> None:
         self.log = log
         self.agent = agent
-        self.snapshot_at = 0  # the number before which the newest snapshot was taken
+        self.unsaved = 0  # steps since the newest snapshot
+        self.closed = False  # set with its agent; it can still be read while the log is open
         rows = log.database.execute(
             "SELECT first, prefix FROM id_prefixes WHERE agent = ? ORDER BY id", (agent,)
         )
@@ -159,6 +160,7 @@ class Journal:
             are several.
         """
         log, agent, arms = self.log, self.agent, len(rows)
+        self.unsaved += 1
         packed, end = values.tobytes(), 8 * (arms + (values.size - arms) // (1 + count))
         policy, theta = packed[: 8 * arms], packed[8 * arms : end]
         row: Row = (number, agent, log.time, packed_contexts(rows), policy, theta, action, drawn, propensity)
@@ -210,11 +212,14 @@ class Journal:
     def _next_number(self, steps: int = 1) -> int:
         numbers = self.log.numbers
         numbers.next += steps
+        self.unsaved += steps
         return numbers.next - steps
 
     def _append(self, table: str, row: Row, seal: Seal) -> None:
         """Buffer a row under the seal that follows the agent's last row."""
         log, agent = self.log, self.agent
+        if self.closed:
+            raise StorageUnavailable("this agent is closed")
         sealed = seal(log.heads.get(agent) or self.head(), row)
         log.heads[agent] = sealed[SIZE:]
         log.rows[table].append((*row, sealed))
@@ -248,7 +253,8 @@ class Journal:
         """Store the state after all steps so far; delete earlier snapshots but the first and the last."""
         content = json.dumps(body, separators=(",", ":")).encode()
         with self.log.step() as log:
-            seq = self.snapshot_at = log.end  # not the next number: a step that failed may have used it
+            self.unsaved = 0
+            seq = log.end  # not the next number: a step that failed may have used it
             row = (self.agent, seq, self.head(before=seq), content)
             log.write("DELETE FROM snapshots WHERE agent = ? AND seq = ?", (self.agent, seq))
             log.write("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)", (*row, seal_other(*row)))

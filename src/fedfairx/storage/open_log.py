@@ -54,6 +54,7 @@ def open_log(place: str | os.PathLike[str]) -> Log:
         except BaseException:
             database.close()
             raise
+        log.closing.append(lambda: leave_mark(log))
         _LOGS[key] = log
         return log
 

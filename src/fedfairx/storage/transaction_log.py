@@ -69,8 +69,11 @@ class Log:
         self.written = 0  # grows with each write of the open transaction
         self.restorers: list[Callable[[], None]] = []  # restore state in memory from what is on disk
         self.committed: list[Callable[[], None]] = []  # called after each commit
-        self.closing: list[Callable[[], None]] = []  # called before the database is closed
+        self.closing: list[
+            Callable[[], None]
+        ] = []  # called before the database is closed, the last one first
         self.agents: set[int] = set()  # numbers of the open agents
+        self.prefixes: dict[int, str] = {}  # of ids, by agent, drawn since the log was opened
         self.users = 1  # the last one to close the log closes the database
         self.clock: Callable[[], int] = time.time_ns
         self.clock_went_back = 0  # how often
@@ -241,7 +244,7 @@ class Log:
             self.users -= 1
             if self.users <= 0 and not self._closed:
                 try:
-                    for before in self.closing if not self._stale else ():
+                    for before in reversed(self.closing) if not self._stale else ():
                         before()
                 finally:
                     self._closed = True
