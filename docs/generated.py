@@ -65,6 +65,8 @@ def http() -> str:
     document = openapi.document(OPERATIONS, fedfairx.__version__)
     parts = ["## Addresses"]
     for path, methods in document["paths"].items():
+        if path.startswith("/v1/agents/{agent}/"):  # the same as without
+            continue
         for method, operation in methods.items():
             parts += [f"### `{method.upper()} {path}`", _sentence(operation["summary"])]
             if "description" in operation:

@@ -62,6 +62,7 @@ FLIGHTS = ("tests/experiments/test_flights.py", "-k", "not january_chose")
 STAR = ("tests/experiments/test_star.py",)
 SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
 WRITE_QUEUE = ("tests/service/test_write_queue.py",)
+AGENTS = ("tests/service/test_agents.py", "-k")
 DOORS = ("tests/service/test_auth.py", "-k", "sqlite")
 GATE = ("tests/service/test_gate.py",)
 CONNECTIONS = ("tests/service/test_connections.py",)
@@ -1632,6 +1633,62 @@ MUTANTS = (
         SERVED_SLOTS,
     ),
     Mutant(
+        "the mistake of one agent fails the steps of others",
+        "WriteQueue._do",
+        "isinstance(done, StorageUnavailable)",
+        "True",
+        WRITE_QUEUE,
+    ),
+    Mutant(
+        "a key that is limited to agents is for all",
+        "may_use",
+        "agent in agents",
+        "True",
+        (*AGENTS, "limited and not postgresql"),
+    ),
+    Mutant(
+        "a session has no limits of its key",
+        "check",
+        "agents=key.agents",
+        "agents=None",
+        (*AGENTS, "session and not postgresql"),
+    ),
+    Mutant(
+        "an agent in use is closed",
+        "Agents._closable",
+        "served.users or ",
+        "",
+        (*AGENTS, "(idle or many_in_use) and not postgresql"),
+    ),
+    Mutant(
+        "an agent that is closed when idle has no snapshot",
+        "AgentStore._before_close",
+        "if self.journal.unsaved:",
+        "if False:",
+        (*AGENTS, "idle and not postgresql"),
+    ),
+    Mutant(
+        "an archived agent decides",
+        "ServedAgent._refuse_archived",
+        "if self.archived:",
+        "if False:",
+        (*AGENTS, "archived and not postgresql"),
+    ),
+    Mutant(
+        "decisions whose window ended while their agent was closed wait on",
+        "Agents._open_now",
+        "await served.expire()",
+        "pass",
+        (*AGENTS, "expired_while and not postgresql"),
+    ),
+    Mutant(
+        "settings that differ are taken for the same",
+        "Agents._refuse_others",
+        "if one != two:",
+        "if False:",
+        (*AGENTS, "conflict and not postgresql"),
+    ),
+    Mutant(
         "a closed agent goes on writing",
         "Journal._append",
         "if self.closed:",
@@ -1640,7 +1697,7 @@ MUTANTS = (
     ),
     Mutant(
         "a failed commit is acknowledged",
-        "WriteQueue._do",
+        "WriteQueue._run",
         "            return error\n        return outcomes",
         "            return outcomes\n        return outcomes",
         WRITE_QUEUE,
@@ -1759,9 +1816,9 @@ MUTANTS = (
     ),
     Mutant(
         "a session lasts until the next look for keys",
-        "Sessions.role_of",
-        "return None if key is None or self.clock() >= until else key.role",
-        "return None if key is None else key.role",
+        "Sessions.key_of",
+        "return None if key is None or self.clock() >= until else key",
+        "return None if key is None else key",
         ENTERING,
     ),
     Mutant(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 AGAIN = (408, 429, 502, 503, 504)  # statuses of a service or a proxy after which a retry may succeed
 PAUSE = 0.1  # seconds before the first retry; each pause is about twice the one before
 LONGEST = 5.0
+AGENTS = "/v1/agents"
 
 Actions = Sequence[Mapping[str, Any] | str]
 Contexts = Sequence[Sequence[float]] | Sequence[str]
@@ -113,7 +114,16 @@ class RemoteDecision:
 class AsyncClient:
     """`Client` for asyncio: the same names, awaited."""
 
-    def __init__(self, url: str, key: str | None = None, *, timeout: float = 10.0, retries: int = 5) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        agent: str | None = None,
+        timeout: float = 10.0,
+        retries: int = 5,
+    ) -> None:
+        self._agent = "" if agent is None else f"{AGENTS}/{_quoted(agent)}"
         self._options: dict[str, Any] = {
             "base_url": url.rstrip("/"),
             "headers": {} if key is None else {"authorization": f"Bearer {key}"},
@@ -218,8 +228,25 @@ class AsyncClient:
         for name in names:
             await self._ask("DELETE", f"/v1/actions/{_quoted(name)}")
 
+    async def agents(self) -> tuple[str, ...]:
+        """The names of the agents of the service that make decisions."""
+        found = await self.get(AGENTS)
+        return tuple(agent["name"] for agent in found["agents"] if agent["status"] == "active")
+
+    async def make_agent(self, name: str, /, **settings: Any) -> None:
+        """Make an agent with these settings, or offer an archived one again; needs an admin's key.
+
+        Settings are those of an agent in docs/reference/settings.md, such as dimension, features or actions,
+        merit and window. The same call may be repeated; other settings of an agent that exists are refused.
+        """
+        await self._ask("PUT", f"{AGENTS}/{_quoted(name)}", settings)
+
+    async def archive_agent(self, name: str) -> None:
+        """Archive an agent: it makes no more decisions, but can be read; needs an admin's key."""
+        await self._ask("DELETE", f"{AGENTS}/{_quoted(name)}")
+
     async def get(self, path: str) -> Any:
-        """Read a path, such as "/v1/model"."""
+        """Read a path, such as "/v1/model", of the client's agent."""
         return await self._ask("GET", path)
 
     async def _ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
@@ -229,6 +256,8 @@ class AsyncClient:
         """
         import httpx
 
+        if self._agent and path.startswith("/v1/") and not path.startswith(AGENTS):
+            path = self._agent + path.removeprefix("/v1")
         headers = {} if key is None else {"idempotency-key": key}
         wait, pause = 0.0, PAUSE
         for _ in range(self._retries + 1):
@@ -365,6 +394,7 @@ def _blocking(
 class Client:
     """A client of the service at `url`, with an API `key` if it needs one.
 
+    agent: the name of the agent that it asks; by default the service's default agent.
     timeout: seconds for one attempt. retries: how often an unanswered request is sent again.
 
     >>> client = Client("http://127.0.0.1:8000")  # doctest: +SKIP
@@ -372,8 +402,16 @@ class Client:
     >>> client.observe(decision, reward=1.0)  # doctest: +SKIP
     """
 
-    def __init__(self, url: str, key: str | None = None, *, timeout: float = 10.0, retries: int = 5) -> None:
-        self._calls = _Blocking(url, key, timeout=timeout, retries=retries)
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        agent: str | None = None,
+        timeout: float = 10.0,
+        retries: int = 5,
+    ) -> None:
+        self._calls = _Blocking(url, key, agent=agent, timeout=timeout, retries=retries)
 
     decide = _blocking(AsyncClient.decide)
     decide_many = _blocking(AsyncClient.decide_many)
@@ -384,6 +422,9 @@ class Client:
     actions = _blocking(AsyncClient.actions)
     add_actions = _blocking(AsyncClient.add_actions)
     retire_actions = _blocking(AsyncClient.retire_actions)
+    agents = _blocking(AsyncClient.agents)
+    make_agent = _blocking(AsyncClient.make_agent)
+    archive_agent = _blocking(AsyncClient.archive_agent)
     get = _blocking(AsyncClient.get)
 
     def close(self) -> None:

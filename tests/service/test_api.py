@@ -12,7 +12,7 @@ import pytest
 
 import fedfairx as ffx
 from old_databases import load
-from service_helpers import ACTIONS, CONTEXTS, asking, decide, until
+from service_helpers import ACTIONS, CONTEXTS, asking, decide, metrics_of, until
 
 
 def put(client, identity, reward):
@@ -148,7 +148,7 @@ def test_withdrawals_in_a_batch_are_whole(place: str) -> None:
         assert withdraw(made[1], made[2], made[3]).status_code == 204  # none is
         assert client.get("/v1/model").json()["pending"] == 1
         assert put(client, made[2], 1.0).status_code == 409
-        assert "\nfedfairx_withdrawn_total 3\n" in client.get("/metrics").text
+        assert "\nfedfairx_withdrawn_total 3\n" in metrics_of(client)
     with asking(place) as client:  # and after a restart
         statuses = [client.get(f"/v1/decisions/{one}").json()["status"] for one in made]
         assert statuses == ["rewarded", "withdrawn", "withdrawn", "withdrawn", "pending"]
@@ -206,7 +206,7 @@ def test_named_features_are_clipped_and_counted(place: str) -> None:
             pytest.approx([0.5 / root, 0.5 / root, 1 / root]),
             pytest.approx([0.0, 1 / root, 1 / root]),
         ]
-        assert "\nfedfairx_features_clipped_total 2\n" in client.get("/metrics").text
+        assert "\nfedfairx_features_clipped_total 2\n" in metrics_of(client)
         for features, word in (
             ({"price": 1.0}, "rating"),
             ({"price": 1.0, "rating": 1.0, "x": 1.0}, "no other"),
@@ -309,14 +309,14 @@ def test_a_private_service_says_what_it_promises(place: str) -> None:
         assert (privacy["private"], privacy["releases"], privacy["spent"]) == (True, 10, 0)
         assert privacy["epsilon"] == pytest.approx(2.0)
         assert privacy["clipped"] == 1
-        assert "\nfedfairx_budget_releases 10\n" in client.get("/metrics").text
+        assert "\nfedfairx_budget_releases 10\n" in metrics_of(client)
 
 
 def test_metrics_count(place: str) -> None:
     with asking(place) as client:
         put(client, decide(client)["decision_id"], 1.0)
         decide(client)
-        text = client.get("/metrics").text
+        text = metrics_of(client)
         for line in (
             'fedfairx_decisions_total{mode="live"} 2',
             "fedfairx_rewards_total 1",

@@ -48,6 +48,33 @@ def test_a_round(url: str) -> None:
             client.observe("nobody-1", reward=0.6)
 
 
+def test_agents(url: str) -> None:
+    with ffx.Client(url) as client, ffx.Client(url, agent="news") as news:
+        before = client.get("/v1/model")
+        for _ in range(2):
+            client.make_agent("news", actions=["ann", "ben"])
+        assert client.agents() == (before["name"], "news")
+        decision = news.decide()
+        assert decision.name in news.actions() == ("ann", "ben")
+        news.observe(decision, reward=1.0)
+        news.observe_many(news.decide_many([{}]), [0.5])
+        news.forget(news.decide())
+        news.add_actions("a/b")
+        news.retire_actions("ann")
+        assert news.actions() == ("ben", "a/b")
+        assert (news.get("/v1/model")["name"], news.get("/v1/model")["observed"]) == ("news", 2)
+        assert client.get("/v1/model") == before
+        with pytest.raises(ServiceError, match="no such decision"):
+            client.observe(decision, reward=1.0)
+        with pytest.raises(ServiceError, match="actions must be what the agent has") as caught:
+            client.make_agent("news", actions=["ann", "cid"])
+        assert (caught.value.status, caught.value.kind) == (409, "agent-exists")
+        client.archive_agent("news")
+        assert client.agents() == (before["name"],)
+        with pytest.raises(ServiceError, match="archived"):
+            news.decide()
+
+
 def test_an_asynchronous_round(url: str) -> None:
     async def work() -> None:
         async with ffx.AsyncClient(url) as client:

@@ -18,7 +18,7 @@ from fedfairx.federation.exchange.envelope import Envelope
 from fedfairx.federation.transport import Conflict, SqliteTransport
 from member_service import founded, member_of, rounds, sync
 from nats_server import NatsServer, free_port
-from service_helpers import CONTEXTS, Running, until
+from service_helpers import CONTEXTS, Running, metrics_of, until
 
 pytestmark = pytest.mark.process
 
@@ -182,7 +182,7 @@ def test_put_back_from_an_old_backup_it_sends_nothing_and_says_what_to_do(tmp_pa
         until(lambda: sync(http)["trouble"] is not None)
         rounds(http, 2)  # deciding goes on
         assert "under a new name and a new key" in sync(http)["trouble"]
-        assert "fedfairx_federation_halted 1" in http.get("/metrics").text
+        assert "fedfairx_federation_halted 1" in metrics_of(http)
         assert "Sending is halted" in http.get("/").text
         answer = http.get("/v1/release/latest")
         assert answer.status_code == 409
@@ -216,6 +216,6 @@ def test_what_anybody_writes_into_the_transport_is_refused(tmp_path: Path) -> No
         for page in ("/federation", "/"):
             assert "&lt;script" not in one.get(page).text
             assert "<script>" not in one.get(page).text
-        assert 'fedfairx_refused_total{peer="?",reason="malformed"} 1' in one.get("/metrics").text
+        assert 'fedfairx_refused_total{peer="?",reason="malformed"} 1' in metrics_of(one)
         transport.publish("org2", good, replacing=bytes(flipped))
         until(lambda: sync(one)["peers"]["org2"]["release"] == 1)

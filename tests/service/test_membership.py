@@ -17,7 +17,7 @@ from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder
 from fedfairx.federation.transport import SqliteTransport
 from fedfairx.service.settings import load
 from member_service import founded, member_of, rounds, sync
-from service_helpers import decide, until
+from service_helpers import decide, metrics_of, until
 
 
 def holds(client: Any, name: str, number: int) -> bool:
@@ -46,7 +46,7 @@ def test_two_services_learn_from_each_other(tmp_path: Path) -> None:
             "reason": "too little of our own to tell",
         }
         until(lambda: not sync(one)["waiting"])
-        metrics = one.get("/metrics").text
+        metrics = metrics_of(one)
         assert 'fedfairx_peer_release{peer="org2"} 1' in metrics
         assert "fedfairx_federation_reached 1" in metrics
         page = one.get("/federation").text
@@ -65,7 +65,7 @@ def test_it_says_how_far_it_believes_a_partner_and_why(tmp_path: Path) -> None:
         assert peer["weight"] < 0.01
         assert peer["reason"] == "contradicts our rewards"
         assert "Contradicts our rewards" in one.get("/federation").text
-        assert 'fedfairx_peer_weight{peer="org2"}' in one.get("/metrics").text
+        assert 'fedfairx_peer_weight{peer="org2"}' in metrics_of(one)
     with member_of(base / "org1") as one:  # judged anew from what is kept
         assert sync(one)["peers"]["org2"]["reason"] == peer["reason"]
     with pytest.raises(InvalidInput, match="partners"), member_of(base / "org1", partners="alike"):
@@ -96,7 +96,7 @@ def test_past_its_schedule_it_says_so_and_goes_on(tmp_path: Path, caplog: pytest
         assert "in no release" in sync(one)["over"]
         assert "Nothing more is shared" in one.get("/federation").text
         assert "Nothing more is shared" in one.get("/").text
-        assert "fedfairx_federation_over 1" in one.get("/metrics").text
+        assert "fedfairx_federation_over 1" in metrics_of(one)
         assert one.get("/v1/model").json()["observed"] == 15
     assert caplog.text.count("in no release") == 1
 
@@ -131,7 +131,7 @@ def test_it_decides_while_the_transport_is_away_and_catches_up(
         assert (now["released"], now["waiting"]) == (5, True)
         until(lambda: sync(one)["trouble"] is not None)
         assert "can&#39;t be reached" in one.get("/").text
-        assert "fedfairx_federation_reached 0" in one.get("/metrics").text
+        assert "fedfairx_federation_reached 0" in metrics_of(one)
         file.rmdir()
         until(lambda: not sync(one)["waiting"])
         assert sync(one)["trouble"] is None

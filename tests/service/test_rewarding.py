@@ -21,7 +21,7 @@ from fedfairx.service.auth import ROLES
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
-from service_helpers import CONTEXTS, asking, decide, settings_for
+from service_helpers import CONTEXTS, asking, decide, metrics_of, settings_for
 
 WRONG, RIGHT = 0.875, 0.25
 NOBODY: dict[str, str] = {}
@@ -97,7 +97,7 @@ def test_features_are_clipped_and_counted_and_other_kinds_refused(place: str) ->
         there = {"price": 1e90, "rating": -7.0}
         answer = client.post("/v1/decisions", json={"actions": [{"id": "a", "features": there}]})
         assert answer.status_code == 201
-        assert "\nfedfairx_features_clipped_total 2\n" in client.get("/metrics").text
+        assert "\nfedfairx_features_clipped_total 2\n" in metrics_of(client)
         for odd in (
             {"price": "1", "rating": 2.0},
             {"price": True, "rating": 2.0},
@@ -133,7 +133,7 @@ def test_an_admin_replaces_what_was_booked_wrongly(given: dict[str, Any], place:
             else:
                 assert put(client, ids[10], 0.5).status_code == 204
             models.append(client.get("/v1/model").json())
-            texts.append(client.get("/metrics").text)
+            texts.append(metrics_of(client))
             assert [exported(client)[identity] for identity in ids] == [RIGHT] * 10 + [0.5, None]
         with asking(here, **given) as client:
             assert client.get("/v1/model").json() == models[-1]

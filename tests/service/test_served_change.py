@@ -15,7 +15,7 @@ from fedfairx.fairness.change_test import ChangeTest
 from fedfairx.service import exposure_cache
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import load, place_of
-from service_helpers import ACTIONS, asking, decide, settings_for
+from service_helpers import ACTIONS, asking, decide, metrics_of, settings_for
 
 ARMS = ("ann", "ben")
 
@@ -113,7 +113,7 @@ def test_a_change_is_noticed_and_still_known_after_a_restart(place: str) -> None
             assert "Merit may have changed" in page
             for text in (page, client.get("/report").text):
                 assert "Rewards contradict a model that never changes, by " in text
-            metrics = client.get("/metrics").text
+            metrics = metrics_of(client)
             assert "\nfedfairx_change_alarm 1\n" in metrics
             shown = re.search(r"\nfedfairx_change_evidence (\S+)\n", metrics)
             assert shown is not None

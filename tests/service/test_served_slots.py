@@ -29,7 +29,7 @@ from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
 from flower_server import flower_commands
 from member_service import founded, member_of, sync
-from service_helpers import ACTIONS, CONTEXTS, Running, asking, decide, settings_for, until
+from service_helpers import ACTIONS, CONTEXTS, Running, asking, decide, metrics_of, settings_for, until
 
 WEIGHTS = [1.0, 0.5]
 NAMES = [action["id"] for action in ACTIONS]
@@ -89,7 +89,7 @@ def test_a_decision_with_slots_and_its_rewards(place: str) -> None:
             found = client.get("/v1/decisions", params={"action": row}).json()["decisions"]
             assert len(found) == (row in [one["action"] for one in made["shown"]])
         rewards = "fedfairx_rewards_total 2"
-        assert rewards in client.get("/metrics").text
+        assert rewards in metrics_of(client)
 
 
 def test_answers_are_those_of_an_agent(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_rewards_of_slots_are_replaced(place: str) -> None:
         assert observed(client) == (3, 1)
         row = rows_of(client)[0]
         assert (row["reward"], [slot["reward"] for slot in row["shown"]]) == (1.5, [0.5, 1.0])
-        assert "fedfairx_rewards_total 3" in client.get("/metrics").text
+        assert "fedfairx_rewards_total 3" in metrics_of(client)
     twin = ffx.Agent(3)
     rows = [*(one["action"] for one in made["shown"]), other["shown"][0]["action"]]
     twin.learn([CONTEXTS[row] for row in rows], [0.5, 1.0, 0.5], weights=[1.0, 0.5, 1.0])

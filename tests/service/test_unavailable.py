@@ -16,7 +16,7 @@ import pytest
 from fedfairx.service import write_queue
 from fedfairx.storage import sqlite
 from servers import Postgres, missing
-from service_helpers import CONTEXTS, asking, decide, until
+from service_helpers import CONTEXTS, asking, decide, metrics_of, until
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def check_unavailable(client: Any, identity: str, time_passes: Callable[[], None
         assert answer.json()["type"].endswith(":unavailable")
     assert client.get("/healthz").status_code == 200  # the process is well
     time_passes()  # others may be tried again, but nothing has been written yet
-    assert "\nfedfairx_ready 0\n" in client.get("/metrics").text
+    assert "\nfedfairx_ready 0\n" in metrics_of(client)
 
 
 def check_recovered(client: Any, identity: str) -> None:
@@ -87,7 +87,7 @@ def test_a_full_disk(
     def ready(client: Any) -> tuple[bool, bool, bool]:
         return (
             client.get("/readyz").status_code == 200,
-            "\nfedfairx_ready 1\n" in client.get("/metrics").text,
+            "\nfedfairx_ready 1\n" in metrics_of(client),
             "Nothing can be written" not in client.get("/").text,
         )
 
@@ -114,7 +114,7 @@ def test_who_asks_often_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with asking(str(tmp_path / "agent.db")) as client:
         for _ in range(20):
             assert client.get("/readyz").status_code == 200
-        assert "\nfedfairx_commits_total 1\n" in client.get("/metrics").text
+        assert "\nfedfairx_commits_total 1\n" in metrics_of(client)
 
 
 def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import fedfairx as ffx
-from fedfairx.errors import StorageUnavailable, UnknownDecision
+from fedfairx.errors import StateError, StorageUnavailable, UnknownDecision
 from fedfairx.service.metrics import Metrics
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.write_queue import PAUSE, WriteQueue
@@ -116,6 +116,36 @@ def test_a_failed_commit_refuses_the_whole_group_and_others_for_a_moment() -> No
         await queue.do(watched, decide)
 
     assert run(work).groups == [3, 1]
+
+
+def test_a_mistake_with_one_agent_fails_no_other() -> None:
+    """But a storage that is unavailable fails all, and at once."""
+
+    def wrong(error: Exception) -> None:
+        raise error
+
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        ended: list[str] = []
+        outcomes = await asyncio.gather(
+            queue.do(watched, decide, last=lambda _: ended.append("watched")),
+            queue.do(ZeroDivisionError(), wrong, last=lambda _: ended.append("wrong")),
+            queue.do(watched, unknown),
+            queue.do(StateError("damaged"), wrong),
+            queue.do(watched, decide),
+            return_exceptions=True,
+        )
+        kinds = [type(one).__name__ for one in outcomes]
+        assert kinds == ["Decision", "ZeroDivisionError", "UnknownDecision", "StateError", "Decision"]
+        assert ended == ["watched"]
+        assert queue.available
+        outcomes = await asyncio.gather(
+            queue.do(watched, decide), queue.do(StorageUnavailable("full"), wrong), return_exceptions=True
+        )
+        assert all(isinstance(one, StorageUnavailable) for one in outcomes)
+        assert not queue.available
+
+    watched = run(work)
+    assert sorted(watched.groups) == [0, 0, 1, 1, 2]
 
 
 def test_a_mistake_of_ours_leaves_nobody_waiting() -> None:

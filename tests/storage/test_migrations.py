@@ -16,7 +16,7 @@ import pytest
 import fedfairx as ffx
 from fedfairx.errors import StateError
 from fedfairx.storage import ApiKeys, migrations, open_database
-from fedfairx.storage.agents import read_feature_schema
+from fedfairx.storage.agents import ServedRow, read_feature_schema, read_served
 from fedfairx.storage.seen import SeenTables
 from golden import machine
 from old_databases import EARLY, EXPECTED, NAMES, load
@@ -121,6 +121,26 @@ def test_other_tables_are_carried_over(place: str) -> None:
         assert [key.name for key in ApiKeys(agent.journal.log).all()] == ["shop"]
         seen = SeenTables(agent.journal, "north")
         assert (seen.roster(), seen.releases()) == ((3, "abc"), {"peer": (1, "def")})
+
+
+def test_a_key_from_before_is_for_all_agents(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:4])
+        with ffx.Agent.open(place, dimension=2, name="mine") as agent:
+            made = agent.decide(SOME)
+            with agent.journal.log.step() as log:
+                log.write("INSERT INTO api_keys VALUES ('a1', 'shop', 'hash', 'reader', 1000000, NULL)")
+        assert version_of(place) == 4
+    with ffx.Agent.open(place) as agent:
+        assert agent.pending == 1
+        agent.observe(made.id, reward=0.5)
+        keys = ApiKeys(agent.journal.log)
+        limited = keys.add("editor", "reader", ["news"])
+        assert [(key.name, key.agents) for key in keys.all()] == [("shop", None), ("editor", {"news"})]
+        found = keys.find(limited)
+        assert found is not None
+        assert found.agents == {"news"}
+        assert read_served(agent.journal.log) == {"mine": ServedRow()}
 
 
 def test_fresh_tables_are_those_that_a_migration_makes(tmp_path: Path) -> None:

@@ -18,12 +18,14 @@ class Keys(Output):
     works whether or not the service is running; a running service notices within two seconds.
 
         fedfairx keys create --data DIR --role writer --name shop
+        fedfairx keys create --data DIR --role reader --agents shop,news
         fedfairx keys list --data DIR
         fedfairx keys revoke --data DIR --id 1f0c2d3e4b5a
 
     what: what to do.
     role: role of the new key; required by create.
     name: who will use the new key, shown by list.
+    agents: names of the agents that the new key is for, as shop,news; * is all.
     id: id of the key to revoke, as shown by list.
     config: the service's TOML file.
     data: the service's data folder (default: fedfairx-data).
@@ -33,6 +35,7 @@ class Keys(Output):
     what: Literal["create", "list", "revoke"] = field(metadata={"positional": True, "metavar": "WHAT"})
     role: Literal["reader", "writer", "federation", "admin"] | None = None
     name: str = ""
+    agents: str = "*"
     id: str | None = None
     config: str | None = field(default=None, metadata={"metavar": "FILE"})
     data: str | None = field(default=None, metadata={"metavar": "DIR"})
@@ -52,16 +55,24 @@ class Keys(Output):
             raise InvalidInput("--role must be given for a new key")
         if self.what == "revoke" and self.id is None:
             raise InvalidInput("--id must be given for revoking")
+        agents = None if self.agents == "*" else [name.strip() for name in self.agents.split(",")]
+        if agents is not None and not all(agents):
+            raise InvalidInput(f"--agents must be names with commas between, or *, got {self.agents!r}")
         with open_keys(place_of(settings)) as keys:
             if self.role is not None and self.what == "create":
-                made = keys.add(self.name, self.role)
+                made = keys.add(self.name, self.role, agents)
                 self.answer({"key": made, "role": self.role}, made)
             elif self.id is not None and self.what == "revoke":
                 keys.revoke(self.id)
             else:
-                columns = ("id", "role", "name", "created", "revoked")
+                columns = ("id", "role", "name", "agents", "created", "revoked")
                 rows = [
-                    (key.id, key.role, key.name, _date(key.created), _date(key.revoked)) for key in keys.all()
+                    (
+                        *(key.id, key.role, key.name),
+                        "*" if key.agents is None else ", ".join(sorted(key.agents)),
+                        *(_date(key.created), _date(key.revoked)),
+                    )
+                    for key in keys.all()
                 ]
                 self.answer([dict(zip(columns, row, strict=True)) for row in rows], text_table(columns, rows))
         return 0

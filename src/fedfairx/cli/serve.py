@@ -1,4 +1,4 @@
-"""`fedfairx serve`: one agent as a service."""
+"""`fedfairx serve`: agents as a service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from fedfairx.agent.by_name import as_merit
 from fedfairx.cli.common import Verb
 
 
@@ -16,8 +15,10 @@ from fedfairx.cli.common import Verb
 class Serve(Verb):
     """Serve decisions over HTTP; each is on disk before it is acknowledged. Without an API key only requests
     from this machine are answered. Every setting can also be given in the environment (--port as
-    FEDFAIRX_PORT) or in a TOML file (port = 8000).
+    FEDFAIRX_PORT) or in a TOML file (port = 8000). Without settings of an agent it serves the agents that it
+    has, and requests can make others.
 
+        fedfairx serve --data DIR
         fedfairx serve --data DIR --actions ann,ben,cid
         fedfairx serve --data DIR --dimension 5 --port 8000
         fedfairx serve --data DIR --features price=0:10,rating=1:5 --intercept yes
@@ -48,11 +49,10 @@ class Serve(Verb):
         from fedfairx.service.settings import load
 
         settings = load(self.settings, config=self.config)
-        merit = as_merit(settings.merit) if settings.merit else None
         with needs("service"):
             from fedfairx.service.app import make_app
             from fedfairx.service.factory import open_service
             from fedfairx.service.server import serve
         with suppress(KeyboardInterrupt):  # the usual way to stop it
-            serve(make_app(open_service(settings, merit=merit)), settings)
+            serve(make_app(open_service(settings)), settings)
         return 0

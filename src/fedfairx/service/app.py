@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedfairx.service.auth import refuse_cross_site
+from fedfairx.service.auth import refuse_cross_site, refuse_other_agents
 from fedfairx.service.endpoint import Operation
 from fedfairx.service.fast_path import FastRouter, reply
 from fedfairx.service.openapi import document
@@ -41,6 +41,8 @@ def make_app(service: Service) -> ASGIApp:
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
+        if not operation.whole:
+            by_path.setdefault(operation.of_agent.path, []).append(operation)
     endpoints = {path: EndpointApp(service, found) for path, found in by_path.items()}
     names = ("{action_id}", "{action_id:name}")
     app = Starlette(
@@ -50,7 +52,7 @@ def make_app(service: Service) -> ASGIApp:
     )
     app.router.redirect_slashes = False  # a redirect would go to whatever host the request names
     app.state.service = service
-    return FastRouter(app, {path: each for path, each in endpoints.items() if "{" not in path})
+    return FastRouter(app, endpoints)
 
 
 async def _problem(_request: Request, error: Exception) -> Response:
@@ -62,12 +64,8 @@ async def _problem(_request: Request, error: Exception) -> Response:
 @contextlib.asynccontextmanager
 async def _life(app: Starlette) -> AsyncIterator[None]:
     service: Service = app.state.service
-    for served in service.agents.values():
-        if served.membership is not None:
-            served.membership.begin()
-    tasks = [asyncio.create_task(service.auth.watch())]
-    if service.settings.window is not None:
-        tasks.append(asyncio.create_task(service.expire()))
+    service.begin()
+    tasks = [asyncio.create_task(service.auth.watch()), asyncio.create_task(service.watch())]
     try:
         yield
     finally:
@@ -90,6 +88,19 @@ class EndpointApp:
         if "GET" in self._by_method:
             self._by_method["HEAD"] = self._by_method["GET"]
 
+    async def _handle(self, operation: Operation, request: Request) -> object:
+        """Call the handler with the service, or with the agent that the path names, if the key is for it."""
+        agents, name = self._service.agents, request.scope.get("path_params", {}).get("agent")
+        if operation.whole:
+            if name is not None:
+                refuse_other_agents(request, name)
+            return await operation.handler(self._service, request)
+        refuse_other_agents(request, name or agents.default_name)
+        if name is None:
+            return await operation.handler(agents.default, request)
+        async with agents.using(name) as served:
+            return await operation.handler(served, request)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         operation = self._by_method.get(scope["method"])
@@ -102,8 +113,7 @@ class EndpointApp:
                 refuse_cross_site(request)
             if operation.role is not None:
                 await self._service.auth.check(request, operation.role)
-            target = self._service if operation.whole else self._service.default
-            response = reply(await operation.handler(target, request), operation.status)
+            response = reply(await self._handle(operation, request), operation.status)
         except ClientDisconnect:
             return
         except Exception as error:  # its text must not reach the server's log

@@ -59,6 +59,18 @@ def sees_exact(request: Request) -> bool:
     return bool(request.scope["role"] == "admin")
 
 
+def may_use(request: Request, agent: str | None) -> bool:
+    """Whether the caller's key is for this agent; None stands for all together."""
+    agents: frozenset[str] | None = request.scope["agents"]
+    return agents is None or agent in agents
+
+
+def refuse_other_agents(request: Request, agent: str | None) -> None:
+    """Refuse a key that is limited to other agents, whether or not there is this one."""
+    if not may_use(request, agent):
+        raise ProblemError("forbidden", "The key is limited to other agents.")
+
+
 class Sessions:
     """Sessions of users of the pages: a random token in the browser, and here its hash with the key.
 
@@ -75,10 +87,10 @@ class Sessions:
         self._held[_hash(token)] = key, self.clock() + SECONDS
         return token
 
-    def role_of(self, token: str) -> str | None:
-        """The role of a token's key; None if the token is invalid."""
+    def key_of(self, token: str) -> ApiKey | None:
+        """The key of a token; None if the token is invalid."""
         key, until = self._held.get(_hash(token), (None, 0.0))
-        return None if key is None or self.clock() >= until else key.role
+        return None if key is None or self.clock() >= until else key
 
     def end(self, token: str) -> None:
         """End a session."""
@@ -113,12 +125,15 @@ class Authenticator:
         return self.any_key or not self._loopback
 
     async def check(self, request: Request, role: str) -> None:
-        """Refuse a request without this role; `scope["role"]` is set to the role of the key."""
+        """Refuse a request without this role.
+
+        `scope["role"]` is set to the role of the key, `scope["agents"]` to those that it is limited to.
+        """
         if not self.keys_needed:
             if not _is_loopback_with_port(header_of(request, b"host") or "localhost"):
                 # another site's page in a browser on this machine, by a name that resolves to it
                 raise ProblemError("host", "The Host must be localhost while there is no key.")
-            request.scope["role"] = "admin"
+            request.scope.update(role="admin", agents=None)
             return
         key = await self.key_of(_credentials(request))
         if key is None:
@@ -126,7 +141,7 @@ class Authenticator:
             raise ProblemError("unauthenticated", "There is no valid key.", {"www-authenticate": scheme})
         if role not in ROLES[key.role]:
             raise ProblemError("forbidden", f"The role {role} is needed; the key has the role {key.role}.")
-        request.scope["role"] = key.role
+        request.scope.update(role=key.role, agents=key.agents)
 
     async def key_of(self, text: str) -> ApiKey | None:
         """The key with this text; None if there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -35,6 +35,7 @@ class Parameter:
 
 NAME = {"type": "string", "minLength": 1, "maxLength": LONGEST}
 PATH_PARAMETERS = {
+    "agent": Parameter("agent", "path", "The agent's name.", NAME),
     "decision_id": Parameter("decision_id", "path", "The id in the answer to the decision.", NAME),
     "action_id": Parameter("action_id", "path", "Its name, percent-encoded: a slash is %2F.", NAME),
 }
@@ -58,6 +59,12 @@ class Operation:
     query: type[Struct] | None = None
     headers: tuple[Parameter, ...] = ()
     whole: bool = False  # whether the handler takes the service, and not one of its agents
+
+    @property
+    def of_agent(self) -> Operation:
+        """The same operation of an agent that the path names."""
+        path = self.path.replace("/v1/", "/v1/agents/{agent}/")
+        return replace(self, path=path, name=f"agent_{self.name}")
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:

@@ -20,20 +20,30 @@ from fedfairx.service.problems import ProblemError
 Decoded = TypeVar("Decoded")
 JSON = "application/json"
 DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}  # by what they read: a decoder compiles its checks
+AGENTS = "/v1/agents/"
 CLOSE = {"connection": "close"}  # else the rest of the body would be read as the next request
 
 
 class FastRouter:
-    """Calls the endpoint of a plain path directly, and Starlette's application for all others."""
+    """Calls the endpoints of plain paths directly, for any agent, and Starlette's application for others."""
 
-    def __init__(self, app: ASGIApp, plain: Mapping[str, ASGIApp]) -> None:
+    def __init__(self, app: ASGIApp, endpoints: Mapping[str, ASGIApp]) -> None:
         self._app = app
-        self._plain = plain
+        self._plain = {path: each for path, each in endpoints.items() if "{" not in path}
+        head = f"{AGENTS}{{agent}}/"
+        rests = {path.removeprefix(head): each for path, each in endpoints.items() if path.startswith(head)}
+        self._of_agents = {rest: each for rest, each in rests.items() if "{" not in rest}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = None
         if scope["type"] == "http" and not scope.get("root_path"):
-            found = self._plain.get(scope["path"])
+            path: str = scope["path"]
+            found = self._plain.get(path)
+            if found is None and path.startswith(AGENTS):
+                name, _, rest = path.removeprefix(AGENTS).partition("/")
+                found = self._of_agents.get(rest) if name else None
+                if found is not None:
+                    scope["path_params"] = {"agent": name}
         await (found or self._app)(scope, receive, send)
 
 

@@ -18,6 +18,7 @@ WITH_BODY = ("malformed", "too-large", "media-type", "invalid")
 WITH_KEY = ("unauthenticated", "forbidden", "host")
 WRITING = ("cross-site",)
 STORED = ("unavailable", "busy")
+OF_AGENT = ("unknown-agent",)
 
 
 def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
     for name, component in components.items():
         _describe(component, explained(getattr(schemas, name)))
     paths: dict[str, Any] = {}
-    for operation in listed:
+    for operation in [*listed, *(each.of_agent for each in listed if not each.whole)]:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, references)
     return {
         "openapi": "3.1.0",
@@ -94,6 +95,7 @@ def _responses(operation: Operation, references: dict[type, dict[str, Any]]) -> 
         done["content"] = {kind: {} for kind in operation.media_types}
     responses = {str(operation.status): done}
     kinds = [*ALWAYS, *operation.problems]
+    kinds += OF_AGENT if not operation.whole else ()
     kinds += WITH_BODY if operation.takes is not None else ()
     kinds += WRITING if operation.method != "GET" else ()
     kinds += WITH_KEY if operation.role is not None else ()

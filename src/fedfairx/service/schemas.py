@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+
+from fedfairx.service.settings import OF_AGENT, Settings
+from fedfairx.util.config import explained
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 #: Without NUL, which PostgreSQL can't store.
@@ -12,6 +15,8 @@ Person = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\u0000]*
 Number = Annotated[float, Meta(ge=-1e100, le=1e100)]
 Position = Annotated[int, Meta(ge=0, le=2**31)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Positive = Annotated[float, Meta(gt=0, le=1e100)]
+Count = Annotated[int, Meta(ge=1, le=2**53)]
 Exposure = Annotated[float, Meta(ge=0)]
 Slots = Annotated[int, Meta(ge=1, le=100_000)] | Annotated[list[Share], Meta(min_length=1)]
 
@@ -458,6 +463,64 @@ class ExposureTable(Struct):
     error: float
     tolerance: float
     claims: list[str]
+
+
+class AgentSettings(Body):
+    """The settings of an agent, with `dimension`, `features` or `actions`; others have defaults."""
+
+    dimension: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
+    actions: Annotated[list[Name], Meta(min_length=1)] | UnsetType = UNSET
+    features: Annotated[dict[str, tuple[Number, Number]], Meta(min_length=1)] | UnsetType = UNSET
+    intercept: bool | UnsetType = UNSET
+    rule: Literal["expected-merit", "greedy", "thompson", "optimism"] | UnsetType = UNSET
+    reward_range: tuple[Number, Number] | UnsetType = UNSET
+    merit: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+    minimum_share: Share | UnsetType = UNSET
+    slots: Slots | UnsetType = UNSET
+    half_life: Positive | Annotated[str, Meta(max_length=50)] | UnsetType = UNSET
+    epsilon: Positive | UnsetType = UNSET
+    delta: Annotated[float, Meta(gt=0, le=1)] | UnsetType = UNSET
+    releases: Count | UnsetType = UNSET
+    decide_from: Literal["released", "own+released", "released+local"] | UnsetType = UNSET
+    partners: Literal["differ", "alike"] | UnsetType = UNSET
+    person_records: Count | UnsetType = UNSET
+    window: Positive | UnsetType = UNSET
+    default_reward: Number | UnsetType = UNSET
+    mode: Literal["live", "shadow"] | UnsetType = UNSET
+    control_share: Share | UnsetType = UNSET
+    noise_sd: Positive | UnsetType = UNSET
+    tolerance: Annotated[float, Meta(ge=0, le=0.99)] | UnsetType = UNSET
+    exposure_decisions: Count | UnsetType = UNSET
+
+
+#: What the settings of `fedfairx serve` say of them.
+AgentSettings.__doc__ = "\n".join(
+    [
+        *(AgentSettings.__doc__ or "", ""),
+        *(f"{name}: {text}." for name, text in explained(Settings).items() if name in OF_AGENT),
+    ]
+)
+
+
+class AgentSeen(Struct):
+    """An agent of the service.
+
+    name: Its name.
+    status: Whether it makes decisions: active or archived.
+    default: Whether requests that name no agent are for it.
+    settings: As the request that made it gave them; null if it was made otherwise.
+    """
+
+    name: str
+    status: str
+    default: bool
+    settings: AgentSettings | None
+
+
+class AgentList(Struct):
+    """The agents, the oldest first."""
+
+    agents: list[AgentSeen]
 
 
 class Health(Struct):

@@ -19,7 +19,7 @@ from fedfairx.service.decisions import AmongAll, DecisionInput
 from fedfairx.service.exposure_cache import ExposureCache
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.federation import Membership
-from fedfairx.service.metrics import Metrics
+from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.settings import Settings
 from fedfairx.service.write_queue import Step, WriteQueue
@@ -51,7 +51,7 @@ class ServedAgent:
         membership: Membership | None,
         *,
         write_queue: WriteQueue,
-        metrics: Metrics,
+        metrics: AgentMetrics,
     ) -> None:
         self.settings = settings
         self.agent = agent
@@ -65,6 +65,10 @@ class ServedAgent:
         self.slots = as_weights(agent.options.slots)  # the weights of those that a decision has by default
         self.half_life = cast("float | str | None", agent.options.half_life)
         self.fixed_slots = agent.private or membership is not None
+        self.archived = False
+        self.closed = False
+        self.users = 0  # requests and steps that use it now
+        self.used = time.monotonic()  # when one last did
         self._last = None if membership is None else membership.release_if_due
 
     @property
@@ -77,7 +81,11 @@ class ServedAgent:
 
     async def write(self, step: Step[Found]) -> Found:
         """Run a step in the service's write queue, and return its outcome once it is on disk."""
-        return await self.write_queue.do(self.agent, step, last=self._last)
+        self.users += 1
+        try:
+            return await self.write_queue.do(self.agent, step, last=self._last)
+        finally:
+            self.users -= 1
 
     async def ready(self) -> bool:
         """Whether the storage takes a write."""
@@ -94,6 +102,10 @@ class ServedAgent:
         self, requests: Sequence[schemas.DecisionRequest], wish: Wish | None
     ) -> list[schemas.DecisionMade]:
         """Make a decision for each request, all or none; a key that was used returns its decisions again."""
+        if self.archived and (
+            wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None
+        ):
+            self._refuse_archived()
         settings, features = self.settings, None if self.featureless else self.features
         slots, fixed = self.slots, self.fixed_slots
         asked = [decisions.parse_request(one, features, settings, slots, fixed=fixed) for one in requests]
@@ -124,7 +136,12 @@ class ServedAgent:
         if not await self._change_actions(lambda agent: decisions.retire_action(agent, name)):
             raise ProblemError("unknown-action", "This service has no action of that name.")
 
+    def _refuse_archived(self) -> None:
+        if self.archived:
+            raise ProblemError("archived", "This agent is archived: it can be read, and takes late rewards.")
+
     async def _change_actions(self, step: Step[Found]) -> Found:
+        self._refuse_archived()
         if not self.featureless:
             raise ProblemError(
                 "features", "The actions of this service come with each request, with their features."
@@ -214,13 +231,19 @@ class ServedAgent:
 
     async def expire(self) -> None:
         """Expire decisions whose window is past."""
-        if self.settings.window is not None:
+        if self.settings.window is not None and not self.closed:
             await self.write(lambda agent: agent.expire(time.time()))
+
+    def leave_federation(self) -> None:
+        """End the membership, if there is one."""
+        membership, self.membership, self._last = self.membership, None, None
+        if membership is not None:
+            membership.end()
 
     def close(self) -> None:
         """End the membership, and close the agent."""
-        if self.membership is not None:
-            self.membership.end()
+        self.closed = True
+        self.leave_federation()
         self.agent.close()
 
 

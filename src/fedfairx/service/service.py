@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
-from fedfairx.agent.agent import Agent
+from fedfairx.service.agents import Agents
 from fedfairx.service.auth import Authenticator
-from fedfairx.service.feature_table import FeatureTable
-from fedfairx.service.federation import Membership
 from fedfairx.service.metrics import Metrics
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import Settings
 from fedfairx.service.write_queue import WriteQueue
+from fedfairx.storage.transaction_log import Log
 
-TICK = 1.0  # seconds between two checks for expired decisions
+TICK = 1.0  # seconds between two checks for expired decisions and idle agents
 
 
 class Service:
@@ -21,36 +21,36 @@ class Service:
 
     document = b""  # OpenAPI, made by `make_app`
 
-    def __init__(
-        self,
-        settings: Settings,
-        agent: Agent,
-        auth: Authenticator,
-        features: FeatureTable,
-        membership: Membership | None = None,
-    ) -> None:
+    def __init__(self, settings: Settings, log: Log, auth: Authenticator) -> None:
         self.settings = settings
+        self.log = log
         self.auth = auth
         self.metrics = Metrics()
-        self.log = agent.journal.log
-        self.write_queue = WriteQueue(self.log, self.metrics, limit=settings.max_waiting)
-        self.default = ServedAgent(
-            settings, agent, features, membership, write_queue=self.write_queue, metrics=self.metrics
-        )
-        self.agents = {agent.name: self.default}
+        self.write_queue = WriteQueue(log, self.metrics, limit=settings.max_waiting)
+        self.agents = Agents(settings, log, self.write_queue)
 
-    async def expire(self) -> None:
-        """Expire decisions whose window is past, every `TICK` seconds until cancelled."""
+    @property
+    def default(self) -> ServedAgent:
+        """The agent of requests that name none."""
+        return self.agents.default
+
+    def begin(self) -> None:
+        """Start the exchange of members of federations."""
+        for served in self.agents.open.values():
+            if served.membership is not None:
+                served.membership.begin()
+
+    async def watch(self) -> None:
+        """Expire decisions whose window is past, and close idle agents, every `TICK` seconds."""
         while True:
             await asyncio.sleep(TICK)
-            for served in self.agents.values():
-                try:
-                    await served.expire()
-                except Exception:  # the storage is unavailable: requests will say so
-                    continue
+            with suppress(Exception):  # the storage is unavailable: requests will say so
+                opened = list(self.agents.open.values())
+                await asyncio.gather(*(served.expire() for served in opened), return_exceptions=True)
+                await self.agents.close_idle()
 
     async def close(self) -> None:
-        """Finish waiting steps, and close the agents."""
+        """Finish waiting steps, and close the agents and the log."""
         await self.write_queue.close()
-        for served in self.agents.values():
-            await asyncio.to_thread(served.close)
+        await asyncio.to_thread(self.agents.close)
+        await asyncio.to_thread(self.log.close)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -40,6 +40,15 @@ AGREED = frozenset(
         "delta",
         "releases",
         "person_records",
+    }
+)
+#: Settings of one agent; all others are the service's.
+OF_AGENT = frozenset(
+    {
+        *("dimension", "actions", "features", "intercept", "rule", "reward_range", "merit", "minimum_share"),
+        *("slots", "half_life", "epsilon", "delta", "releases", "decide_from", "partners", "person_records"),
+        *("window", "default_reward", "mode", "control_share", "noise_sd", "tolerance"),
+        "exposure_decisions",
     }
 )
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
@@ -96,6 +105,9 @@ class Settings:
     max_actions: actions in a decision, at most.
     max_batch: decisions, rewards or withdrawals in a batch, at most.
     max_waiting: requests that wait to be written, at most; others get 503.
+    max_open: agents that are open at once, at most; those that are not used are closed first.
+    idle_seconds: seconds after which an agent that nobody uses is closed; its next request opens it again.
+    federations: folders of members that agents made by requests may become, by their names.
     shutdown_seconds: seconds that requests in flight have when the service is stopped.
     log_level: the least level that is logged.
     """
@@ -141,6 +153,9 @@ class Settings:
     max_actions: Count = 1_000
     max_batch: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
     max_waiting: Count = 10_000
+    max_open: Count = 100
+    idle_seconds: Positive = 600.0
+    federations: tuple[str, ...] = field(default=(), metadata={"metavar": "DIR,…"})
     shutdown_seconds: Annotated[int, Meta(ge=0, le=3_600)] = 10
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     given: frozenset[str] = frozenset()  # the names of settings that were not left at their default
@@ -175,6 +190,19 @@ def load(
             raise InvalidInput(f"{name} is not a setting ({source}); `fedfairx serve --help` lists them all")
         given[name] = known[name].read(value, source)
     return check(Settings(**given, given=frozenset(given)))
+
+
+def for_agent(service: Settings, name: str, values: Mapping[str, Any], *, federation: str = "") -> Settings:
+    """The settings of an agent that a request makes: its own, and those of the service.
+
+    values: by the names in `OF_AGENT`, as a TOML file would have them.
+    """
+    known = {one.name: one for one in table() if one.name in OF_AGENT}
+    given = {key: known[key].read(value, "in the body") for key, value in values.items()}
+    shared = {item.name: getattr(service, item.name) for item in fields(Settings)}
+    shared = {key: value for key, value in shared.items() if key not in OF_AGENT}
+    shared |= {"name": name, "federation": federation, "given": frozenset({*given, "name"})}
+    return check(Settings(**shared | given))
 
 
 def check(settings: Settings) -> Settings:

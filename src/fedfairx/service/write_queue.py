@@ -7,7 +7,8 @@ loop never waits for a disk.
 
 A step that is refused changes nothing, and the others go on. When the commit fails, the whole group is
 undone, in memory and on disk, and all of its steps fail; for a moment new steps are then refused at once,
-instead of each waiting for a storage that is unavailable.
+instead of each waiting for a storage that is unavailable. When a step fails for another reason, the steps of
+other agents run again without those of its agent.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from fedfairx.agent.agent import Agent
-from fedfairx.errors import FedFairXError, StorageError
+from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable
 from fedfairx.service.metrics import Metrics
 from fedfairx.service.problems import ProblemError
 from fedfairx.storage.transaction_log import Log
@@ -121,6 +122,23 @@ class WriteQueue:
 
     def _do(self, group: list[_Waiting]) -> list[Any] | Exception:
         """Run a group of steps in the queue's thread: their outcomes or errors, or one error for all."""
+        done = self._run(group)
+        if not isinstance(done, Exception) or isinstance(done, StorageUnavailable):
+            return done
+        owners = {id(owner) for owner, *_ in group}
+        if len(owners) == 1:
+            return done
+        outcomes: dict[int, Any] = {}  # by place in the group
+        for each in owners:  # the mistake of one agent must not fail the others
+            places = [place for place, (owner, *_) in enumerate(group) if id(owner) == each]
+            done = self._run([group[place] for place in places])
+            outcomes |= zip(
+                places, [done] * len(places) if isinstance(done, Exception) else done, strict=True
+            )
+        return [outcomes[place] for place in range(len(group))]
+
+    def _run(self, group: list[_Waiting]) -> list[Any] | Exception:
+        """Run steps in one transaction."""
         outcomes: list[Any] = []
         try:
             with self._log.step():

@@ -1,4 +1,4 @@
-"""The agents in a database: names, settings, noise keys, and feature schemas."""
+"""The agents in a database: names, settings, noise keys, feature schemas, what a service keeps of them."""
 
 from __future__ import annotations
 
@@ -91,3 +91,47 @@ def store_feature_schema(journal: Journal, schema: dict[str, Any]) -> None:
     with journal.log.step() as log:
         if not log.write("SELECT 1 FROM feature_schemas WHERE agent = ?", (journal.agent,)):
             log.write("INSERT INTO feature_schemas VALUES (?, ?)", (journal.agent, json.dumps(schema)))
+
+
+class ServedRow(NamedTuple):
+    """What a service keeps of an agent.
+
+    settings: as a request gave them; None for an agent that was made otherwise.
+    archived: when it was, in seconds since 1970.
+    made: whether the agent itself is in the database; a request may have been cut off before.
+    """
+
+    settings: dict[str, Any] | None = None
+    archived: float | None = None
+    made: bool = True
+
+
+def read_served(log: Log) -> dict[str, ServedRow]:
+    """All agents by name, the oldest first; at the end those that are not made yet."""
+    database = log.database
+    kept = {
+        name: ServedRow(
+            None if settings is None else json.loads(settings), None if archived is None else archived / 1e6
+        )
+        for name, settings, archived in database.execute(
+            "SELECT name, settings, archived FROM served_agents ORDER BY created, name"
+        )
+    }
+    made = [name for (name,) in database.execute("SELECT name FROM agents ORDER BY agent")]
+    found = {name: kept.get(name, ServedRow()) for name in made}
+    return found | {name: row._replace(made=False) for name, row in kept.items() if name not in found}
+
+
+def store_served(log: Log, name: str, settings: dict[str, Any] | None, *, archived: bool = False) -> None:
+    """Inside a step: store what a service keeps of an agent."""
+    text, now = None if settings is None else json.dumps(settings), log.now()
+    log.write(
+        "INSERT INTO served_agents VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+        "settings = excluded.settings, archived = excluded.archived",
+        (name, text, now, now if archived else None),
+    )
+
+
+def forget_served(log: Log, name: str) -> None:
+    """Inside a step: forget an agent that could not be made."""
+    log.write("DELETE FROM served_agents WHERE name = ?", (name,))

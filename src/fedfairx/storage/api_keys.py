@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,16 +17,22 @@ from fedfairx.storage.migrations import migrate
 from fedfairx.storage.open_log import open_database
 from fedfairx.storage.transaction_log import Log
 
+_COLUMNS = "id, name, role, created, revoked, agents"
+
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A stored key; `created` and `revoked` are seconds since 1970."""
+    """A stored key; `created` and `revoked` are seconds since 1970.
+
+    `agents` are the names of those that it is limited to, None if it is for all.
+    """
 
     id: str
     name: str
     role: str
     created: float
     revoked: float | None
+    agents: frozenset[str] | None = None
 
 
 class ApiKeys:
@@ -34,31 +41,31 @@ class ApiKeys:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def add(self, name: str, role: str) -> str:
-        """Create a key, and return the text that its holder must send."""
+    def add(self, name: str, role: str, agents: Collection[str] | None = None) -> str:
+        """Create a key, for all agents or some, and return the text that its holder must send."""
         identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         with self._log.step() as log:
             log.write(
-                "INSERT INTO api_keys VALUES (?, ?, ?, ?, ?, NULL)",
-                (identity, name, _hash(secret), role, log.now()),
+                f"INSERT INTO api_keys ({_COLUMNS}, hash) VALUES (?, ?, ?, ?, NULL, ?, ?)",
+                (
+                    *(identity, name, role, log.now()),
+                    None if agents is None else json.dumps(sorted(agents)),
+                    _hash(secret),
+                ),
             )
         return f"{identity}.{secret}"
 
     def find(self, key: str) -> ApiKey | None:
         """The stored key with this text; None if it is unknown or revoked."""
         identity, _, secret = key.partition(".")
-        rows = self._log.database.read(
-            "SELECT id, name, role, created, revoked, hash FROM api_keys WHERE id = ?", (identity,)
-        )
-        held = rows[0] if rows else ("", "", "", 0, None, "")
-        fits = hmac.compare_digest(_hash(secret), held[5])
+        rows = self._log.database.read(f"SELECT {_COLUMNS}, hash FROM api_keys WHERE id = ?", (identity,))
+        held = rows[0] if rows else ("", "", "", 0, None, None, "")
+        fits = hmac.compare_digest(_hash(secret), held[-1])
         return _key(held) if rows and fits and held[4] is None else None
 
     def all(self) -> list[ApiKey]:
         """All keys, revoked ones too, the oldest first."""
-        rows = self._log.database.read(
-            "SELECT id, name, role, created, revoked FROM api_keys ORDER BY created, id"
-        )
+        rows = self._log.database.read(f"SELECT {_COLUMNS} FROM api_keys ORDER BY created, id")
         return [_key(row) for row in rows]
 
     def revoke(self, identity: str) -> None:
@@ -71,8 +78,9 @@ class ApiKeys:
 
 
 def _key(row: Row) -> ApiKey:
-    identity, name, role, created, revoked = row[:5]
-    return ApiKey(identity, name, role, created / 1e6, None if revoked is None else revoked / 1e6)
+    identity, name, role, created, revoked, agents = row[:6]
+    limited = None if agents is None else frozenset(json.loads(agents))
+    return ApiKey(identity, name, role, created / 1e6, None if revoked is None else revoked / 1e6, limited)
 
 
 def _hash(secret: str) -> str:

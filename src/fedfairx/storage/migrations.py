@@ -14,7 +14,11 @@ from fedfairx.errors import StateError
 from fedfairx.storage.database import Database
 from fedfairx.storage.seal_migration import execute_all, seal_all, statements
 
-MIGRATIONS: list[str | Callable[[Database], None]] = [*map(statements, ("1.sql", "2.sql", "3.sql")), seal_all]
+MIGRATIONS: list[str | Callable[[Database], None]] = [
+    *map(statements, ("1.sql", "2.sql", "3.sql")),
+    seal_all,
+    statements("5.sql"),
+]
 
 
 def version_of(database: Database) -> int:

@@ -46,8 +46,8 @@ def open_for_reading(place: str | os.PathLike[str]) -> Iterator[Database]:
             raise StateError(f"{database.place} holds no agent")
         if version < len(MIGRATIONS):
             raise StateError(
-                f"{database.place} has version {version}, and only version {len(MIGRATIONS)} has seals: open "
-                "its agent once, which migrates it"
+                f"{database.place} has version {version}, and this reads version {len(MIGRATIONS)}: open its "
+                "agent once, which migrates it"
             )
         yield database
     finally:

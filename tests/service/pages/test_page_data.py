@@ -11,7 +11,15 @@ from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.jinja import page
 from fedfairx.service.schemas import PeerSeen, Privacy, Sync
 
-FRAME = {"agent": "clinic-3", "mode": "shadow", "now": 1.8e9, "signed_in": True, "batch": None}
+FRAME = {
+    "agent": "clinic-3",
+    "agents": ["clinic-3"],
+    "archived": False,
+    "mode": "shadow",
+    "now": 1.8e9,
+    "signed_in": True,
+    "batch": None,
+}
 
 
 def html(name: str, view: Any) -> str:

@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from fedfairx.service.auth import sees_exact
+from fedfairx.service.auth import may_use, refuse_other_agents, sees_exact
 from fedfairx.service.pages import access, page_data
-from fedfairx.service.pages.jinja import page, static
+from fedfairx.service.pages.jinja import HEADERS, page, static
 from fedfairx.service.problems import KINDS, ProblemError, problem_of
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
@@ -38,8 +39,21 @@ PAGES: dict[str, tuple[str, Show]] = {
 def pages(service: Service) -> list[BaseRoute]:
     """The routes of all pages, for `make_app`."""
     routes: list[BaseRoute] = [
-        Route(path, _shown(service, name, show), methods=["GET"]) for name, (path, show) in PAGES.items()
+        Route(f"{agent}{path}", _shown(service, name, show), methods=["GET"])
+        for agent in ("", "/agents/{agent}")
+        for name, (path, show) in PAGES.items()
     ]
+
+    async def choose(request: Request) -> Response:
+        """Go from the list of agents to a page of one of them."""
+        try:
+            await access.check(service, request)
+            name, shown = (request.query_params.get(each, "") for each in ("agent", "page"))
+            refuse_other_agents(request, name)
+            service.agents.row(name)
+            return _to_agent(request, name, PAGES.get(shown, PAGES["overview"])[0])
+        except Exception as error:
+            return _failed(service, request, error)
 
     async def sign_in(request: Request) -> Response:
         try:
@@ -60,6 +74,7 @@ def pages(service: Service) -> list[BaseRoute]:
 
     return [
         *routes,
+        Route("/agents", choose, methods=["GET"]),
         Route("/sign-in", sign_in, methods=["GET", "POST"]),
         Route("/sign-out", sign_out, methods=["POST"]),
         Route("/static/{version}/{name}", asset, methods=["GET"]),
@@ -71,15 +86,34 @@ def _root(request: Request) -> str:
     return str(request.scope.get("root_path", ""))
 
 
+def _agent_path(name: str) -> str:
+    return f"/agents/{quote(name, safe='')}"
+
+
+def _to_agent(request: Request, name: str, path: str) -> Response:
+    """A redirect to a page of an agent."""
+    return RedirectResponse(f"{_root(request)}{_agent_path(name)}{path}", status_code=303, headers=HEADERS)
+
+
 def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
             await access.check(service, request)
-            exact = sees_exact(request)
-            served = service.default
-            view = await show(served, request.query_params, exact)
-            frame = page_data.frame(served, signed_in=access.signed_in(request), exact=exact)
-            return page(name, view=view, frame=frame, root=_root(request))
+            exact, agents = sees_exact(request), service.agents
+            seen = [agent for agent in agents.known if may_use(request, agent)]
+            named = request.path_params.get("agent")
+            agent = named or agents.default_name
+            if named is None and seen and agent not in seen:  # the key is for others than the default
+                return _to_agent(request, seen[0], PAGES[name][0])
+            refuse_other_agents(request, agent)
+            if agent is None:
+                raise ProblemError("unknown-agent", "There is no agent yet.")
+            async with agents.using(agent) as served:
+                view = await show(served, request.query_params, exact)
+                signed_in = access.signed_in(request)
+                frame = page_data.frame(served, agents=seen, signed_in=signed_in, exact=exact)
+            path = "" if named is None else _agent_path(named)
+            return page(name, view=view, frame=frame, root=_root(request), agent=path)
         except Exception as error:  # its text must not reach a page
             return _failed(service, request, error)
 

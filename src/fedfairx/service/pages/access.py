@@ -39,17 +39,17 @@ async def check(service: Service, request: Request) -> None:
     if token is None or "authorization" in request.headers or not auth.keys_needed:
         await auth.check(request, "reader")
         return
-    role = auth.sessions.role_of(token)
-    if role is None:
+    key = auth.sessions.key_of(token)
+    if key is None:
         raise ProblemError("unauthenticated", "The session is over.")
-    request.scope["role"] = role
+    request.scope.update(role=key.role, agents=key.agents)
 
 
 def offer(service: Service, *, root: str, status: int = 401, wrong: bool = False) -> Response:
     """The page that asks for a key."""
-    return page(
-        "sign-in", status=status, wrong=wrong, frame=None, agent=service.default.agent.name, root=root
-    )
+    known = list(service.agents.known)
+    whose = known[0] if len(known) == 1 else ""
+    return page("sign-in", status=status, wrong=wrong, frame=None, whose=whose, root=root)
 
 
 async def take(service: Service, request: Request) -> Response:

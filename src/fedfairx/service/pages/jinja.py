@@ -44,9 +44,13 @@ _FILTERS = ("percent", "points", "count", "moment", "precise", "iso", "duration"
 _templates.filters.update({name: getattr(formatting, name) for name in _FILTERS})
 
 
-def page(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page from its template."""
-    text = _templates.get_template(f"{name}.html").render(page=name, **values)
+def page(name: str, *, root: str, agent: str = "", status: int = 200, **values: Any) -> HTMLResponse:
+    """A page from its template.
+
+    root: the path of the service; its templates call it `site`.
+    agent: the path of an agent below it; both together are `root` to templates, for links between pages.
+    """
+    text = _templates.get_template(f"{name}.html").render(page=name, site=root, root=root + agent, **values)
     return HTMLResponse(text, status_code=status, headers=HEADERS)
 
 

@@ -44,10 +44,15 @@ class Attention(NamedTuple):
     link: str = ""
 
 
-def frame(service: ServedAgent, *, signed_in: bool, exact: bool) -> View:
-    """The values that all pages have; `batch` is the number of rewards after which pages are updated."""
+def frame(service: ServedAgent, *, agents: Sequence[str], signed_in: bool, exact: bool) -> View:
+    """The values that all pages have; `batch` is the number of rewards after which pages are updated.
+
+    agents: the names of those that can be chosen.
+    """
     return {
         "agent": service.agent.name,
+        "agents": agents,
+        "archived": service.archived,
         "mode": service.settings.mode,
         "now": time.time(),
         "signed_in": signed_in,

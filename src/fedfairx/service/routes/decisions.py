@@ -33,7 +33,7 @@ IDEMPOTENCY = Parameter(
     {"type": "string", "pattern": f"^{KEY}$"},
 )
 MATCHES = re.compile(KEY).fullmatch
-MAKING: dict[str, Any] = {"status": 201, "problems": ("key-reused",), "headers": (IDEMPOTENCY,)}
+MAKING: dict[str, Any] = {"status": 201, "problems": ("key-reused", "archived"), "headers": (IDEMPOTENCY,)}
 ENDED = ("unknown-decision", "conflict")  # why a decision may not be ended
 
 

@@ -7,10 +7,12 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fedfairx.fairness.change_test import Change
 from fedfairx.service import schemas, serializers
-from fedfairx.service.auth import sees_exact
+from fedfairx.service.auth import may_use, sees_exact
 from fedfairx.service.endpoint import endpoint
-from fedfairx.service.metrics import agent_lines, federation_lines
+from fedfairx.service.metrics import Metric, agent_metrics, federation_metrics, labelled, lines, metric
+from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
 
 
@@ -30,18 +32,32 @@ async def readyz(service: Service, _request: Request) -> schemas.Health:
 @endpoint("GET", "/metrics", role="reader", media_types=("text/plain; version=0.0.4",))
 async def metrics(service: Service, request: Request) -> Response:
     """Get counts and latencies for Prometheus."""
-    served = service.default
-    ready, exact, change = await served.ready(), sees_exact(request), await served.exposures.change()
+    agents, exact = service.agents, sees_exact(request)
+    shown = [served for name, served in list(agents.open.items()) if may_use(request, name)]
+    changes = await asyncio.gather(*(served.exposures.change() for served in shown))
+
+    def state(served: ServedAgent, change: Change) -> list[Metric]:
+        told = serializers.privacy(served.agent, exact=exact)
+        found = [*agent_metrics(served.agent, told, change)]
+        if served.membership is not None:
+            found += federation_metrics(served.membership, exact=exact)
+        return found
 
     def read() -> list[str]:
-        told = serializers.privacy(served.agent, exact=exact)
-        lines = [*agent_lines(served.agent, told, change, ready=ready)]
-        if served.membership is not None:
-            lines += federation_lines(served.membership, exact=exact)
-        return lines
+        counts = [(name, each.all()) for name, each in list(agents.metrics.items()) if may_use(request, name)]
+        states = [
+            (served.agent.name, state(served, change)) for served, change in zip(shown, changes, strict=True)
+        ]
+        return [*lines(labelled([*counts, *states]))]
 
-    lines = [*service.metrics.lines(), *await asyncio.to_thread(read)]
-    return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
+    text = await asyncio.to_thread(read)
+    if may_use(request, None):  # counts of all agents together
+        ready = metric(
+            "ready", "Whether the storage takes a write, as /readyz.", int(await service.write_queue.ready())
+        )
+        opened = metric("agents_open", "Agents that are open.", len(agents.open))
+        text = [*service.metrics.lines(), *lines(ready), *lines(opened), *text]
+    return Response("\n".join(text) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @endpoint("GET", "/v1/openapi.json")

@@ -17,7 +17,7 @@ from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import LONGEST
 
 REPLACED = "\ufffd"  # what the server makes of bytes that are not UTF-8
-CHANGE = ("invalid", "features", "conflict")  # why an action may not be changed
+CHANGE = ("invalid", "features", "conflict", "archived")  # why an action may not be changed
 
 
 @endpoint("GET", "/v1/model", role="reader")

@@ -1,0 +1,249 @@
+"""The agents of a service: made by requests, opened when first used, closed when nobody uses them.
+
+An agent that is closed has a snapshot of its latest state, so that opening it again replays nothing. The
+default agent stays open, and so do members of federations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from fedfairx.agent.agent import Agent
+from fedfairx.errors import InvalidInput, PrivacyError, StorageError, require
+from fedfairx.federation.setup.member_folder import MemberFolder
+from fedfairx.service.agent_factory import open_served, warm
+from fedfairx.service.metrics import AgentMetrics
+from fedfairx.service.problems import ProblemError
+from fedfairx.service.served_agent import ServedAgent
+from fedfairx.service.settings import OF_AGENT, Settings, for_agent
+from fedfairx.service.write_queue import WriteQueue
+from fedfairx.storage.agents import ServedRow, forget_served, read_served, store_served
+from fedfairx.storage.transaction_log import Log
+
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # of an agent that a request makes
+
+
+class Agents:
+    """All agents of a database, by name."""
+
+    def __init__(self, settings: Settings, log: Log, write_queue: WriteQueue) -> None:
+        self._settings = settings
+        self._log = log
+        self._write_queue = write_queue
+        self._folders = {MemberFolder.read(folder).name: folder for folder in settings.federations}
+        self._own: str | None = None  # the agent of the service's own settings
+        self._default: ServedAgent | None = None
+        self._changing = asyncio.Lock()  # held while an agent is made, opened, closed or archived
+        self.known = read_served(log)
+        self.open: dict[str, ServedAgent] = {}
+        self.metrics: dict[str, AgentMetrics] = {}  # of all that were open since the service was started
+
+    def start(self) -> None:
+        """Open the agent of the service's own settings, or the first one, and members of federations."""
+        if self._settings.given & {*OF_AGENT, "name", "federation"}:
+            self._default = self._open_own()
+        else:
+            for name in [name for name, row in self.known.items() if row.made][:1]:
+                self._open(name)
+            if not self.open:  # the first request must not wait until code is loaded or compiled
+                warm(Agent(1))
+                warm(Agent(actions=["1", "2"]))
+        for name in self._folders:
+            if name in self.known and name not in self.open:
+                self._open(name)
+
+    @property
+    def default(self) -> ServedAgent:
+        """The agent of requests that name none."""
+        if self._default is None:
+            raise ProblemError("unknown-agent", "There is no agent yet.")
+        return self._default
+
+    @property
+    def default_name(self) -> str | None:
+        """Its name; None if there is no agent yet."""
+        return None if self._default is None else self._default.agent.name
+
+    def row(self, name: str) -> ServedRow:
+        """What is kept of an agent."""
+        if name not in self.known:
+            raise ProblemError("unknown-agent", "This service has no agent of that name.")
+        return self.known[name]
+
+    def settings_of(self, name: str) -> Settings:
+        """The settings of an agent."""
+        served, row = self.open.get(name), self.row(name)
+        if served is not None:
+            return served.settings
+        folder = "" if row.archived else self._folders.get(name, "")  # what is archived shares nothing more
+        return for_agent(self._settings, name, row.settings or {}, federation=folder)
+
+    # --- opening and closing -------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def using(self, name: str) -> AsyncIterator[ServedAgent]:
+        """An agent by its name, which is open until the end."""
+        served = self.open.get(name) or await self._opened(name)
+        served.users += 1
+        try:
+            yield served
+        finally:
+            served.users -= 1
+            served.used = time.monotonic()
+
+    async def _opened(self, name: str) -> ServedAgent:
+        async with self._changing:
+            served = self.open.get(name)
+            return served or await self._open_now(name)
+
+    async def _open_now(self, name: str) -> ServedAgent:
+        self.row(name)
+        await self._make_room()
+        served = await asyncio.to_thread(self._open, name)
+        if served.membership is not None:
+            served.membership.begin()
+        with suppress(ProblemError, StorageError):  # what was due while it was closed
+            await served.expire()
+        return served
+
+    def _open(self, name: str) -> ServedAgent:
+        metrics = self.metrics.get(name) or AgentMetrics()
+        settings, row = self.settings_of(name), self.known[name]
+        served = open_served(settings, write_queue=self._write_queue, metrics=metrics)
+        served.archived = row.archived is not None
+        self.open[name], self.metrics[name] = served, metrics
+        self.known[name] = row._replace(made=True)
+        self._default = self._default or served
+        return served
+
+    def _open_own(self) -> ServedAgent:
+        """Open or create the agent of the service's own settings."""
+        settings = self._settings
+        if not settings.federation:
+            others = [name for name, row in self.known.items() if row.settings is None]
+            name = settings.name or (others[0] if len(others) == 1 else "")
+            if not name and len(others) > 1:
+                known = ", ".join(map(repr, others[:10]))
+                raise InvalidInput(f"name must be given: there are {len(others)} agents, {known}")
+            if not name and self.known:
+                if not (settings.dimension or settings.features or settings.actions):
+                    text = "must be left out: the agents that there are were made by requests"
+                    raise InvalidInput(f"{min(settings.given & OF_AGENT)} {text}, with their own settings")
+                name = f"agent-{secrets.token_hex(4)}"
+            elif name in self.known and self.known[name].settings is not None:
+                raise InvalidInput(
+                    f"name must be another one: agent {name!r} was made by a request, with its own settings"
+                )
+            if name:
+                settings = replace(settings, name=name, given=settings.given | {"name"})
+        metrics = AgentMetrics()
+        served = open_served(settings, write_queue=self._write_queue, metrics=metrics)
+        self._own = name = served.agent.name
+        self.open[name], self.metrics[name] = served, metrics
+        served.archived = self.known.setdefault(name, ServedRow()).archived is not None
+        return served
+
+    async def close_idle(self) -> None:
+        """Close agents that nobody has used for `idle_seconds`."""
+        before = time.monotonic() - self._settings.idle_seconds
+        for served in list(self.open.values()):
+            async with self._changing:
+                if served.used < before and self._closable(served):
+                    await self._close(served)
+
+    async def _make_room(self) -> None:
+        most = self._settings.max_open
+        while len(self.open) >= most:
+            idle = [served for served in self.open.values() if self._closable(served)]
+            if not idle:
+                raise ProblemError("busy", f"{most} agents are in use already (max_open).")
+            await self._close(min(idle, key=lambda served: served.used))
+
+    def _closable(self, served: ServedAgent) -> bool:
+        held = served.users or served.membership is not None or served is self._default
+        return not held and self.open.get(served.agent.name) is served
+
+    async def _close(self, served: ServedAgent) -> None:
+        del self.open[served.agent.name]
+        with suppress(StorageError):  # it is closed all the same
+            await asyncio.to_thread(served.close)
+
+    def close(self) -> None:
+        """Close all agents."""
+        with ExitStack() as closing:
+            for served in self.open.values():
+                closing.callback(served.close)
+
+    # --- making and archiving ------------------------------------------------------------------------
+
+    async def make(self, name: str, values: dict[str, Any]) -> None:
+        """Make an agent with these settings; one that has them already is offered again if it is archived."""
+        fits = re.fullmatch(NAME, name) or name in self.known
+        rule = (
+            "must be 1 to 64 letters, digits, dots, hyphens and underscores, and begin with a letter or digit"
+        )
+        require(bool(fits), "agent", rule, f"{len(name)} characters")
+        async with self._changing:
+            row = self.known.get(name)
+            if row is not None and row.made:
+                self._refuse_others(name, row, values)
+                if row.archived:
+                    await self._set_archived(name, row, archived=False)
+                return
+            for_agent(self._settings, name, values, federation=self._folders.get(name, ""))
+            await self._make_room()
+            await self._write_queue.do(self._log, lambda log: store_served(log, name, values))
+            self.known[name] = ServedRow(values, made=False)
+            try:
+                await self._open_now(name)
+            except (InvalidInput, PrivacyError):
+                await self._write_queue.do(self._log, lambda log: forget_served(log, name))
+                del self.known[name]
+                raise
+
+    def _refuse_others(self, name: str, row: ServedRow, values: dict[str, Any]) -> None:
+        """Refuse settings that differ from those of an agent that exists."""
+        if row.settings is None:
+            if values:
+                text = f"It was made without a request: {min(values)} must be left out, like all settings."
+                raise ProblemError("agent-exists", text)
+            return
+        folder = self._folders.get(name, "")
+        there, asked = (
+            for_agent(self._settings, name, given, federation=folder) for given in (row.settings, values)
+        )
+        for key in sorted(OF_AGENT):
+            one, two = getattr(there, key), getattr(asked, key)
+            if one != two:
+                raise ProblemError("agent-exists", f"{key} must be what the agent has, {one!r}, got {two!r}.")
+
+    async def archive(self, name: str) -> None:
+        """Archive an agent: it makes no more decisions, and can still be read and get rewards."""
+        async with self._changing:
+            row = self.row(name)
+            if name == self._own:
+                text = "The service's own settings name it: stop the service, or leave them out."
+                raise ProblemError("agent-exists", text)
+            if not row.archived:
+                await self._set_archived(name, row, archived=True)
+
+    async def _set_archived(self, name: str, row: ServedRow, *, archived: bool) -> None:
+        await self._write_queue.do(
+            self._log, lambda log: store_served(log, name, row.settings, archived=archived)
+        )
+        self.known[name] = row._replace(archived=time.time() if archived else None)
+        served = self.open.get(name)
+        if served is not None:
+            served.archived = archived
+            if archived:  # it shares nothing more
+                await asyncio.to_thread(served.leave_federation)
+            elif name in self._folders and self._closable(served):  # it shares again
+                await self._close(served)
+                await self._open_now(name)

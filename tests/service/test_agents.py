@@ -1,0 +1,629 @@
+"""Several agents in one service: made by requests, apart from each other, opened and closed as needed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from fedfairx.agent.persistence import AgentStore
+from fedfairx.cli.main import main
+from fedfairx.errors import InvalidInput
+from fedfairx.service import schemas
+from fedfairx.service.app import make_app
+from fedfairx.service.factory import open_service
+from fedfairx.service.pages import PAGES
+from fedfairx.service.routes import OPERATIONS
+from fedfairx.service.settings import load, place_of
+from fedfairx.storage.agents import store_served
+from fedfairx.storage.api_keys import open_keys
+from fedfairx.storage.open_log import open_log
+from member_service import founded
+from service_helpers import CONTEXTS, Running, TestClient, settings_for, until
+
+BODY = {"contexts": CONTEXTS}
+SHOP: dict[str, Any] = {"dimension": 3, "window": 60.0, "mode": "live"}
+NEWS: dict[str, Any] = {"actions": ["ann", "ben"], "reward_range": [0, 5], "merit": "doubling:0.5"}
+RATED: dict[str, Any] = {"features": {"price": [0, 10], "rating": [1, 5]}, "intercept": True, "slots": 2}
+
+
+def where(place: str) -> dict[str, str]:
+    return {"database": place} if place.startswith("postgresql:") else {"data": str(Path(place).parent)}
+
+
+@contextmanager
+def serving(place: str, **given: Any) -> Iterator[TestClient]:
+    """A client of a service in this process that is started without settings of an agent."""
+    service = open_service(load({**where(place), **given}, environment={}))
+    with TestClient(make_app(service), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        client.app_service = service  # type: ignore[attr-defined]
+        yield client
+
+
+@contextmanager
+def two(place: str, **given: Any) -> Iterator[TestClient]:
+    """A service with the agents shop and news."""
+    with serving(place, **given) as client:
+        make(client, "shop", SHOP)
+        make(client, "news", NEWS)
+        yield client
+
+
+def make(client: TestClient, name: str, settings: dict[str, Any], **more: Any) -> dict[str, Any]:
+    answer = client.put(f"/v1/agents/{name}", json=settings, **more)
+    assert answer.status_code == 200, answer.text
+    seen: dict[str, Any] = answer.json()
+    return seen
+
+
+def decided(
+    client: TestClient, agent: str, body: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    answer = client.post(f"/v1/agents/{agent}/decisions", json=BODY if body is None else body, **more)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def refused(answer: Any, status: int, kind: str) -> str:
+    assert (answer.status_code, answer.json()["type"]) == (status, f"urn:fedfairx:problem:{kind}"), (
+        answer.text
+    )
+    return str(answer.json()["detail"])
+
+
+# --- making ------------------------------------------------------------------------------------------------
+
+
+def test_it_starts_without_an_agent_and_requests_make_some(place: str) -> None:
+    with serving(place) as client:
+        assert client.get("/v1/agents").json() == {"agents": []}
+        assert (
+            refused(client.post("/v1/decisions", json=BODY), 404, "unknown-agent") == "There is no agent yet."
+        )
+        assert client.get("/").status_code == 404
+        assert "makes one" in client.get("/").text
+        for path in ("/healthz", "/readyz", "/metrics", "/v1/openapi.json"):
+            assert client.get(path).status_code == 200
+        first = {"name": "shop", "status": "active", "default": True, "settings": SHOP}
+        assert make(client, "shop", SHOP) == first
+        assert make(client, "shop", SHOP) == first
+        assert make(client, "news", NEWS)["default"] is False
+        make(client, "rated", RATED)
+        assert client.get("/v1/agents/shop").json() == first
+        names = [each["name"] for each in client.get("/v1/agents").json()["agents"]]
+        assert names == ["shop", "news", "rated"]
+        made = client.post("/v1/decisions", json=BODY).json()  # the first agent is the default
+        path = f"/v1/agents/shop/decisions/{made['decision_id']}"
+        assert client.get(path).json()["status"] == "pending"
+        assert decided(client, "news", {})["action_ids"] == ["ann", "ben"]
+        action = {"features": {"price": 3, "rating": 4}}
+        body = {"actions": [{"id": name, **action} for name in "abc"]}
+        assert len(decided(client, "rated", body)["shown"]) == 2
+        assert (
+            client.get("/v1/agents/news/model").json()["merit"]
+            == "Exponential(steepness=1.38629, 0.5 better doubles the share)"
+        )
+        assert refused(client.get("/v1/agents/other"), 404, "unknown-agent")
+        assert refused(client.post("/v1/agents/other/decisions", json=BODY), 404, "unknown-agent")
+
+
+def test_other_settings_are_a_conflict_and_wrong_ones_make_nothing(place: str) -> None:
+    with serving(place) as client:
+        make(client, "shop", SHOP)
+        for changed, text in (
+            ({**SHOP, "window": 61}, "window must be what the agent has, 60.0, got 61.0."),
+            ({"dimension": 3}, "window must be what the agent has, 60.0, got None."),
+            ({**SHOP, "mode": "shadow"}, "mode must be what the agent has, 'live', got 'shadow'."),
+            (NEWS, "actions must be what the agent has"),
+        ):
+            assert text in refused(client.put("/v1/agents/shop", json=changed), 409, "agent-exists")
+        for wrong, text in (
+            ({}, "dimension or actions must be given"),
+            ({"dimension": 3, "actions": ["a"]}, "dimension must be left out beside actions"),
+            ({"dimension": 3, "default_reward": 0.5}, "default_reward must come with a window"),
+            ({"dimension": 3, "half_life": "30d", "epsilon": 1.0}, "half_life must be left out where sums"),
+            ({"dimension": 3, "merit": "great"}, "merit must be one of"),
+            ({"dimension": 3, "delta": 1e-5}, "epsilon must be given with delta"),
+            ({"dimension": 3, "reward_range": [1, 0]}, "reward_range"),
+            ({"features": {"": [0, 1]}}, "features must have names"),
+            ({"dimension": 0}, "dimension"),
+            ({"dimension": 3, "max_body": 10_000}, "unknown field `max_body`"),
+        ):
+            assert text in refused(client.put("/v1/agents/other", json=wrong), 422, "invalid"), wrong
+        assert [each["name"] for each in client.get("/v1/agents").json()["agents"]] == ["shop"]
+        assert make(client, "other", NEWS)["settings"] == NEWS  # nothing of them is left
+        assert decided(client, "shop")["model_version"] == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["-shop", "a b", ".", "..", "%00", "a%0Ab", "%C3%A9", "x" * 65, '"', "a%2Fb"]
+)
+def test_bad_names(name: str, tmp_path: Path) -> None:
+    with serving(str(tmp_path / "agent.db")) as client:
+        answer = client.put(f"/v1/agents/{name}", json=SHOP)
+        assert answer.status_code in (404, 405, 422), answer.text
+        assert client.get("/v1/agents").json() == {"agents": []}
+
+
+def test_every_operation_is_there_for_each_agent(tmp_path: Path) -> None:
+    """A short form is the default agent's, and the long one names the agent; both are in the document."""
+    with two(str(tmp_path / "agent.db")) as client:
+        paths = client.get("/v1/openapi.json").json()["paths"]
+        made = decided(client, "shop")["decision_id"]
+        for operation in OPERATIONS:
+            if operation.whole:
+                continue
+            short, long = operation.path, operation.of_agent.path
+            method = operation.method.lower()
+            assert paths[short][method]["summary"] == paths[long][method]["summary"]
+            assert paths[long][method]["parameters"][0]["name"] == "agent"
+            if operation.method == "GET":
+                short = short.replace("{decision_id}", made)
+                for agent in ("shop", "news"):
+                    there = client.get(long.replace("{agent}", agent).replace("{decision_id}", made))
+                    if agent == "shop":
+                        mine = client.get(short)
+                        assert (mine.status_code, mine.content) == (there.status_code, there.content), short
+                    elif "{decision_id}" in operation.path:
+                        assert there.status_code == 404
+        assert client.put("/v1/agents/news/actions/cid").status_code == 204
+        assert client.delete("/v1/agents/news/actions/ann").status_code == 204
+        assert client.get("/v1/agents/news/actions").json()["actions"][2] == {"id": "cid", "status": "active"}
+        assert client.request("PATCH", "/v1/agents/news/decisions").status_code == 405
+        for path in ("/v1/agents/news/openapi.json", "/v1/agents/news/agents", "/v1/agents//decisions"):
+            assert client.get(path).status_code == 404
+
+
+def test_schema_and_settings_name_the_same() -> None:
+    from fedfairx.service.settings import OF_AGENT, table
+
+    assert set(schemas.AgentSettings.__struct_fields__) == OF_AGENT
+    assert {each.name for each in table()} > OF_AGENT
+
+
+# --- apart from each other ---------------------------------------------------------------------------------
+
+
+def test_ids_keys_and_models_are_apart(place: str) -> None:
+    with serving(place) as client:
+        make(client, "one", {"dimension": 3})
+        make(client, "two", {"dimension": 3})
+        key = {"idempotency-key": "order-1"}
+        made = {name: decided(client, name, headers=key) for name in ("one", "two")}
+        assert made["one"]["decision_id"] != made["two"]["decision_id"]
+        assert decided(client, "two", headers=key) == made["two"]
+        theirs = made["one"]["decision_id"]
+        path = f"/v1/agents/two/decisions/{theirs}"
+        refused(client.get(path), 404, "unknown-decision")
+        refused(client.put(f"{path}/reward", json={"reward": 1.0}), 404, "unknown-decision")
+        refused(client.delete(path), 404, "unknown-decision")
+        batch = {"rewards": [{"decision_id": each["decision_id"], "reward": 1.0} for each in made.values()]}
+        refused(client.post("/v1/agents/two/rewards", json=batch), 404, "unknown-decision")
+        assert client.get("/v1/agents/two/model").json()["observed"] == 0
+        path = f"/v1/agents/one/decisions/{theirs}/reward"
+        assert client.put(path, json={"reward": 1.0}).status_code == 204
+        models = [client.get(f"/v1/agents/{name}/model").json() for name in ("one", "two")]
+        assert [model["observed"] for model in models] == [1, 0]
+        assert models[0]["estimate"] != models[1]["estimate"] == [0.0] * 3
+        exported = client.get("/v1/agents/two/export").text
+        assert theirs not in exported
+        assert made["two"]["decision_id"] in exported
+        text = client.get("/metrics").text
+        assert 'fedfairx_rewards_total{agent="one"} 1\n' in text
+        assert 'fedfairx_rewards_total{agent="two"} 0\n' in text
+        assert 'fedfairx_decisions_total{agent="two",mode="live"} 1\n' in text
+        assert text.count("# TYPE fedfairx_pending gauge") == 1
+
+
+def test_no_metric_names_an_action(tmp_path: Path) -> None:
+    with two(str(tmp_path / "agent.db")) as client:
+        decided(client, "news", {})
+        assert not re.search("ann|ben", client.get("/metrics").text)
+
+
+def test_steps_of_several_agents_are_one_commit_and_one_that_fails_fails_alone(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with two(place) as client:
+        service = client.app_service
+        one, other = service.agents.open["shop"], service.agents.open["news"]
+        asked = schemas.DecisionRequest(contexts=CONTEXTS), schemas.DecisionRequest()
+
+        async def work() -> list[Any]:
+            pairs = [(one, asked[0]), (other, asked[1])] * 2
+            return await asyncio.gather(
+                *(served.decide([body], None) for served, body in pairs), return_exceptions=True
+            )
+
+        before = service.metrics.groups
+        made = client.portal.call(work)
+        assert [len(each) for each in made] == [1] * 4
+        assert service.metrics.groups == before + 1
+
+        def wrong(*_: Any, **__: Any) -> None:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(one.agent, "decide", wrong)
+            first, second, third, fourth = client.portal.call(work)
+        assert isinstance(first, ZeroDivisionError)
+        assert isinstance(third, ZeroDivisionError)
+        kept = {each.id for each in other.journal.decisions()}
+        assert {second[0].decision_id, fourth[0].decision_id} <= kept
+        assert len(kept) == 4
+        assert len(list(one.journal.decisions())) == 2
+        for served in (one, other):
+            served.agent.verify()
+        decided(client, "shop")
+
+
+# --- opened and closed -------------------------------------------------------------------------------------
+
+
+def test_everything_is_there_after_a_restart(place: str) -> None:
+    with two(place) as client:
+        made = decided(client, "news", {})
+        path = f"/v1/agents/news/decisions/{made['decision_id']}/reward"
+        assert client.put(path, json={"reward": 4.0}).status_code == 204
+        make(client, "rated", RATED)
+        client.delete("/v1/agents/rated")
+        before = [client.get(f"/v1/agents/{name}").json() for name in ("shop", "news", "rated")]
+        models = [client.get(f"/v1/agents/{name}/model").json() for name in ("shop", "news", "rated")]
+    with serving(place) as client:
+        assert client.get("/v1/agents").json()["agents"] == before
+        assert list(client.app_service.agents.open) == ["shop"]  # others when they are used
+        assert [client.get(f"/v1/agents/{name}/model").json() for name in ("shop", "news", "rated")] == models
+        assert client.app_service.agents.open["shop"].agent.window == 60.0
+        assert make(client, "news", NEWS)["settings"] == NEWS
+        refused(client.post("/v1/agents/rated/decisions", json={}), 409, "archived")
+    with pytest.raises(InvalidInput, match="agent 'shop' was made by a request, with its own settings"):
+        open_service(load({**where(place), "name": "shop", "window": 5}, environment={}))
+    with pytest.raises(InvalidInput, match="mode must be left out: the agents that there are were made by"):
+        open_service(load({**where(place), "window": 5, "mode": "shadow"}, environment={}))
+    with serving(place, dimension=2, name="own") as client:  # an agent of flags beside those of requests
+        assert client.get("/v1/model").json()["name"] == "own"
+        assert decided(client, "shop")
+        text = refused(client.put("/v1/agents/own", json={"dimension": 2}), 409, "agent-exists")
+        assert text == "It was made without a request: dimension must be left out, like all settings."
+        assert make(client, "own", {})["settings"] is None
+        assert "own settings name it" in refused(client.delete("/v1/agents/own"), 409, "agent-exists")
+    with serving(place, dimension=2) as client:
+        assert client.get("/v1/model").json()["name"] == "own"
+
+
+def test_a_request_that_was_cut_off_is_finished_by_the_next(place: str) -> None:
+    """The settings were stored, and the agent was not made yet."""
+    log = open_log(place_of(load(where(place), environment={})))
+    with log.step():
+        store_served(log, "shop", SHOP)
+        store_served(log, "odd", {"dimension": 3, "half_life": "30d", "epsilon": 1.0})
+    log.close()
+    with serving(place) as client:
+        assert [each["name"] for each in client.get("/v1/agents").json()["agents"]] == ["odd", "shop"]
+        assert decided(client, "shop")
+        assert make(client, "shop", SHOP)
+        refused(client.put("/v1/agents/shop", json={"dimension": 2}), 409, "agent-exists")
+        assert "half_life" in refused(client.post("/v1/agents/odd/decisions", json=BODY), 422, "invalid")
+        make(client, "odd", {"dimension": 2})  # it never was one, so it may become another
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("moment", ["before:", ""])
+def test_killed_while_an_agent_is_made(tmp_path: Path, moment: str) -> None:
+    """After its settings were stored, or after it was made: the same request finishes it."""
+    running = Running(str(tmp_path / "agent.db"))
+    running.stop()
+    running.start(die=f"{moment}fedfairx.service.agents:Agents._open")
+    with pytest.raises(httpx.TransportError):
+        httpx.put(f"{running.url}/v1/agents/shop", json=SHOP)
+    until(running.gone)
+    running.start()
+    assert [each["name"] for each in httpx.get(f"{running.url}/v1/agents").json()["agents"]] == ["shop"]
+    for _ in range(2):
+        answer = httpx.put(f"{running.url}/v1/agents/shop", json=SHOP)
+        assert (answer.status_code, answer.json()["settings"]) == (200, SHOP)
+        assert httpx.post(f"{running.url}/v1/decisions", json=BODY).status_code == 201
+    running.stop()
+
+
+def test_a_thousand_agents_are_opened_when_they_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, replayed = str(tmp_path / "agent.db"), []
+    real = AgentStore._replay
+    monkeypatch.setattr(AgentStore, "_replay", lambda self, step: replayed.append(1) or real(self, step))
+    log = open_log(place_of(load(where(place), environment={})))
+    with log.step():
+        for number in range(1_000):
+            store_served(log, f"agent-{number}", {"dimension": 2})
+    log.close()
+    body = {"contexts": [[0.1, 0.2], [0.2, 0.1]]}
+    with serving(place, max_open=10) as client:
+        agents = client.app_service.agents
+        assert len(client.get("/v1/agents").json()["agents"]) == 1_000
+        assert not agents.open
+        for _ in range(2):
+            for number in range(0, 1_000, 50):
+                decided(client, f"agent-{number}", body)
+                assert len(agents.open) <= 10
+        assert f"agent-{950}" in agents.open
+        assert "agent-0" in agents.open  # the default stays
+        assert "agent-50" not in agents.open
+        for number in range(0, 1_000, 50):
+            assert client.get(f"/v1/agents/agent-{number}/model").json()["pending"] == 2
+        prefixes = agents._log.database.execute("SELECT agent FROM id_prefixes")
+        assert len(prefixes) == 20  # one for each agent, however often it was opened
+        assert 'fedfairx_decisions_total{agent="agent-50",mode="live"} 2' in client.get("/metrics").text
+    assert not replayed
+
+
+def test_an_idle_agent_is_closed_with_a_snapshot(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with two(place, idle_seconds=100) as client:
+        service, agents = client.app_service, client.app_service.agents
+        for _ in range(3):
+            made = decided(client, "news", {})
+        client.portal.call(agents.close_idle)
+        assert set(agents.open) == {"shop", "news"}
+        served = agents.open["news"]
+        served.used -= 101
+        served.users = 1  # a request is using it
+        client.portal.call(agents.close_idle)
+        assert "news" in agents.open
+        served.users = 0
+        agents.open["shop"].used -= 101  # the default stays open
+        client.portal.call(agents.close_idle)
+        assert set(agents.open) == {"shop"}
+        with pytest.raises(Exception, match="this agent is closed"):
+            served.agent.decide()
+
+        def none(*_: Any) -> None:
+            raise AssertionError("a step was replayed")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(AgentStore, "_replay", none)
+            path = f"/v1/agents/news/decisions/{made['decision_id']}/reward"
+            assert client.put(path, json={"reward": 1.0}).status_code == 204
+        assert set(agents.open) == {"shop", "news"}
+        assert client.get("/v1/agents/news/model").json()["pending"] == 2
+        assert (
+            decided(client, "news", {})["decision_id"].partition("-")[0]
+            == made["decision_id"].partition("-")[0]
+        )
+        service.agents.open["news"].agent.verify()
+
+
+def test_what_expired_while_it_was_closed_is_expired_when_it_is_opened(tmp_path: Path) -> None:
+    with two(str(tmp_path / "agent.db")) as client:
+        agents = client.app_service.agents
+        make(client, "quick", {"dimension": 3, "window": 5.0, "default_reward": 0.5})
+        made = decided(client, "quick")
+        agents.open["quick"].used -= 1_000
+        client.portal.call(agents.close_idle)
+        assert "quick" not in agents.open
+        later = time.time_ns() + 6_000_000_000
+        agents._log.clock = lambda: later
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time", lambda: later / 1e9)
+            path = f"/v1/agents/quick/decisions/{made['decision_id']}"
+            assert client.get(path).json()["status"] == "expired"
+        assert client.get("/v1/agents/quick/model").json()["observed"] == 1
+
+
+def test_too_many_in_use(tmp_path: Path) -> None:
+    with two(str(tmp_path / "agent.db"), max_open=2) as client:
+        client.app_service.agents.open["news"].users = 1
+        assert "max_open" in refused(client.put("/v1/agents/more", json=SHOP), 503, "busy")
+        client.app_service.agents.open["news"].users = 0
+        make(client, "more", SHOP)
+
+
+# --- archived ----------------------------------------------------------------------------------------------
+
+
+def test_an_archived_agent_decides_nothing_and_can_be_read(place: str) -> None:
+    with two(place) as client:
+        key = {"idempotency-key": "order-1"}
+        first = decided(client, "news", {}, headers=key)
+        made = [first["decision_id"], decided(client, "news", {})["decision_id"]]
+        for _ in range(2):
+            assert client.delete("/v1/agents/news").status_code == 204
+            assert client.get("/v1/agents/news").json()["status"] == "archived"
+        refused(client.post("/v1/agents/news/decisions", json={}), 409, "archived")
+        assert decided(client, "news", {}, headers=key) == first  # it was made before
+        batch = client.post("/v1/agents/news/decisions/batch", json={"decisions": [{}]})
+        refused(batch, 409, "archived")
+        refused(client.put("/v1/agents/news/actions/cid"), 409, "archived")
+        reward = f"/v1/agents/news/decisions/{made[0]}/reward"
+        assert client.put(reward, json={"reward": 1.0}).status_code == 204  # a late one
+        assert client.get("/v1/agents/news/model").json()["observed"] == 1
+        lines = client.get("/v1/agents/news/export").text.splitlines()
+        assert [json.loads(line)["decision_id"] for line in lines] == made
+        assert "archived" in client.get("/agents/news/").text
+        assert decided(client, "shop")
+        refused(client.put("/v1/agents/news", json={**NEWS, "mode": "shadow"}), 409, "agent-exists")
+        assert make(client, "news", NEWS)["status"] == "active"
+        decided(client, "news", {})
+        refused(client.delete("/v1/agents/other"), 404, "unknown-agent")
+        client.delete("/v1/agents/shop")
+        refused(client.post("/v1/decisions", json=BODY), 409, "archived")  # no other becomes the default
+
+
+# --- keys --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def keys(place: str) -> dict[str, dict[str, str]]:
+    """Headers by role: keys that are limited to news, and an admin's of all agents, "all"."""
+    with open_keys(place_of(load(where(place), environment={}))) as made:
+        found = {role: made.add(role, role, ["news"]) for role in ("reader", "writer", "admin")}
+        found["all"] = made.add("all", "admin")
+    return {role: {"authorization": f"Bearer {text}"} for role, text in found.items()}
+
+
+def filled(client: TestClient, headers: dict[str, str]) -> str:
+    """Agents shop, whose name and decisions nobody else may see, and news; return a decision of shop."""
+    make(client, "shop", {**SHOP, "merit": "doubling:0.123"}, headers=headers)
+    make(client, "news", NEWS, headers=headers)
+    decided(client, "news", {}, headers=headers)
+    actions = [{"id": f"unseen-{k}", "features": row} for k, row in enumerate(CONTEXTS)]
+    return str(decided(client, "shop", {"actions": actions}, headers=headers)["decision_id"])
+
+
+def test_a_limited_key_reaches_nothing_of_other_agents(place: str, keys: dict[str, dict[str, str]]) -> None:
+    """Every operation and page, in every form, with each role: nothing of the other agent comes back."""
+    with serving(place) as client:
+        made = filled(client, keys["all"])
+        shops = ("", "shop", "SHOP", "shop%00", "%73hop", "../shop", "news/../shop", "news%2F..%2Fshop")
+        pages = [path for path, _ in PAGES.values()]
+        for role in ("reader", "writer", "admin"):
+            headers = keys[role]
+            for operation in OPERATIONS:
+                if operation.role is None:
+                    continue
+                for agent in shops:
+                    path = operation.path if operation.whole or not agent else operation.of_agent.path
+                    path = path.replace("{agent}", agent or "shop").replace("{decision_id}", made)
+                    ask = {"json": {}} if operation.takes is not None else {}
+                    answer = client.request(operation.method, path, headers=headers, **ask)
+                    listing = operation.path in ("/v1/agents", "/metrics")
+                    assert listing or answer.status_code in (403, 404, 405, 422), (path, answer.text)
+                    assert "unseen-" not in answer.text
+                    assert "0.123" not in answer.text
+                    if listing and "shop" not in path:
+                        assert answer.status_code == 200
+                        assert "news" in answer.text
+                        assert "shop" not in answer.text
+            for agent in shops:
+                for page in pages:
+                    path = f"/agents/{agent}{page}" if agent else page
+                    answer = client.get(path, headers=headers)
+                    assert "unseen-" not in answer.text
+                    assert "shop" not in answer.text.replace(path, "")
+            for path in ("/agents?agent=shop&page=decisions", "/agents?agent=shop"):
+                assert client.get(path, headers=headers, follow_redirects=False).status_code == 403
+            known, unknown = (client.get(f"/v1/agents/{name}", headers=headers) for name in ("shop", "none"))
+            assert (known.status_code, known.json()) == (unknown.status_code, unknown.json())
+            text = client.get("/metrics", headers=headers).text
+            assert "fedfairx_requests_total" not in text  # counts of all agents together
+            assert 'fedfairx_pending{agent="news"} 1' in text
+
+
+def test_a_limited_key_works_for_its_agents(place: str, keys: dict[str, dict[str, str]]) -> None:
+    with serving(place) as client:
+        filled(client, keys["all"])
+        assert client.get("/v1/agents/news/model", headers=keys["reader"]).status_code == 200
+        refused(client.post("/v1/agents/news/decisions", json={}, headers=keys["reader"]), 403, "forbidden")
+        assert decided(client, "news", {}, headers=keys["writer"])
+        refused(client.delete("/v1/agents/news", headers=keys["writer"]), 403, "forbidden")
+        refused(client.put("/v1/agents/more", json=SHOP, headers=keys["admin"]), 403, "forbidden")
+        assert client.delete("/v1/agents/news", headers=keys["admin"]).status_code == 204
+        assert make(client, "news", NEWS, headers=keys["admin"])["status"] == "active"
+        listed = client.get("/v1/agents", headers=keys["reader"]).json()["agents"]
+        assert [each["name"] for each in listed] == ["news"]
+        page = client.get("/exposure", headers=keys["reader"])
+        assert page.url.path == "/agents/news/exposure"  # the default is not theirs
+        assert page.status_code == 200
+        assert "<select" not in page.text
+
+
+def test_a_session_has_the_limits_of_its_key(place: str, keys: dict[str, dict[str, str]]) -> None:
+    with serving(place) as client:
+        filled(client, keys["all"])
+        text = keys["reader"]["authorization"].removeprefix("Bearer ")
+        assert client.post("/sign-in", data={"key": text}).status_code == 200
+        assert client.get("/agents/news/decisions").status_code == 200
+        assert client.get("/agents/shop/decisions").status_code == 403
+        assert "shop" not in client.get("/decisions").text
+
+
+def test_keys_of_agents_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["--data", str(tmp_path)]
+    assert main(["keys", "create", "--role", "reader", "--agents", "shop, news", *base]) == 0
+    assert main(["keys", "create", "--role", "reader", *base]) == 0
+    for empty in ("", "shop,,news"):
+        assert main(["keys", "create", "--role", "reader", "--agents", empty, *base]) == 2
+    capsys.readouterr()
+    assert main(["keys", "list", "--json", *base]) == 0
+    assert [each["agents"] for each in json.loads(capsys.readouterr().out)] == ["news, shop", "*"]
+
+
+# --- pages -------------------------------------------------------------------------------------------------
+
+
+def test_pages_choose_the_agent_and_links_keep_it(tmp_path: Path) -> None:
+    with two(str(tmp_path / "agent.db"), root_path="/fair") as client:
+        decided(client, "news", {})
+        page = client.get("/decisions").text
+        assert "<option selected>shop</option><option>news</option>" in page
+        answer = client.get("/agents?agent=news&page=decisions", follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/agents/news/decisions")
+        page = client.get("/agents/news/decisions").text
+        assert "<option>shop</option><option selected>news</option>" in page
+        links = re.findall(r'href="([^"#]*)"', page)
+        assert all(link.startswith(("/agents/news/", "/static/")) for link in links), links
+        assert len([link for link in links if link.startswith("/agents/news/")]) >= len(PAGES)
+        for path, _ in PAGES.values():
+            assert client.get(f"/agents/news{path}").status_code == 200
+        assert client.get("/agents/other/").status_code == 404
+        assert client.get("/agents?agent=other").status_code == 404
+        assert client.get("/agents?agent=news&page=https://evil.example").url.path == "/agents/news/"
+
+
+# --- members of federations --------------------------------------------------------------------------------
+
+
+def test_an_agent_may_be_a_member_where_the_operator_allows_it(tmp_path: Path) -> None:
+    base = founded(tmp_path / "federation")
+    allowed = {"federations": [str(base / "org1"), str(base / "org2")]}
+    place = str(tmp_path / "data" / "agent.db")
+    with serving(place, **allowed) as client:
+        make(client, "shop", SHOP)
+        text = refused(client.put("/v1/agents/org1", json={"epsilon": 1.0}), 422, "invalid")
+        assert "the federation's roster states it" in text
+        for name in ("org1", "org2"):
+            make(client, name, {})
+            decision = decided(client, name)["decision_id"]
+            path = f"/v1/agents/{name}/decisions/{decision}/reward"
+            assert client.put(path, json={"reward": 0.5}).status_code == 204
+        until(lambda: client.get("/v1/agents/org1/sync").json()["peers"]["org2"]["release"] == 1)
+        assert client.get("/v1/sync").json()["federation"] is None  # the default agent is in none
+        for served in client.app_service.agents.open.values():
+            served.used -= 10_000
+        client.portal.call(client.app_service.agents.close_idle)
+        assert set(client.app_service.agents.open) == {"shop", "org1", "org2"}
+    with serving(place, **allowed) as client:
+        assert set(client.app_service.agents.open) == {"shop", "org1", "org2"}  # they exchange from the start
+        client.delete("/v1/agents/org2")
+        assert client.get("/v1/agents/org2/sync").json()["federation"] is None
+        make(client, "org2", {})
+        assert client.get("/v1/agents/org2/sync").json()["federation"] is not None
+    with serving(place) as client:
+        refused(client.put("/v1/agents/org3", json={}), 422, "invalid")
+
+
+def test_settings_of_an_agent_are_not_needed_twice(tmp_path: Path) -> None:
+    """A database of one agent, made by flags, is served as before."""
+    place = str(tmp_path / "agent.db")
+    service = open_service(settings_for(place, dimension=3, name="mine", mode="shadow"))
+    asyncio.run(service.close())
+    with serving(place) as client:
+        assert client.get("/v1/model").json()["name"] == "mine"
+        seen = client.get("/v1/agents/mine").json()
+        assert seen == {"name": "mine", "status": "active", "default": True, "settings": None}
+        assert client.delete("/v1/agents/mine").status_code == 204
+    for given in ({}, {"mode": "shadow"}):
+        with serving(place, **given) as client:
+            assert client.get("/v1/agents/mine").json()["status"] == "archived"
+            refused(client.post("/v1/decisions", json=BODY), 409, "archived")
+    with serving(place) as client:
+        assert make(client, "mine", {})["status"] == "active"
+        assert client.post("/v1/decisions", json=BODY).status_code == 201
