@@ -92,6 +92,7 @@ TABLE = ("tests/fairness/test_exposure_table.py",)
 SLOTS_SHOWN = ("tests/fairness/test_exposure_of_slots.py", "-m", "not long")
 
 EVIDENCE = ("tests/evaluation/test_confidence_sequence.py", "-m", "not long")
+LIFT = ("tests/evaluation/test_lift.py",)
 ESTIMATES = ("tests/evaluation/test_estimators.py",)
 EVALUATED = ("tests/evaluation/test_evaluation.py", "-m", "not long")
 LOGS = ("tests/evaluation/test_logs.py",)
@@ -127,24 +128,52 @@ MUTANTS = (
     ),
     Mutant(
         "the penalty of a square is too small",
-        "log_e_value",
+        "Mixture.add",
         "(np.log1p(-within) + within) * squares",
         "0.9 * (np.log1p(-within) + within) * squares",
         EVIDENCE,
     ),
     Mutant(
         "a rate is not lowered where a value may be far below",
-        "log_e_value",
+        "Mixture.add",
         "np.minimum(tilt, _MOST / reach)",
         "np.minimum(tilt, _MOST / reach.min())",
         EVIDENCE,
     ),
     Mutant(
         "a guess at a value knows the value",
-        "log_e_value",
+        "Mixture.add",
         "np.concatenate([[0.0], np.cumsum(values)[:-1]])",
         "np.cumsum(values)",
         EVIDENCE,
+    ),
+    Mutant(
+        "a control counts as a live decision",
+        "LiftSoFar.add",
+        "np.where(live, agent, -baseline)",
+        "np.where(live, agent, -agent)",
+        LIFT,
+    ),
+    Mutant(
+        "a guess at a lift's reward knows the reward",
+        "LiftSoFar.add",
+        "np.concatenate([[0.0], np.cumsum(part)[:-1]])",
+        "np.cumsum(part)",
+        LIFT,
+    ),
+    Mutant(
+        "a control can't be far below",
+        "LiftSoFar.add",
+        "-np.maximum(guess * agent, (1.0 - guess) * baseline)",
+        "-guess * agent",
+        LIFT,
+    ),
+    Mutant(
+        "each side of a lift has the whole error",
+        "LiftSoFar.answer",
+        "error=0.5 * self._error",
+        "error=self._error",
+        LIFT,
     ),
     Mutant(
         "guesses are not cut",

@@ -35,7 +35,8 @@ MAY_IMPORT = {
     "simulation": BASE | {"lanes", "core", "privacy", "agent", "simulation"},
     "evaluation": BASE | {"core", "fairness", "storage", "agent", "evaluation"},
     "service": BASE
-    | {"core", "fairness", "theory", "features", "privacy", "storage", "agent", "federation", "service"},
+    | {"core", "fairness", "theory", "features", "privacy", "storage", "agent", "federation", "evaluation"}
+    | {"service"},
     "client": BASE,
     "experiments": BASE
     | {"lanes", "core", "theory", "features", "privacy", "agent", "federation", "simulation", "experiments"},

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfairx.evaluation.confidence_sequence import TILTS, log_e_value, lower_limit
+from fedfairx.evaluation.confidence_sequence import TILTS, Mixture, lower_limit
 
 #: Values, their probabilities, and a lower bound that the smallest value reaches.
 LAWS = {
@@ -21,6 +23,13 @@ LAWS = {
     "below zero": ([-2.0, 1.2], [0.1, 0.9], -2.0),
     "symmetric": ([-2.0, 3.0], [0.5, 0.5], -2.0),
 }
+
+
+def log_e_value(values: np.ndarray, **bounds: Any) -> Callable[[float], float]:
+    """The logarithm of the mixture over these values, by the mean of their conditional means."""
+    mixture = Mixture()
+    mixture.add(values, **bounds)
+    return mixture.log_e_value
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -87,6 +96,36 @@ def test_a_later_bound_can_t_choose_an_earlier_rate(far: float) -> None:
         found = log_e_value(np.array([value, 0.0]), least=np.array([-down, bound]))
         total += part * math.exp(found(0.0))
     assert 0.5 < total <= 1.0 + 1e-12
+
+
+def test_the_mixture_is_the_formula() -> None:
+    """A literal sum, value by value: each guess is the mean of the values before, and 0 at first."""
+    values, least, mean = [0.3, 4.0, 0.0, 1.1], [0.0, -0.5, -2.0, 0.0], 0.35
+    products = []
+    for tilt in TILTS:
+        log, past = 0.0, []
+        for value, bound in zip(values, least, strict=True):
+            guess = min(max(sum(past) / max(len(past), 1), 0.0), 1.0)
+            reach = max(guess - bound, 1e-3)
+            rate = min(tilt, 0.9 / reach)
+            psi = -math.log(1 - rate * reach) - rate * reach
+            log += rate * value - psi * ((value - guess) / reach) ** 2 - tilt * mean
+            past.append(value)
+        products.append(math.exp(log))
+    found = log_e_value(np.array(values), least=np.array(least))(mean)
+    assert found == pytest.approx(math.log(sum(products) / len(products)), rel=1e-12)
+
+
+@given(st.lists(st.floats(0.0, 50.0), min_size=2, max_size=40), st.data())
+def test_values_may_come_in_parts(values: list[float], data: st.DataObject) -> None:
+    array, cut = np.array(values), data.draw(st.integers(1, len(values) - 1))
+    bounds = np.linspace(-3.0, 0.0, array.size)
+    whole, parts = Mixture(), Mixture()
+    whole.add(array, least=bounds)
+    parts.add(array[:cut], least=bounds[:cut])
+    parts.add(array[cut:], least=bounds[cut:])
+    for mean in (0.0, 0.4, 1.0):
+        assert parts.log_e_value(mean) == pytest.approx(whole.log_e_value(mean), rel=1e-9, abs=1e-9)
 
 
 @given(st.lists(st.floats(0.0, 50.0), min_size=1, max_size=40), st.floats(0.001, 0.5))

@@ -14,14 +14,12 @@ docs/explanation/evaluation.md has the proof in full.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from fedfairx.util.arrays import Array
 
 Bound = Array | float
-Evidence = Callable[[float], float]
 
 #: λ of the mixture, fixed before the log. The smallest suits logs of about ten million decisions, the largest
 #: those in which another policy can hardly have earned anything else.
@@ -31,41 +29,55 @@ _CLOSEST = 1e-3  # least s_i; a larger one is as valid, and smaller ones lose di
 _STEPS = 60  # of bisection
 
 
-def log_e_value(values: Array, *, least: Bound, floor: Bound = 0.0, top: Bound = 1.0) -> Evidence:
-    """Return the logarithm of the mixture as a function of the mean of the m_i; it falls with that mean.
+class Mixture:
+    """The mixture over values that come in parts, of any sizes; it keeps sums, not values.
 
     All bounds are for each value or for all, and fixed before the value, as policies are.
-    least: what values are at least.
-    floor, top: what the m_i are at least and at most.
     """
-    count = values.size
-    before = np.concatenate([[0.0], np.cumsum(values)[:-1]])
-    guesses = (before / np.maximum(np.arange(count), 1)).clip(floor, top)
-    reach = np.maximum(guesses - least, _CLOSEST)
-    squares = np.square((values - guesses) / reach)
-    sums = np.empty(TILTS.size)
-    for k, tilt in enumerate(TILTS):
-        rates = np.minimum(tilt, _MOST / reach)
-        within = rates * reach
-        sums[k] = (rates * values + (np.log1p(-within) + within) * squares).sum()
-        sums[k] += (floor * (tilt - rates)).sum()  # where the rate had to be lower
 
-    def at(mean: float) -> float:
-        logs = sums - TILTS * (count * mean)
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0  # of the values
+        self._sums = np.zeros(TILTS.size)
+
+    def add(self, values: Array, *, least: Bound, floor: Bound = 0.0, top: Bound = 1.0) -> None:
+        """Add the next values.
+
+        least: what values are at least.
+        floor, top: what the m_i are at least and at most.
+        """
+        before = self.total + np.concatenate([[0.0], np.cumsum(values)[:-1]])
+        guesses = (before / np.maximum(self.count + np.arange(values.size), 1)).clip(floor, top)
+        reach = np.maximum(guesses - least, _CLOSEST)
+        squares = np.square((values - guesses) / reach)
+        for k, tilt in enumerate(TILTS):
+            rates = np.minimum(tilt, _MOST / reach)
+            within = rates * reach
+            self._sums[k] += (rates * values + (np.log1p(-within) + within) * squares).sum()
+            self._sums[k] += (floor * (tilt - rates)).sum()  # where the rate had to be lower
+        self.count += values.size
+        self.total += float(values.sum())
+
+    def log_e_value(self, mean: float) -> float:
+        """Return the logarithm of the mixture for a mean of the m_i; it falls with that mean."""
+        logs = self._sums - TILTS * (self.count * mean)
         peak = float(logs.max())
         return peak + float(np.log(np.exp(logs - peak).mean()))
 
-    return at
+    def lower_limit(self, low: float, high: float, *, error: float) -> float:
+        """Return a lower limit of the mean of the m_i, which lies between `low` and `high`.
+
+        It holds at all times at once, however often a growing log is evaluated, with probability ≥ 1 - error.
+        """
+        limit = -math.log(error)
+        for _ in range(_STEPS):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self.log_e_value(middle) >= limit else (low, middle)
+        return low
 
 
 def lower_limit(values: Array, *, least: Bound, floor: Bound = 0.0, top: Bound = 1.0, error: float) -> float:
-    """Return a lower limit of the mean of the m_i, with the arguments of `log_e_value`.
-
-    It holds at all times at once, however often a growing log is evaluated, with probability ≥ 1 - error.
-    """
-    mixture, limit = log_e_value(values, least=least, floor=floor, top=top), -math.log(error)
-    low, high = float(np.mean(floor)), float(np.mean(top))
-    for _ in range(_STEPS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if mixture(middle) >= limit else (low, middle)
-    return low
+    """Return `Mixture.lower_limit` of values that are all there."""
+    mixture = Mixture()
+    mixture.add(values, least=least, floor=floor, top=top)
+    return mixture.lower_limit(float(np.mean(floor)), float(np.mean(top)), error=error)
