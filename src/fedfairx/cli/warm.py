@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
 
 from fedfairx.cli.common import Output, as_json
 
@@ -23,10 +26,12 @@ class Warm(Output):
 
     def run(self) -> int:
         import fedfairx as ffx
+        from fedfairx.privacy import SimulatedNoise, private
 
         tiny = ffx.Scenario(agents=2, arms=2, dimension=2, horizon=4)
         rules = ("expected-merit", "thompson", "optimism") if self.all else ("expected-merit",)
         algorithms = ("fed-fairx-bayes", "fed-fairx-linucb") if self.all else ("fed-fairx-bayes",)
+        made_private = partial(private, 2, epsilon=1.0, releases=4, noise=SimulatedNoise(0))
         seconds: dict[str, float] = {}
 
         def took(what: str, began: float) -> None:
@@ -36,10 +41,16 @@ class Warm(Output):
 
         for rule in rules:
             began = time.perf_counter()
-            agent = ffx.Agent(2, rule=rule, seed=0)
-            for slots in (1, 2):
-                made = agent.decide([[1.0, 0.0], [0.0, 1.0]], slots=slots)
-                agent.observe(made, rewards=[0.5] * slots)
+            for names, secret in product((None, ["a", "b"]), (False, True)):
+                arms: dict[str, Any] = {"dimension": 2} if names is None else {"actions": names}
+                one, other = (
+                    ffx.Agent(**arms, rule=rule, privatizer=made_private() if secret else None)
+                    for _ in range(2)
+                )
+                for slots in (1,) if secret else (1, 2):
+                    made = one.decide([[1.0, 0.0], [0.0, 1.0]] if names is None else None, slots=slots)
+                    one.observe(made, rewards=[0.5] * slots)
+                one.absorb({agent.name: agent.release() for agent in (one, other)})
             took(f"decisions by {rule}", began)
         for algorithm in algorithms:
             began = time.perf_counter()
