@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import ssl
 from pathlib import Path
 
@@ -154,3 +155,39 @@ def test_keys_asks_for_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["keys", "create", "--data", str(tmp_path)]) == 2
     assert main(["keys", "revoke", "--data", str(tmp_path), "--id", "nobody"]) == 2
     assert "--role must be given" in capsys.readouterr().err
+
+
+def test_a_key_that_was_made_elsewhere(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the secret of a container, which is given at every start."""
+    where = ["--database", place] if place.startswith("postgresql:") else ["--data", str(Path(place).parent)]
+    file, key = tmp_path / "admin-key", f"{'0123456789ab'}.{'s' * 40}"
+    file.write_text(f"{key}\n")
+    create = ["keys", "create", "--role", "admin", "--key-file", str(file), *where]
+    assert [main(create) for _ in range(3)] == [0, 0, 0]
+    assert key not in capsys.readouterr().out
+    with asking(place) as client:
+        assert client.get("/v1/model").status_code == 401
+        assert client.get("/v1/export", headers=bearer(key)).status_code == 200
+    main(["keys", "list", "--json", *where])
+    assert len(json.loads(capsys.readouterr().out)) == 1
+    assert main(["keys", "create", "--role", "reader", "--key-file", str(file), *where]) == 2
+    main(["keys", "revoke", "--id", "0123456789ab", *where])
+    assert main(create) == 2  # it must not come back by itself
+    assert "must have a new id, got 0123456789ab" in capsys.readouterr().err
+    for bad in (
+        "",
+        "short.key",
+        f"0123456789AB.{'s' * 40}",
+        f"0123456789ac.{'s' * 31}",
+        f"0123456789ac.{' ' * 40}",
+    ):
+        file.write_text(bad)
+        assert main(create) == 2
+        said = capsys.readouterr().err
+        assert "key must be 12 hexadecimal digits" in said
+        assert "sss" not in said
+    file.unlink()
+    assert main(create) == 2
+    assert "--key-file must be a text file" in capsys.readouterr().err

@@ -26,6 +26,8 @@ class Keys(Output):
     role: role of the new key; required by create.
     name: who will use the new key, shown by list.
     agents: names of the agents that the new key is for, as shop,news; * is all.
+    key_file: a file with the new key, made elsewhere, such as the secret of a container; nothing changes if
+        the service has this key already.
     id: id of the key to revoke, as shown by list.
     config: the service's TOML file.
     data: the service's data folder (default: fedfairx-data).
@@ -36,6 +38,7 @@ class Keys(Output):
     role: Literal["reader", "writer", "federation", "admin"] | None = None
     name: str = ""
     agents: str = "*"
+    key_file: str | None = field(default=None, metadata={"metavar": "FILE"})
     id: str | None = None
     config: str | None = field(default=None, metadata={"metavar": "FILE"})
     data: str | None = field(default=None, metadata={"metavar": "DIR"})
@@ -58,10 +61,17 @@ class Keys(Output):
         agents = None if self.agents == "*" else [name.strip() for name in self.agents.split(",")]
         if agents is not None and not all(agents):
             raise InvalidInput(f"--agents must be names with commas between, or *, got {self.agents!r}")
+        text = None
+        if self.key_file is not None:
+            try:
+                text = Path(self.key_file).read_text(encoding="ascii").strip()
+            except (OSError, UnicodeDecodeError):
+                raise InvalidInput(f"--key-file must be a text file, got {self.key_file}") from None
         with open_keys(place_of(settings)) as keys:
             if self.role is not None and self.what == "create":
-                made = keys.add(self.name, self.role, agents)
-                self.answer({"key": made, "role": self.role}, made)
+                made = keys.add(self.name, self.role, agents, text=text)
+                if text is None:  # else the caller has it
+                    self.answer({"key": made, "role": self.role}, made)
             elif self.id is not None and self.what == "revoke":
                 keys.revoke(self.id)
             else:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from fedfairx.storage.open_log import open_database
 from fedfairx.storage.transaction_log import Log
 
 _COLUMNS = "id, name, role, created, revoked, agents"
+_WHOLE = re.compile(r"[0-9a-f]{12}\.[A-Za-z0-9_-]{32,200}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,27 @@ class ApiKeys:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def add(self, name: str, role: str, agents: Collection[str] | None = None) -> str:
-        """Create a key, for all agents or some, and return the text that its holder must send."""
-        identity, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    def add(
+        self, name: str, role: str, agents: Collection[str] | None = None, *, text: str | None = None
+    ) -> str:
+        """Create a key, for all agents or some, and return the text that its holder must send.
+
+        text: of a key that was made elsewhere; nothing changes if it is stored already.
+        """
+        if text is None:
+            text = f"{secrets.token_hex(6)}.{secrets.token_urlsafe(32)}"
+        identity, _, secret = text.partition(".")
+        if not _WHOLE(text):  # it must not be shown
+            rule = "12 hexadecimal digits, a dot, and at least 32 letters, digits, _ or -"
+            raise InvalidInput(f"key must be {rule}, got {len(text)} characters of another form")
+        found = self.find(text)
+        same = None if agents is None else frozenset(agents)
+        if found is not None and (found.role, found.agents) == (role, same):
+            return text
+        if any(key.id == identity for key in self.all()):
+            raise InvalidInput(
+                f"key must have a new id, got {identity}, which was used for another or revoked one"
+            )
         with self._log.step() as log:
             log.write(
                 f"INSERT INTO api_keys ({_COLUMNS}, hash) VALUES (?, ?, ?, ?, NULL, ?, ?)",
@@ -53,7 +73,7 @@ class ApiKeys:
                     _hash(secret),
                 ),
             )
-        return f"{identity}.{secret}"
+        return text
 
     def find(self, key: str) -> ApiKey | None:
         """The stored key with this text; None if it is unknown or revoked."""
