@@ -93,6 +93,8 @@ SLOTS_SHOWN = ("tests/fairness/test_exposure_of_slots.py", "-m", "not long")
 
 EVIDENCE = ("tests/evaluation/test_confidence_sequence.py", "-m", "not long")
 LIFT = ("tests/evaluation/test_lift.py",)
+EARNINGS = ("tests/service/test_earnings.py", "-k", "not postgresql")
+SERVED_METRICS = ("tests/service/test_metrics.py", "-k", "not postgresql")
 ESTIMATES = ("tests/evaluation/test_estimators.py",)
 EVALUATED = ("tests/evaluation/test_evaluation.py", "-m", "not long")
 LOGS = ("tests/evaluation/test_logs.py",)
@@ -174,6 +176,34 @@ MUTANTS = (
         "error=0.5 * self._error",
         "error=self._error",
         LIFT,
+    ),
+    Mutant(
+        "a lift is published for a single control",
+        "LiftReader.update",
+        "min(self._kinds) >= FOR_EACH",
+        "min(self._kinds) >= 1",
+        EARNINGS,
+    ),
+    Mutant(
+        "a decision that waits for its reward is passed over",
+        "LiftReader.update",
+        "made.time > time.time() - self._wait",
+        "made.time > time.time()",
+        EARNINGS,
+    ),
+    Mutant(
+        "the lower end of a lift is rounded up",
+        "_coarse",
+        "math.floor(lift.low / step)",
+        "math.ceil(lift.low / step)",
+        EARNINGS,
+    ),
+    Mutant(
+        "a slow request is one of the fastest",
+        "Metrics.answered",
+        "-(-95 * len(seconds) // 100) - 1",
+        "-(-94 * len(seconds) // 100) - 1",
+        SERVED_METRICS,
     ),
     Mutant(
         "guesses are not cut",

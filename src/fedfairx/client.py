@@ -37,14 +37,20 @@ T = TypeVar("T")
 
 
 class ServiceError(FedFairXError):
-    """The service refused (`status`, `kind`, `detail`, `remedy`), or could not be reached (`status` 0)."""
+    """The service refused (`status`, `kind`, `detail`, `remedy`), or could not be reached (`status` 0).
 
-    def __init__(self, status: int, kind: str, detail: str, remedy: str = "") -> None:
+    `request_id` finds the request in the service's log.
+    """
+
+    def __init__(
+        self, status: int, kind: str, detail: str, remedy: str = "", request_id: str | None = None
+    ) -> None:
         super().__init__(f"{detail} {remedy}".strip())
         self.status = status
         self.kind = kind
         self.detail = detail
         self.remedy = remedy
+        self.request_id = request_id
 
 
 @dataclass(frozen=True)
@@ -280,7 +286,8 @@ class AsyncClient:
             problem = {}
         kind = str(problem.get("type", "")).rpartition(":")[2]
         detail = str(problem.get("detail", f"The service answered {response.status_code}."))
-        raise ServiceError(response.status_code, kind, detail, str(problem.get("remedy", "")))
+        identity = response.headers.get("x-request-id")
+        raise ServiceError(response.status_code, kind, detail, str(problem.get("remedy", "")), identity)
 
     async def _send(self, wait: float, **request: Any) -> httpx.Response:
         """Send a request after `wait` seconds."""

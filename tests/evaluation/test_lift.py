@@ -101,10 +101,10 @@ def test_a_lift_is_found_and_its_interval_is_not_wide() -> None:
     assert once < found.value - found.low < 3.0 * once
     assert once < found.high - found.value < 3.0 * once
     assert found.low > 0
-    assert str(found).startswith("Live decisions earn more than controls: by 0.")
+    assert str(found).startswith("Live decisions earn more than controls. The difference is 0.")
     worse = lift_of(rewards, ~live, 1.0 - shares)
     assert worse.high < 0
-    assert str(worse).startswith("Live decisions earn less than controls: by -0.")
+    assert str(worse).startswith("Live decisions earn less than controls. The difference is -0.")
     assert worse.value == pytest.approx(-found.value)
 
 

@@ -31,7 +31,7 @@ def check_refused(answer: Any, *statuses: int) -> None:
     assert answer.status_code in (statuses or range(400, 500)), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
-    assert set(problem) == {"type", "title", "status", "detail", "remedy"}
+    assert set(problem) == {"type", "title", "status", "detail", "remedy", "request_id"}
     assert problem["remedy"]
     assert "73519264" not in answer.text
     assert "Traceback" not in answer.text

@@ -235,6 +235,12 @@ class Agent:
         return len(self._pending)
 
     @property
+    def oldest_pending(self) -> float | None:
+        """When the oldest of them was made, in seconds since 1970, by a durable agent; None if none waits."""
+        with self._lock:
+            return next((made.time / 1e6 for made in self._pending.values()), None)
+
+    @property
     def model_version(self) -> int:
         """A number that grows with every reward and every message that it takes."""
         return self.observed + sum([release.number for release in self._exchange.latest.values()])

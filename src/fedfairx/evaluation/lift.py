@@ -1,7 +1,7 @@
 """The lift: what an agent's choices earn more than the caller's baseline, measured while both run.
 
-With a `control_share` c, a coin decides who chooses: the baseline with probability c (control), else the agent
-(live). For a reward y in [0, 1] and any guess g that was made before, the number
+With a `control_share` c, a coin decides who chooses: the baseline with probability c (control), else the
+agent (live). For a reward y in [0, 1] and any guess g that was made before, the number
 
     (y - g) / (1 - c) of a live decision, -(y - g) / c of a control
 
@@ -56,8 +56,9 @@ class Lift:
         )
         clipped = f" {number(self.outside)} rewards lay outside of the reward range." if self.outside else ""
         return (
-            f"{verdict}: by {self.value:.3g} per decision, between {self.low:.3g} and {self.high:.3g} with "
-            f"probability {100 * (1 - self.error):g} %, from {number(self.decisions)} decisions.{clipped}"
+            f"{verdict}. The difference is {self.value:.3g} per decision, from {number(self.decisions)} "
+            f"decisions; with probability {100 * (1 - self.error):g} % it is between {self.low:.3g} and "
+            f"{self.high:.3g}.{clipped}"
         )
 
 

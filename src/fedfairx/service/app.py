@@ -21,7 +21,7 @@ from fedfairx.service.endpoint import Operation
 from fedfairx.service.fast_path import FastRouter, reply
 from fedfairx.service.openapi import document
 from fedfairx.service.pages import pages
-from fedfairx.service.problems import ProblemError, answer, problem_of
+from fedfairx.service.problems import LOG, ProblemError, answer, problem_of
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.service import Service
 
@@ -52,7 +52,8 @@ def make_app(service: Service) -> ASGIApp:
     )
     app.router.redirect_slashes = False  # a redirect would go to whatever host the request names
     app.state.service = service
-    return FastRouter(app, endpoints)
+    # OpenTelemetry adds middleware to the application, which must then see every request.
+    return FastRouter(app, {} if app.user_middleware else endpoints)
 
 
 async def _problem(_request: Request, error: Exception) -> Response:
@@ -117,9 +118,16 @@ class EndpointApp:
         except ClientDisconnect:
             return
         except Exception as error:  # its text must not reach the server's log
-            response = answer(problem_of(error))
+            problem = problem_of(error)
+            self._service.metrics.problems[problem.kind] += 1
+            response = answer(problem)
         name = "unknown" if operation is None else operation.name
-        self._service.metrics.request(name, response.status_code, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self._service.metrics.request(name, response.status_code, seconds)
+        if self._service.settings.log_requests:
+            status = response.status_code
+            fields = {"operation": name, "status": status, "seconds": round(seconds, 6)}
+            LOG.info("%s: %d in %.4f s", name, status, seconds, extra=fields)
         try:
             response.raw_headers.extend(HEADERS)
             await response(scope, receive, send)

@@ -22,7 +22,8 @@ from fedfairx.core.statistics import unpack
 from fedfairx.errors import StorageError
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.fairness.change_test import Change, ChangeTest
-from fedfairx.service.published import Published, Sums, coarse
+from fedfairx.service.earnings import Earnings, LiftReader
+from fedfairx.service.published import Published, Sums, batch_of, coarse
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.queries import last_of, learnt, number_at, records
 from fedfairx.storage.records import StoredDecision
@@ -63,7 +64,8 @@ class ExposureCache:
         self._kept: dict[tuple[float | None, float | None, bool], ExposureSnapshot] = {}
         self._published: Published | None = None
         self._logged = _Logged()
-        self._change = Change()
+        self._lift: LiftReader | None = None
+        self._change, self._earnings = Change(), Earnings()
         self._change_until = 0.0  # `_change` is current until then
         self._looking: asyncio.Task[None] | None = None  # for a change
         self._publishing = threading.Lock()
@@ -90,19 +92,29 @@ class ExposureCache:
         The test begins where the published sums do, and its rate of false alarms is for one such beginning.
         While the storage is unavailable, or a long log takes more than a second, it is what was found last.
         """
+        await self._look_again()
+        return self._change
+
+    async def earnings(self) -> Earnings:
+        """The mean reward and the lift over controls, as of the last whole batch, in three digits."""
+        await self._look_again()
+        return self._earnings
+
+    async def _look_again(self) -> None:
         if time.time() > self._change_until:
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look_for_change())
             await asyncio.wait([self._looking], timeout=PATIENCE)
-        return self._change
 
     async def _look_for_change(self) -> None:
         began = time.monotonic()
         try:
-            found = (await asyncio.to_thread(self._update_published)).test.found
+            published = await asyncio.to_thread(self._update_published)
         except StorageError:
             return
+        found = published.test.found
         self._change = replace(found, evidence=float(f"{found.evidence:.3g}"))
+        self._earnings = Earnings.of(published.total, published.count, self._lift)
         self._change_until = time.time() + max(FRESH, COST * (time.monotonic() - began))
 
     def _make(self, since: float | None, until: float | None, exact: bool) -> ExposureSnapshot:
@@ -154,7 +166,12 @@ class ExposureCache:
                 first = last_of(journal, most, first=0, end=number_at(journal, None))
                 test = ChangeTest(settings.noise_sd or _half_range(agent), separate=bool(agent.actions))
                 self._published = Published(journal, first=first, test=test)
+                if settings.control_share:
+                    ends = agent.options.reward_range or (0.0, 1.0)
+                    self._lift = LiftReader(journal, first=first, reward_range=ends, wait=settings.window)
             self._published.update(agent.dimension)
+            if self._lift is not None:
+                self._lift.update(batch_of(agent.dimension))
             return self._published
 
 

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fedfairx.service.logs import HEADER, REQUEST_ID, id_of
 from fedfairx.service.problems import ProblemError
 
 Decoded = TypeVar("Decoded")
@@ -25,7 +26,10 @@ CLOSE = {"connection": "close"}  # else the rest of the body would be read as th
 
 
 class FastRouter:
-    """Calls the endpoints of plain paths directly, for any agent, and Starlette's application for others."""
+    """Calls the endpoints of plain paths directly, for any agent, and Starlette's application for others.
+
+    Each request has an id, which its response and its lines in the log have too.
+    """
 
     def __init__(self, app: ASGIApp, endpoints: Mapping[str, ASGIApp]) -> None:
         self._app = app
@@ -35,8 +39,19 @@ class FastRouter:
         self._of_agents = {rest: each for rest, each in rests.items() if "{" not in rest}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        identity = id_of(scope["headers"])
+        REQUEST_ID.set(str(identity, "ascii"))
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (HEADER, identity)]
+            await send(message)
+
         found = None
-        if scope["type"] == "http" and not scope.get("root_path"):
+        if not scope.get("root_path"):
             path: str = scope["path"]
             found = self._plain.get(path)
             if found is None and path.startswith(AGENTS):
@@ -44,7 +59,7 @@ class FastRouter:
                 found = self._of_agents.get(rest) if name else None
                 if found is not None:
                     scope["path_params"] = {"agent": name}
-        await (found or self._app)(scope, receive, send)
+        await (found or self._app)(scope, receive, send_with_id)
 
 
 def header_of(request: Request, name: bytes) -> str | None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedfairx.agent.agent import Agent
 from fedfairx.fairness.change_test import Change
 from fedfairx.service import schemas
+from fedfairx.service.earnings import Earnings
 from fedfairx.service.federation import Membership
+from fedfairx.service.problems import KINDS
+from fedfairx.storage.transaction_log import Log
 
 EDGES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # seconds
+RECENT = 1_000  # requests of an operation that its quantiles are of
 Labels = Mapping[str, object]
 
 
@@ -23,12 +30,31 @@ class Metric(NamedTuple):
     samples: list[tuple[Labels, float]]
 
 
+@dataclass(frozen=True)
+class Answered:
+    """The requests of one operation since the start: their number, and how many got a 4xx and a 5xx.
+
+    median, slow: seconds within which a half and 95 % of the last thousand were answered.
+    """
+
+    operation: str
+    count: int
+    refused: int
+    failed: int
+    median: float
+    slow: float
+
+
 class Metrics:
     """What this process has counted since it was started."""
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], int] = {}
         self._latencies: dict[str, list[float]] = {}  # a count for each bucket, and the sum of seconds
+        self._recent: dict[str, deque[float]] = {}  # seconds
+        self.started = time.time()
+        self.problems = dict.fromkeys(KINDS, 0)
+        self.storage_failures = 0
         self.groups = 0
         self.grouped = 0
 
@@ -39,8 +65,28 @@ class Metrics:
         counts = self._latencies.get(operation)
         if counts is None:
             counts = self._latencies[operation] = [0.0] * (len(EDGES) + 2)
+            self._recent[operation] = deque(maxlen=RECENT)
         counts[bisect_left(EDGES, seconds)] += 1
         counts[-1] += seconds
+        self._recent[operation].append(seconds)
+
+    def answered(self) -> list[Answered]:
+        """All operations that were requested, the most frequent first."""
+        found = []
+        for operation, recent in self._recent.items():
+            statuses = {status: n for (name, status), n in self._requests.items() if name == operation}
+            seconds = sorted(recent)
+            found.append(
+                Answered(
+                    operation,
+                    sum(statuses.values()),
+                    sum(n for status, n in statuses.items() if 400 <= status < 500),
+                    sum(n for status, n in statuses.items() if status >= 500),
+                    seconds[(len(seconds) - 1) // 2],
+                    seconds[-(-95 * len(seconds) // 100) - 1],
+                )
+            )
+        return sorted(found, key=lambda each: (-each.count, each.operation))
 
     def lines(self) -> Iterator[str]:
         """All metrics, line by line."""
@@ -59,6 +105,14 @@ class Metrics:
                 yield f'{name}_bucket{{operation="{operation}",le="{edge}"}} {below:.0f}'
             yield f'{name}_sum{{operation="{operation}"}} {counts[-1]!r}'
             yield f'{name}_count{{operation="{operation}"}} {below:.0f}'
+        yield from lines(
+            metric("start_time_seconds", "When this process was started, since 1970.", self.started)
+        )
+        problems = [({"kind": kind}, count) for kind, count in self.problems.items()]
+        yield from lines(metric("problems_total", "Requests answered with a problem, by its type.", problems))
+        yield from lines(
+            metric("storage_failures_total", "Groups that could not be written.", self.storage_failures)
+        )
         yield from lines(metric("commits_total", "Groups of requests written.", self.groups))
         yield from lines(metric("commit_steps_total", "Requests in those groups.", self.grouped))
 
@@ -109,9 +163,28 @@ def labelled(found: Iterable[tuple[str, Iterable[Metric]]]) -> list[Metric]:
     return list(merged.values())
 
 
-def agent_metrics(agent: Agent, told: schemas.Privacy, change: Change) -> Iterator[Metric]:
+def storage_metrics(log: Log, *, waiting: int) -> Iterator[Metric]:
+    """The state of the database; `waiting` requests are still to be written."""
+    size, free = log.database.space()
+    yield from metric("waiting", "Requests that wait to be written.", waiting)
+    yield from metric("database_bytes", "Size of the database.", size)
+    if free is not None:  # a PostgreSQL server's disk is its own matter
+        yield from metric("disk_free_bytes", "Space left on the disk of the database.", free)
+    yield from metric("clock_went_back_total", "Steps while the clock was behind.", log.clock_went_back)
+
+
+def agent_metrics(agent: Agent, told: schemas.Privacy, change: Change, earned: Earnings) -> Iterator[Metric]:
     """The state of the agent; `told` is what the caller may see of its privacy."""
     yield from metric("pending", "Decisions whose reward has not come.", agent.pending)
+    oldest = agent.oldest_pending
+    age = 0.0 if oldest is None else max(0.0, time.time() - oldest)
+    yield from metric("oldest_pending_seconds", "How long the oldest of them has waited.", age)
+    if earned.mean is not None:
+        yield from metric("mean_reward", "Mean of all rewards, by whole batches.", earned.mean)
+    if earned.lift is not None and earned.lift.decisions:
+        yield from metric("lift", "Reward of live decisions minus that of controls.", earned.lift.value)
+        yield from metric("lift_low", "Lower end of its interval, at all times.", earned.lift.low)
+        yield from metric("lift_high", "Upper end of its interval, at all times.", earned.lift.high)
     yield from metric("observed", "Rewards that the model has learnt from.", agent.observed)
     yield from metric("records_clipped", "Records that the privacy bounds moved.", told.clipped)
     yield from metric("releases", "Releases made.", agent.released)

@@ -19,6 +19,10 @@ WITH_KEY = ("unauthenticated", "forbidden", "host")
 WRITING = ("cross-site",)
 STORED = ("unavailable", "busy")
 OF_AGENT = ("unknown-agent",)
+REQUEST_ID = {
+    "description": "The request's own X-Request-Id if it is at most 128 plain characters, or a new id.",
+    "schema": {"type": "string"},
+}
 
 
 def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
@@ -46,6 +50,7 @@ def document(operations: Iterable[Operation], version: str) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": components,
+            "headers": {"RequestId": REQUEST_ID},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "ffx_…"}},
         },
     }
@@ -107,4 +112,6 @@ def _responses(operation: Operation, references: dict[type, dict[str, Any]]) -> 
         status, title, _ = KINDS[kind]
         known = responses.setdefault(str(status), {"description": "", "content": content})
         known["description"] = f"{known['description']} {title}.".strip()
+    for response in responses.values():
+        response["headers"] = {"X-Request-Id": {"$ref": "#/components/headers/RequestId"}}
     return responses

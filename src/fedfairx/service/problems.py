@@ -11,6 +11,7 @@ import re
 import traceback
 
 import msgspec
+from msgspec import UNSET
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -24,6 +25,7 @@ from fedfairx.errors import (
     UnknownDecision,
 )
 from fedfairx.service import schemas
+from fedfairx.service.logs import REQUEST_ID
 
 MEDIA_TYPE = "application/problem+json"
 LOG = logging.getLogger("fedfairx.service")
@@ -85,6 +87,7 @@ def answer(refused: ProblemError) -> Response:
         status=status,
         detail=refused.detail,
         remedy=remedy,
+        request_id=REQUEST_ID.get() or UNSET,
     )
     headers = dict(refused.headers)
     if status == 503:

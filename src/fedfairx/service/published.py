@@ -60,6 +60,7 @@ class Published:
         self.sums = Sums(0)
         self.test = test  # whether their parameter changes
         self.end: int | None = None  # the number after the last reward in it; None before the first batch
+        self.count, self.total = 0, 0.0  # of rewards
         self._journal = journal
         self._next = first
 
@@ -73,6 +74,8 @@ class Published:
                 sums.add(contexts, rewards)
                 sound = np.abs(rewards) <= LARGEST
                 self.test.add(contexts[sound], rewards[sound])
+                self.count += int(sound.sum())
+                self.total += float(rewards[sound].sum())
                 self.end = self._next = last + 1
 
 

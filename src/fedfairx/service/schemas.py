@@ -267,6 +267,27 @@ class ChangeSeen(Struct):
     statement: str
 
 
+class LiftSeen(Struct):
+    """What live decisions earn more than controls, as of the last whole batch.
+
+    value: The mean reward of a live decision minus that of a control.
+    low, high: It lies between them at all times at once, with probability 1 - error.
+    live, control: Mean rewards of both.
+    decisions: How many were compared, all with a reward.
+    since: When the first of them was made, in seconds since 1970.
+    """
+
+    value: float
+    low: float
+    high: float
+    live: float
+    control: float
+    decisions: Annotated[int, Meta(ge=1)]
+    since: float
+    error: float
+    statement: str
+
+
 class Model(Struct):
     """What the service has learnt, and its settings.
 
@@ -279,6 +300,8 @@ class Model(Struct):
     slots: The weights of the slots of a decision that asks for no others; one of weight 1 is one action.
     half_life: After how many rewards, or after what time ("30d"), a record counts half; null if all count
         alike.
+    mean_reward: The mean of all rewards, as of the last whole batch; null before it.
+    lift: What live decisions earn more than controls, with a `control_share`; null before the first batch.
     """
 
     name: str
@@ -297,6 +320,8 @@ class Model(Struct):
     slots: list[Share]
     half_life: float | str | None
     change: ChangeSeen
+    mean_reward: float | None
+    lift: LiftSeen | None
 
 
 class Privacy(Struct):
@@ -523,6 +548,41 @@ class AgentList(Struct):
     agents: list[AgentSeen]
 
 
+class OperationSeen(Struct):
+    """The requests of one operation since the start.
+
+    refused: Answered with a status from 400 to 499.
+    failed: Answered with a status from 500 on.
+    median_seconds: Half of the last thousand were answered within this time.
+    slow_seconds: 95 % of the last thousand were answered within this time.
+    """
+
+    operation: str
+    requests: int
+    refused: int
+    failed: int
+    median_seconds: float
+    slow_seconds: float
+
+
+class Status(Struct):
+    """How the service runs.
+
+    started: Seconds since 1970.
+    waiting: Requests that wait to be written.
+    database_bytes: Size of the database; null while it can't be reached.
+    disk_free_bytes: Space left beside the database; null for PostgreSQL.
+    operations: The most frequent first.
+    """
+
+    version: str
+    started: float
+    waiting: int
+    database_bytes: int | None
+    disk_free_bytes: int | None
+    operations: list[OperationSeen]
+
+
 class Health(Struct):
     """Whether the service is alive, or ready."""
 
@@ -530,7 +590,10 @@ class Health(Struct):
 
 
 class Problem(Struct, omit_defaults=True):
-    """What went wrong, and what to do about it (RFC 9457)."""
+    """What went wrong, and what to do about it (RFC 9457).
+
+    request_id: As in the header X-Request-Id and in the log; left out where no request was read.
+    """
 
     type: str
     title: str
@@ -538,3 +601,4 @@ class Problem(Struct, omit_defaults=True):
     detail: str
     remedy: str
     instance: str | UnsetType = UNSET
+    request_id: str | UnsetType = UNSET

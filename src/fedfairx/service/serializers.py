@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import astuple
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from fedfairx.agent.agent import Agent
+from fedfairx.errors import StorageError
 from fedfairx.fairness.change_test import Change
 from fedfairx.federation.exchange.member import peers_of
 from fedfairx.service import schemas
+from fedfairx.service.earnings import Earnings
 from fedfairx.service.published import batch_of
+from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.records import StoredDecision
 
 if TYPE_CHECKING:
@@ -76,7 +81,7 @@ def actions(agent: Agent) -> schemas.ActionList:
     )
 
 
-def model(service: ServedAgent, change: Change, *, exact: bool) -> schemas.Model:
+def model(service: ServedAgent, change: Change, earned: Earnings, *, exact: bool) -> schemas.Model:
     agent, settings = service.agent, service.settings
     return schemas.Model(
         name=agent.name,
@@ -95,7 +100,38 @@ def model(service: ServedAgent, change: Change, *, exact: bool) -> schemas.Model
         slots=list(service.slots),
         half_life=service.half_life,
         change=schemas.ChangeSeen(change.evidence, change.alarm, change.rewards, change.before, str(change)),
+        mean_reward=earned.mean,
+        lift=_lift(earned),
     )
+
+
+def _lift(earned: Earnings) -> schemas.LiftSeen | None:
+    lift = earned.lift
+    if lift is None or earned.since is None or not lift.decisions:
+        return None
+    return schemas.LiftSeen(
+        value=lift.value,
+        low=lift.low,
+        high=lift.high,
+        live=lift.live,
+        control=lift.control,
+        decisions=lift.decisions,
+        since=earned.since,
+        error=lift.error,
+        statement=str(lift),
+    )
+
+
+def status(queue: WriteQueue) -> schemas.Status:
+    """How the process runs, whose write queue this is."""
+    metrics = queue.metrics
+    size: int | None
+    try:
+        size, free = queue.log.database.space()
+    except StorageError:
+        size = free = None
+    operations = [schemas.OperationSeen(*astuple(each)) for each in metrics.answered()]
+    return schemas.Status(version("fedfairx"), metrics.started, queue.waiting, size, free, operations)
 
 
 def clipped(agent: Agent, *, exact: bool) -> int:

@@ -1,4 +1,4 @@
-"""Running the application in uvicorn, and logging."""
+"""Running the application in uvicorn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import socket
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from fedfairx.service.connections import Connection
+from fedfairx.service.logs import start_logging
 from fedfairx.service.settings import Settings
 
 TICKS = 10  # tenths of a second between two checks for slow clients
@@ -74,10 +74,7 @@ def serve(app: ASGIApp, settings: Settings, *, begun: Callable[[Server], None] |
 
     `begun` is called once it listens.
     """
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
-    )
-    logging.captureWarnings(True)
+    start_logging(settings)
     server = Server(app, settings, begun)
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve())

@@ -110,6 +110,8 @@ class Settings:
     federations: folders of members that agents made by requests may become, by their names.
     shutdown_seconds: seconds that requests in flight have when the service is stopped.
     log_level: the least level that is logged.
+    log_format: json writes each line of the log as an object.
+    log_requests: also log a line for each request: operation, status, seconds and request id.
     """
 
     data: str = "fedfairx-data"
@@ -158,6 +160,8 @@ class Settings:
     federations: tuple[str, ...] = field(default=(), metadata={"metavar": "DIR,…"})
     shutdown_seconds: Annotated[int, Meta(ge=0, le=3_600)] = 10
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    log_requests: bool = False
     given: frozenset[str] = frozenset()  # the names of settings that were not left at their default
 
 

@@ -41,8 +41,8 @@ class WriteQueue:
     """Runs steps on agents, in groups, durably."""
 
     def __init__(self, log: Log, metrics: Metrics, *, limit: int) -> None:
-        self._log = log
-        self._metrics = metrics
+        self.log = log
+        self.metrics = metrics
         self._limit = limit
         self._waiting: list[_Waiting] = []
         self._at_work = False
@@ -57,6 +57,11 @@ class WriteQueue:
     def available(self) -> bool:
         """Whether a step may be tried: the storage did not fail within the last `PAUSE` seconds."""
         return time.monotonic() >= self.failed + PAUSE
+
+    @property
+    def waiting(self) -> int:
+        """Number of steps that wait."""
+        return len(self._waiting)
 
     async def do(
         self,
@@ -90,7 +95,7 @@ class WriteQueue:
             return
         try:
             async with asyncio.timeout(PATIENCE):
-                await self.do(self._log, _probe)
+                await self.do(self.log, _probe)
         except TimeoutError:
             raise ProblemError(
                 "unavailable", f"Nothing could be written within {PATIENCE:g} seconds."
@@ -141,7 +146,7 @@ class WriteQueue:
         """Run steps in one transaction."""
         outcomes: list[Any] = []
         try:
-            with self._log.step():
+            with self.log.step():
                 ends = {}
                 for owner, step, last, _ in group:
                     try:
@@ -166,10 +171,11 @@ class WriteQueue:
     ) -> None:
         if isinstance(outcomes, Exception):
             self.failed = time.monotonic()
+            self.metrics.storage_failures += 1
             outcomes = [outcomes] * len(group)
         else:
-            self._metrics.groups += 1
-            self._metrics.grouped += len(group)
+            self.metrics.groups += 1
+            self.metrics.grouped += len(group)
         for (*_, future), outcome in zip(group, outcomes, strict=True):
             if future.done():  # the caller has gone; what was done stays done
                 continue

@@ -63,6 +63,10 @@ class Database(Protocol):
 
     def leave_mark(self, mark: dict[str, Any]) -> None: ...
 
+    def space(self) -> tuple[int, int | None]:
+        """The size of the database in bytes, and what is free beside it; None if only a server knows."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -139,6 +139,13 @@ class PostgresDatabase:
             self._reader = self._psycopg.connect(self._address, autocommit=True)
             return self._reader.execute(_marks(statement), values).fetchall()
 
+    def space(self) -> tuple[int, int | None]:
+        question = (
+            "SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
+            "WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace"
+        )
+        return int(self.read(question)[0][0]), None
+
     def tables(self) -> set[str]:
         question = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
         return {str(name) for (name,) in self.execute(question)}

@@ -7,6 +7,7 @@ which an older copy of the database is detected.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -163,6 +164,12 @@ class SqliteDatabase:
                 self._reader = _connection(self._file)
                 self._reader.execute("PRAGMA query_only=ON")
             return self._reader.execute(statement, values).fetchall()
+
+    def space(self) -> tuple[int, int | None]:
+        files = (self._file.with_name(f"{self._file.name}{end}") for end in ("", "-wal", "-shm"))
+        with self._translated():
+            size = sum(file.stat().st_size for file in files if file.exists())
+            return size, shutil.disk_usage(self._file.parent).free
 
     def tables(self) -> set[str]:
         return {name for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from fedfairx.service import serializers
 from fedfairx.service.auth import may_use, refuse_other_agents, sees_exact
 from fedfairx.service.pages import access, page_data
 from fedfairx.service.pages.jinja import HEADERS, page, static
@@ -112,6 +114,10 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
                 view = await show(served, request.query_params, exact)
                 signed_in = access.signed_in(request)
                 frame = page_data.frame(served, agents=seen, signed_in=signed_in, exact=exact)
+            if name == "overview":  # a key that is limited to some agents does not see counts of all together
+                known = may_use(request, None)
+                status = await asyncio.to_thread(serializers.status, service.write_queue) if known else None
+                view["status"] = status
             path = "" if named is None else _agent_path(named)
             return page(name, view=view, frame=frame, root=_root(request), agent=path)
         except Exception as error:  # its text must not reach a page

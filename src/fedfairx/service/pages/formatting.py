@@ -43,6 +43,20 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
+def milliseconds(seconds: float) -> str:
+    """1.25 ms, or 3.1 s."""
+    return f"{1000 * seconds:.3g}\u00a0ms" if seconds < 0.9995 else f"{seconds:.3g}\u00a0s"
+
+
+def size(number: int) -> str:
+    """12.3 MB, in powers of a thousand."""
+    value, units = float(number), iter(("bytes", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while value >= 999.5 and unit != "TB":
+        value, unit = value / 1000, next(units)
+    return f"{value:.3g}\u00a0{unit}"
+
+
 def duration(seconds: float) -> str:
     """An approximate duration."""
     for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):

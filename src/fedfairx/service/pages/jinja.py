@@ -40,7 +40,10 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.globals.update(figures=charts, version=VERSION)
-_FILTERS = ("percent", "points", "count", "moment", "precise", "iso", "duration", "sentence")
+_FILTERS = (
+    *("percent", "points", "count", "moment", "precise", "iso", "duration", "sentence"),
+    *("milliseconds", "size"),
+)
 _templates.filters.update({name: getattr(formatting, name) for name in _FILTERS})
 
 

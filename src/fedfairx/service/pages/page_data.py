@@ -62,8 +62,9 @@ def frame(service: ServedAgent, *, agents: Sequence[str], signed_in: bool, exact
 
 async def overview(service: ServedAgent, _query: QueryParams, exact: bool) -> View:
     looked, ready = await service.exposures.look(exact=exact), await service.ready()
-    change = await service.exposures.change()
-    return await asyncio.to_thread(_overview, service, looked, change, ready, exact)
+    change, earned = await service.exposures.change(), await service.exposures.earnings()
+    view = await asyncio.to_thread(_overview, service, looked, change, ready, exact)
+    return {**view, "earned": earned}
 
 
 def _overview(

@@ -7,11 +7,21 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fedfairx.errors import StorageError
 from fedfairx.fairness.change_test import Change
 from fedfairx.service import schemas, serializers
-from fedfairx.service.auth import may_use, sees_exact
+from fedfairx.service.auth import may_use, refuse_other_agents, sees_exact
+from fedfairx.service.earnings import Earnings
 from fedfairx.service.endpoint import endpoint
-from fedfairx.service.metrics import Metric, agent_metrics, federation_metrics, labelled, lines, metric
+from fedfairx.service.metrics import (
+    Metric,
+    agent_metrics,
+    federation_metrics,
+    labelled,
+    lines,
+    metric,
+    storage_metrics,
+)
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
 
@@ -35,10 +45,11 @@ async def metrics(service: Service, request: Request) -> Response:
     agents, exact = service.agents, sees_exact(request)
     shown = [served for name, served in list(agents.open.items()) if may_use(request, name)]
     changes = await asyncio.gather(*(served.exposures.change() for served in shown))
+    earnings = await asyncio.gather(*(served.exposures.earnings() for served in shown))
 
-    def state(served: ServedAgent, change: Change) -> list[Metric]:
+    def state(served: ServedAgent, change: Change, earned: Earnings) -> list[Metric]:
         told = serializers.privacy(served.agent, exact=exact)
-        found = [*agent_metrics(served.agent, told, change)]
+        found = [*agent_metrics(served.agent, told, change, earned)]
         if served.membership is not None:
             found += federation_metrics(served.membership, exact=exact)
         return found
@@ -46,7 +57,8 @@ async def metrics(service: Service, request: Request) -> Response:
     def read() -> list[str]:
         counts = [(name, each.all()) for name, each in list(agents.metrics.items()) if may_use(request, name)]
         states = [
-            (served.agent.name, state(served, change)) for served, change in zip(shown, changes, strict=True)
+            (served.agent.name, state(served, change, earned))
+            for served, change, earned in zip(shown, changes, earnings, strict=True)
         ]
         return [*lines(labelled([*counts, *states]))]
 
@@ -56,8 +68,24 @@ async def metrics(service: Service, request: Request) -> Response:
             "ready", "Whether the storage takes a write, as /readyz.", int(await service.write_queue.ready())
         )
         opened = metric("agents_open", "Agents that are open.", len(agents.open))
-        text = [*service.metrics.lines(), *lines(ready), *lines(opened), *text]
+        stored = await asyncio.to_thread(_storage_lines, service)
+        text = [*service.metrics.lines(), *lines(ready), *lines(opened), *stored, *text]
     return Response("\n".join(text) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _storage_lines(service: Service) -> list[str]:
+    """The state of the database; nothing while it can't be reached, as `fedfairx_ready` says."""
+    try:
+        return [*lines(storage_metrics(service.log, waiting=service.write_queue.waiting))]
+    except StorageError:
+        return []
+
+
+@endpoint("GET", "/v1/status", role="reader")
+async def status(service: Service, request: Request) -> schemas.Status:
+    """Show how the service runs: since when, how fast, and how much space it has."""
+    refuse_other_agents(request, None)  # these are counts of all agents together
+    return await asyncio.to_thread(serializers.status, service.write_queue)
 
 
 @endpoint("GET", "/v1/openapi.json")

@@ -24,7 +24,8 @@ CHANGE = ("invalid", "features", "conflict", "archived")  # why an action may no
 async def model(service: ServedAgent, request: Request) -> schemas.Model:
     """Show what was learnt, and the settings."""
     change = await service.exposures.change()
-    return await asyncio.to_thread(serializers.model, service, change, exact=sees_exact(request))
+    earned = await service.exposures.earnings()
+    return await asyncio.to_thread(serializers.model, service, change, earned, exact=sees_exact(request))
 
 
 @endpoint("GET", "/v1/privacy", role="reader")

@@ -1,0 +1,96 @@
+"""What an agent earns: the mean reward, and its lift over controls, by whole batches (`published.py`)."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedfairx.evaluation.lift import Lift, LiftSoFar
+from fedfairx.service.published import DIGITS, FOR_EACH
+from fedfairx.storage.journal import Journal
+from fedfairx.storage.records import StoredDecision
+
+DAY = 86_400.0  # seconds that a reward is waited for where there is no window
+
+
+@dataclass(frozen=True)
+class Earnings:
+    """The mean of `rewards` rewards, and the lift of decisions from the time `since` on, in three digits.
+
+    lift: None without a `control_share`.
+    """
+
+    mean: float | None = None
+    rewards: int = 0
+    lift: Lift | None = None
+    since: float | None = None
+
+    @classmethod
+    def of(cls, total: float, count: int, reader: LiftReader | None) -> Earnings:
+        """From the sum and the number of rewards."""
+        mean = float(f"{total / count:.3g}") if count else None
+        if reader is None:
+            return cls(mean, count)
+        return cls(mean, count, reader.lift, reader.since)
+
+
+class LiftReader:
+    """Reads the lift from the log, from number `first` on.
+
+    Decisions are taken in the order in which they were made, up to the first one that may still get its
+    reward: an order by rewards would prefer whatever is rewarded sooner. A decision waits for the `window`,
+    or for a day if there is none; later rewards are not counted. A batch has at least ten decisions of either
+    kind, since a mean of one reward would reveal it.
+    """
+
+    def __init__(
+        self, journal: Journal, *, first: int, reward_range: tuple[float, float], wait: float | None
+    ) -> None:
+        self._journal = journal
+        self._so_far = LiftSoFar(reward_range)
+        self._step = (reward_range[1] - reward_range[0]) / DIGITS
+        self._wait = DAY if wait is None else wait
+        self._last = first - 1  # the number of the last decision read
+        self._batch: list[tuple[float, bool, float]] = []
+        self._kinds = [0, 0]  # controls and live decisions in it
+        self.lift = Lift()
+        self.since: float | None = None  # when the first decision in it was made
+
+    def update(self, batch: int) -> None:
+        """Add the batches that are complete by now."""
+        whole = False
+        for made in self._journal.decisions(after_seq=self._last):
+            if made.status == "pending" and made.time > time.time() - self._wait:
+                break
+            self._last = made.seq
+            reward = mean_reward(made)
+            if reward is None or not 0.0 < made.control_share < 1.0:
+                continue
+            self.since = self.since or made.time
+            live = made.mode == "live"
+            self._batch.append((reward, live, made.control_share))
+            self._kinds[live] += 1
+            if len(self._batch) >= batch and min(self._kinds) >= FOR_EACH:
+                self._so_far.add(*map(np.array, zip(*self._batch, strict=True)))
+                self._batch, self._kinds, whole = [], [0, 0], True
+        if whole:
+            self.lift = _coarse(self._so_far.answer(), self._step)
+
+
+def mean_reward(made: StoredDecision) -> float | None:
+    """The mean reward of what a decision showed; None if none came."""
+    if not made.slots:
+        return made.reward
+    rewards = [slot.reward for slot in made.slots if slot.reward is not None]
+    return sum(rewards) / len(rewards) if rewards else None
+
+
+def _coarse(lift: Lift, step: float) -> Lift:
+    """The lift in thousandths of the reward range, with a wider interval."""
+    found = [round(each / step) for each in (lift.value, lift.live, lift.control)]
+    found += [math.floor(lift.low / step), math.ceil(lift.high / step)]
+    value, live, control, low, high = (round(step * each, 12) for each in found)
+    return replace(lift, value=value, low=low, high=high, live=live, control=control)

@@ -1,0 +1,68 @@
+"""Logging, as text or as JSON, with the id of the request that a line is about."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import re
+import sys
+from collections.abc import Iterable
+from contextvars import ContextVar
+from datetime import UTC, datetime
+
+from fedfairx.service.settings import Settings
+
+#: The id of the request that is being answered; empty outside of requests.
+REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+HEADER = b"x-request-id"
+_SANE = re.compile(rb"[A-Za-z0-9._:+=/@-]{1,128}").fullmatch
+_FIELDS = ("operation", "status", "seconds")  # of a request's line
+
+
+def id_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The caller's id of a request if it is short and plain, otherwise a new one."""
+    for name, value in headers:
+        if name == HEADER and _SANE(value):
+            return value
+    return b"%016x" % random.getrandbits(64)
+
+
+class Lines(logging.Formatter):
+    """Each record as one line: of text, or a JSON object."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+        self._json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        request = REQUEST_ID.get()
+        if not self._json:
+            text = super().format(record)
+            return f"{text} [{request}]" if request else text
+        found: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if request:
+            found["request_id"] = request
+        found |= {name: vars(record)[name] for name in _FIELDS if name in vars(record)}
+        if getattr(record, "otelTraceID", "0") != "0":  # which OpenTelemetry adds
+            found |= {"trace_id": vars(record)["otelTraceID"], "span_id": vars(record)["otelSpanID"]}
+        if record.exc_info:
+            found["exception"] = self.formatException(record.exc_info)
+        return json.dumps(found)
+
+
+def start_logging(settings: Settings) -> None:
+    """Log to stderr, warnings too; of an application that has configured logging, change only the format."""
+    as_json = settings.log_format == "json"
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines(as_json=as_json))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    for each in logging.getLogger().handlers:
+        if as_json and type(each) is logging.StreamHandler:  # OpenTelemetry's, with ids of traces
+            each.setFormatter(handler.formatter)
+    logging.captureWarnings(True)
