@@ -21,12 +21,13 @@ from fedfairx.privacy.statement import found_at_most
 from fedfairx.service.settings import table as table_of_settings
 
 ROOT = Path(__file__).resolve().parent.parent
-FRONT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+FRONT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "deploy/README.md")
 PAGES = sorted([*(ROOT / name for name in FRONT), *(ROOT / "docs").rglob("*.md")])
 TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
-#: Pages whose Python block is a plug-in or a client: test_plugin.py and test_tour.py run those.
-APART = {"write-an-experiment.md", "first-service.md"}
+#: Pages whose Python block is a plug-in or a client: test_plugin.py, test_tour.py and test_personalizer.py
+#: run those.
+APART = {"write-an-experiment.md", "first-service.md", "from-personalizer.md"}
 
 PROGRAM = re.compile(r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
