@@ -85,8 +85,9 @@ def test_the_lift_is_shown_by_whole_batches(place: str) -> None:
         assert {round(1000 * lift[name], 9) % 1 for name in ("value", "low", "high")} == {0.0}  # thousandths
         metrics = client.get("/metrics").text
         for name, value in (("lift", "value"), ("lift_low", "low"), ("lift_high", "high")):
-            assert f"\nfedfairx_{name} {lift[value]!r}\n" in metrics
-        assert f"\nfedfairx_mean_reward {found['mean_reward']!r}\n" in metrics
+            assert f'\nfedfairx_{name}{{agent="{found["name"]}"}} {lift[value]!r}\n' in metrics
+        mean = f'fedfairx_mean_reward{{agent="{found["name"]}"}} {found["mean_reward"]!r}'
+        assert f"\n{mean}\n" in metrics
         page = client.get("/").text
         assert lift["statement"] in page
         assert re.search(rf"Mean reward</dt><dd>{found['mean_reward']:.3g}<small>of 200", page)

@@ -19,7 +19,9 @@ from service_helpers import CONTEXTS, asking, decide
 
 
 def value(client: Any, name: str) -> float:
-    found = re.search(rf"^fedfairx_{re.escape(name)} (\S+)$", client.get("/metrics").text, re.MULTILINE)
+    """Of the process, or of its only agent."""
+    pattern = rf'^fedfairx_{re.escape(name)}(?:{{agent="[^"]+"}})? (\S+)$'
+    found = re.search(pattern, client.get("/metrics").text, re.MULTILINE)
     assert found is not None, name
     return float(found[1])
 
