@@ -129,7 +129,7 @@ def transports(
         yield [shared for _ in names]
         return
     ends: list[Transport] = []
-    server = hub(folder) if kind == "nats" else None
+    server = hub(folder, roster) if kind == "nats" else None
     if kind == "nats" and server is None:
         yield None
         return
@@ -150,7 +150,7 @@ def transports(
             server[1].wait()
 
 
-def hub(folder: Path) -> tuple[str, subprocess.Popen[bytes]] | None:
+def hub(folder: Path, roster: Roster) -> tuple[str, subprocess.Popen[bytes]] | None:
     binary = shutil.which("nats-server")
     if binary is None:
         return None
@@ -164,7 +164,11 @@ def hub(folder: Path) -> tuple[str, subprocess.Popen[bytes]] | None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 break
         time.sleep(0.01)
-    return f"nats://127.0.0.1:{port}", process
+    from fedfairx.federation.transport.nats import make_bucket
+
+    url = f"nats://127.0.0.1:{port}"
+    make_bucket(url, federation=roster.federation)
+    return url, process
 
 
 # --- against a bare message --------------------------------------------------------------------------------
@@ -217,7 +221,7 @@ def at_hub(what: str, roster: Roster, keys: dict[str, SigningKey], *more: object
     """Run function `what` of this file with a new hub and return its output; None if there is no server."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
-        server = hub(base)
+        server = hub(base, roster)
         if server is None:
             return None
         try:

@@ -72,6 +72,8 @@ BATCHES = ("tests/service/test_published.py", "-k", "batch")
 ENTERING = ("tests/service/pages/test_access.py",)
 CERTIFICATE = ("tests/core/optimism/test_certificate.py", "-k", "statement or float or steep")
 
+ALIVE = ("tests/federation/exchange/test_alive.py",)
+HANGING = ("tests/federation/transport/test_nats.py", "-k", "hangs")
 MIRROR = ("tests/federation/transport/test_nats_mirror.py",)
 RESTORED = ("tests/federation/transport/test_nats_restored.py", "-k", "ahead")
 KEYS = ("tests/federation/roster/test_signing_keys.py",)
@@ -500,8 +502,8 @@ MUTANTS = (
     # Messages between organisations.
     Mutant(
         "any signature will do",
-        "SignedCodec.open",
-        "if not signed_by(public, _LABEL + envelope.body, envelope.signature):",
+        "SignedCodec._require_signed",
+        "if not signed_by(public, text, signature):",
         "if False:",
         ENVELOPE,
     ),
@@ -556,8 +558,8 @@ MUTANTS = (
     ),
     Mutant(
         "a message under another's name",
-        "SignedCodec.open",
-        "if envelope.agent != name:",
+        "SignedCodec._require_signed",
+        "if agent != name:",
         "if False:",
         ENVELOPE,
     ),
@@ -782,6 +784,83 @@ MUTANTS = (
         '            self._client.options["reconnect_time_wait"] = _PAUSE\n            self._look_again()\n',
         '            self._client.options["reconnect_time_wait"] = _PAUSE\n            self._stale.set()\n',
         RESTORED,
+    ),
+    Mutant(
+        "a sign of life that was withheld counts as of now",
+        "SignsOfLife.take",
+        "self.saw(name, min(float(signed), now))",
+        "self.saw(name, now)",
+        ALIVE,
+    ),
+    Mutant(
+        "a clock that is ahead makes its owner live longer",
+        "SignsOfLife.take",
+        "self.saw(name, min(float(signed), now))",
+        "self.saw(name, float(signed))",
+        ALIVE,
+    ),
+    Mutant(
+        "an old sign of life is shown again",
+        "SignsOfLife.saw",
+        "max(moment, self.last.get(name, 0.0))",
+        "moment",
+        ALIVE,
+    ),
+    Mutant(
+        "peers are silent while we can't be heard ourselves",
+        "SignsOfLife.silent",
+        "return [] if self.ours is None else [name for name in names if self.age(name, self.ours) > SILENT]",
+        "return list(names)",
+        ALIVE,
+    ),
+    Mutant(
+        "a sign of life is written at every exchange",
+        "Member.show_life",
+        "0.0 <= now - self.signs.ours < RENEWED",
+        "False",
+        ALIVE,
+    ),
+    Mutant(
+        "a sign of life of any clock",
+        "SignsOfLife.take",
+        "if signed > now + AHEAD:",
+        "if False:",
+        ALIVE,
+    ),
+    Mutant(
+        "any certificate is renewed",
+        "Identity.renew",
+        "certificate.verify_directly_issued_by(self.certificate)",
+        "pass",
+        ("tests/federation/setup/test_renew.py",),
+    ),
+    Mutant(
+        "a certificate is renewed for whoever sends it",
+        "_certificates",
+        "require_email(read_certificate(path), identity_of(path.parent.name, roster.federation))",
+        "pass",
+        ("tests/federation/setup/test_renew.py",),
+    ),
+    Mutant(
+        "a hub that hangs is not noticed",
+        "_UNANSWERED",
+        "_UNANSWERED = 2",
+        "_UNANSWERED = 20",
+        HANGING,
+    ),
+    Mutant(
+        "asyncio complains of the end of a connection",
+        "_Protocol.eof_received",
+        "return False",
+        "return True",
+        HANGING,
+    ),
+    Mutant(
+        "a bucket with another history",
+        "flaws",
+        '"history": (config.max_msgs_per_subject, 1),',
+        '"history": (1, 1),',
+        ("tests/federation/transport/test_nats_bucket.py", "-k", "history"),
     ),
     Mutant(
         "two writers overwrite each other",

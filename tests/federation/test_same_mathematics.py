@@ -104,10 +104,10 @@ def test_over_sqlite(name: str, tmp_path: Path) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("name", ["private", "exact"])
 def test_over_nats(name: str, tmp_path: Path) -> None:
-    with nats_server(tmp_path) as server:
+    roster, keys = roster_of(name)
+    with nats_server(tmp_path, federation=roster.federation) as server:
         from fedfairx.federation.transport.nats import NatsTransport
 
-        roster, keys = roster_of(name)
         transports = [NatsTransport(server.url, federation=roster.federation, agent=each) for each in NAMES]
         assert over(list(transports), roster, keys) == in_one_process(name)
         for transport in transports:

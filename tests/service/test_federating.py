@@ -22,7 +22,9 @@ def fetch(client: Any) -> Any:
 def bring(client: Any, **envelopes: str) -> Any:
     answer = client.put("/v1/peers", json={"envelopes": envelopes})
     assert answer.status_code == 200, answer.text
-    return answer.json()
+    brought = answer.json()
+    assert base64.b64decode(brought.pop("alive")).startswith(b"FFXL")
+    return brought
 
 
 def test_envelopes_are_carried_by_an_engine(tmp_path: Path) -> None:
@@ -38,11 +40,12 @@ def test_envelopes_are_carried_by_an_engine(tmp_path: Path) -> None:
         assert bring(two, org1=made["envelope"]) == {"taken": ["org1"], "refused": {}}
         seen = sync(two)["peers"]["org1"]
         assert 0.0 < seen.pop("weight") < 0.3
+        assert seen.pop("alive") == seen["came"]  # a release is a sign of life
         assert seen | {"came": 0} == {
             "release": 1,
             "records": 3,
             "came": 0,
-            "lag": 0,
+            "silent": False,
             "refused": 0,
             "reason": "too little of our own to tell",
         }

@@ -37,11 +37,12 @@ def test_two_services_learn_from_each_other(tmp_path: Path) -> None:
         assert (now["released"], now["trouble"], now["over"]) == (1, None, None)
         seen = now["peers"]["org2"]
         assert 0.0 < seen.pop("weight") < 0.3
+        assert seen.pop("alive") >= seen["came"] - 30.0
         assert seen | {"came": None} == {
             "release": 1,
             "records": 1,
             "came": None,
-            "lag": 0,
+            "silent": False,
             "refused": 0,
             "reason": "too little of our own to tell",
         }
@@ -54,7 +55,9 @@ def test_two_services_learn_from_each_other(tmp_path: Path) -> None:
         assert "with the peers" in page
 
 
-def test_it_says_how_far_it_believes_a_partner_and_why(tmp_path: Path) -> None:
+def test_it_says_how_far_it_believes_a_partner_and_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     base = founded(tmp_path / "federation", algorithm="fed-fairx-bayes", epsilon=None, horizon=200)
     with member_of(base / "org1") as one, member_of(base / "org2") as two:
         assert [sync(one)["peers"]["org2"][what] for what in ("weight", "reason")] == [None, None]
@@ -65,6 +68,10 @@ def test_it_says_how_far_it_believes_a_partner_and_why(tmp_path: Path) -> None:
         assert peer["weight"] < 0.01
         assert peer["reason"] == "contradicts our rewards"
         assert "Contradicts our rewards" in one.get("/federation").text
+        overview = one.get("/").text
+        assert "org2 differs from us" in overview
+        assert "It contradicts our rewards: 0." in overview
+        until(lambda: caplog.text.count("statistics of org2 differ from ours: it contradicts") == 1)
         assert 'fedfairx_peer_weight{peer="org2"}' in metrics_of(one)
     with member_of(base / "org1") as one:  # judged anew from what is kept
         assert sync(one)["peers"]["org2"]["reason"] == peer["reason"]

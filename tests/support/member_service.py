@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,15 @@ def founded(
 
 
 @contextmanager
-def member_of(folder: Path, **given: Any) -> Iterator[TestClient]:
+def member_of(
+    folder: Path, *, clock: Callable[[], float] | None = None, **given: Any
+) -> Iterator[TestClient]:
     """A client of a member's service in this process."""
-    app = make_app(open_service(load({"federation": str(folder), **given}, environment={})))
+    service = open_service(load({"federation": str(folder), **given}, environment={}))
+    if clock is not None:
+        assert service.default.membership is not None
+        service.default.membership.member.clock = clock
+    app = make_app(service)
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client
 

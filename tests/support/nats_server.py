@@ -65,6 +65,20 @@ class NatsServer:
         wait_until(self._listens, what=f"nats-server in {self.folder}")
         return self
 
+    def make_bucket(self, federation: str, *, replicas: int = 1, deadline: float = 5.0) -> None:
+        """As the hub's operator."""
+        from fedfairx.federation.transport.nats import make_bucket
+
+        make_bucket(self.url, federation=federation, replicas=replicas, deadline=deadline)
+
+    def make_bucket_in(self, folder: Path) -> None:
+        """As the operator of a hub with TLS, by its folder."""
+        from fedfairx.federation.setup.member_folder import MemberFolder
+        from fedfairx.federation.transport.nats import make_bucket
+
+        place = MemberFolder.read(folder)
+        make_bucket(place.servers, federation=place.roster.federation, tls=place.tls)
+
     def _listens(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, (self.folder / "log").read_text()
@@ -81,10 +95,14 @@ class NatsServer:
 
 
 @contextmanager
-def nats_server(folder: Path, config: str = "") -> Iterator[NatsServer]:
+def nats_server(folder: Path, config: str = "", *, federation: str | None = None) -> Iterator[NatsServer]:
+    """A server, with the bucket of a federation if one is given."""
     server = NatsServer(folder, config)
     try:
-        yield server.start()
+        server.start()
+        if federation is not None:
+            server.make_bucket(federation)
+        yield server
     finally:
         server.kill()
 

@@ -29,7 +29,7 @@ def ends_of(kind: str, folder: Path) -> Iterator[Opening]:
         elif kind == "sqlite":
             yield lambda _: keep(SqliteTransport(folder / "transport.sqlite", poll=0.01))
         else:
-            with nats_server(folder / "nats") as server:
+            with nats_server(folder / "nats", federation=FEDERATION) as server:
                 from fedfairx.federation.transport.nats import NatsTransport
 
                 yield lambda agent: keep(NatsTransport(server.url, federation=FEDERATION, agent=agent))

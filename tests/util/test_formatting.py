@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfairx.util.formatting import counted, html_table, mean_and_half, number, text_table
+from fedfairx.util.formatting import counted, duration, html_table, mean_and_half, number, text_table
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,12 @@ def test_nothing_in_a_table_is_taken_for_markup() -> None:
     assert "<script>" not in text
     assert "<caption>a &amp; b</caption>" in text
     assert text.count("<tr>") == 2
+
+
+def test_durations() -> None:
+    assert [duration(seconds) for seconds in (5, 61, 7_200, 90_000)] == [
+        "less than a minute",
+        "1 minute",
+        "2 hours",
+        "1 day",
+    ]

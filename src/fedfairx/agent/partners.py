@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 CONTRADICTED = 0.005  # a partner whose power, judged by itself, is below this contradicts our rewards
 TOO_LITTLE = 0.2  # nats that our own rewards must have revealed about a partner
+CONTRADICTS = "contradicts our rewards"
+DIFFERS = "differs: predicts our rewards in part"
 ASSUMED_ALIKE = "assumed to be alike, as configured"
 NOT_ABLE = "taken for alike: decisions come from releases alone, which can't tell"
 
@@ -102,6 +104,11 @@ class Partner:
     weight: float
     reason: str
 
+    @property
+    def differs(self) -> bool:
+        """Whether our own rewards say that it differs from us."""
+        return self.reason in (CONTRADICTS, DIFFERS)
+
 
 class Partners(dict[str, Partner]):
     """An agent's partners by name, shown as a table."""
@@ -134,5 +141,5 @@ def reason(weights: Array) -> str:
     if learnt < TOO_LITTLE:
         return "too little of our own to tell"
     if float(weights @ POWERS) < CONTRADICTED:
-        return "contradicts our rewards"
-    return "predicts our rewards" if weights[-1] >= 0.5 else "differs: predicts our rewards in part"
+        return CONTRADICTS
+    return "predicts our rewards" if weights[-1] >= 0.5 else DIFFERS

@@ -13,7 +13,7 @@ from fedfairx.cli.common import Output, Verb, slots_of
 from fedfairx.core.merit import Merit
 from fedfairx.core.slates import ONE
 from fedfairx.demo.federation import Demo
-from fedfairx.errors import InvalidInput
+from fedfairx.errors import InvalidInput, require
 
 if TYPE_CHECKING:
     from fedfairx.federation.roster.terms import Terms
@@ -97,7 +97,7 @@ class Init(Verb):
             transport=self.transport,
         )
         hubs = {
-            "nats": "the hub; run there: nats-server -c nats-server.conf",
+            "nats": "the hub; run there: nats-server -c nats-server.conf, then: fedfairx federate bucket",
             "flower": "the SuperLink; docs/howto/flower.md has the commands",
         }
         hub = f"  {self.out}/hub: for whoever runs {hubs.get(self.transport)}\n"
@@ -144,12 +144,14 @@ def _expectations(terms: Terms) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Output):
-    """Check the roster, keys, certificates, permissions and settings of a federation or of one member.
+    """Check the roster, keys, certificates, permissions and settings of a federation, a member or a hub.
 
         fedfairx federate check federation
         fedfairx federate check federation/org1
 
-    folder: the folder that `federate init` made, or one member's folder.
+    For a member or a hub with NATS it also asks the hub for the bucket's settings.
+
+    folder: the folder that `federate init` made, or the folder of one member or of the hub.
     """
 
     folder: str = field(default=".", metadata={"positional": True, "metavar": "DIR"})
@@ -176,7 +178,7 @@ class Amend(Verb):
         fedfairx federate amend federation --rekey org1=PUBLICKEY
 
     folder: the folder that `federate init` made, with convener/.
-    add: members that join; NAME=PUBLICKEY for one that made its own key.
+    add: members that join or come back; NAME=PUBLICKEY for one that made its own key.
     remove: members that leave.
     rekey: members that get a new key.
     days: number of days for which new certificates are valid.
@@ -202,6 +204,61 @@ class Amend(Verb):
             print(f"  {hub}/nats-server.conf: for the hub, then: nats-server --signal reload")
         if (hub / "nodes").exists():
             print(f"  {hub}/nodes: for the SuperLink: flwr supernode register, and unregister for leavers")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renew(Verb):
+    """Renew the certificates of the hub and of the members, for the keys that they have.
+
+        fedfairx federate renew federation
+        fedfairx federate renew federation --only org1
+
+    folder: the folder that `federate init` made, with convener/.
+    only: members to renew, or hub (default: all).
+    days: number of days for which the new certificates are valid.
+    """
+
+    folder: str = field(default=".", metadata={"positional": True, "metavar": "DIR"})
+    only: tuple[str, ...] = ()
+    days: int = 825
+
+    def run(self) -> int:
+        from fedfairx.federation.setup.renew import renew_certificates
+
+        require(self.days >= 1, "days", "must be >= 1", self.days)
+        for name, files in renew_certificates(self.folder, only=self.only, days=self.days).items():
+            reload = ", then: nats-server --signal reload" if name == "hub" else ""
+            print(f"  {', '.join(map(str, files))}: for {name}{reload}")
+        print("These files hold no secrets. A running service uses them at its next connection.")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket(Verb):
+    """Make the bucket of a federation at its NATS server, or correct its settings. Members can't do it.
+
+        fedfairx federate bucket federation/hub
+        fedfairx federate bucket federation/hub --replicas 3
+
+    folder: the hub's folder, which `federate init` made.
+    replicas: number of servers of a cluster that keep the bucket.
+    """
+
+    folder: str = field(default=".", metadata={"positional": True, "metavar": "DIR"})
+    replicas: int = 1
+
+    def run(self) -> int:
+        from fedfairx.federation.setup.member_folder import MemberFolder
+        from fedfairx.federation.transport.nats import make_bucket
+        from fedfairx.federation.transport.nats_subjects import HUB
+
+        require(1 <= self.replicas <= 5, "replicas", "must be from 1 to 5", self.replicas)
+        hub = MemberFolder.read(self.folder)
+        require(hub.name == HUB, "folder", "must be the hub's folder", self.folder)
+        federation = hub.roster.federation
+        changed = make_bucket(hub.servers, federation=federation, tls=hub.tls, replicas=self.replicas)
+        print(f"the bucket of federation {federation} {'is made' if changed else 'was there already'}")
         return 0
 
 
@@ -236,13 +293,14 @@ class Federate(Verb):
         fedfairx federate init --agents org1,org2,org3 --out federation
         fedfairx federate check federation
         fedfairx federate amend federation --add org4 --remove org2
+        fedfairx federate renew federation
         fedfairx federate demo
     """
 
     @classmethod
     def fill(cls, parser: argparse.ArgumentParser) -> None:
         parts = parser.add_subparsers(dest="part", metavar="WHAT", required=True, help="what to do")
-        for kind in (Init, Check, Amend, Key, Demo):
+        for kind in (Init, Bucket, Check, Amend, Renew, Key, Demo):
             kind.add_to(parts, kind.__name__.lower())
 
 

@@ -271,7 +271,9 @@ class Display:
 
 
 def _lag(look: dict[str, Any]) -> int:
-    return max((peer["lag"] for peer in look["sync"]["peers"].values()), default=0)
+    """The most releases that a peer is behind."""
+    made = int(look["sync"]["released"])
+    return max([0, *(made - int(peer["release"]) for peer in look["sync"]["peers"].values())])
 
 
 def _privacy(look: dict[str, Any]) -> str:

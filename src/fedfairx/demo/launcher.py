@@ -17,6 +17,7 @@ from fedfairx.demo.market import FEATURES
 from fedfairx.errors import FedFairXError, InvalidInput
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.create import create_federation
+from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.transport.flower.launcher import (
     Flower,
     answers,
@@ -126,6 +127,10 @@ class Fleet:
         config.write_text(config.read_text().replace('"0.0.0.0:', '"127.0.0.1:'))
         self._launch("hub", [program, "-c", config.name], cwd=hub)
         _until(lambda: answers(port), "the nats-server")
+        from fedfairx.federation.transport.nats import make_bucket
+
+        place = MemberFolder.read(hub)
+        make_bucket(place.servers, federation=place.roster.federation, tls=place.tls)
 
     def _make_agent(self, name: str, place: int) -> None:
         database = self.database(name)

@@ -8,17 +8,40 @@ queue's group in which its round was reached, in the same transaction as those r
 from __future__ import annotations
 
 import logging
+import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable, require
+from fedfairx.federation.exchange.alive import SILENT
 from fedfairx.federation.exchange.member import Peer
+from fedfairx.federation.roster.certificates import WARNED
 from fedfairx.federation.setup.member_folder import MemberFolder
+from fedfairx.federation.transport.protocol import named_by
+from fedfairx.util.formatting import duration
 
 LOG = logging.getLogger("fedfairx.service")
 EVERY = 1.0  # seconds between two exchanges if nothing happens
 UNKNOWN = "?"  # one name for all senders that are not in the roster, since they can use any name
+DAY = 86_400.0  # seconds
+REFUSED = {  # why messages are refused, in words, by the reason that counts them
+    "absurd": "no records could add up to these statistics: it has a fault, or is hostile",
+    "clock": "its clock is more than five minutes ahead of ours",
+    "dimension": "it has another number of features than the terms",
+    "federation": "made for another federation",
+    "indefinite": "with it, the statistics of all together are impossible",
+    "malformed": "damaged, or made by another version of fedfairx",
+    "mechanism": "it adds noise by another mechanism than the terms",
+    "not finite": "its statistics are not finite numbers: it has a fault, or is hostile",
+    "older": "it sends a release that is older than one we have seen: it was put back from an old copy",
+    "own name": "sent under our name",
+    "repeated number": "it has used the number of a release again, with other content: it lost data",
+    "sender": "signed by another member",
+    "signature": "not signed with its key in our roster: either is outdated, or they are forged",
+    "terms": "it was set up with other terms",
+    "unknown": "the sender is not in our roster",
+}
 
 
 class Membership:
@@ -34,7 +57,9 @@ class Membership:
         )
         self.place = place
         self.agent = agent
-        self._stamp = place.stamp()
+        self._stamp = place.stamp("roster", "key")
+        self._certificates_stamp: tuple[int, ...] | None = None
+        self._expiries: dict[str, float] = {}
         self._not_taken: str | None = None  # why the roster in the folder is not taken
         self.member = place.member(agent)
         self.horizon = terms.horizon
@@ -43,12 +68,21 @@ class Membership:
         self._rounds: list[int] = (slots * terms.times.rounds(terms.plan)).tolist()
         self._said: set[str] = set()
         self._state = ""
+        self._silent: set[str] = set()
+        self._judged: dict[
+            str, int
+        ] = {}  # the release of each peer when we last compared it with our rewards
+        self._warned = -math.inf  # when we last warned of a certificate
+        self._brought = math.inf  # when an engine last came
+        self._gap = 0.0  # seconds between its last two visits
         self._stop: Callable[[], None] | None = None
 
     # --- sending and taking --------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start the exchange in a thread, unless an engine carries the envelopes."""
+        self._warn_of_certificates()
+        self._brought = self.member.clock()
         if not self.place.carried:
             self._stop = self.member.watch(every=EVERY, after=self._after_exchange)
 
@@ -58,7 +92,7 @@ class Membership:
 
     def look_at_roster(self) -> None:
         """Take a later version of the roster from the folder; log why any other one is not taken."""
-        stamp = self.place.stamp()
+        stamp = self.place.stamp("roster", "key")
         if stamp == self._stamp:
             return
         try:
@@ -77,14 +111,44 @@ class Membership:
         self._stamp = stamp
 
     def _log(self) -> None:
-        """Log when the connection to the federation is lost, and when it is back."""
-        now = "halted" if self.member.halted else "away" if self.member.away else ""
+        """Log what has changed: the connection, and each peer that is silent, differs or is refused, once."""
+        now = "halted" if self.member.halted else "away" if self.away else ""
         if now != self._state:
             self._state = now
             if now:
                 LOG.warning("not in touch with the federation: %s", self.trouble)
             else:
                 LOG.info("in touch with the federation again")
+        for name, reason in self.refusals:
+            who = "senders that are not in the roster" if name == UNKNOWN else name
+            self._say_once(f"messages of {who} are refused ({reason}): {REFUSED.get(reason, reason)}")
+        silent = self.silent
+        for name in silent.keys() - self._silent:
+            LOG.warning("%s is silent: no sign of life for %s", name, duration(silent[name]))
+        for name in self._silent - silent.keys():
+            LOG.info("%s is heard again", name)
+        self._silent = set(silent)
+        self._say_who_differs()
+        self._warn_of_certificates()
+
+    def _say_who_differs(self) -> None:
+        """Compare peers with our rewards when one of them has sent a release."""
+        own = self.agent.name
+        held = {name: release.number for name, release in self.agent.held.items() if name != own}
+        if held != self._judged:
+            self._judged = held
+            for each in self.agent.partners.values():
+                if each.differs:
+                    self._say_once(f"the statistics of {each.name} differ from ours: it {each.reason}")
+
+    def _warn_of_certificates(self) -> None:
+        """Log certificates that expire within `WARNED` days, at the start and then daily."""
+        now = self.member.clock()
+        if now - self._warned < DAY:
+            return
+        for file, left in self.expiring:
+            self._warned = now
+            LOG.warning("%s", expiry_text(file, left))
 
     def end(self) -> None:
         if self._stop is not None:
@@ -93,15 +157,19 @@ class Membership:
 
     def take(self, envelopes: Mapping[str, bytes]) -> tuple[list[str], dict[str, str]]:
         """Take the envelopes of an engine: whose were new, and whose were refused, with the reason."""
+        now = self.member.clock()
+        self._brought, self._gap = now, now - self._brought
         self.look_at_roster()
-        members, before = self.place.roster.members, dict(self.member.refusals)
-        known = {name: message for name, message in envelopes.items() if name in members}
-        self.member.refusals[UNKNOWN, "unknown"] += len(envelopes) - len(known)
+        members, past = self.place.roster.members, dict(self.member.refusals)
+        known = {name: message for name, message in envelopes.items() if (named_by(name) or name) in members}
+        strangers = sum(not self.member.left(name) for name in envelopes.keys() - known.keys())
+        if strangers:
+            self.member.refusals[UNKNOWN, "unknown"] += strangers
+            self.member.rejected[UNKNOWN] = "unknown"
         taken = self.member.take(known)
-        now = dict(self.member.refusals)
-        refused = {
-            name: reason for (name, reason), times in now.items() if times > before.get((name, reason), 0)
-        }
+        counted = list(self.member.refusals.items())
+        refused = {name: reason for (name, reason), times in counted if times > past.get((name, reason), 0)}
+        self._log()
         return taken, refused
 
     # --- releasing -----------------------------------------------------------------------------------
@@ -156,21 +224,73 @@ class Membership:
     @property
     def trouble(self) -> str | None:
         """The most serious problem; None if there is none."""
-        return self.member.halted or self._not_taken or self.member.away
+        return self.member.halted or self._not_taken or self.away
+
+    @property
+    def away(self) -> str | None:
+        """Why nothing is exchanged now; None if something is."""
+        since = self.member.clock() - self._brought
+        if self.place.carried and since > max(SILENT, 3.0 * self._gap):
+            return f"the engine that carries messages has not come for {duration(since)}"
+        return self.member.away
 
     @property
     def peers(self) -> dict[str, Peer]:
         """All peers in the roster, including those that sent nothing yet."""
         known, own = self.member.peers, self.agent.name
-        silent = Peer(0, 0, None, 0, self.agent.released)
-        return {name: known.get(name, silent) for name in sorted(self.place.roster.members) if name != own}
+        return {name: known.get(name, Peer()) for name in sorted(self.place.roster.members) if name != own}
+
+    @property
+    def ages(self) -> dict[str, float]:
+        """Seconds since the last sign of life of each peer, or since ours was first stored."""
+        now = self.member.clock()
+        return {name: self.member.signs.age(name, now) for name in self.peers}
+
+    @property
+    def silent(self) -> dict[str, float]:
+        """Peers that give no sign of life while ours come through, and for how many seconds."""
+        ages = self.ages
+        return {name: ages[name] for name in self.member.signs.silent(ages)}
+
+    @property
+    def expiries(self) -> dict[str, float]:
+        """When each certificate of this member expires, in seconds since 1970, by its file."""
+        stamp = self.place.stamp(*self.place.certificates)
+        if stamp != self._certificates_stamp:
+            self._certificates_stamp, self._expiries = stamp, self.place.expiries()
+        return self._expiries
+
+    @property
+    def expiring(self) -> Iterator[tuple[str, float]]:
+        """Certificates that expire within `WARNED` days, and the seconds left; negative if it has expired."""
+        now = self.member.clock()
+        return ((file, end - now) for file, end in self.expiries.items() if end - now < WARNED * DAY)
+
+    @property
+    def refused(self) -> dict[tuple[str, str], int]:
+        """Those of `refusals` whose latest message is refused."""
+        rejected = list(self.member.rejected.items())
+        now = {(self._sender(named_by(key) or key), reason) for key, reason in rejected}
+        return {key: times for key, times in self.refusals.items() if key in now}
 
     @property
     def refusals(self) -> dict[tuple[str, str], int]:
         """Numbers of refused messages by sender and reason; unknown senders are counted together."""
         found: dict[tuple[str, str], int] = {}
         for (name, reason), times in list(self.member.refusals.items()):
-            key = (name if name in self.place.roster.members else UNKNOWN, reason)
+            key = self._sender(name), reason
             if times:
                 found[key] = found.get(key, 0) + times
         return found
+
+    def _sender(self, name: str) -> str:
+        return name if name in self.place.roster.members else UNKNOWN
+
+
+def expiry_text(file: str, left: float) -> str:
+    """That a certificate expires, and what to do."""
+    when = f"expires in {duration(left)}" if left > 0.0 else f"expired {duration(-left)} ago"
+    return (
+        f"certificate {file} {when}: the convener renews it (fedfairx federate renew), "
+        "then the file is to be replaced"
+    )

@@ -197,19 +197,22 @@ def agent_metrics(agent: Agent, told: schemas.Privacy, change: Change, earned: E
 def federation_metrics(membership: Membership, *, exact: bool) -> Iterator[Metric]:
     """The state of the exchange with peers."""
     member, peers = membership.member, membership.peers.items()
-    yield from metric("federation_reached", "Whether the transport was, last.", int(member.away is None))
+    yield from metric("federation_reached", "Whether the transport was, last.", int(membership.away is None))
     yield from metric("federation_waiting", "Whether a release is still to be sent.", int(member.waiting))
     yield from metric("federation_halted", "Whether sending is halted.", int(member.halted is not None))
     yield from metric("federation_over", "Whether all is released.", int(membership.over is not None))
-    numbers, records, lags = (
-        [({"peer": name}, getattr(peer, field)) for name, peer in peers]
-        for field in ("number", "count", "lag")
+    numbers, records = (
+        [({"peer": name}, getattr(peer, field)) for name, peer in peers] for field in ("number", "count")
     )
+    ages = [({"peer": name}, age) for name, age in membership.ages.items()]
+    now = member.clock()
+    left = [({"file": file}, end - now) for file, end in membership.expiries.items()]
     yield from metric("peer_release", "Number of the latest release held.", numbers)
     yield from metric("peer_records", "Records in the latest release held.", records)
-    yield from metric("peer_lag", "Releases that it is behind this agent.", lags)
+    yield from metric("peer_silent_seconds", "Time since its last sign of life, or this start.", ages)
     if exact:  # weights depend on our rewards
         weights = [({"peer": name}, each.weight) for name, each in membership.agent.partners.items()]
         yield from metric("peer_weight", "Share of its records that counts.", weights)
     refused = [({"peer": name, "reason": why}, n) for (name, why), n in sorted(membership.refusals.items())]
     yield from metric("refused_total", "Refused messages.", refused)
+    yield from metric("certificate_expires_seconds", "Time until a certificate expires.", left)

@@ -348,7 +348,8 @@ class PeerSeen(Struct):
     release: Its number; 0 if none came yet.
     records: The number of records in it.
     came: When it came, in seconds since 1970; null if before this start of the service.
-    lag: How many releases the member is behind this service.
+    alive: The member's last sign of life, in seconds since 1970; null if there was none.
+    silent: Whether it has given none for five minutes while ours came through.
     refused: Messages of the member that were refused since this start.
     weight: The share of its records that counts, 0 to 1: for admins; null before any came.
     reason: Why it has this weight: for admins.
@@ -357,7 +358,8 @@ class PeerSeen(Struct):
     release: Annotated[int, Meta(ge=0)]
     records: Annotated[int, Meta(ge=0)]
     came: float | None
-    lag: Annotated[int, Meta(ge=0)]
+    alive: float | None
+    silent: bool
     refused: Annotated[int, Meta(ge=0)]
     weight: float | None = None
     reason: str | None = None
@@ -376,6 +378,7 @@ class Sync(Struct):
     over: Why nothing will be released any more.
     refusals: Refused messages since this start, by sender and reason; ? stands for non-members.
     peers: The other members, by name.
+    certificates: When each certificate of this member expires, in seconds since 1970, by its file.
     """
 
     name: str
@@ -389,6 +392,7 @@ class Sync(Struct):
     over: str | None
     refusals: dict[str, dict[str, int]]
     peers: dict[str, PeerSeen]
+    certificates: dict[str, float]
 
 
 class ReleaseSealed(Struct):
@@ -405,7 +409,7 @@ class ReleaseSealed(Struct):
 class PeersBrought(Body):
     """The latest envelopes of the members; this agent's envelope among them confirms that it was delivered.
 
-    envelopes: Envelopes by member, in base64.
+    envelopes: Envelopes by member, in base64; under a member's name and .alive, its sign of life.
     """
 
     envelopes: dict[Name, bytes]
@@ -416,10 +420,12 @@ class PeersTaken(Struct):
 
     taken: Members with a new release.
     refused: Members whose envelope was refused, with the reason; ? stands for senders that are no members.
+    alive: This agent's signed sign of life, in base64, to be carried to the others under its name and .alive.
     """
 
     taken: list[str]
     refused: dict[str, str]
+    alive: bytes
 
 
 Difference = Annotated[float, Meta(ge=-1, le=1)]

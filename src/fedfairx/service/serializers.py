@@ -159,15 +159,24 @@ def sync(service: ServedAgent, *, exact: bool) -> schemas.Sync:
     """The exchange with peers; how far they are believed, which depends on our rewards, if `exact`."""
     agent, membership = service.agent, service.membership
     believed = {name: (each.weight, each.reason) for name, each in agent.partners.items()} if exact else {}
-    held = peers_of(agent, {}, {}) if membership is None else membership.peers
+    held = peers_of(agent, {}, {}, {}) if membership is None else membership.peers
+    silent = {} if membership is None else membership.silent
     peers = {
         name: schemas.PeerSeen(
-            peer.number, peer.count, peer.came, peer.lag, peer.refused, *believed.get(name, (None, None))
+            release=peer.number,
+            records=peer.count,
+            came=peer.came,
+            alive=peer.alive,
+            silent=name in silent,
+            refused=peer.refused,
+            weight=believed.get(name, (None, None))[0],
+            reason=believed.get(name, (None, None))[1],
         )
         for name, peer in held.items()
     }
     if membership is None:
-        return schemas.Sync(agent.name, None, None, agent.released, None, None, False, None, None, {}, peers)
+        made = agent.released
+        return schemas.Sync(agent.name, None, None, made, None, None, False, None, None, {}, peers, {})
     refusals: dict[str, dict[str, int]] = {}
     for (name, reason), times in sorted(membership.refusals.items()):
         refusals.setdefault(name, {})[reason] = times
@@ -183,4 +192,5 @@ def sync(service: ServedAgent, *, exact: bool) -> schemas.Sync:
         over=membership.over,
         refusals=refusals,
         peers=peers,
+        certificates=membership.expiries,
     )

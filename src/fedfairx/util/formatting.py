@@ -65,3 +65,12 @@ def html_table(columns: Sequence[object], rows: Rows, *, caption: str = "") -> s
     head = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     titles = line("th", columns) if columns else ""
     return f"<table>{head}{titles}{''.join(line('td', row) for row in rows)}</table>"
+
+
+def duration(seconds: float) -> str:
+    """An approximate duration."""
+    for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            many = round(seconds / length)
+            return f"{many} {name}{'' if many == 1 else 's'}"
+    return "less than a minute"

@@ -56,9 +56,9 @@ def test_two_agents_learn_from_each_other() -> None:
     assert org2.peers["org1"].number == 1
     assert org2.peers["org1"].count == 5
     assert org2.peers["org1"].came is not None
+    assert org2.peers["org1"].alive == org2.peers["org1"].came
     released(org2, seed=1)
     released(org2, seed=2)
-    assert org2.peers["org1"].lag == 1
     assert org1.receive() == ["org2"]
     assert not org1.waiting
 

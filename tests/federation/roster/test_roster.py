@@ -204,7 +204,7 @@ def test_who_leaves_takes_what_it_taught_along() -> None:
     assert np.array_equal(ear.agent.gram, never.agent.gram)
     assert np.array_equal(ear.agent.moment, never.agent.moment)
     opened.exchange()  # its last message still lies there
-    assert opened.refusals == {("org2", "unknown"): 1}
+    assert not opened.refusals
     assert opened.agent.held.keys() == {"org3"}
     assert "org2" not in here.member("org1", ear.agent).peers
 

@@ -34,7 +34,9 @@ def base(tmp_path: Path) -> Path:
 
 
 def wrong(base: Path) -> list[str]:
-    return [f"{each.what}: {each.trouble}" for each in inspect(base) if not each.fine]
+    """What is wrong with the files; no hub runs here."""
+    found = [each for each in inspect(base) if not each.fine]
+    return [f"{each.what}: {each.trouble}" for each in found if "hub can't be reached" not in each.trouble]
 
 
 def test_all_is_made_and_goes_together(base: Path) -> None:
@@ -56,7 +58,7 @@ def test_all_is_made_and_goes_together(base: Path) -> None:
 
 def test_secrets_are_their_owners_alone(base: Path) -> None:
     secrets = [path for path in base.rglob("*") if path.suffix == ".key"]
-    assert len(secrets) == 2 + 1 + 2 * len(NAMES)
+    assert len(secrets) == 2 + 2 + 2 * len(NAMES)
     assert all(path.stat().st_mode & 0o077 == 0 for path in secrets)
     assert all((base / name).stat().st_mode & 0o077 == 0 for name in (*NAMES, "hub", "convener"))
     private = {path.read_bytes() for path in secrets}

@@ -79,6 +79,20 @@ def test_a_node_writes_under_the_name_that_its_key_was_registered_by(app: Any) -
     assert sum("left out" in line for line in said) == 2
 
 
+def test_a_sign_of_life_goes_round_but_is_no_news(app: Any) -> None:
+    server, _, _ = app
+
+    def alive(asked: Message) -> Message:
+        return Message(RecordDict({"answer": {"alive": b"life"}}), reply_to=asked)
+
+    def noisy(asked: Message) -> Message:
+        return Message(RecordDict({"answer": {"alive": b"x" * 2000}}), reply_to=asked)
+
+    board: dict[str, bytes] = {}
+    assert not server.exchange(Grid({1: ("a", alive), 2: ("b", noisy)}), board, deadline=0.05)
+    assert board == {"a.alive": b"life"}
+
+
 def test_who_is_silent_late_or_wrong_hinders_nobody(app: Any) -> None:
     server, _, said = app
 

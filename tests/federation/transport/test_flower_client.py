@@ -28,7 +28,7 @@ class Service:
     def __init__(self) -> None:
         self.came: list[tuple[str, str, str | None, bytes]] = []
         self.answers: dict[str, tuple[int, bytes]] = {
-            "PUT": (200, b'{"taken": [], "refused": {}}'),
+            "PUT": (200, b'{"taken": [], "refused": {}, "alive": "bGlmZQ=="}'),
             "GET": (200, json.dumps({"envelope": base64.b64encode(b"sealed").decode()}).encode()),
         }
         service = self
@@ -82,7 +82,7 @@ def test_what_others_hold_is_brought_before_its_own_is_taken_along(
     app: Any, service: Service, config: dict[str, str]
 ) -> None:
     board = {"org2": b"\x00\xff", "org1": b"own", "odd": "no bytes"}
-    assert carried(app, config, board) == {"message": b"sealed"}
+    assert carried(app, config, board) == {"alive": b"life", "message": b"sealed"}
     put, get = service.came
     assert put[:3] == ("PUT", "/v1/peers", "Bearer KEY")
     assert json.loads(put[3]) == {"envelopes": {"org2": "AP8=", "org1": base64.b64encode(b"own").decode()}}
@@ -93,7 +93,7 @@ def test_a_member_whose_message_is_as_large_as_can_be_hinders_nobody(
     app: Any, service: Service, config: dict[str, str]
 ) -> None:
     board = {f"org{i}": bytes(2**20) for i in range(4)} | {"small": b"x"}
-    assert carried(app, config, board) == {"message": b"sealed"}
+    assert carried(app, config, board) == {"alive": b"life", "message": b"sealed"}
     bodies = [body for method, _, _, body in service.came if method == "PUT"]
     assert all(len(body) < 4 * 2**20 for body in bodies)  # what a service takes by default
     assert [name for body in bodies for name in json.loads(body)["envelopes"]] == list(board)
@@ -103,7 +103,7 @@ def test_before_the_first_release_there_is_nothing_to_carry(
     app: Any, service: Service, config: dict[str, str]
 ) -> None:
     service.answers["GET"] = (404, b"{}")
-    assert carried(app, config) == {}
+    assert carried(app, config) == {"alive": b"life"}
 
 
 @pytest.mark.parametrize("method", ["PUT", "GET"])
@@ -155,5 +155,5 @@ def test_a_node_that_is_not_configured(app: Any, config: dict[str, str], missing
 
 def test_the_superlink_does_not_say_where_to_go(app: Any, service: Service, config: dict[str, str]) -> None:
     other = {"service": "http://127.0.0.1:1", "key-file": "/etc/hostname"}
-    assert carried(app, config, {}, **other) == {"message": b"sealed"}
+    assert carried(app, config, {}, **other) == {"alive": b"life", "message": b"sealed"}
     assert service.came[0][2] == "Bearer KEY"

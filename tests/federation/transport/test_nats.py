@@ -7,8 +7,9 @@ import shutil
 import signal
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,11 @@ import pytest
 from fedfairx.errors import TransportRefused, TransportUnavailable
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.setup.create import amend_federation, create_federation
+from fedfairx.federation.setup.member_folder import MemberFolder
+from fedfairx.federation.setup.renew import renew_certificates
 from fedfairx.federation.transport import Conflict
 from fedfairx.federation.transport.nats_subjects import stream_of_bucket, subject_of
+from fedfairx.privacy import SimulatedNoise
 from member_helpers import World, released, terms, work, world
 from nats_server import NatsServer, free_port, nats_cluster, nats_server, require_nats, wait_until
 
@@ -43,7 +47,7 @@ def raw(coroutine: object) -> object:
 
 
 def test_the_server_is_killed_and_comes_back(tmp_path: Path) -> None:
-    with nats_server(tmp_path) as server, ExitStack() as stack:
+    with nats_server(tmp_path, federation=FEDERATION) as server, ExitStack() as stack:
         one, two = (
             stack.enter_context(_closing(opened(server.url, name, deadline=1.0))) for name in ("a", "b")
         )
@@ -65,6 +69,69 @@ def test_the_server_is_killed_and_comes_back(tmp_path: Path) -> None:
         wait_until(lambda: bool(told) and _latest(two).get("a") == b"three")
 
 
+@pytest.mark.long
+def test_a_server_that_hangs_is_noticed_within_five_seconds_and_one_that_dies_makes_no_noise(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Hanging, it accepts connections and answers nothing. Decisions go on, and then everything arrives."""
+    base, port = tmp_path / "made", free_port()
+    roster = create_federation(base, terms(), {"org1": None}, hosts=["127.0.0.1"], port=port)
+    place = MemberFolder.read(base / "org1")
+    server = NatsServer.of(base / "hub" / "nats-server.conf", port).start()
+    with caplog.at_level("INFO", logger="asyncio"):
+        server.make_bucket_in(base / "hub")
+        member = place.member(roster.terms.agent("org1", noise=SimulatedNoise(1)))
+        released(member)
+        stop = member.watch(every=0.5)
+        try:
+            assert server.process is not None
+            took = []
+            while not took or (min(took) > 5.0 and len(took) < 3):  # other processes may have the cores
+                wait_until(
+                    lambda: member.signs.ours is not None and member.away is None and not member.waiting
+                )
+                server.process.send_signal(signal.SIGSTOP)
+                began = time.monotonic()
+                wait_until(lambda: member.away is not None)
+                assert "does not answer" in str(member.away)
+                work(member.agent, 20)
+                member.agent.release()
+                took.append(time.monotonic() - began)
+                server.process.send_signal(signal.SIGCONT)
+            assert min(took) < 5.0, took
+            wait_until(lambda: member.away is None and not member.waiting)
+            assert member.agent.observed == 5 + 20 * len(took)
+            server.kill()
+            wait_until(lambda: member.away is not None)
+            server.start()
+            wait_until(lambda: member.away is None)
+        finally:
+            stop()
+            member.transport.close()
+            server.kill()
+    assert caplog.messages == []  # asyncio complained whenever a connection with TLS ended
+
+
+def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
+    """The member's has expired, and the hub does not let it in; nothing but the file is replaced."""
+    base, port = tmp_path / "made", free_port()
+    roster = create_federation(base, terms(), {"org1": None}, hosts=["127.0.0.1"], port=port, days=0)
+    renew_certificates(base, only=["hub"])
+    server = NatsServer.of(base / "hub" / "nats-server.conf", port).start()
+    server.make_bucket_in(base / "hub")
+    key = (base / "org1" / "tls.key").read_bytes()
+    try:
+        with _closing(identified((base, f"tls://127.0.0.1:{port}", roster), "org1", deadline=1.0)) as end:
+            assert "can't be reached" in _why(end)
+            wait_until(lambda: "certificate has expired" in (base / "hub" / "log").read_text())
+            renew_certificates(base, only=["org1"])
+            wait_until(lambda: _why(end) == "")
+            end.publish("org1", b"one", replacing=None)
+    finally:
+        server.kill()
+    assert (base / "org1" / "tls.key").read_bytes() == key
+
+
 def test_a_server_that_comes_later_than_its_agents(tmp_path: Path) -> None:
     require_nats()
     server = NatsServer(tmp_path)
@@ -73,6 +140,8 @@ def test_a_server_that_comes_later_than_its_agents(tmp_path: Path) -> None:
         with pytest.raises(TransportUnavailable, match="can't be reached"):
             end.latest()
         server.start()
+        wait_until(lambda: "has no bucket" in _why(end))  # a member can't make it
+        server.make_bucket(FEDERATION)
         wait_until(lambda: _published(end, "a", b"one", None))
         assert end.latest() == {"a": b"one"}
     finally:
@@ -83,9 +152,8 @@ def test_a_server_that_comes_later_than_its_agents(tmp_path: Path) -> None:
 def test_one_of_three_servers_is_killed(tmp_path: Path) -> None:
     with nats_cluster(tmp_path) as servers, ExitStack() as stack:
         urls = [server.url for server in servers]
-        one, two = (
-            stack.enter_context(_closing(opened(urls, name, deadline=1.0, replicas=3))) for name in ("a", "b")
-        )
+        wait_until(lambda: _made(servers[0]), seconds=40, what="a leader")
+        one, two = (stack.enter_context(_closing(opened(urls, name, deadline=1.0))) for name in ("a", "b"))
         wait_until(lambda: _published(one, "a", b"0", None), seconds=40)
         leader = _leader(urls)
         servers[leader].kill()  # the worst of the three
@@ -93,6 +161,14 @@ def test_one_of_three_servers_is_killed(tmp_path: Path) -> None:
             message, before = b"%d" % number, b"%d" % (number - 1)
             wait_until(lambda m=message, b=before: _published(one, "a", m, b), seconds=40)
         wait_until(lambda: _latest(two).get("a") == b"5", seconds=40)
+
+
+def _made(server: NatsServer) -> bool:
+    try:
+        server.make_bucket(FEDERATION, replicas=3, deadline=1.0)
+    except (TransportUnavailable, TransportRefused):  # the three have not found each other yet
+        return False
+    return True
 
 
 def _leader(urls: list[str]) -> int:
@@ -107,7 +183,7 @@ def _leader(urls: list[str]) -> int:
 
 
 def test_a_message_that_was_missed_is_found_by_looking(tmp_path: Path) -> None:
-    with nats_server(tmp_path) as server, ExitStack() as stack:
+    with nats_server(tmp_path, federation=FEDERATION) as server, ExitStack() as stack:
         one = stack.enter_context(_closing(opened(server.url, "a")))
         two = stack.enter_context(_closing(opened(server.url, "b", poll=0.2)))
         one.publish("a", b"one", replacing=None)
@@ -124,7 +200,7 @@ def test_a_message_that_was_missed_is_found_by_looking(tmp_path: Path) -> None:
 
 
 def test_messages_up_to_the_limit(tmp_path: Path) -> None:
-    with nats_server(tmp_path) as server, _closing(opened(server.url, "a")) as end:
+    with nats_server(tmp_path, federation=FEDERATION) as server, _closing(opened(server.url, "a")) as end:
         large = b"x" * (2**20 - 2**12)
         end.publish("a", large, replacing=None)
         with _closing(opened(server.url, "b")) as other:
@@ -135,14 +211,17 @@ def test_messages_up_to_the_limit(tmp_path: Path) -> None:
 
 def test_a_stream_that_was_lost_begins_anew(tmp_path: Path) -> None:
     """The hub's disk is gone: revisions begin at 1 again, and what agents send is seen all the same."""
-    with nats_server(tmp_path) as server, _closing(opened(server.url, "a", deadline=2.0, poll=0.3)) as end:
+    hub = nats_server(tmp_path, federation=FEDERATION)
+    with hub as server, _closing(opened(server.url, "a", deadline=2.0, poll=0.3)) as end:
         end.publish("a", b"1", replacing=None)
         for number in range(2, 6):
             end.publish("a", b"%d" % number, replacing=b"%d" % (number - 1))
         server.kill()
         shutil.rmtree(tmp_path / "store")
         server.start()
-        wait_until(lambda: _published(end, "a", b"5", None))  # makes the bucket anew
+        wait_until(lambda: "has no bucket" in _why(end))
+        server.make_bucket(FEDERATION)
+        wait_until(lambda: _published(end, "a", b"5", None))
         assert _latest(end) == {"a": b"5"}
         with _closing(opened(server.url, "b", deadline=2.0)) as other:
             wait_until(lambda: _published(other, "b", b"one", None))
@@ -153,7 +232,7 @@ def test_a_stream_that_was_lost_begins_anew(tmp_path: Path) -> None:
 
 
 def test_nobody_can_remove_what_others_have_sent(tmp_path: Path) -> None:
-    with nats_server(tmp_path) as server, _closing(opened(server.url, "a")) as end:
+    with nats_server(tmp_path, federation=FEDERATION) as server, _closing(opened(server.url, "a")) as end:
         end.publish("a", b"one", replacing=None)
 
         async def attack() -> list[str]:
@@ -188,7 +267,7 @@ def test_a_bucket_that_could_lose_messages_is_refused(tmp_path: Path) -> None:
         raw(prepare())
         with (
             _closing(opened(server.url, "a", deadline=1.0)) as end,
-            pytest.raises(TransportRefused, match="was not made by fedfairx"),
+            pytest.raises(TransportRefused, match=r"max_age must be 0, got 60.*federate bucket"),
         ):
             end.latest()
 
@@ -203,7 +282,7 @@ def founded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, st
     roster = create_federation(base, terms(), {"org1": None, "org2": None}, hosts=["127.0.0.1"], port=port)
     server = NatsServer.of(base / "hub" / "nats-server.conf", port)
     try:
-        server.start()
+        server.start().make_bucket_in(base / "hub")
         yield base, f"tls://127.0.0.1:{port}", roster
     finally:
         server.kill()
@@ -214,11 +293,15 @@ def identified(
 ) -> NatsTransport:
     base, url, roster = founded
     folder = base / agent
-    context = tls_context(
-        ca=str(folder / "authority.crt"), certificate=str(folder / "tls.crt"), key=str(folder / "tls.key")
-    )
     return NatsTransport(
-        url, federation=roster.federation, agent=as_ or agent, tls=context, deadline=deadline
+        url, federation=roster.federation, agent=as_ or agent, tls=tls_of(folder), deadline=deadline
+    )
+
+
+def tls_of(folder: Path, *, trusting: Path | None = None) -> Callable[[], ssl.SSLContext]:
+    files = {"certificate": folder / "tls.crt", "key": folder / "tls.key"}
+    return partial(
+        tls_context, ca=str((trusting or folder) / "authority.crt"), **{k: str(v) for k, v in files.items()}
     )
 
 
@@ -243,8 +326,8 @@ def test_members_with_their_certificates_learn_from_each_other(founded: tuple[Pa
 
 def test_members_go_on_while_their_hub_is_killed(tmp_path: Path) -> None:
     """kill -9 of the hub in the middle of a run: every decision is made, and in the end everybody has all."""
-    with nats_server(tmp_path) as server, ExitStack() as stack:
-        here = world()
+    here = world()
+    with nats_server(tmp_path, federation=here.roster.federation) as server, ExitStack() as stack:
         members = []
         for name in here.keys:
             end = NatsTransport(server.url, federation=here.roster.federation, agent=name, deadline=0.2)
@@ -293,7 +376,7 @@ def test_a_client_without_a_certificate_is_refused(founded: tuple[Path, str, Ros
     bare = ssl.create_default_context(cafile=str(base / "hub" / "authority.crt"))
     with (
         _closing(
-            NatsTransport(url, federation=roster.federation, agent="org1", tls=bare, deadline=0.5)
+            NatsTransport(url, federation=roster.federation, agent="org1", tls=lambda: bare, deadline=0.5)
         ) as end,
         pytest.raises(TransportUnavailable),
     ):
@@ -309,6 +392,7 @@ def test_who_was_taken_off_the_hub_does_not_knock_all_the_time(
     base, port = tmp_path / "made", free_port()
     roster = create_federation(base, terms(), dict.fromkeys(("org1", "org2")), hosts=["127.0.0.1"], port=port)
     server = NatsServer.of(base / "hub" / "nats-server.conf", port).start()
+    server.make_bucket_in(base / "hub")
     try:
         with _closing(identified((base, f"tls://127.0.0.1:{port}", roster), "org2", deadline=1.0)) as end:
             assert end.latest() == {}
@@ -325,7 +409,7 @@ def test_who_was_taken_off_the_hub_does_not_knock_all_the_time(
 def _why(end: NatsTransport) -> str:
     try:
         end.latest()
-    except TransportUnavailable as error:
+    except (TransportUnavailable, TransportRefused) as error:
         return str(error)
     return ""
 
@@ -335,11 +419,7 @@ def test_a_certificate_of_another_authority_is_refused(
 ) -> None:
     base, url, roster = founded
     create_federation(tmp_path / "other", terms(), {"org1": None})
-    context = tls_context(
-        ca=str(base / "hub" / "authority.crt"),
-        certificate=str(tmp_path / "other" / "org1" / "tls.crt"),
-        key=str(tmp_path / "other" / "org1" / "tls.key"),
-    )
+    context = tls_of(tmp_path / "other" / "org1", trusting=base / "hub")
     with (
         _closing(
             NatsTransport(url, federation=roster.federation, agent="org1", tls=context, deadline=0.5)
@@ -355,9 +435,7 @@ def test_a_hub_that_is_not_the_federations_is_not_spoken_to(
     _, url, roster = founded
     folder = tmp_path / "other" / "org1"
     create_federation(tmp_path / "other", terms(), {"org1": None})
-    context = tls_context(
-        ca=str(folder / "authority.crt"), certificate=str(folder / "tls.crt"), key=str(folder / "tls.key")
-    )
+    context = tls_of(folder)
     with (
         _closing(
             NatsTransport(url, federation=roster.federation, agent="org1", tls=context, deadline=0.5)
@@ -384,7 +462,7 @@ class _closing:  # noqa: N801 (as contextlib's, but typed)
 def _published(end: NatsTransport, agent: str, message: bytes, before: bytes | None) -> bool:
     try:
         end.publish(agent, message, replacing=before)
-    except (TransportUnavailable, Conflict):
+    except (TransportUnavailable, TransportRefused, Conflict):
         return False
     return True
 

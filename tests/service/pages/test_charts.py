@@ -52,9 +52,3 @@ def test_words() -> None:
     assert formatting.count(1234567) == "1\u202f234\u202f567"
     assert formatting.moment(0) == "1970-01-01 00:00"
     assert formatting.moment(None) == "–"
-    assert [formatting.duration(s) for s in (5, 61, 7_200, 90_000)] == [
-        "less than a minute",
-        "1 minute",
-        "2 hours",
-        "1 day",
-    ]

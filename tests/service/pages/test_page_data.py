@@ -49,19 +49,22 @@ def test_a_private_agent() -> None:
 
 
 def federation(**peers: PeerSeen) -> str:
-    sync = Sync("clinic-3", None, None, 4, None, None, False, None, None, {}, peers)
-    return html("federation", {"sync": sync, "observed": 90})
+    sync = Sync("clinic-3", None, None, 4, None, None, False, None, None, {}, peers, {})
+    return html("federation", {"sync": sync, "observed": 90, "records": 80, "refused": {}})
 
 
 def test_peers_are_listed() -> None:
-    text = federation(other=PeerSeen(7, 90, None, 0, 0))
+    text = federation(other=PeerSeen(7, 90, None, 1.8e9 - 7200.0, True, 0))
+    assert ">2 hours ago</time> <strong" in text
     assert "other" in text
     assert "alone" not in text
 
 
 def test_how_far_a_peer_is_believed_and_why() -> None:
     why = "contradicts our rewards: 40 times likelier if it differs"
-    text = federation(one=PeerSeen(7, 90, None, 0, 0, 0.0, why), two=PeerSeen(0, 0, None, 7, 0))
+    text = federation(
+        one=PeerSeen(7, 90, None, None, False, 0, 0.0, why), two=PeerSeen(0, 0, None, None, True, 0)
+    )
     assert 'data-label="Believed">0' in text
     assert "Contradicts our rewards: 40 times likelier if it differs." in text
     assert 'data-label="Why">–' in text  # nothing came from it yet

@@ -11,6 +11,14 @@
 
 There is one way to write an envelope: every byte is signed, so that none can be changed, and its length
 follows from the name and the dimension.
+
+A sign of life is a signed time. It is renewed at fixed intervals, so it says nothing about records:
+
+    "FFXL", version   5 bytes
+    federation        16 bytes
+    time              8 bytes, little-endian: seconds since 1970 by the sender's clock
+    agent             its name
+    signature         64 bytes: Ed25519 over a label and all before it, by the agent's key
 """
 
 from __future__ import annotations
@@ -28,6 +36,9 @@ from fedfairx.privacy import Release
 _MAGIC = b"FFXE\x01"
 _HEADER = struct.Struct("<5s16s32sIB")
 _LABEL = b"fedfairx envelope 1\n"  # so that a signature made for another purpose is not valid here
+_ALIVE = struct.Struct("<5s16sQ")
+_ALIVE_MAGIC = b"FFXL\x01"
+_ALIVE_LABEL = b"fedfairx sign of life 1\n"
 
 
 @dataclass(frozen=True)
@@ -100,24 +111,47 @@ class SignedCodec:
     def open(self, name: str, message: bytes) -> Release:
         """The release of `name` in a message."""
         envelope = Envelope.parse(message)
-        roster, terms = self.roster, self.roster.terms
-        if envelope.federation != roster.federation:
-            raise MessageRefused(f"message of {name!r} is of another federation", reason="federation")
+        terms = self.roster.terms
+        self._require_federation(name, envelope.federation)
         if envelope.terms != self._agreed:
             raise MessageRefused(f"message of {name!r} was made under another roster's terms", reason="terms")
-        if envelope.agent != name:
-            raise MessageRefused(f"message under the name {name!r} is another agent's", reason="sender")
-        public = roster.members.get(name)
-        if public is None:
-            raise MessageRefused(f"sender {name!r} is not in the roster", reason="unknown")
-        if not signed_by(public, _LABEL + envelope.body, envelope.signature):
-            raise MessageRefused(f"message of {name!r} is not signed by its key", reason="signature")
+        self._require_signed(name, envelope.agent, _LABEL + envelope.body, envelope.signature)
         if envelope.dimension != terms.dimension:
             raise MessageRefused(
                 f"message of {name!r} must have dimension {terms.dimension}, got {envelope.dimension}",
                 reason="dimension",
             )
         return envelope.release
+
+    def close_sign_of_life(self, moment: float) -> bytes:
+        """Sign a time, in seconds since 1970."""
+        body = _ALIVE.pack(_ALIVE_MAGIC, bytes.fromhex(self.roster.federation), int(moment))
+        body += self.name.encode("ascii")
+        return body + self._key.sign(_ALIVE_LABEL + body)
+
+    def open_sign_of_life(self, name: str, message: bytes) -> int:
+        """The time that `name` has signed."""
+        body, signature = message[:-SIGNATURE_BYTES], message[-SIGNATURE_BYTES:]
+        if len(body) < _ALIVE.size or not body.startswith(_ALIVE_MAGIC):
+            raise MessageRefused("the message is not a sign of life of this version")
+        _, federation, moment = _ALIVE.unpack_from(body)
+        self._require_federation(name, federation.hex())
+        agent = body[_ALIVE.size :].decode("ascii", "replace")
+        self._require_signed(name, agent, _ALIVE_LABEL + body, signature)
+        return int(moment)
+
+    def _require_federation(self, name: str, federation: str) -> None:
+        if federation != self.roster.federation:
+            raise MessageRefused(f"message of {name!r} is of another federation", reason="federation")
+
+    def _require_signed(self, name: str, agent: str, text: bytes, signature: bytes) -> None:
+        if agent != name:
+            raise MessageRefused(f"message under the name {name!r} is another agent's", reason="sender")
+        public = self.roster.members.get(name)
+        if public is None:
+            raise MessageRefused(f"sender {name!r} is not in the roster", reason="unknown")
+        if not signed_by(public, text, signature):
+            raise MessageRefused(f"message of {name!r} is not signed by its key", reason="signature")
 
 
 class Codec(Protocol):

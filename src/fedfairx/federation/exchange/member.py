@@ -16,10 +16,11 @@ from dataclasses import dataclass
 
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, LedgerMismatch, MessageRefused, PrivacyError, TransportUnavailable
+from fedfairx.federation.exchange.alive import RENEWED, SignsOfLife
 from fedfairx.federation.exchange.background import Wakeup, repeat
-from fedfairx.federation.exchange.envelope import Codec
+from fedfairx.federation.exchange.envelope import Codec, SignedCodec
 from fedfairx.federation.exchange.seen import Seen
-from fedfairx.federation.transport.protocol import Conflict, Transport
+from fedfairx.federation.transport.protocol import Conflict, Transport, alive_key, named_by
 from fedfairx.privacy import Release
 
 _ATTEMPTS = 3  # attempts at a name that another writer uses at the same moment
@@ -32,9 +33,11 @@ class Member:
     member.
 
     refusals: number of refused messages, by sender and reason.
+    rejected: why the message that the transport holds now is refused, by its name there.
     ignored: number of messages older than what is held.
     away: why the transport is unavailable; None while it is not.
     halted: why sending is halted; None while it is not.
+    signs: the signs of life of the peers.
     """
 
     def __init__(
@@ -43,11 +46,13 @@ class Member:
         self.agent = agent
         self.transport = transport
         self.refusals: Counter[tuple[str, str]] = Counter()
+        self.rejected: dict[str, str] = {}
         self.ignored = 0
         self.away: str | None = None
         self.halted: str | None = None
+        self.signs = SignsOfLife()
         self._seal = seal
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.RLock()
         self._wakeup = Wakeup()
         self._looked_at: dict[str, bytes] = {}  # the last message of each
@@ -60,6 +65,7 @@ class Member:
         self._release: Release | None = agent.held.get(agent.name)
         self._message = None if self._release is None else seal.close(self._release)
         self._there: bytes | None = None  # our message in the transport, as far as we know
+        self._life: bytes | None = None  # our sign of life in the transport, as far as we know
         self._noted: bytes | None = None  # our message that the ledger counts as sent
         self._shared = 0  # number of our release that is in the shared statistics
 
@@ -179,6 +185,10 @@ class Member:
                 self._look_at_ours(own)
                 if not self.waiting:
                     self._acknowledge()
+            alive = messages.get(alive_key(self.agent.name))
+            if alive is not None and isinstance(self._seal, SignedCodec):
+                with contextlib.suppress(MessageRefused):  # it may be of an earlier key
+                    self.signs.stored(self._seal.open_sign_of_life(self.agent.name, alive))
             return self._take(messages, strict=False)
 
     def _take(self, messages: Mapping[str, bytes], *, strict: bool) -> list[str]:
@@ -187,7 +197,12 @@ class Member:
         come: dict[str, Release] = {}
         for name in sorted(messages):
             message = messages[name]
-            if name == own or self._looked_at.get(name) == message:
+            peer = None if self._seal.roster is None else named_by(name)
+            if own in (name, peer) or self._looked_at.get(name) == message or self.left(name):
+                continue
+            self.rejected.pop(name, None)
+            if peer is not None:
+                self._take_sign(peer, name, message)
                 continue
             try:
                 release = self._seal.open(name, message)
@@ -201,10 +216,29 @@ class Member:
         self._looked_at.update((name, messages[name]) for name in messages if name != own)
         return taken
 
+    def _take_sign(self, peer: str, key: str, message: bytes) -> None:
+        """Take a sign of life of a peer."""
+        assert isinstance(self._seal, SignedCodec)
+        try:
+            self.signs.take(peer, self._seal.open_sign_of_life(peer, message), now=self.clock())
+        except MessageRefused as error:
+            self._refuse(peer, message, error, key=key)
+
+    def left(self, name: str) -> bool:
+        """Whether a message under this name is of a former member: it stays at the transport and is no news.
+
+        All signs of life of others than members are taken for such.
+        """
+        roster, peer = self._seal.roster, named_by(name)
+        if roster is None or (peer or name) in roster.members:
+            return False
+        return peer is not None or name in self._seen.releases
+
     def _look_at_ours(self, message: bytes | None) -> None:
         """Note which of our messages the transport holds; send the latest again if it was lost."""
         if message == self._message:
             self._there = message
+            self.rejected.pop(self.agent.name, None)
             return
         self._there = None
         with contextlib.suppress(LedgerMismatch):  # `send` raises it; receiving goes on
@@ -231,13 +265,16 @@ class Member:
                 else:
                     groups = [{name: group[name]} for name in sorted(group)]
         self._shared = self.agent.released
-        now = self._clock()
+        now = self.clock()
         self._came.update((name, now) for name in come)
+        for name in come:
+            self.signs.saw(name, now)
         return sorted(come)
 
-    def _refuse(self, name: str, message: bytes, error: MessageRefused) -> None:
+    def _refuse(self, name: str, message: bytes, error: MessageRefused, *, key: str = "") -> None:
         self.refusals[name, error.reason] += 1
-        self._looked_at[name] = message
+        self.rejected[key or name] = error.reason
+        self._looked_at[key or name] = message
 
     # --- both ----------------------------------------------------------------------------------------
 
@@ -254,6 +291,30 @@ class Member:
                 self._take(messages, strict=False)
             return sent and self.away is None
 
+    def show_life(self) -> None:
+        """Renew this member's sign of life at the transport, every `RENEWED` seconds."""
+        now = self.clock()
+        if self.signs.ours is not None and 0.0 <= now - self.signs.ours < RENEWED:
+            return
+        message, key = self.sign_of_life, alive_key(self.agent.name)
+        if message is None:
+            return
+        for _ in range(_ATTEMPTS):
+            try:
+                self.transport.publish(key, message, replacing=self._life)
+            except Conflict as taken:  # an earlier process has left it, or a second instance renews it, too
+                self._life = taken.held
+            else:
+                self._life = message
+                self.signs.stored(now)
+                return
+
+    @property
+    def sign_of_life(self) -> bytes | None:
+        """A sign of life of now; None among agents of one process."""
+        seal = self._seal
+        return seal.close_sign_of_life(self.clock()) if isinstance(seal, SignedCodec) else None
+
     def follow(self, seal: Codec) -> None:
         """Switch to a later version of the roster.
 
@@ -263,6 +324,7 @@ class Member:
             self._join(seal)
             self._seal = seal
             self._looked_at.clear()
+            self.rejected.clear()
             self._message = None if self._release is None else seal.close(self._release)
 
     def _join(self, seal: Codec) -> None:
@@ -281,10 +343,11 @@ class Member:
         """
 
         def work() -> None:
-            try:
-                self.exchange()
-            except FedFairXError as error:  # including an agent whose storage is unavailable
-                self.away = str(error)  # try again later: an operator may have acted
+            for step in (self.exchange, self.show_life):
+                try:
+                    step()
+                except FedFairXError as error:  # including an agent whose storage is unavailable
+                    self.away = str(error)  # try again later: an operator may have acted
             if after is not None:
                 after()
 
@@ -296,22 +359,22 @@ class Member:
 
     @property
     def peers(self) -> dict[str, Peer]:
-        """The peers of which a release is held or was refused, by name.
+        """The peers of which something was accepted or refused, by name.
 
         It does not take the lock, which may be held during a call of the transport.
         """
-        return peers_of(self.agent, self.refusals, self._came)
+        return peers_of(self.agent, self.refusals, self._came, self.signs.last)
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer as a member knows it: its latest release, when it arrived, how many messages were refused."""
+    """A peer as a member knows it: its latest release, how many messages were refused, when it was heard."""
 
-    number: int
-    count: int
-    came: float | None  # seconds since the epoch; None if held since before the start
-    refused: int
-    lag: int  # releases that it is behind this member
+    number: int = 0
+    count: int = 0  # records in its latest release
+    came: float | None = None  # seconds since 1970; None if held since before the start
+    refused: int = 0
+    alive: float | None = None  # its last sign of life, in seconds since 1970
 
 
 def contradiction(agent: Agent, ours: Release | None, theirs: Release) -> str | None:
@@ -344,15 +407,17 @@ def _again(agent: Agent, number: int) -> Release | None:
 
 
 def peers_of(
-    agent: Agent, refusals: Mapping[tuple[str, str], int], came: Mapping[str, float]
+    agent: Agent,
+    refusals: Mapping[tuple[str, str], int],
+    came: Mapping[str, float],
+    alive: Mapping[str, float],
 ) -> dict[str, Peer]:
-    """The peers of which a release is held or was refused, by name; `refusals` by sender and reason."""
+    """The peers that were heard or refused, by name; `refusals` by sender and reason."""
     refused: Counter[str] = Counter()
     for (name, _), times in list(refusals.items()):
         refused[name] += times
-    held, own = agent.held, agent.released
-    peers = {}
-    for name in sorted({*held, *refused} - {agent.name}):
+    held, peers = agent.held, {}
+    for name in sorted({*held, *refused, *list(alive)} - {agent.name}):
         number, count = (held[name].number, held[name].count) if name in held else (0, 0)
-        peers[name] = Peer(number, count, came.get(name), refused[name], max(own - number, 0))
+        peers[name] = Peer(number, count, came.get(name), refused[name], alive.get(name))
     return peers

@@ -26,7 +26,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedfairx.errors import StateError
-from fedfairx.util.files import require_private, write_private
+from fedfairx.util.files import require_private, write_atomically, write_private
+
+WARNED = 30  # days before a certificate expires, from which on there are warnings
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,13 @@ class Identity:
     key: ec.EllipticCurvePrivateKey
 
     def issue(self, name: str, *, days: int, hosts: Sequence[str] = (), email: str = "") -> Identity:
-        """Issue a certificate: for a server at `hosts`, or for the client `email`."""
+        """Issue a certificate for a new key: for a server at `hosts`, or for the client `email`."""
         names: list[x509.GeneralName] = [_host(host) for host in hosts]
         names += [x509.RFC822Name(email)] if email else []
         usage = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
-            _builder(name, self.certificate.subject, key.public_key(), days)
+            _builder(_name(name), self.certificate.subject, key.public_key(), days)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -53,9 +55,25 @@ class Identity:
         )
         return Identity(builder.sign(self.key, hashes.SHA256()), key)
 
+    def renew(self, certificate: x509.Certificate, *, days: int) -> x509.Certificate:
+        """Issue a certificate again, for the same key and names, from now on.
+
+        The authority may renew its own: what it has issued stays valid.
+        """
+        try:
+            certificate.verify_directly_issued_by(self.certificate)
+        except (InvalidSignature, ValueError, TypeError):
+            raise StateError("the certificate to renew was not issued by this authority") from None
+        key = certificate.public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        builder = _builder(certificate.subject, self.certificate.subject, key, days)
+        for each in certificate.extensions:
+            builder = builder.add_extension(each.value, critical=each.critical)
+        return builder.sign(self.key, hashes.SHA256())
+
     def write(self, certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> None:
         """Write the certificate and the key into new files; the key's has mode 0600."""
-        Path(certificate).write_bytes(self.certificate.public_bytes(Encoding.PEM))
+        write_certificate(certificate, self.certificate)
         write_private(key, self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
     @classmethod
@@ -88,12 +106,30 @@ def new_authority(name: str, *, days: int) -> Identity:
         decipher_only=False,
     )
     builder = (
-        _builder(name, subject, key.public_key(), days)
+        _builder(subject, subject, key.public_key(), days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     return Identity(builder.sign(key, hashes.SHA256()), key)
+
+
+def write_certificate(path: str | os.PathLike[str], certificate: x509.Certificate) -> None:
+    """Write or replace a certificate's file."""
+    write_atomically(path, certificate.public_bytes(Encoding.PEM))
+
+
+def expires(certificate: str | os.PathLike[str]) -> datetime:
+    """When a certificate's file is no longer valid."""
+    return read_certificate(certificate).not_valid_after_utc
+
+
+def read_certificate(path: str | os.PathLike[str]) -> x509.Certificate:
+    """Read a certificate's file, which holds no secret."""
+    try:
+        return x509.load_pem_x509_certificate(Path(path).read_bytes())
+    except ValueError:
+        raise StateError(f"{path} must be a certificate as PEM") from None
 
 
 def identity_of(agent: str, federation: str) -> str:
@@ -113,18 +149,24 @@ def check_certificate(certificate: x509.Certificate, authority: x509.Certificate
             raise StateError(f"{whose} is not valid before {each.not_valid_before_utc:%Y-%m-%d}")
         if now > each.not_valid_after_utc:
             raise StateError(f"{whose} was valid until {each.not_valid_after_utc:%Y-%m-%d}")
+    if email:
+        require_email(certificate, email)
+
+
+def require_email(certificate: x509.Certificate, email: str) -> None:
+    """Refuse a certificate that is not for the client `email`."""
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    if email and email not in names.get_values_for_type(x509.RFC822Name):
+    if email not in names.get_values_for_type(x509.RFC822Name):
         raise StateError(f"it must be for {email}")
 
 
 def _builder(
-    name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
-        .subject_name(_name(name))
+        .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())

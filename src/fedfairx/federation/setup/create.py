@@ -2,7 +2,8 @@
 
     roster.json              members and terms; for everybody
     convener/                federation.key signs rosters, authority.key certificates; keep it offline
-    hub/                     (with NATS) nats-server.conf, the hub's certificate: for the server's operator
+    hub/                     (with NATS) nats-server.conf, the hub's certificate, its operator's certificate
+                             (tls.crt) and settings, by which `federate bucket` makes the bucket
                              (with Flower) the app, nodes' public keys, the certificate: for the SuperLink
     NAME/                    for each agent: roster.json, agent.key, its certificate (with Flower: its node's
                              key), its service's settings
@@ -20,17 +21,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedfairx.errors import InvalidInput, StateError, require
-from fedfairx.federation.roster.certificates import Identity, identity_of, new_authority
+from fedfairx.federation.roster.certificates import (
+    Identity,
+    identity_of,
+    new_authority,
+    read_certificate,
+    write_certificate,
+)
 from fedfairx.federation.roster.roster import Roster, create_roster
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder, settings
 from fedfairx.federation.transport.flower.files import make_hub, make_node
-from fedfairx.federation.transport.nats_subjects import inbox_of, news_of, stream_of_bucket, subject_of
-from fedfairx.federation.transport.protocol import require_name
+from fedfairx.federation.transport.nats_subjects import HUB, inbox_of, news_of, stream_of_bucket, subject_of
+from fedfairx.federation.transport.protocol import alive_key, require_name
 from fedfairx.util.files import write_atomically
 
-RESERVED = ("convener", "hub")
+RESERVED = ("convener", HUB)
 PORTS = {"nats": 4222, "flower": 9092}
 TRANSPORTS = ("nats", "sqlite", "flower")
 
@@ -68,6 +75,7 @@ def create_federation(
         authority = _make_hub(base, roster, hosts=hosts, days=days)
     if transport == "nats":
         address = f"tls://{address}"
+        _make_agent(base, HUB, None, authority, roster, hub=(transport, address), days=days)
     elif transport == "flower":
         make_hub(base / "hub")
     for name in agents:
@@ -89,14 +97,16 @@ def amend_federation(
     before = Roster.read(base / "roster.json")
     convener = SigningKey.read(base / "convener" / "federation.key")
     hub = _hub_of(base, before)
-    authority = None if hub[0] == "sqlite" else Identity.read(*_authority(base))
+    authority = None if hub[0] == "sqlite" else Identity.read(*authority_files(base))
     joining, changing = dict(add or {}), dict(rekey or {})
     for name in (*remove, *changing):
         fits = name in before.members
         require(fits, "name", f"must be one of the members {', '.join(before.members)}", name)
     for name in joining:
-        fits = name not in (*before.members, *RESERVED) and not (base / name).exists()
-        require(fits, "name", "must be a new one without a folder", name)
+        fits = name not in (*before.members, *RESERVED) and _free(base / name, name, before)
+        require(fits, "name", "must be a new one without a folder, or a former member's", name)
+        if joining[name] is None and (base / name / "agent.key").exists():
+            joining[name] = SigningKey.read(base / name / "agent.key").public  # it comes back
     made, keys = _keys(joining | changing)
     staying = {name: key for name, key in before.members.items() if name not in remove}
     roster = before.amended(convener, staying | keys)
@@ -112,6 +122,17 @@ def amend_federation(
     return roster
 
 
+def _free(folder: Path, name: str, roster: Roster) -> bool:
+    """Whether a member of this name may join: there is no such folder, or it is a former member's."""
+    if not folder.exists():
+        return True
+    try:
+        found = MemberFolder.read(folder)
+    except (StateError, OSError):
+        return False
+    return found.name == name and found.roster.federation == roster.federation
+
+
 def _keys(agents: Mapping[str, str | None]) -> tuple[dict[str, SigningKey], dict[str, str]]:
     """New signing keys for the agents that gave no public key, and the public keys of all."""
     made = {name: new_signing_key() for name, public in agents.items() if public is None}
@@ -120,7 +141,7 @@ def _keys(agents: Mapping[str, str | None]) -> tuple[dict[str, SigningKey], dict
 
 def hub_configuration(roster: Roster, *, port: int | str = PORTS["nats"]) -> str:
     """Configuration of nats-server: TLS, one identity for each member, and its permissions."""
-    users = ",\n".join(_user(name, roster.federation) for name in roster.members)
+    users = ",\n".join(_user(name, roster.federation) for name in (HUB, *roster.members))
     return f"""# The hub of federation {roster.federation}, roster version {roster.version}.
 # Made by `fedfairx federate`. Run it in this folder: nats-server -c nats-server.conf
 # After a change of members: nats-server --signal reload
@@ -145,11 +166,13 @@ authorization {{
 
 
 def _user(name: str, federation: str) -> str:
-    """Permissions of a member: write its own key, read all keys, create the bucket."""
+    """Permissions: a member writes its own keys and reads all keys; the hub's operator makes the bucket."""
     stream = stream_of_bucket(federation)
-    asks = [f"$JS.API.STREAM.{what}.{stream}" for what in ("INFO", "CREATE", "MSG.GET")]
-    publish = json.dumps([subject_of(federation, name), *asks])
-    subscribe = json.dumps([f"{inbox_of(name)}.>", news_of(federation, ">")])
+    verbs = ("INFO", "CREATE", "UPDATE") if name == HUB else ("INFO", "MSG.GET")
+    keys = [] if name == HUB else [subject_of(federation, key) for key in (name, alive_key(name))]
+    publish = json.dumps([*keys, *(f"$JS.API.STREAM.{verb}.{stream}" for verb in verbs)])
+    news = [] if name == HUB else [news_of(federation, ">")]
+    subscribe = json.dumps([f"{inbox_of(name)}.>", *news])
     return (
         f"    {{ user: {json.dumps(identity_of(name, federation))}, permissions: {{\n"
         f"        publish: {publish},\n"
@@ -159,15 +182,16 @@ def _user(name: str, federation: str) -> str:
 
 def _make_hub(base: Path, roster: Roster, *, hosts: Sequence[str], days: int) -> Identity:
     authority = new_authority(f"fedfairx {roster.federation}", days=2 * days)
-    authority.write(*_authority(base))
+    authority.write(*authority_files(base))
     (base / "hub").mkdir(mode=0o700)
     identity = authority.issue(hosts[0], days=days, hosts=hosts)
     identity.write(base / "hub" / "hub.crt", base / "hub" / "hub.key")
-    shutil.copy(_authority(base)[0], base / "hub")
+    shutil.copy(authority_files(base)[0], base / "hub")
     return authority
 
 
-def _authority(base: Path) -> tuple[Path, Path]:
+def authority_files(base: Path) -> tuple[Path, Path]:
+    """The authority's certificate and key."""
     return base / "convener" / "authority.crt", base / "convener" / "authority.key"
 
 
@@ -181,17 +205,24 @@ def _make_agent(
     hub: tuple[str, str],
     days: int,
 ) -> None:
+    """Make what the folder lacks: a former member's has its settings, and keys that stay as they are."""
     folder, (transport, address) = base / name, hub
-    folder.mkdir(mode=0o700)
+    folder.mkdir(mode=0o700, exist_ok=True)
     if key is not None:
         key.write(folder / "agent.key")
     if authority is not None:
-        shutil.copy(_authority(base)[0], folder)
+        shutil.copy(authority_files(base)[0], folder)
     if transport == "flower":
-        make_node(folder, base / "hub" / "nodes" / f"{name}.pub")
+        if not (folder / "node.key").exists():
+            make_node(folder, base / "hub" / "nodes" / f"{name}.pub")
+    elif authority is not None and (folder / "tls.crt").exists():
+        renewed = authority.renew(read_certificate(folder / "tls.crt"), days=days)
+        write_certificate(folder / "tls.crt", renewed)
     elif authority is not None:
         identity = authority.issue(name, days=days, email=identity_of(name, roster.federation))
         identity.write(folder / "tls.crt", folder / "tls.key")
+    if (folder / SETTINGS).exists():
+        return
     write_atomically(folder / SETTINGS, settings(roster, name, transport, address))
 
 
@@ -201,8 +232,8 @@ def _spread(base: Path, roster: Roster, hub: tuple[str, str]) -> None:
     if transport == "nats":
         text = hub_configuration(roster, port=address.rpartition(":")[2])
         write_atomically(base / "hub" / "nats-server.conf", text)
-    for name in roster.members:
-        if (base / name).is_dir():
+    for name in (HUB, *roster.members):
+        if (base / name / SETTINGS).exists():
             roster.write(base / name / "roster.json")
     roster.write(base / "roster.json")  # last: while it is the old one, the change can be made again
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import ssl
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from fedfairx.agent.agent import Agent
 from fedfairx.errors import StateError
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.roster.certificates import expires
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SigningKey
 from fedfairx.federation.transport import EngineTransport, SqliteTransport, Transport
@@ -73,14 +75,27 @@ class MemberFolder:
             raise StateError(f"{base / SETTINGS} must be TOML with a name and a [federation]") from None
         return cls(base, name, Roster.read(roster, federation=federation), table)
 
-    def stamp(self) -> tuple[int, ...]:
-        """A cheap value that changes whenever the roster's or the key's file is rewritten."""
+    def stamp(self, *entries: str) -> tuple[int, ...]:
+        """A cheap value that changes whenever one of these files is rewritten."""
         marks: list[int] = []
-        for entry in ("roster", "key"):
+        for entry in entries:
             with contextlib.suppress(OSError):  # it may be about to be replaced
                 found = os.stat(self._file(entry))
                 marks += found.st_mtime_ns, found.st_size, found.st_ino
         return tuple(marks)
+
+    @property
+    def certificates(self) -> tuple[str, ...]:
+        """The entries of the settings that name certificates."""
+        return tuple(entry for entry in ("certificate", "authority") if entry in self.table)
+
+    def expiries(self) -> dict[str, float]:
+        """When each certificate expires, in seconds since 1970, by its file; without unreadable ones."""
+        found: dict[str, float] = {}
+        for entry in self.certificates:
+            with contextlib.suppress(OSError, StateError):
+                found[str(self.table[entry])] = expires(self._file(entry)).timestamp()
+        return found
 
     @property
     def hub(self) -> tuple[str, str]:
@@ -88,7 +103,7 @@ class MemberFolder:
         if self.table.get("superlink") is not None:
             return "flower", str(self.table["superlink"])
         if self.table.get("transport") == "nats":
-            return "nats", str(self._entry("servers")[0])
+            return "nats", self.servers[0]
         return "sqlite", ""
 
     def _entry(self, name: str) -> Any:
@@ -112,15 +127,22 @@ class MemberFolder:
             return EngineTransport()
         if kind != "nats":
             raise StateError(f"transport in [federation] must be nats, sqlite or engine, got {kind!r}")
-        from fedfairx.federation.transport.nats import NatsTransport, tls_context
+        from fedfairx.federation.transport.nats import NatsTransport
+
+        federation = self.roster.federation
+        return NatsTransport(self.servers, federation=federation, agent=self.name, tls=self.tls)
+
+    @property
+    def servers(self) -> list[str]:
+        """The addresses of the NATS servers."""
+        return [str(server) for server in self._entry("servers")]
+
+    def tls(self) -> ssl.SSLContext:
+        """The TLS context of a connection to the NATS servers, from the certificates as they are now."""
+        from fedfairx.federation.transport.nats import tls_context
 
         files = {"ca": "authority", "certificate": "certificate", "key": "certificate_key"}
-        return NatsTransport(
-            self._entry("servers"),
-            federation=self.roster.federation,
-            agent=self.name,
-            tls=tls_context(**{each: self._file(entry) for each, entry in files.items()}),
-        )
+        return tls_context(**{each: self._file(entry) for each, entry in files.items()})
 
     @property
     def carried(self) -> bool:

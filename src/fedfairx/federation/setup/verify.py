@@ -6,19 +6,28 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedfairx.errors import FedFairXError, StateError
-from fedfairx.federation.roster.certificates import Identity, check_certificate, identity_of
+from fedfairx.federation.roster.certificates import (
+    WARNED,
+    Identity,
+    check_certificate,
+    identity_of,
+    read_certificate,
+)
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SigningKey
 from fedfairx.federation.setup.create import hub_configuration
-from fedfairx.federation.setup.member_folder import SETTINGS
+from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder
+from fedfairx.federation.transport.nats_subjects import HUB
 from fedfairx.util.files import require_private
+
+REPLICAS = 3  # servers that keep the bucket, where so many are named
 
 
 @dataclass(frozen=True)
@@ -44,8 +53,10 @@ def inspect(folder: str | os.PathLike[str]) -> list[Finding]:
     roster = Roster.read(base / "roster.json")
     members = ", ".join(roster.members)
     found = [signed, Finding(f"federation {roster.federation}, roster version {roster.version}: {members}")]
+    if (base / "nats-server.conf").exists():
+        return [*found, *_hub(base, roster), *_bucket(base)]
     if (base / SETTINGS).exists():
-        return [*found, *_agent(base, roster)]
+        return [*found, *_agent(base, roster), *_bucket(base)]
     found += [*_convener(base / "convener", roster), *_hub(base / "hub", roster)]
     for name in roster.members:
         if (base / name).is_dir():
@@ -98,10 +109,37 @@ def _hub(folder: Path, roster: Roster) -> Iterator[Finding]:
         return
     what = "hub: its certificate is issued by the authority and valid"
     yield _finding(what, lambda: _certificate(folder, "hub"))
+    if (folder / "tls.crt").exists():
+        email = identity_of(HUB, roster.federation)
+        what = "hub: its operator's certificate is issued by the authority and valid"
+        yield _finding(what, lambda: _certificate(folder, "tls", email))
     if (folder / "nodes").exists():
         yield _finding("hub: has the key of every member's SuperNode", nodes)
     else:
         yield _finding("hub: nats-server.conf admits the members and nobody else", configuration)
+
+
+def _bucket(folder: Path) -> Iterator[Finding]:
+    """Ask the hub for its bucket, as the member or the operator whose folder this is."""
+
+    def ask() -> None:
+        from fedfairx.federation.transport.nats import check_bucket
+
+        servers = place.servers
+        check_bucket(
+            servers,
+            federation=place.roster.federation,
+            agent=place.name,
+            tls=place.tls,
+            replicas=min(len(servers), REPLICAS),
+        )
+
+    try:
+        place = MemberFolder.read(folder)
+    except (FedFairXError, OSError):
+        return  # said already
+    if place.hub[0] == "nats":
+        yield _finding(f"{place.name}: the hub answers, and its bucket loses no messages", ask)
 
 
 def _users(configuration: str) -> list[str]:
@@ -152,5 +190,12 @@ def _node_key(folder: Path) -> None:
 
 def _certificate(folder: Path, stem: str, email: str = "") -> None:
     identity = Identity.read(folder / f"{stem}.crt", folder / f"{stem}.key")
-    authority = x509.load_pem_x509_certificate((folder / "authority.crt").read_bytes())
+    authority = read_certificate(folder / "authority.crt")
     check_certificate(identity.certificate, authority, email=email)
+    for each, whose in ((identity.certificate, "it"), (authority, "the authority's certificate")):
+        left = each.not_valid_after_utc - datetime.now(UTC)
+        if left < timedelta(days=WARNED):
+            raise StateError(
+                f"{whose} expires in {left.days} days, on {each.not_valid_after_utc:%Y-%m-%d}: "
+                "`fedfairx federate renew`, run by the convener, renews it"
+            )

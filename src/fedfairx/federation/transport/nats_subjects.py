@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+HUB = "hub"  # the name of the hub's operator, which no member may have
+
 
 def bucket_of(federation: str) -> str:
     return f"ffx_{federation}"

@@ -1,5 +1,7 @@
 """The transport protocol: keep the latest message of every agent, and notify when one changes.
 
+An agent has two messages: its release, under its name, and its sign of life, under `alive_key`.
+
 Releases are cumulative, so only the latest of each agent matters: the next one repairs a loss, and
 duplicates or late messages do no harm. A transport is trusted with delivery alone: the receiver verifies
 sender and content (`envelope.py`).
@@ -15,6 +17,17 @@ from typing import Protocol
 from fedfairx.errors import TransportError, require
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_ALIVE = ".alive"
+
+
+def alive_key(name: str) -> str:
+    """The name under which a member's sign of life is stored; no member's name has a dot."""
+    return f"{name}{_ALIVE}"
+
+
+def named_by(key: str) -> str | None:
+    """The member whose sign of life is stored under this name; None if it is not one's."""
+    return key.removesuffix(_ALIVE) if key.endswith(_ALIVE) else None
 
 
 class Conflict(TransportError):

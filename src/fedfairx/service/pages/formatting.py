@@ -55,12 +55,3 @@ def size(number: int) -> str:
     while value >= 999.5 and unit != "TB":
         value, unit = value / 1000, next(units)
     return f"{value:.3g}\u00a0{unit}"
-
-
-def duration(seconds: float) -> str:
-    """An approximate duration."""
-    for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds >= length:
-            many = round(seconds / length)
-            return f"{many} {name}{'' if many == 1 else 's'}"
-    return "less than a minute"

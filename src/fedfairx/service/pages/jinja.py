@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from fedfairx.service.pages import charts, formatting
+from fedfairx.util.formatting import duration
 
 HEADERS = {
     "content-security-policy": (
@@ -40,11 +41,8 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.globals.update(figures=charts, version=VERSION)
-_FILTERS = (
-    *("percent", "points", "count", "moment", "precise", "iso", "duration", "sentence"),
-    *("milliseconds", "size"),
-)
-_templates.filters.update({name: getattr(formatting, name) for name in _FILTERS})
+_FILTERS = ("percent", "points", "count", "moment", "precise", "iso", "sentence", "milliseconds", "size")
+_templates.filters.update({name: getattr(formatting, name) for name in _FILTERS}, duration=duration)
 
 
 def page(name: str, *, root: str, agent: str = "", status: int = 200, **values: Any) -> HTMLResponse:

@@ -15,13 +15,15 @@ from fedfairx.fairness.change_test import Change
 from fedfairx.fairness.exposure_table import ABOVE, BELOW
 from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
+from fedfairx.service.federation import REFUSED, UNKNOWN, expiry_text
 from fedfairx.service.pages.charts import Option
-from fedfairx.service.pages.formatting import count, duration, sentence
+from fedfairx.service.pages.formatting import count, percent, sentence
 from fedfairx.service.pages.periods import periods, stretches, window_of
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.published import batch_of
 from fedfairx.storage.queries import first_time, latest
 from fedfairx.storage.records import StoredDecision
+from fedfairx.util.formatting import duration
 
 if TYPE_CHECKING:
     from fedfairx.agent.agent import Agent
@@ -79,7 +81,7 @@ def _overview(
             *_attention(service, looked, oldest, ready),
             *([Attention("warn", "Merit may have changed", str(change))] if change.alarm else []),
             *_privacy_attention(service, exact),
-            *_federation_attention(service),
+            *_federation_attention(service, exact),
         ],
         "decisions": sum(counts.values()),
         "rewarded": counts["rewarded"],
@@ -210,27 +212,43 @@ async def privacy(service: ServedAgent, _query: QueryParams, exact: bool) -> Vie
 
 async def federation(service: ServedAgent, _query: QueryParams, exact: bool) -> View:
     def read() -> View:
-        return {"sync": serializers.sync(service, exact=exact), "observed": service.agent.observed}
+        sync, own = serializers.sync(service, exact=exact), service.agent.held.get(service.agent.name)
+        records = 0 if own is None else own.count  # in our latest release
+        return {"sync": sync, "observed": service.agent.observed, "records": records, "refused": REFUSED}
 
     return await asyncio.to_thread(read)
 
 
-def _federation_attention(service: ServedAgent) -> list[Attention]:
+def _federation_attention(service: ServedAgent, exact: bool) -> list[Attention]:
     membership = service.membership
     if membership is None:
         return []
     found, halted = [], membership.member.halted
     if halted is not None:
         found.append(Attention("bad", "Sending is halted", sentence(halted), "federation"))
-    elif membership.member.away is not None:
-        detail = sentence(membership.member.away)
+    elif membership.away is not None:
+        detail = sentence(membership.away)
         found.append(Attention("warn", "The peers can't be reached", detail, "federation"))
     if membership.over is not None:
         found.append(Attention("warn", "Nothing more is shared", sentence(membership.over), "federation"))
-    refused = sum(membership.refusals.values())
-    if refused:
-        detail = f"{count(refused)} since this start: forged, damaged, or from members with other settings."
-        found.append(Attention("warn", "Messages were refused", detail, "federation"))
+    for name, seconds in membership.silent.items():
+        last = "Its last release still counts. " if membership.peers[name].number else ""
+        detail = f"No sign of life for {duration(seconds)}. {last}Ask its operator, or the hub's."
+        found.append(Attention("warn", f"{name} is silent", detail, "federation"))
+    for (name, why), times in sorted(membership.refused.items()):
+        who = "unknown senders" if name == UNKNOWN else name
+        detail = f"{count(times)} since this start: {REFUSED.get(why, why)}."
+        found.append(Attention("warn", f"Messages of {who} are refused", detail, "federation"))
+    for file, left in membership.expiring:
+        level, title = (
+            ("warn", "A certificate expires") if left > 0.0 else ("bad", "A certificate has expired")
+        )
+        found.append(Attention(level, title, sentence(expiry_text(file, left)), "federation"))
+    differing = membership.agent.partners.values() if exact else ()  # it depends on our rewards
+    for each in differing:
+        if each.differs:
+            detail = f"It {each.reason}: {percent(each.weight)} of its records count here."
+            found.append(Attention("warn", f"{each.name} differs from us", detail, "federation"))
     return found
 
 

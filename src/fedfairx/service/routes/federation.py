@@ -40,7 +40,7 @@ async def bring_peers(service: ServedAgent, request: Request) -> schemas.PeersTa
     membership = _membership(service)
     envelopes = (await body_as(schemas.PeersBrought, service, request)).envelopes
     taken, refused = await asyncio.to_thread(membership.take, envelopes)
-    return schemas.PeersTaken(taken, refused)
+    return schemas.PeersTaken(taken, refused, membership.member.sign_of_life or b"")
 
 
 def _membership(service: ServedAgent) -> Membership:

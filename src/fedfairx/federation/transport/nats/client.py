@@ -1,7 +1,7 @@
 """A transport by a NATS server's JetStream key/value bucket.
 
-A federation has one bucket (`bucket.py`) with one key for each member. A message is written with the revision
-that it replaces, and the server refuses the write if another revision is there.
+A federation has one bucket (`bucket.py`) with two keys for each member. A message is written with the
+revision that it replaces, and the server refuses the write if another revision is there.
 
 News arrives by the stream's republishing, a subscription that the client renews on reconnection, unlike
 nats-py's bucket watchers. Every `poll` seconds the stream's last revision is compared, and everything is
@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from fedfairx.errors import TransportRefused, TransportUnavailable, needs
-from fedfairx.federation.transport.nats.bucket import new_bucket, require_sound
+from fedfairx.federation.transport.nats.bucket import LARGEST, no_bucket, require_sound
 from fedfairx.federation.transport.nats.mirror import Mirror
+from fedfairx.federation.transport.nats.tls import Tls, new_client
 from fedfairx.federation.transport.nats_subjects import inbox_of, news_of, stream_of_bucket, subject_of
 from fedfairx.federation.transport.protocol import Conflict, require_name
 
 with needs("nats"):
-    import nats
     from nats.errors import Error as NatsError
     from nats.js import api
     from nats.js.errors import APIError, NoStreamResponseError, NotFoundError
@@ -36,24 +35,20 @@ _FAILURES = (NatsError, OSError, TimeoutError, TransportRefused)
 _WRONG_SEQUENCE = (10071, 10164)  # the server's codes for "another revision than expected"
 _PAUSE = 0.2  # seconds between two attempts to connect again
 _LONG_PAUSE = 10.0  # the same, if the hub refuses this agent, until an operator acts
-_LARGEST = 2**20 - 2**12  # bytes of a message, d = 510: the server's own limit less headers
-
-
-def tls_context(*, ca: str, certificate: str, key: str) -> ssl.SSLContext:
-    """TLS context that trusts only the hub's authority and presents this member's certificate."""
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca)
-    context.load_cert_chain(certificate, key)
-    return context
+_LARGEST = LARGEST - 2**12  # bytes of a message, d = 510: the server's own limit less headers
+_PING = 1  # seconds between two pings
+_UNANSWERED = 2  # pings without an answer, after which the connection is given up
 
 
 class NatsTransport:
     """The bucket of `federation` at `servers`, written as `agent`.
 
-    It connects in the background, and reconnects for as long as it is open.
+    It connects in the background, and reconnects for as long as it is open. A server that accepts connections
+    but does not answer counts as unavailable after 3 seconds.
 
+    tls: makes the TLS context of each connection, so that renewed certificates are used.
     deadline: seconds that a call waits for the server.
     poll: seconds between two comparisons with the stream.
-    replicas: number of servers that keep the bucket, if this member is the one to create it.
     """
 
     def __init__(
@@ -62,17 +57,16 @@ class NatsTransport:
         *,
         federation: str,
         agent: str,
-        tls: ssl.SSLContext | None = None,
-        deadline: float = 5.0,
+        tls: Tls | None = None,
+        deadline: float = 4.0,
         poll: float = 10.0,
-        replicas: int = 1,
     ) -> None:
         require_name(agent)
         self._servers = [servers] if isinstance(servers, str) else list(servers)
         self._agent, self._federation = agent, federation
         self._stream, self._prefix = stream_of_bucket(federation), subject_of(federation, "")
         self._news = news_of(federation, "")
-        self._tls, self._deadline, self._poll, self._replicas = tls, deadline, poll, replicas
+        self._tls, self._deadline, self._poll = tls, deadline, poll
         self._mirror = Mirror()
         self._trouble = "not connected yet"
         self._refused = ""
@@ -110,7 +104,7 @@ class NatsTransport:
         self._closed = True
         self._living.cancel()
         with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(self._deadline)
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(self._deadline)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(self._deadline)
         if not self._thread.is_alive():
@@ -130,7 +124,7 @@ class NatsTransport:
         except (NatsError, TimeoutError, OSError) as error:
             if self._refused:
                 raise TransportRefused(self._refused) from error
-            text = self._trouble or str(error) or "no answer in time"
+            text = self._trouble or _text(error)
             raise TransportUnavailable(f"the hub can't be reached now: {text}") from error
 
     # --- in the loop's thread ------------------------------------------------------------------------
@@ -197,7 +191,7 @@ class NatsTransport:
 
     async def _connected(self) -> None:
         if self._client is None or not self._client.is_connected:
-            raise ConnectionError("not connected")
+            raise TimeoutError
 
     async def _live(self) -> None:
         """Connect, then keep the mirror up to date for as long as the transport is open."""
@@ -226,7 +220,7 @@ class NatsTransport:
                 self._stale.set()
 
     async def _look(self) -> None:
-        """Fetch all messages if some were missed; create the bucket again if the hub has lost it."""
+        """Fetch all messages if some were missed."""
         known, info = self._mirror.highest, await self._find_bucket()
         if not self._mirror.same_stream(info.created, last=info.state.last_seq, known=known):
             info = await self._find_bucket()  # includes messages received meanwhile
@@ -248,7 +242,7 @@ class NatsTransport:
             self._look_again()
 
         async def failed(error: Exception) -> None:
-            self._trouble = str(error) or type(error).__name__
+            self._trouble = _text(error)
             if "permissions violation" in str(error).lower():
                 self._violated.set()
             if "authorization violation" in str(error).lower() and self._client is not None:
@@ -257,31 +251,33 @@ class NatsTransport:
         async def away() -> None:
             self._trouble = self._trouble or "the connection is lost"
 
-        self._client = await nats.connect(
+        client: Any = new_client(self._tls)
+        await client.connect(
             self._servers,
             name=f"fedfairx {self._agent}",
-            tls=self._tls,
+            tls=None if self._tls is None else self._tls(),
             inbox_prefix=inbox_of(self._agent),
             connect_timeout=max(1, int(self._deadline)),
             reconnect_time_wait=_PAUSE,
             max_reconnect_attempts=-1,
-            ping_interval=10,
+            ping_interval=_PING,
+            max_outstanding_pings=_UNANSWERED,
             error_cb=failed,
             reconnected_cb=again,
             disconnected_cb=away,
         )
+        self._client = client
         self._js = self._client.jetstream(timeout=self._deadline)
         await self._permitted(self._find_bucket())
         await self._client.subscribe(self._news + ">", cb=news)
         self._stale.set()
 
     async def _find_bucket(self) -> api.StreamInfo:
-        """Open the federation's bucket, or create it; refuse one that could lose messages."""
+        """Open the federation's bucket; refuse one that could lose messages."""
         try:
             info = await self._stream_info()
         except NotFoundError:
-            await self._js.add_stream(new_bucket(self._federation, replicas=self._replicas))
-            info = await self._stream_info()
+            raise no_bucket(self._federation) from None
         require_sound(info.config, self._federation)
         return info
 
@@ -289,11 +285,23 @@ class NatsTransport:
         info: api.StreamInfo = await self._js.stream_info(self._stream, subjects_filter=self._prefix + ">")
         return info
 
+    async def _end(self) -> None:
+        await self._shut()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
     async def _shut(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
 
     def _note(self, error: Exception) -> None:
-        self._trouble = str(error) or type(error).__name__
+        self._trouble = _text(error)
         self._refused = str(error) if isinstance(error, TransportRefused) else ""
+
+
+def _text(error: Exception) -> str:
+    hangs = isinstance(error, TimeoutError | ConnectionAbortedError)  # or does not even end a connection
+    return "it does not answer" if hangs else str(error) or type(error).__name__

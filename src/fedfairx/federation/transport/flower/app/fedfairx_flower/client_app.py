@@ -48,10 +48,14 @@ def exchange(config: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, b
     """Deliver the board to the agent's service, then fetch its message: in this order the service knows what
     peers hold of it before it sends more."""
     host, port, key = service_address(config)
+    answer = {}
     for told in portions(board):
-        ask(host, port, key, "PUT", "/v1/peers", json.dumps({"envelopes": told}).encode())
+        taken = ask(host, port, key, "PUT", "/v1/peers", json.dumps({"envelopes": told}).encode())
+        answer["alive"] = base64.b64decode(taken["alive"], validate=True)
     found = ask(host, port, key, "GET", "/v1/release/latest")
-    return {} if found is None else {"message": base64.b64decode(found["envelope"], validate=True)}
+    if found is not None:
+        answer["message"] = base64.b64decode(found["envelope"], validate=True)
+    return answer
 
 
 def portions(board: Mapping[str, Any]) -> Iterator[dict[str, str]]:

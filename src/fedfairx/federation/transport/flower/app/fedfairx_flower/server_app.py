@@ -19,6 +19,7 @@ from flwr.serverapp import Grid, ServerApp
 
 PULL = 0.1  # seconds between two requests for answers
 LARGEST = 2**20  # bytes of a message
+SMALL = 2**10  # bytes of a sign of life
 FAILURES = 10  # rounds in a row, after which the run ends as failed
 
 
@@ -72,14 +73,16 @@ def named(nodes: Any) -> dict[int, str]:
 
 
 def take(board: dict[str, bytes], name: str, reply: Any) -> bool:
-    """Put an answer on the board; return whether it was new."""
+    """Put an answer on the board; return whether its message was new. A sign of life is no news."""
     if reply.has_error():
         log(WARNING, "fedfairx: %s could not answer: code %s", name, reply.error.code)
         return False
     answer = reply.content.config_records.get("answer", {})
     if answer.get("trouble"):
         log(WARNING, "fedfairx: %s has trouble: %.80r", name, answer["trouble"])
-    message = answer.get("message")
+    message, alive = answer.get("message"), answer.get("alive")
+    if isinstance(alive, bytes) and len(alive) <= SMALL:
+        board[f"{name}.alive"] = alive
     if not isinstance(message, bytes) or len(message) > LARGEST or board.get(name) == message:
         return False
     board[name] = message
