@@ -121,7 +121,46 @@ REPLACED_SLOTS = ("tests/storage/test_replacement.py", "-k", "slots and not post
 QUERIES = ("tests/storage/test_queries.py", "-k", "not postgresql")
 PRIVATE_SLOTS = ("tests/privacy/test_private_slots.py", "-k", "not audit")
 
+AUDIT = ("tests/audit/test_mistakes.py", "-k", "caught and (grid or positive or repeated or loaded)")
+AUDIT_KEYS = ("tests/audit/test_mistakes.py", "-k", "caught and keys")
+AUDIT_LAST = ("tests/audit/test_mistakes.py", "-k", "caught and release and beyond and not any")
+AUDIT_DRAWS = ("tests/audit/test_noise_tests.py",)
+
 MUTANTS = (
+    # The audit.
+    Mutant(
+        "numbers off the grid pass",
+        "Watched.compare",
+        "(~near | (steps != np.rint(steps)))",
+        "(~near)",
+        AUDIT,
+    ),
+    Mutant(
+        "numbers may be a grid step off",
+        "Watched.compare",
+        "<= 0.5 + _ROUNDING",
+        "<= 1.5 + _ROUNDING",
+        AUDIT,
+    ),
+    Mutant("a count may be too small", "Watched.release", "!= records", "> records", AUDIT),
+    Mutant(
+        "only the number of a repeated release is compared",
+        "Watched.ask_again",
+        "self.agent.release(number) != self.sent[number]",
+        "self.agent.release(number).number != number",
+        AUDIT,
+    ),
+    Mutant("no agent is saved", "_in_memory", "number == releases // 2 + 1:", "number > releases:", AUDIT),
+    Mutant(
+        "long streams are not followed to their end",
+        "_in_memory",
+        "subject.releases > releases",
+        "subject.releases < releases",
+        AUDIT_LAST,
+    ),
+    Mutant("few keys are compared", "_KEYS", "1 << 14", "1 << 4", AUDIT_KEYS),
+    Mutant("one tail of two", "_tails", "/ _TAIL_SAMPLES) / 2)", "/ _TAIL_SAMPLES))", AUDIT_DRAWS),
+    Mutant("no bit of a key is changed", "_related", "_one_bit_changed(key)", "[key]", AUDIT_DRAWS),
     # Several slots.
     Mutant(
         "blocks are pooled one too few",

@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "agent": BASE | {"lanes", "core", "theory", "privacy", "storage", "agent"},
     "federation": BASE | {"core", "privacy", "storage", "agent", "federation"},
     "simulation": BASE | {"lanes", "core", "privacy", "agent", "simulation"},
+    "audit": BASE | {"core", "privacy", "storage", "agent", "audit"},
     "evaluation": BASE | {"core", "fairness", "storage", "agent", "evaluation"},
     "service": BASE
     | {"core", "fairness", "theory", "features", "privacy", "storage", "agent", "federation", "evaluation"}

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fedfairx.audit import mistakes
 from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Bounds
@@ -472,7 +474,7 @@ def test_privacy_refuses_a_chance_that_is_none(capsys: pytest.CaptureFixture[str
 @pytest.fixture
 def _small_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer draws than an audit takes: what the command says of it is the same."""
-    monkeypatch.setattr("fedfairx.privacy.audit.noise_tests._SAMPLES", 2_000)
+    monkeypatch.setattr("fedfairx.audit.noise_tests._SAMPLES", 2_000)
 
 
 @pytest.mark.long
@@ -514,8 +516,21 @@ def test_audit_exits_1_when_the_schedule_looks_at_the_data(capsys: pytest.Captur
 
 @pytest.mark.long
 @pytest.mark.usefixtures("_small_audit")
+def test_audit_tests_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """With one mistake, and with one that is none: `tests/audit/test_mistakes.py` has all."""
+    found, *_ = (each for each in mistakes.MISTAKES if each.name == "keys of 16 bits")
+    monkeypatch.setattr(mistakes, "MISTAKES", (found,))
+    assert main(["audit", "--self-test"]) == 0
+    assert "mutation score: 1 of 1 mistakes detected (100%)" in capsys.readouterr().out
+    monkeypatch.setattr(mistakes, "MISTAKES", (replace(found, wrong=lambda right: right),))
+    assert main(["audit", "--self-test", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["caught"] == 0
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_small_audit")
 def test_audit_exits_1_when_the_claim_is_false(monkeypatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setattr("fedfairx.privacy.audit.audit.AuditReport.failed", ("something",))
+    monkeypatch.setattr("fedfairx.audit.audit.AuditReport.failed", ("something",))
     assert main(["audit", "--releases", "2", "--dimension", "2", "--runs", "200"]) == 1
     assert "FALSE" in capsys.readouterr().out
 

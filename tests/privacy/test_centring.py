@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from fedfairx.agent.options import Options
+from fedfairx.audit.subject import AuditedConfig, Record
 from fedfairx.core.statistics import pack, packed_size
 from fedfairx.errors import InvalidInput, LedgerMismatch
 from fedfairx.privacy import (
@@ -25,7 +27,6 @@ from fedfairx.privacy import (
     calibrate,
     private,
 )
-from fedfairx.privacy.audit.subject import AuditedConfig, Record, RecordingCentring
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -113,17 +114,18 @@ def largest_change(subject: AuditedConfig, blank: list[Record]) -> float:
 @pytest.mark.long
 def test_blanking_a_record_changes_no_more_than_is_claimed() -> None:
     """Through the real privatizer. A record of zeros is not blank: it is one far from the public point."""
-    box = RecordingCentring.of(Centring.unit_box(2))
+    box = Centring.unit_box(2)
     bounds = box.inner_bounds(adjacency="add-remove")
-    mechanism = calibrate("tree", epsilon=2.0, delta=0.1, releases=1, sensitivity=bounds.sensitivity)
-    subject = AuditedConfig(
-        mechanism=mechanism,
-        bounds=bounds,
-        dimension=2,
+    options = Options(
+        algorithm="priv-fairx-bayes",
+        epsilon=2.0,
+        delta=0.1,
+        mechanism="tree",
+        bounds=Bounds(adjacency="add-remove"),
         centring=box,
-        make=StreamPrivatizer,
-        source=SimulatedNoise,
     )
+    subject = AuditedConfig(options=options, dimension=2, releases=1)
+    assert subject.bounds == bounds
     assert bounds.sensitivity == pytest.approx(0.3563, abs=1e-4)
     nothing = largest_change(subject, [])
     assert bounds.sensitivity * (1 - 1e-3) < nothing < bounds.sensitivity + subject.step

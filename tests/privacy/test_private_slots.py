@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
+from fedfairx.audit import noise_tests
+from fedfairx.audit.audit import audit
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import AlreadyObserved, InvalidInput
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import Bounds, Budget, Centring, KeyedNoise, SimulatedNoise, StreamPrivatizer, new_key
-from fedfairx.privacy.audit import noise_tests
-from fedfairx.privacy.audit.audit import audit
 
 RANKED = (1.0, 0.63, 0.5)
 
@@ -190,18 +190,11 @@ def test_a_durable_private_agent_of_slots_goes_on(tmp_path: Path) -> None:
 def test_an_audit_finds_slots_that_were_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mechanism whose noise is for one slot at a time is refuted; the right one is not."""
     monkeypatch.setattr(noise_tests, "_SAMPLES", 2_000)  # it is not the draws that are tested
-    bounds, asked = Bounds(slots=3), {"epsilon": 2.0, "delta": 1e-6, "releases": 4}
-    right = Budget(**asked, bounds=bounds).calibrate()  # type: ignore[arg-type]
-    apart = Budget(**asked, bounds=Bounds()).calibrate()  # type: ignore[arg-type]
-    told = {"dimension": 2, "epsilon": 2.0, "delta": 1e-6, "runs": 2_000}
-    assert audit(right, bounds=bounds, **told).ok  # type: ignore[arg-type]
-
-    class Careless(Bounds):
-        sensitivity = Bounds().sensitivity  # type: ignore[assignment]
-
-    report = audit(apart, bounds=Careless(slots=3), **told)  # type: ignore[arg-type]
-    assert not report.ok
-    assert any("sensitivity" in check.name for check in report.checks if not check.ok)
+    options = ffx.Options(algorithm="priv-fairx-bayes", epsilon=2.0, slots=3)
+    assert audit(options, dimension=2, releases=4, runs=2_000).ok
+    monkeypatch.setattr(Bounds, "sensitivity", property(lambda _self: Bounds()._sensitivity(1.0)))
+    report = audit(options, dimension=2, releases=4, runs=2_000)
+    assert "data path: sensitivity" in report.failed
 
 
 def test_members_of_a_federation_agree_on_slots() -> None:

@@ -1,50 +1,61 @@
-"""`fedfairx audit`: attack a mechanism as configured; exit non-zero when its claim is false."""
+"""`fedfairx audit`: attack agents as configured; exit non-zero when their claim is false."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedfairx.cli.common import Output
+from fedfairx.agent.options import Options
+from fedfairx.cli.common import Output, as_schedule, slots_of
 from fedfairx.cli.privacy import Mechanism
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit(Mechanism, Output):
-    """Attack the privacy mechanism as configured, and compare the findings with the claim. Exits 1 when a
+    """Attack the privacy of agents as configured, and compare the findings with the claim. Exits 1 when a
     finding contradicts the claim and a second run with fresh keys confirms it. An audit can refute a claim
-    but never prove one; it calls one in a million correct mechanisms false.
+    but never prove one; it calls one in a million correct configurations false.
 
         fedfairx audit --mechanism blt --epsilon 2 --delta 1e-6
         fedfairx audit --epsilon 2 --centred
         fedfairx audit --releases 20 --plot audit.png
+        fedfairx audit --self-test
 
     releases: number of releases (default: as many as the schedule makes).
     runs: number of runs in each of the two worlds.
     seed: seed of the runs.
     plot: draw the scores of the two worlds into this file: .png, .svg or .pdf.
+    self_test: instead, insert known mistakes into the code, one by one, and count those that are detected.
     """
 
     releases: int | None = None
     runs: int = 8_000
     seed: int = 0
     plot: Path | None = None
+    self_test: bool = False
 
     def run(self) -> int:
-        from fedfairx.privacy.audit.audit import audit, plot
+        from fedfairx.audit.audit import audit, plot
+        from fedfairx.audit.mistakes import self_test
 
-        budget = self.budget(**({} if self.releases is None else {"releases": self.releases}))
-        report = audit(
-            budget.calibrate(),
-            bounds=budget.summed_bounds,
-            dimension=self.dimension,
+        if self.self_test:
+            score = self_test(seed=self.seed)
+            self.answer(score.to_dict(), str(score))
+            return 0 if score.ok else 1
+        budget = self.budget()
+        options = Options(
+            algorithm="priv-fairx-bayes",
+            schedule=as_schedule(self.schedule),
             epsilon=self.epsilon,
             delta=self.delta,
+            mechanism=self.mechanism,
+            bounds=budget.bounds,
+            slots=slots_of(self.slots),
             centring=budget.centring,
-            public_schedule=budget.public_schedule,
-            runs=self.runs,
-            seed=self.seed,
+            decide_from=None if budget.public_schedule else "released+local",
         )
+        releases = budget.releases if self.releases is None else self.releases
+        report = audit(options, dimension=self.dimension, releases=releases, runs=self.runs, seed=self.seed)
         if self.plot is not None:
             plot(report, self.plot)
         self.answer(report.to_dict(), str(report))

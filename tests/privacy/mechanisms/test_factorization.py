@@ -77,6 +77,14 @@ def test_decorrelate_takes_a_prefix_of_any_shape(name: str) -> None:
     np.testing.assert_allclose(factor.decorrelate(noise).reshape(40, 6), base[:40], atol=1e-9)
 
 
+@pytest.mark.parametrize("name", MAKERS)
+def test_correlate_takes_a_prefix(name: str) -> None:
+    factor: Factor = MAKERS[name](100)
+    base = np.random.default_rng(0).normal(size=(100, 6))
+    whole = factor.correlate(base.copy())
+    np.testing.assert_allclose(factor.correlate(base[:40].copy()), whole[:40], atol=1e-10)
+
+
 def test_correlate_works_in_blocks_of_columns() -> None:
     """More columns than one cache block, and more than one FFT block."""
     base = np.random.default_rng(1).normal(size=(300, 1300))

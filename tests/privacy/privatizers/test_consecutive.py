@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedfairx.audit.subject import ZeroNoise
 from fedfairx.core.statistics import pack
 from fedfairx.errors import BudgetExhausted, InvalidInput, LedgerMismatch, StateError
 from fedfairx.privacy import (
@@ -24,7 +25,6 @@ from fedfairx.privacy import (
     private,
     refuse_old_copy,
 )
-from fedfairx.privacy.audit.subject import ZeroNoise
 
 X = np.array([0.6, 0.8])
 

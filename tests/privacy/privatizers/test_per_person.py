@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.audit.subject import ZeroNoise
 from fedfairx.errors import (
     AlreadyObserved,
     InvalidInput,
@@ -29,7 +30,6 @@ from fedfairx.privacy import (
     mu_for,
     private,
 )
-from fedfairx.privacy.audit.subject import ZeroNoise
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6, "releases": 4}
 X = np.array([0.6, 0.8])

@@ -64,7 +64,7 @@ class Factor(Protocol):
         """Make an empty memory for vectors of length `width`."""
 
     def correlate(self, base: Array) -> Array:
-        """Return B·base for a whole (τ, width) stream; may overwrite `base`."""
+        """Return B·base for the first releases, shape (n, width); may overwrite `base`."""
 
     def decorrelate(self, noise: Array) -> Array:
         """Return B⁻¹·noise for the first releases, shape (n, …); a white-box audit tests it."""

@@ -67,7 +67,7 @@ class SqrtToeplitz:
         return SqrtToeplitzMemory(width, self.releases)
 
     def correlate(self, base: Array) -> Array:
-        return _convolve(root_coefficients(self.releases), base)
+        return _convolve(root_coefficients(self.releases)[: len(base)], base)
 
     def decorrelate(self, noise: Array) -> Array:
         flat = noise.reshape(len(noise), -1)

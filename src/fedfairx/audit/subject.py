@@ -1,28 +1,30 @@
-"""The configuration under audit: the agents' privatizers with instrumented noise.
+"""The configuration under audit: the agents of some options, and what their records should add up to.
 
-`ZeroNoise` returns zeros, so that a release shows the effect of the records alone. `RecordingNoise` forwards
-the agents' noise and records it, so that the noise in a release can be compared with its draws.
-`RecordingCentring` records the noisy sums behind a centred message, since they do not follow from the
-message.
+`ZeroNoise` returns zeros, so that a release shows the effect of the records alone. `RecordingCentring`
+records the noisy sums behind a centred message, since they do not follow from the message.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
+from fedfairx.agent.agent import Agent
+from fedfairx.agent.options import Options
 from fedfairx.core.statistics import packed_size
 from fedfairx.privacy.bounds import Bounds
+from fedfairx.privacy.budget import Budget
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.ledger.ledger import MemoryLedger
 from fedfairx.privacy.mechanisms.gaussian import Draw, Gaussian
-from fedfairx.privacy.mechanisms.noise import NoiseSource
-from fedfairx.privacy.privatizers.stream import Privatizer
+from fedfairx.privacy.mechanisms.noise import KeyedNoise, NoiseSource
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
+from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
 
 Record = tuple[Array, float]
@@ -56,29 +58,6 @@ class ZeroNoise:
         return np.zeros(count)
 
 
-class RecordingNoise:
-    """The noise of `source`, with a record of the arguments and the draws, in order. NOT PRIVATE.
-
-    Guarantees:
-    - None about privacy: it stores the noise that it returns.
-    """
-
-    is_private = False
-    owner: str | None = None
-
-    def __init__(self, source: NoiseSource) -> None:
-        self.fingerprint = source.fingerprint
-        self._source = source
-        self.asked: list[tuple[Any, ...]] = []
-        self.given: list[Array] = []
-
-    def __call__(self, number: int, count: int, place: bytes, /) -> Array:
-        noise = self._source(number, count, place)
-        self.asked.append((number, place))
-        self.given.append(noise.copy())
-        return noise
-
-
 @dataclass(frozen=True, kw_only=True)
 class RecordingCentring(Centring):
     """A centring that records the sums that `leave` is called with. NOT PRIVATE.
@@ -101,14 +80,32 @@ class RecordingCentring(Centring):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedConfig:
-    """A configuration under audit. `make` is called like `StreamPrivatizer`, `source` like `KeyedNoise`."""
+    """The configuration under audit: private options, contexts of `dimension`, this many releases."""
 
-    mechanism: Gaussian
-    bounds: Bounds  # of the summed records: a centring's inner bounds where there is one
-    dimension: int  # of a record's context
-    centring: RecordingCentring | None
-    make: Callable[..., Privatizer]
-    source: Callable[..., NoiseSource]
+    options: Options
+    dimension: int
+    releases: int
+
+    @cached_property
+    def budget(self) -> Budget:
+        """The budget of each agent."""
+        return self.options.budget(self.releases)
+
+    @cached_property
+    def mechanism(self) -> Gaussian:
+        """The mechanism, as calibrated for the budget."""
+        return self.budget.calibrate()
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The bounds of the summed records: a centring's inner bounds where there is one."""
+        return self.budget.summed_bounds
+
+    @cached_property
+    def centring(self) -> RecordingCentring | None:
+        """The public point, with a record of the sums that are moved back from it."""
+        given = self.options.centring
+        return None if given is None else RecordingCentring.of(given)
 
     @property
     def inner_dimension(self) -> int:
@@ -142,61 +139,66 @@ class AuditedConfig:
         """Smallest change that is visible: releases lie on a grid of about a millionth of the noise."""
         return self.mechanism.base_sd * 2.0**-17
 
-    def agent(self, noise: NoiseSource) -> Privatizer:
+    @property
+    def grid(self) -> int:
+        """Every number of a release is a multiple of 2 to the power of `grid`: 2⁻²⁰ of the noise, or less."""
+        return math.frexp(self.mechanism.base_sd)[1] - 20
+
+    def privatizer(self, noise: NoiseSource) -> StreamPrivatizer:
         """Make a new privatizer of this configuration."""
-        # The ledger's salts follow from the noise, so that an audit can be repeated.
-        salts = np.random.default_rng(list(noise.fingerprint.encode()))
-        ledger = MemoryLedger(random=salts.bytes)
-        return self.make(
+        return StreamPrivatizer(
             self.dimension,
             mechanism=self.mechanism,
             bounds=self.bounds,
             centring=self.centring,
             noise=noise,
-            ledger=ledger,
         )
+
+    def agent(self, noise: NoiseSource, ledger: MemoryLedger) -> Agent:
+        """Make a new agent of this configuration, as `Options` makes it."""
+        made = self.options.privatizer(self.dimension, releases=self.releases, noise=noise, ledger=ledger)
+        return Agent(self.dimension, options=self.options, privatizer=made, name=noise.owner, seed=0)
 
     def drawn(self, key: str, *, agent: str, run: str = "audit") -> Draw:
         """Return `keyed` noise as a function of release number and count alone."""
         source = self.keyed(key, agent=agent, run=run)
         return lambda number, count: source(number, count, b"audit")
 
-    def keyed(self, key: str, *, agent: str, run: str = "audit") -> NoiseSource:
+    def keyed(self, key: str, *, agent: str, run: str = "audit") -> KeyedNoise:
         """Make an agent's noise with a key derived from the text `key`."""
-        return self.source(hashlib.sha256(f"fedfairx audit {key}".encode()).digest(), agent=agent, run=run)
+        return KeyedNoise(hashlib.sha256(f"fedfairx audit {key}".encode()).digest(), agent=agent, run=run)
 
-    def release(self, agent: Privatizer) -> tuple[Array, float]:
-        """Release; return the noisy sums, and the message's deviation from the public function of them."""
+    def noisy_sums(self, sent: Release) -> tuple[Array, float]:
+        """Return the noisy sums of the latest release, and its deviation from the public function of them."""
         if self.centring is None:
-            return agent.release().packed, 0.0
-        self.centring.recorded.clear()
-        sent = agent.release()
-        if not self.centring.recorded:
+            return sent.packed, 0.0
+        recorded, self.centring.recorded[:] = self.centring.recorded[-1:], []
+        if not recorded:
             return np.full(self.size, math.nan), math.inf
-        packed = self.centring.recorded[-1]
+        packed = recorded[0]
         return packed, float(np.abs(sent.packed - Centring.leave(self.centring, packed, sent.count)).max())
 
-    def add(self, agent: Privatizer, record: Record) -> None:
+    def add(self, privatizer: StreamPrivatizer, record: Record) -> None:
         """Add a decision that shows this record in all of its slots, of which there may be one."""
         for weight in self.bounds.slots:
-            agent.add(*record, weight=weight)
+            privatizer.add(*record, weight=weight)
 
     def sums(self, leaves: Iterable[Sequence[Record]]) -> Array:
         """Return (leaves, q), the sums that these records add to each leaf of an agent without noise."""
-        agent = self.agent(ZeroNoise())
+        privatizer = self.privatizer(ZeroNoise())
         totals = []
         with np.errstate(invalid="ignore", over="ignore"):  # a faulty privatizer may let such numbers through
             for records in leaves:
                 for record in records:
-                    self.add(agent, record)
-                totals.append(self.release(agent)[0])
+                    self.add(privatizer, record)
+                totals.append(self.noisy_sums(privatizer.release())[0])
             entered = np.diff(np.array(totals), axis=0, prepend=0.0)
         return np.clip(np.nan_to_num(entered, nan=_ENDLESS), -_ENDLESS, _ENDLESS)
 
     def truth(self, contexts: Array, rewards: Array) -> Array:
         """Return (n, q), what each record should add, clipped by the definition, not by the audited code."""
         (point, level), (radius, limit) = self.middle, self.radii
-        offsets, y = contexts - point, rewards - level
+        offsets, y = contexts - point, np.nan_to_num(rewards - level, nan=0.0)
         if self.bounds.nonnegative:
             offsets, y = np.maximum(offsets, 0.0), np.maximum(y, 0.0)
         norms = np.maximum(np.linalg.norm(offsets, axis=1, keepdims=True), 1e-300)
@@ -210,8 +212,8 @@ class AuditedConfig:
         return np.concatenate([np.square(slots).sum() * gram, slots.sum() * moment], axis=1)
 
     def random_records(self, generator: np.random.Generator, count: int) -> tuple[Array, Array]:
-        """Draw records around the middle, about half of them outside the limits."""
+        """Draw records beside the middle, so that all sums grow; about half are outside the limits."""
         (point, level), (radius, limit) = self.middle, self.radii
-        spread = 2.0 * radius / math.sqrt(self.dimension)
-        contexts = generator.standard_normal((count, self.dimension)) * spread
-        return point + contexts, level + generator.standard_normal(count) * (2.0 * limit)
+        contexts = (1.0 + generator.standard_normal((count, self.dimension))) * radius
+        rewards = (1.0 + generator.standard_normal(count)) * limit
+        return point + 0.75 / math.sqrt(self.dimension) * contexts, level + 0.75 * rewards

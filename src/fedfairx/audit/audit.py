@@ -1,33 +1,31 @@
-"""The audit: test whether a mechanism, as configured and as coded, keeps the requested guarantee.
+"""The audit: test whether agents, as configured and as coded, keep the requested guarantee.
 
-It has three parts: exact checks (`exact_checks.py`), white-box tests of the noise (`noise_tests.py`) and
+It has three parts: exact checks of calibration, clipping and keys (`exact_checks.py`) and of every number
+that whole agents send (`whole_agents.py`); tests of the draws that noise is made of (`noise_tests.py`);
 black-box attacks (`attacks.py`). The last two are statistical and can fail by chance, so a failure is
 followed by a second look on fresh keys, and a claim is called false only if both fail. The audit can show
-that a claim is false; it can't show that a claim is true, which is why the claim has a proof.
+that a claim is false; it can't show that a claim is true, which is why the claim has a proof. `mistakes.py`
+has the mistakes that it must detect.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedfairx.errors import InvalidInput, require
+from fedfairx.agent.options import Options
+from fedfairx.audit import exact_checks
+from fedfairx.audit.attacks import Attack, attack
+from fedfairx.audit.noise_tests import TESTS, draws_alike, noise_tests, sample
+from fedfairx.audit.subject import AuditedConfig, Check
+from fedfairx.audit.whole_agents import whole_agents
+from fedfairx.errors import require
 from fedfairx.privacy.accounting import epsilon_for, mu_for
-from fedfairx.privacy.audit import exact_checks
-from fedfairx.privacy.audit.attacks import Attack, attack
-from fedfairx.privacy.audit.noise_tests import TESTS, noise_path, noise_tests, recorded_noise
-from fedfairx.privacy.audit.subject import AuditedConfig, Check, RecordingCentring
-from fedfairx.privacy.bounds import Bounds
-from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.guarantee import plain_values
-from fedfairx.privacy.mechanisms.gaussian import Gaussian
-from fedfairx.privacy.mechanisms.noise import KeyedNoise, NoiseSource
-from fedfairx.privacy.privatizers.stream import Privatizer, StreamPrivatizer
 from fedfairx.util.figure_style import COLOURS, styled
 
 # Probability that any statistic of one look at a correct mechanism fails: half for the attacks, half for the
@@ -117,69 +115,53 @@ class AuditReport:
 
 
 def audit(
-    mechanism: Gaussian,
-    *,
-    bounds: Bounds,
-    dimension: int,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    centring: Centring | None = None,
-    public_schedule: bool = True,
-    runs: int = 8_000,
-    seed: int = 0,
-    privatizer: Callable[..., Privatizer] = StreamPrivatizer,
-    noise: Callable[..., NoiseSource] = KeyedNoise,
+    options: Options, *, dimension: int, releases: int, runs: int = 8_000, seed: int = 0
 ) -> AuditReport:
-    """Audit a mechanism over records of `dimension`; `runs` is the number of runs of each world.
+    """Audit the agents that private `options` make, over contexts of `dimension` and this many releases.
 
-    `epsilon` and `delta` are the requested ones, by default the mechanism's. `bounds` are those of the summed
-    records: with `centring`, its `inner_bounds`. `privatizer` and `noise` make the objects under audit; they
-    are called like `StreamPrivatizer` and `KeyedNoise`.
+    `runs` is the number of runs of each world of the black-box attack.
 
     Guarantees:
-    - The claim of a correct mechanism is called false in 1 audit of a million, all tests and bounds together;
-      exact checks do not fail by chance.
-    - The code under audit is the agents' own: clip, leaf, stream, keyed noise, release.
+    - The claim of correct code is called false in 1 audit of a million, all tests and bounds together; exact
+      checks do not fail by chance.
+    - The code under audit is the agents' own: observing, clipping, leaf, stream, keyed noise, release, saving
+      and loading, ledger and database.
     """
     require(runs >= 100, "runs", "must be >= 100", runs)
     require(dimension >= 1, "dimension", "must be >= 1", dimension)
-    if not bounds.is_private:
-        raise InvalidInput("bounds must be bounded to audit a claim; without clipping nothing is claimed")
-    epsilon = mechanism.epsilon if epsilon is None else epsilon
-    delta = mechanism.delta if delta is None else delta
+    require(releases >= 1, "releases", "must be >= 1", releases)
+    require(options.private, "algorithm", "must be a private one to audit a claim", options.composed.name)
+    options.check_dimension(dimension)
+    epsilon, delta = float(options.epsilon or 0.0), options.delta
     began = time.perf_counter()
-    subject = AuditedConfig(
-        mechanism=mechanism,
-        bounds=bounds,
-        dimension=dimension,
-        centring=None if centring is None else RecordingCentring.of(centring),
-        make=privatizer,
-        source=noise,
-    )
-    claimed_mu = min(mechanism.mu, mu_for(epsilon, delta))
+    subject = AuditedConfig(options=options, dimension=dimension, releases=releases)
+    public = subject.budget.public_schedule
+    claimed_mu = min(subject.mechanism.mu, mu_for(epsilon, delta))
     claimed_epsilon = epsilon_for(delta, claimed_mu)
-    path, pair = exact_checks.data_path(subject)
+    sensitivity, pair = exact_checks.data_path(subject)
+    agents, draws = whole_agents(subject, seed=seed)
     certain = (
         # A schedule that depends on the data leaks by its timing, whatever the noise.
-        Check("schedule: fixed before the first record", float(public_schedule), "= 1", public_schedule),
+        Check("schedule: fixed before the first record", float(public), "= 1", public),
         exact_checks.keys(),
         *exact_checks.calibration(subject, epsilon, delta),
-        *path,
+        sensitivity,
+        *agents,
+        draws_alike(draws, key=f"{seed}"),
     )
     unconfirmed: tuple[str, ...] = ()
     share = _LOOK_ERROR_RATE / 2
     for look in (1, 2):
-        recorded = recorded_noise(subject, seed=seed, look=look)
-        checks = (*noise_path(recorded), *noise_tests(recorded, subject.inner_dimension, share / TESTS))
-        key = f"{seed}, look {look}, attack"
-        attacks = attack(subject, pair=pair, delta=delta, runs=runs, key=key, error_rate=share)
+        key = f"{seed}, look {look}"
+        checks = noise_tests(subject, sample(subject, key=key), share / TESTS, key=key)
+        attacks = attack(subject, pair=pair, delta=delta, runs=runs, key=f"{key}, attack", error_rate=share)
         failed = _failed(attacks, checks, claimed_mu, claimed_epsilon)
         if not failed:
             break
         unconfirmed = failed if look == 1 else ()
     return AuditReport(
-        mechanism=mechanism.name,
-        releases=mechanism.releases,
+        mechanism=subject.mechanism.name,
+        releases=releases,
         dimension=dimension,
         epsilon=epsilon,
         delta=delta,

@@ -1,10 +1,10 @@
 """The black-box audit: distinguish two neighbouring worlds by their releases, and count the successes.
 
 The two worlds differ in one record of one leaf; all other leaves are empty. The two records are the canaries
-(`exact_checks.py`) that are furthest apart after the real privatizer has clipped them; their effect on each
-release is read off that privatizer, run without noise. The noise is the mechanism's own stream over the
-agents' own keyed noise, run once with thousands of columns, each of them one run. A linear discriminant is
-trained on half of the runs and tested on the other half, and Clopper–Pearson turns its errors into a lower
+(`exact_checks.py`) that are furthest apart after the real privatizer has clipped them; their effect on the
+next releases is read off that privatizer, run without noise. The noise is the mechanism's own stream over
+the agents' own keyed noise, run once with thousands of columns, each of them one run. A linear discriminant
+is trained on half of the runs and tested on the other half, and Clopper–Pearson turns its errors into a lower
 bound on μ and on ε that holds for any attack, however it was chosen.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
-from fedfairx.privacy.audit.subject import AuditedConfig, Pair, Record
+from fedfairx.audit.subject import AuditedConfig, Pair, Record
 from fedfairx.privacy.mechanisms.factorization import Integers
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
 from fedfairx.util.arrays import Array
@@ -24,6 +24,7 @@ from fedfairx.util.arrays import Array
 _BUDGET = 4.0e8
 _HISTORY_HORIZON = 512
 _EVENLY = 100
+_FOLLOWING = 8  # releases in which a record's effect is followed; from then on it stays
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,9 @@ def attack(
 ) -> tuple[Attack, ...]:
     """Attack the first, a middle and the last leaf; all bounds hold with probability 1 - `error_rate`."""
     scale = subject.scale
-    alone = [subject.sums([[] if record is None else [record]])[0] for record in pair]
-    change = np.where(np.abs(alone[0] - alone[1]) > subject.step, alone[0] - alone[1], 0.0)
+    effect = _effect(subject, pair, releases=subject.mechanism.releases)
     # The score is ⟨release, Δ⟩ in the geometry of the noise, Δ being the record's effect on the statistics.
-    weights = change / scale**2
+    weights = effect[0] / scale**2
     horizon = horizon_for(subject.mechanism, columns=2 * runs * int(np.count_nonzero(weights)))
     # The middle leaf is odd and off the centre, so that no large block begins with it.
     leaves = sorted({1, min(horizon, (5 * horizon // 8) | 1), horizon})
@@ -58,7 +58,8 @@ def attack(
     results = []
     for leaf in leaves:
         features = noise[np.searchsorted(numbers, watched[leaf])].T
-        shift = _effect(subject, pair, leaf=leaf, horizon=horizon)[watched[leaf] - 1] @ weights
+        since = watched[leaf] - leaf
+        shift = np.where(since < 0, 0.0, effect[np.clip(since, 0, len(effect) - 1)] @ weights)
         worlds = features[:runs], features[runs:] + shift
         results.append(_tell_apart(*worlds, delta, leaf=leaf, error_rate=error_rate / len(leaves)))
     return tuple(results)
@@ -71,12 +72,12 @@ def horizon_for(mechanism: Gaussian, *, columns: int) -> int:
     return min(mechanism.releases, max(64, longest))
 
 
-def _effect(subject: AuditedConfig, pair: Pair, *, leaf: int, horizon: int) -> Array:
-    """Return (horizon, q), the effect of changing one record of `leaf` on each release of the privatizer."""
+def _effect(subject: AuditedConfig, pair: Pair, *, releases: int) -> Array:
+    """Return (n, q), how changing one record of the first leaf changes each of the first n releases."""
     worlds = []
     for record in pair:
-        leaves: list[list[Record]] = [[] for _ in range(horizon)]
-        leaves[leaf - 1] = [] if record is None else [record]
+        leaves: list[list[Record]] = [[] for _ in range(min(releases, _FOLLOWING))]
+        leaves[0] = [] if record is None else [record]
         worlds.append(subject.sums(leaves))
     difference = worlds[0] - worlds[1]
     difference[np.abs(difference) < subject.step] = 0.0  # caused by the grid, not by the data

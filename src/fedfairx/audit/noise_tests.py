@@ -1,0 +1,172 @@
+"""Tests of the draws of keyed noise, of which all noise is made (`whole_agents.py` checks how).
+
+Exactly: no two draws are alike whose key, agent, run, release or place differs in any way, however little.
+Statistically: draws are independent standard normals. Each test fails by chance with probability
+`error_rate`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.special import gammaincinv, kolmogi, ndtr, ndtri
+
+from fedfairx.audit.subject import AuditedConfig, Check
+from fedfairx.audit.whole_agents import LONG
+from fedfairx.privacy.mechanisms.noise import KeyedNoise
+from fedfairx.util.arrays import Array
+
+TESTS = 8
+_SAMPLES = 12_000
+_TAIL_SAMPLES = 1 << 18
+_LONGEST = 2_048
+_RELEASES = [*range(1, 65), *(1 << power for power in range(7, 33))]
+#: Of agents and runs: they differ late, by case, by spaces, in how a letter is written, in where one ends.
+_NAMES = [
+    "",
+    "A",
+    "a",
+    "a ",
+    "a\0",
+    "A ",
+    "\u00e9",
+    "e\u0301",
+    LONG,
+    f"{LONG}1",
+    f"{LONG}2",
+    f"{LONG}2".upper(),
+]
+_FEWEST = 400  # products that make the law of a correlation nearly normal
+
+
+def draws_alike(agents: Sequence[Array], *, key: str) -> Check:
+    """Count draws that occur twice, among those of agents and of inputs that are nearly the same."""
+    # By chance two consecutive numbers occur again, up to signs, with probability below 1e-15 over all pairs.
+    rows = [np.stack([draw[:-1], draw[1:]], axis=1) for draw in (*agents, *_related(key))]
+    pairs = np.round(np.abs(np.concatenate(rows)), 12)
+    alike = len(pairs) - len(np.unique(pairs, axis=0))
+    return Check(f"draws: alike, of {len(rows)}", float(alike), "= 0", alike == 0)
+
+
+def _related(text: str) -> list[Array]:
+    """Return draws whose key, agent, run, release or place differ as little as possible."""
+    key, place = (hashlib.sha256(f"{part} {text}".encode()).digest() for part in ("key", "place"))
+
+    def draw(
+        key: bytes = key, agent: str = "audit", run: str = "audit", number: int = 1, place: bytes = place
+    ) -> Array:
+        return KeyedNoise(key, agent=agent, run=run)(number, 4, place)
+
+    return [
+        *(draw(number=number) for number in _RELEASES),
+        *(draw(key=changed) for changed in _one_bit_changed(key)),
+        *(draw(place=changed) for changed in (b"", place[:-1], *_one_bit_changed(place))),
+        *(draw(agent=name) for name in _NAMES),
+        *(draw(run=name) for name in _NAMES),
+        *(draw(agent=agent, run=run) for agent, run in (("ab", "c"), ("a", "bc"), ("abc", ""), ("", "abc"))),
+    ]
+
+
+def _one_bit_changed(value: bytes) -> list[bytes]:
+    number, bits = int.from_bytes(value, "big"), 8 * len(value)
+    return [(number ^ 1 << bit).to_bytes(len(value), "big") for bit in range(bits)]
+
+
+def sample(subject: AuditedConfig, *, key: str) -> Array:
+    """Draw (agents, releases, q) as agents of one key do."""
+    size = subject.size
+    horizon = min(subject.releases, _LONGEST)
+    agents = min(1_000, max(4, -(-_SAMPLES // (horizon * size))))
+    sources = [subject.drawn(key, agent=str(name)) for name in range(agents)]
+    return np.array([[source(number, size) for number in range(1, horizon + 1)] for source in sources])
+
+
+def noise_tests(subject: AuditedConfig, draws: Array, error_rate: float, *, key: str) -> tuple[Check, ...]:
+    """Run at most `TESTS` tests; each fails by chance with probability `error_rate`."""
+    unit = draws / math.sqrt(max(float(np.square(draws).mean()), 1e-300))  # the sd has its own tests
+    return (
+        _least("", np.square(draws).mean(keepdims=True), draws.size, error_rate),
+        _least(", least entry", np.square(draws).mean(axis=(0, 1)), draws[..., 0].size, error_rate),
+        _least(", least release", np.square(draws).mean(axis=(0, 2)), draws[:, 0].size, error_rate),
+        *_lags(unit, error_rate),
+        _between_agents(unit, error_rate),
+        *_between_entries(unit, error_rate),
+        _shape(unit, error_rate),
+        _tails(subject, error_rate, key=key),
+    )
+
+
+def _least(which: str, variances: Array, samples: int, error_rate: float) -> Check:
+    """Test the smallest of several sds, each of as many normals."""
+    rate = error_rate / variances.size
+    found = float(np.sqrt(variances.min()))
+    least = float(np.sqrt(2.0 * gammaincinv(0.5 * samples, rate) / samples))
+    return Check(f"draws: sd{which}", found, f"≥ {least:.4f}", found >= least)
+
+
+def _lags(base: Array, error_rate: float) -> list[Check]:
+    """Test the correlation in time at every lag that has enough products."""
+    agents, horizon, size = base.shape
+    lags = np.arange(1, horizon)
+    counts = agents * size * (horizon - lags)
+    lags, counts = lags[counts >= _FEWEST], counts[counts >= _FEWEST]
+    if lags.size == 0:
+        return []
+    length = next_fast_len(2 * horizon, real=True)
+    power = np.square(np.abs(rfft(base, length, axis=1))).sum(axis=(0, 2))
+    sums = irfft(power, length)[lags]
+    return [_largest("draws: correlation in time, any lag", sums / np.sqrt(counts), error_rate)]
+
+
+def _between_agents(base: Array, error_rate: float) -> Check:
+    """Test that sums over agents have the variance of independent ones."""
+    agents = len(base)
+    total = np.square(base.sum(axis=0)).ravel()
+    found = float(total.mean() / agents)
+    tails = (error_rate / 2, 1 - error_rate / 2)
+    low, high = (float(2.0 * gammaincinv(0.5 * total.size, p) / total.size) for p in tails)
+    return Check("draws: variance of agents' sum", found, f"{low:.3f}..{high:.3f}", low <= found <= high)
+
+
+def _between_entries(base: Array, error_rate: float) -> list[Check]:
+    """Test the correlation of any two entries of a release."""
+    rows = base.reshape(-1, base.shape[-1])
+    if len(rows) < _FEWEST:
+        return []
+    products = (rows.T @ rows)[np.triu_indices(rows.shape[1], 1)] / math.sqrt(len(rows))
+    return [_largest("draws: correlation of any two entries", products, error_rate)]
+
+
+def _largest(name: str, standardised: Array, error_rate: float) -> Check:
+    """Test the largest of several sums of products of normals, each of mean 0 and variance 1."""
+    found = float(np.abs(standardised).max())
+    # Such a sum has slightly heavier tails than the normal: 5 % of the sd at 400 products.
+    most = 1.05 * float(-ndtri(error_rate / (2 * standardised.size)))
+    return Check(name, found, f"within ±{most:.3f} sd", found <= most)
+
+
+def _shape(draws: Array, error_rate: float) -> Check:
+    """Test the Kolmogorov–Smirnov distance to the normal."""
+    values = np.sort(draws.ravel())
+    expected = ndtr(values)
+    steps = np.arange(values.size + 1) / values.size
+    found = float(max((steps[1:] - expected).max(), (expected - steps[:-1]).max()))
+    most = float(kolmogi(error_rate)) / values.size**0.5
+    return Check("draws: distance to the normal", found, f"≤ {most:.4f}", found <= most)
+
+
+def _tails(subject: AuditedConfig, error_rate: float, *, key: str) -> Check:
+    """Test the size of the largest of many draws, by its distribution."""
+    count = min(_TAIL_SAMPLES, 1 << 12)
+    draw = subject.drawn(f"{key}, tails", agent="0")
+    found = max(float(np.abs(draw(number, count)).max()) for number in range(1, _TAIL_SAMPLES // count + 1))
+    # The largest of n is below z with probability (1 - 2Φ(-z))ⁿ.
+    low, high = (
+        -float(ndtri(-np.expm1(np.log(p) / _TAIL_SAMPLES) / 2)) for p in (error_rate / 2, 1 - error_rate / 2)
+    )
+    allowed = f"{low:.3f}..{high:.3f}"
+    return Check(f"draws: largest of {_TAIL_SAMPLES}", found, allowed, low <= found <= high)

@@ -1,0 +1,310 @@
+"""Whole agents under audit, as they are used: every number of every message is compared with what it must be.
+
+Agents that `Options` make take records by `observe` and `learn`, some leaves one, some 50. Agents of the same
+key live at two places, on a cloned machine, and under names that differ late or by case. One is interrupted
+while it makes a release; all are saved and loaded, or stored in a database and opened again; one is loaded
+shortly before its last release. The audit knows records, keys and places, so it knows each message:
+
+    release = grid(truth + noise),  noise = B·(draws of the key for each release and place)
+
+with the truth clipped and summed here, and B applied to all draws at once (`Factor.correlate`), not by the
+agents' stream. These checks are exact: they do not fail by chance.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfairx.agent.agent import Agent
+from fedfairx.audit.exact_checks import canaries
+from fedfairx.audit.subject import AuditedConfig, Check
+from fedfairx.errors import FedFairXError, StorageUnavailable
+from fedfairx.privacy.ledger.ledger import MemoryLedger
+from fedfairx.privacy.mechanisms.noise import KeyedNoise
+from fedfairx.privacy.privatizers.stream import StreamPrivatizer
+from fedfairx.privacy.release import Release
+from fedfairx.storage.agents import read_agents
+from fedfairx.util.arrays import Array
+
+LONG = "a name of 200 letters " + 178 * "x"
+_LONGEST = 512  # releases of the first agent
+_SHORT = 24  # of the others
+_STORED = 6
+_LAST = 16  # releases at the end of a longer stream
+_MANY = 50  # records of a large leaf
+_ENTRIES = 8  # of the last releases, to keep a long stream's draws in memory
+_ROUNDING = 1e-6  # of a grid step: a sum this near to a tie may be rounded either way
+
+
+@dataclass
+class Findings:
+    """What is wrong with the messages, and the draws behind them."""
+
+    compared: int = 0
+    numbers: int = 0
+    counts: int = 0
+    changed: int = 0
+    unexplained: int = 0
+    keys: int = 0
+    refused: int = 0
+    draws: list[Array] = field(default_factory=list)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count an agent that can't go on: a right one always can."""
+        try:
+            yield
+        except StorageUnavailable:
+            raise  # a full disk is not its fault
+        except FedFairXError:
+            self.refused += 1
+
+
+class InterruptedLedger(MemoryLedger):
+    """A ledger that fails to record a release, once, when `full` is set.
+
+    Guarantees:
+    - As `MemoryLedger`.
+    """
+
+    full = False
+
+    def record(self, number: int, message: bytes) -> None:
+        if self.full:
+            self.full = False
+            raise StorageUnavailable("the disk is full")
+        super().record(number, message)
+
+
+class Watched:
+    """An agent, the sums of the records that it was given, and the messages that it made."""
+
+    def __init__(
+        self, subject: AuditedConfig, found: Findings, agent: Agent, noise: KeyedNoise, made: int = 0
+    ) -> None:
+        self.subject, self.found, self.noise = subject, found, noise
+        self.made = made  # number of releases before it was watched
+        self.sums: list[Array] = []
+        self.truths: list[Array] = []
+        self.sent: dict[int, Release] = {}
+        self._truth = np.zeros(subject.size)
+        self._records = 0
+        self.follow(agent)
+
+    def follow(self, agent: Agent) -> None:
+        """Watch this agent from now on: a new one, or the same one loaded or opened again."""
+        self.agent = agent
+        stream = agent.privatizer.stream
+        assert stream is not None
+        self.stream = stream
+        if self.subject.centring is not None:
+            stream.centring = self.subject.centring
+
+    def give(self, contexts: Array, rewards: Array) -> None:
+        """Give records to the agent: many as a log, few as decisions and their rewards."""
+        slots, agent = len(self.subject.bounds.slots), self.agent
+        if slots == 1 and len(rewards) >= _MANY:
+            agent.learn(contexts, rewards.tolist())
+        else:
+            for context, reward in zip(contexts, rewards.tolist(), strict=True):
+                made = agent.decide(np.tile(context, (slots, 1)))
+                agent.observe(made, rewards=[reward] * slots)
+        self._truth = self._truth + self.subject.truth(contexts, rewards).sum(axis=0)
+        self._records += slots * len(rewards)
+
+    def release(self, *, interrupted: bool = False) -> None:
+        """Release, ask for it again, and check the count; if interrupted, records come before a new try."""
+        truth, records, ledger = self._truth, self._records, self.stream.ledger
+        if interrupted and isinstance(ledger, InterruptedLedger):  # a loaded agent has a plain one
+            ledger.full = True
+            with suppress(StorageUnavailable):
+                self.agent.release()
+            self.give(*self.subject.random_records(np.random.default_rng(0), 2))
+        message = self.agent.release()
+        packed, rest = self.subject.noisy_sums(message)
+        self.found.unexplained += rest > 1e-9
+        self.found.counts += message.count != records
+        self.sums.append(packed)
+        self.truths.append(truth)
+        self.sent[message.number] = message
+        self.ask_again(message.number)
+
+    def ask_again(self, *numbers: int) -> None:
+        """Request releases that were made before."""
+        for number in numbers:
+            self.found.changed += self.agent.release(number) != self.sent[number]
+
+    def compare(self) -> None:
+        """Compare every number of the releases with grid(truth + noise)."""
+        subject, count = self.subject, len(self.sums)
+        last, size = self.made + count, subject.size
+        entries = np.arange(size)
+        if self.made:
+            entries = np.unique(np.linspace(0, size - 1, _ENTRIES).astype(np.int64))
+        draws = np.empty((last, entries.size))
+        for number in range(1, last + 1):
+            draw = self.noise(number, size, self.stream.ledger.place(number))
+            draws[number - 1] = draw[entries]
+            if number > self.made:
+                self.found.draws.append(draw)
+        noise = subject.mechanism.factor.correlate(draws)[self.made :]
+        noise = noise * (subject.mechanism.base_sd * subject.scale[entries])
+        truths, sums = np.array(self.truths)[:, entries], np.array(self.sums)[:, entries]
+        steps, expected = np.ldexp(sums, -subject.grid), np.ldexp(truths + noise, -subject.grid)
+        # Records are summed here in another order.
+        rounding = np.ldexp(2.0**-52 * max(self._records, 1) * np.abs(truths).max(initial=1.0), -subject.grid)
+        near = np.abs(steps - expected) <= 0.5 + _ROUNDING + rounding
+        self.found.numbers += int((~near | (steps != np.rint(steps))).sum())
+        self.found.compared += near.size
+
+
+def whole_agents(subject: AuditedConfig, *, seed: int) -> tuple[tuple[Check, ...], list[Array]]:
+    """Run the agents, and return the checks and all draws of their noise."""
+    found = Findings()
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="fedfairx-audit-") as folder:
+        warnings.simplefilter("ignore")  # many records are meant to be clipped
+        _in_memory(subject, found, Path(folder), seed=seed)
+        if isinstance(subject.options.mechanism, str):  # a mechanism of one's own can't be stored
+            with found.watching():
+                _stored(subject, found, Path(folder), seed=seed)
+    named = {
+        f"agents: numbers other than grid(truth + noise), of {found.compared}": found.numbers,
+        "agents: counts other than the number of records": found.counts,
+        "agents: releases that differ when requested again": found.changed,
+        "agents: messages not from the noisy sums": found.unexplained,
+        "agents: stored keys that are short or alike": found.keys,
+        "agents: that could not go on": found.refused,
+    }
+    return tuple(Check(name, float(wrong), "= 0", wrong == 0) for name, wrong in named.items()), found.draws
+
+
+def _in_memory(subject: AuditedConfig, found: Findings, folder: Path, *, seed: int) -> None:
+    """Watch agents in memory, which are saved and loaded halfway."""
+    # Name, place and data: "A" is the same key at two places, and on a cloned machine with other data.
+    runs = [("A", 1, 1), ("A", 2, 1), ("A", 1, 2), ("a", 1, 1), (f"{LONG}1", 1, 1), (f"{LONG}2", 1, 1)]
+    for index, (name, place, data) in enumerate(runs):
+        noise = subject.keyed(f"{seed}, agents", agent=name)
+        ledger = InterruptedLedger(random=np.random.default_rng([seed, place]).bytes)
+        generator = np.random.default_rng([seed, data])
+        with found.watching():
+            watched = Watched(subject, found, subject.agent(noise, ledger), noise)
+            if data == 2:
+                _give_canaries(watched)
+            releases = min(subject.releases, _SHORT if index else _LONGEST)
+            for number in range(1, releases + 1):
+                _fill(watched, generator, large=number in (1, releases // 2 + 1, releases))
+                if number == releases // 2 + 1:  # with records in the open leaf
+                    watched.agent.save(folder / "agent.json")
+                    watched.follow(Agent.load(folder / "agent.json", privatizer=_restore(subject, noise)))
+                    watched.ask_again(*list(watched.sent)[-1:])
+                watched.release(interrupted=number == 1)
+            watched.compare()
+            if index == 0 and subject.releases > releases:
+                _last_releases(subject, found, noise, generator)
+
+
+def _give_canaries(watched: Watched) -> None:
+    """Give the records that a faulty clip may get wrong, but for contexts that agents refuse."""
+    finite = [record for record in canaries(watched.subject) if np.isfinite(record[0]).all()]
+    watched.give(np.array([context for context, _ in finite]), np.array([reward for _, reward in finite]))
+
+
+def _fill(watched: Watched, generator: np.random.Generator, *, large: bool) -> None:
+    count = _MANY if large else int(generator.integers(0, 4))
+    watched.give(*watched.subject.random_records(generator, count))
+
+
+def _restore(subject: AuditedConfig, noise: KeyedNoise) -> Any:
+    """Return what makes a privatizer from its state."""
+    budget = subject.budget
+
+    def make(state: dict[str, Any]) -> StreamPrivatizer:
+        return StreamPrivatizer.from_state(
+            state,
+            dimension=subject.dimension,
+            mechanism=subject.mechanism,
+            bounds=subject.bounds,
+            centring=subject.options.centring,
+            noise=noise,
+            decide_from=budget.decide_from,
+            public_schedule=budget.public_schedule,
+        )
+
+    return make
+
+
+def _last_releases(
+    subject: AuditedConfig, found: Findings, noise: KeyedNoise, generator: np.random.Generator
+) -> None:
+    """Watch the last releases of a long stream: the state of an agent shortly before them is made up."""
+    made = subject.releases - min(_LAST, subject.releases - _LONGEST)
+    state = subject.agent(noise, MemoryLedger()).privatizer.state()
+    places = [hashlib.sha256(f"place {number}".encode()).hexdigest() for number in range(1, made + 1)]
+    state |= {"frozen": made}
+    state["ledger"] |= {"spent": made, "places": [*state["ledger"]["places"], *places]}
+    privatizer = _restore(subject, noise)(state)
+    agent = Agent(subject.dimension, options=subject.options, privatizer=privatizer, name=noise.owner, seed=0)
+    watched = Watched(subject, found, agent, noise, made)
+    for _ in range(made, subject.releases):
+        _fill(watched, generator, large=False)
+        watched.release()
+    watched.compare()
+
+
+def _stored(subject: AuditedConfig, found: Findings, folder: Path, *, seed: int) -> None:
+    """Watch two agents in a database, which are closed and opened again halfway."""
+    place = folder / "agents.db"
+    releases = min(subject.releases, _STORED)
+    generator = np.random.default_rng([seed, 3])
+    options = replace(subject.options, bounds=None)  # the budget has them
+    made = [
+        Agent.open(place, name=name, dimension=subject.dimension, options=options, budget=subject.budget)
+        for name in ("A", "a")
+    ]
+    secrets = {row.secret for row in read_agents(made[0].journal.log)}
+    found.keys = len(made) - sum(secret is not None and len(secret) >= 32 for secret in secrets)
+    both = [Watched(subject, found, agent, _noise_of(agent)) for agent in made]
+    half = (releases + 1) // 2
+    with _closing(both):
+        for watched in both:
+            _release(watched, generator, half)
+    for watched in both:
+        watched.follow(Agent.open(place, name=watched.agent.name))
+        watched.noise = _noise_of(watched.agent)
+    with _closing(both):
+        for watched in both:
+            watched.ask_again(*watched.sent)
+            _release(watched, generator, releases - half)
+            watched.compare()
+
+
+@contextmanager
+def _closing(all_watched: list[Watched]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for watched in all_watched:
+            watched.agent.close()
+
+
+def _release(watched: Watched, generator: np.random.Generator, count: int) -> None:
+    with watched.agent.transaction():  # one write to disk
+        for number in range(count):
+            _fill(watched, generator, large=number == 0)
+            watched.release()
+
+
+def _noise_of(agent: Agent) -> KeyedNoise:
+    stream = agent.privatizer.stream
+    assert stream is not None
+    assert isinstance(stream.noise, KeyedNoise)
+    return stream.noise

@@ -1,0 +1,100 @@
+"""Every listed mistake is caught, by the check that is made for it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fedfairx.audit import mistakes, noise_tests
+from fedfairx.audit.mistakes import MISTAKES, RELEASES, Mistake, self_test
+from fedfairx.privacy.mechanisms.gaussian import Gaussian
+
+#: By statistics of the draws; the other checks are exact, or attacks with runs of their own.
+BY_DRAWS = ("draws: sd", "draws: distance", "draws: correlation")
+
+
+def named(name: str) -> Mistake:
+    return next(each for each in MISTAKES if each.name == name)
+
+
+@pytest.fixture
+def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not the statistics of the draws that are tested."""
+    monkeypatch.setattr(noise_tests, "_SAMPLES", 2_000)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_every_mistake_is_caught(mistake: Mistake, request: pytest.FixtureRequest) -> None:
+    """`benchmarks/audit_power.py` counts over many seeds."""
+    if not mistake.check.startswith(BY_DRAWS):
+        request.getfixturevalue("_few_draws")
+    report = mistake.audit()
+    assert mistake.caught_by(report.failed), str(report)
+    assert not report.ok
+    assert "THE CLAIM IS FALSE" in str(report)
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["failed"] == list(report.failed)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.parametrize(
+    ("name", "mechanism"),
+    [
+        ("(N+Nᵀ)/2", "tree"),
+        ("no composition over levels", "tree"),
+        ("noise reused when the tree does not grow", "tree"),
+        ("contexts unclipped", "blt"),
+        ("rewards unclipped below", "tree"),
+        ("a record in two leaves", "blt"),
+        ("noise reused at lag 2", "blt"),
+        ("release number mod 16", "blt"),
+        ("calibrated to 10 δ", "tree"),
+    ],
+)
+def test_the_black_box_catches(name: str, mechanism: str) -> None:
+    report = named(name).audit(mechanism=mechanism, releases=64, runs=3_000)
+    assert report.found_mu > report.claimed_mu
+    assert report.found_epsilon > 0
+    assert "attack on leaf" in report.failed[0]
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.parametrize("mechanism", ["paper-tree", "sqrt-toeplitz", "blt"])
+def test_a_last_release_without_noise_is_caught_in_any_mechanism(mechanism: str) -> None:
+    mistake = named("a last release without noise beyond 2 048")
+    failed = mistake.audit(mechanism=mechanism, releases=2_049).failed
+    assert mistake.caught_by(failed)
+
+
+def test_a_mistake_is_taken_out_again() -> None:
+    right = vars(Gaussian)["stream"]
+    with pytest.raises(ZeroDivisionError), named("noise halved").inserted():
+        assert vars(Gaussian)["stream"] is not right
+        raise ZeroDivisionError
+    assert vars(Gaussian)["stream"] is right
+
+
+def test_each_mistake_is_one() -> None:
+    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
+    assert {mistake.releases for mistake in MISTAKES} == {RELEASES, 2_100}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_few_draws")
+def test_the_score_counts_what_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake that is none is missed, and one that another check notices is not caught by its own."""
+    none = Mistake("no mistake", Gaussian, "stream", lambda right: right, "agents: numbers")
+    other = Mistake("noise halved", Gaussian, "stream", named("noise halved").wrong, "draws: sd")
+    monkeypatch.setattr(mistakes, "MISTAKES", (none, other, named("keys of 16 bits")))
+    score = self_test()
+    assert not score.ok
+    said = str(score).splitlines()
+    assert said[0] == "MISSED  no mistake  (nothing failed)"
+    assert said[1].startswith("MISSED  noise halved  (agents: numbers other than grid(truth + noise)")
+    assert said[2] == "caught  keys of 16 bits  (keys: too short or made twice, of 16384)"
+    assert said[3] == "mutation score: 1 of 3 mistakes detected (33%)"
+    as_dict = json.loads(json.dumps(score.to_dict()))
+    assert (as_dict["caught"], as_dict["mistakes"], as_dict["failed"]["no mistake"]) == (1, 3, [])
