@@ -127,6 +127,21 @@ AUDIT_LAST = ("tests/audit/test_mistakes.py", "-k", "caught and release and beyo
 AUDIT_DRAWS = ("tests/audit/test_noise_tests.py",)
 
 MUTANTS = (
+    # Noise of an aggregate, and when it is made.
+    Mutant(
+        "a bound on the noise forgets that a matrix has two ends",
+        "noise_bounds",
+        "2.0 * releases / failure",
+        "releases / failure",
+        ("tests/agent/test_aggregate.py", "-k", "proof"),
+    ),
+    Mutant(
+        "one release more than the last is due",
+        "Timetable.is_due",
+        "made < self.most",
+        "made <= self.most",
+        ("tests/agent/test_schedules.py", "-k", "beyond"),
+    ),
     # The audit.
     Mutant(
         "numbers off the grid pass",

@@ -88,6 +88,13 @@ def test_noise_stays_within_its_bounds_as_often_as_it_says() -> None:
     assert bounds.vector_cost == pytest.approx(bounds.vector / np.sqrt(bounds.matrix))
 
 
+def test_noise_bounds_are_those_of_the_proof() -> None:
+    """s(2√d + 2√ln(2τ/α)) and s(√d + √(2 ln(τ/α))), by hand for s = 3, d = 4, τ = 20, α = 0.1."""
+    bounds = noise_bounds(noise_sd=3.0, dimension=4, releases=20, failure=0.1)
+    assert bounds.matrix == pytest.approx(3.0 * (4.0 + 2.0 * 2.4477468307), rel=1e-9)  # √ln 400
+    assert bounds.vector == pytest.approx(3.0 * (2.0 + 3.2552472614), rel=1e-9)  # √(2 ln 200)
+
+
 def test_noise_bounds_need_noise() -> None:
     with pytest.raises(InvalidInput, match=r"^noise_sd must be > 0"):
         noise_bounds(noise_sd=0.0, dimension=4, releases=5, failure=0.1)

@@ -67,6 +67,20 @@ def test_every_schedule_says_its_releases_beforehand(plan: Plan, name: str) -> N
     assert schedule.public == (name != "determinant")
 
 
+def test_where_the_data_decide_no_release_is_made_beyond_the_last() -> None:
+    """Nor before the threshold, nor after the horizon."""
+    table = schedules.timetable(Determinant(threshold=6.0, cap=3), Plan(10, 2, 2))
+
+    def is_due(t: int = 5, growth: float = 3.5, made: int = 2) -> bool:
+        return table.is_due(t, since=2, growths=[0.0, growth], made=made)
+
+    assert is_due()
+    assert is_due(t=10)
+    assert not is_due(t=11)
+    assert not is_due(made=3)
+    assert not is_due(growth=3.0)
+
+
 def test_every_round_never_and_the_cap() -> None:
     plan = Plan(50, 2, 2)
     assert schedules.schedule("every-round").rounds(plan).tolist() == list(range(1, 51))
