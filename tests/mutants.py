@@ -127,7 +127,7 @@ AUDIT_LAST = ("tests/audit/test_mistakes.py", "-k", "caught and release and beyo
 AUDIT_DRAWS = ("tests/audit/test_noise_tests.py",)
 
 MUTANTS = (
-    # Noise of an aggregate, and when it is made.
+    # Noise of an aggregate, when it is made, and what it changes.
     Mutant(
         "a bound on the noise forgets that a matrix has two ends",
         "noise_bounds",
@@ -141,6 +141,13 @@ MUTANTS = (
         "made < self.most",
         "made <= self.most",
         ("tests/agent/test_schedules.py", "-k", "beyond"),
+    ),
+    Mutant(
+        "a message leaves the model's version as it is",
+        "Agent.model_version",
+        "sum([release.number for release in self._exchange.latest.values()])",
+        "0",
+        ("tests/agent/test_exchange.py", "-k", "version"),
     ),
     # The audit.
     Mutant(

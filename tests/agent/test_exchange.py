@@ -29,6 +29,19 @@ def test_two_agents_learn_from_each_other_without_naming_anybody() -> None:
     assert first.radius == pytest.approx(ffx.Confidence().radius(50, D))
 
 
+def test_the_models_version_grows_with_rewards_and_with_messages() -> None:
+    ours, theirs = (taught(ffx.Agent(D, seed=seed), 3, seed) for seed in range(2))
+    versions = [ours.model_version]
+    taught(ours, 1)
+    versions.append(ours.model_version)
+    for _ in range(2):
+        ours.absorb({theirs.name: theirs.release()})
+        versions.append(ours.model_version)
+        taught(theirs, 1)
+    assert versions[0] > 0
+    assert versions == sorted(set(versions))
+
+
 @pytest.mark.parametrize("released", [False, True])
 def test_another_agent_of_the_same_name_is_refused_and_changes_nothing(released: bool) -> None:
     ours, theirs = (taught(ffx.Agent(D, seed=seed, name="north"), 20, seed) for seed in range(2))
