@@ -61,6 +61,8 @@ OFFERS = ("tests/experiments/test_offers.py",)
 FLIGHTS = ("tests/experiments/test_flights.py", "-k", "not january_chose")
 STAR = ("tests/experiments/test_star.py",)
 SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
+DESCRIBED = ("tests/test_features.py",)
+WITH_SCHEMA = ("tests/agent/test_schema.py", "-k", "not postgresql and not appended")
 WRITE_QUEUE = ("tests/service/test_write_queue.py",)
 AGENTS = ("tests/service/test_agents.py", "-k")
 DOORS = ("tests/service/test_auth.py", "-k", "sqlite")
@@ -414,7 +416,7 @@ MUTANTS = (
     ),
     Mutant(
         "what a decision takes stays when actions are added",
-        "Parts.change_actions",
+        "Parts._resize_draws",
         "            self.draws.resize(self.model.uniforms_each)\n",
         "            pass\n",
         ACTIONS,
@@ -1776,11 +1778,137 @@ MUTANTS = (
         REPLACED_SLOTS,
     ),
     Mutant(
-        "other features are taken for those that were learnt from",
+        "an agent that has learnt from numbers without names gets names",
         "remembered",
-        "if name in settings.given and given != value:",
-        "if False:",
+        "    if settings.features:\n        raise",
+        "    if False:\n        raise",
         SERVICE,
+    ),
+    Mutant(
+        "every level of a category counts in the largest norm",
+        "Schema._divisor",
+        "math.sqrt(len(self._terms))",
+        "math.sqrt(len(self._natural))",
+        DESCRIBED,
+    ),
+    Mutant(
+        "a later version scales earlier columns anew",
+        "Schema._divisor",
+        "if self.before is None else",
+        "if True else",
+        DESCRIBED,
+    ),
+    Mutant(
+        "a later version puts its columns among the earlier ones",
+        "Schema._keys",
+        "return (*old, *(key for key in self._natural if key not in kept))",
+        "return tuple(self._natural)",
+        DESCRIBED,
+    ),
+    Mutant(
+        "numbers above their range are not clipped",
+        "Schema._contexts",
+        "np.minimum(np.maximum(scaled, 0.0), 1.0)",
+        "np.maximum(scaled, 0.0)",
+        DESCRIBED,
+    ),
+    Mutant(
+        "a shared number that is clipped counts for every action",
+        "Schema._contexts",
+        "1 if name in once else many",
+        "many",
+        DESCRIBED,
+    ),
+    Mutant(
+        "products of categories share columns",
+        "Schema._contexts",
+        "codes[layout.first] * layout.stride",
+        "codes[layout.first]",
+        DESCRIBED,
+    ),
+    Mutant(
+        "an unknown value is the first level",
+        "_codes",
+        "table[OTHER] if code < 0",
+        "0 if code < 0",
+        DESCRIBED,
+    ),
+    Mutant(
+        "a later version may change a range",
+        "_check_extension",
+        "old.range == new.range and ",
+        "",
+        DESCRIBED,
+    ),
+    Mutant(
+        "a later version may share what was not shared",
+        "_check_extension",
+        "if not kept or set(before.shared) != {name for name in before.names if name in later.shared}:",
+        "if not kept:",
+        DESCRIBED,
+    ),
+    Mutant(
+        "a pending decision gets new columns before the old ones",
+        "Decision.grow",
+        "(0, dimension - old)",
+        "(dimension - old, 0)",
+        WITH_SCHEMA,
+    ),
+    Mutant(
+        "a pending decision stays shorter than a later version",
+        "Parts.extend_schema",
+        "made.grow(schema.width)",
+        "pass",
+        WITH_SCHEMA,
+    ),
+    Mutant(
+        "a pending decision from before a snapshot stays shorter than a later version",
+        "AgentStore._restore",
+        "made.grow(parts.model.dimension)",
+        "pass",
+        WITH_SCHEMA,
+    ),
+    Mutant(
+        "an agent that shares its statistics gets columns",
+        "Agent.extend_schema",
+        "require(not fixed, ",
+        "require(True, ",
+        WITH_SCHEMA,
+    ),
+    Mutant(
+        "bounds of contexts that are not negative are for any reward",
+        "Bounds.for_range",
+        "nonnegative and least >= 0.0",
+        "nonnegative",
+        WITH_SCHEMA,
+    ),
+    Mutant(
+        "bounds are narrower than a schema's contexts",
+        "Bounds.for_range",
+        "context_norm=norm, reward=reward",
+        "reward=reward",
+        WITH_SCHEMA,
+    ),
+    Mutant(
+        "a member has another schema than the terms",
+        "Terms._arms",
+        "require(same, ",
+        "require(True, ",
+        ("tests/federation/roster/test_roster.py", "-k", "schema"),
+    ),
+    Mutant(
+        "columns that come later were the first ones",
+        "_widened",
+        "(0, dimension - contexts.shape[2])",
+        "(dimension - contexts.shape[2], 0)",
+        ("tests/fairness/test_exposure_table.py", "-k", "later"),
+    ),
+    Mutant(
+        "weights of a learnt log are one more feature",
+        "learnt",
+        'event.kind == "learn weighted"',
+        "False",
+        ("tests/service/test_feature_table.py", "-k", "sqlite and later"),
     ),
     Mutant(
         "a key answers its decision to another request",

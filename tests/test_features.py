@@ -1,16 +1,21 @@
-"""Contexts for arms that have no features."""
+"""Contexts: from rows with named features, for arms without features, and scaled to the unit ball."""
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
 from fedfairx.errors import InvalidInput
+from fedfairx.features import Schema
 
 numbers = st.floats(-1e6, 1e6)
 
@@ -113,3 +118,318 @@ def test_what_can_not_be_scaled(contexts: Any, norm: Any, text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         ffx.features.unit_ball(contexts, norm=norm)
     assert str(refused.value).startswith(text)
+
+
+# --- Schema -----------------------------------------------------------------------------------------------
+
+CITIES = ["Rome", "Oslo", "Bonn", "Graz"]
+KINDS = {
+    "price": (0.0, 10.0),
+    "city": CITIES[:2],
+    "new": bool,
+    "age": (-3.0, 7.0),
+    "shop": ["a", "b", "other"],
+}
+
+
+def naive(schema: Schema, row: dict[str, Any]) -> dict[str, float]:
+    """The context of one row by the names of columns, feature by feature, without a constant divisor."""
+
+    def parts(name: str) -> dict[str, float]:
+        kind = KINDS[name]
+        if kind is bool:
+            return {f"{name}={str(bool(row[name])).lower()}": 1.0}
+        if isinstance(kind, tuple):
+            return {name: min(max((row[name] - kind[0]) / (kind[1] - kind[0]), 0.0), 1.0)}
+        levels = next(each.levels for each in schema.features if each.name == name)
+        return {f"{name}={row[name] if row[name] in levels else 'other'}": 1.0}
+
+    found: dict[str, float] = {}
+    for name in schema.names:
+        found |= parts(name)
+    for product in schema.products:
+        one, two = product.split(":")
+        found |= {f"{a}:{b}": x * y for a, x in parts(one).items() for b, y in parts(two).items()}
+    return found | ({"intercept": 1.0} if schema.intercept else {})
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Schema:
+    names = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, unique=True))
+    shared = draw(st.lists(st.sampled_from(names), unique=True, max_size=len(names) - 1))
+    pairs = [f"{one}:{two}" for i, one in enumerate(names) for two in names[i + 1 :]]
+    pairs += [f"{name}:{name}" for name in names if isinstance(KINDS[name], tuple)]
+    products = draw(st.none() | st.lists(st.sampled_from(pairs), unique=True)) if pairs else None
+    described = {name: KINDS[name] for name in names}
+    return Schema(described, shared=shared, products=products, intercept=draw(st.booleans()))
+
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "price": st.floats(-5.0, 15.0),
+    "age": st.integers(-5, 9),
+    "new": st.booleans(),
+    "city": st.sampled_from([*CITIES, "other", None]),
+    "shop": st.sampled_from(["a", "b", "c", "other"]),
+}
+
+
+def rows_of(schema: Schema, names: Any) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({name: VALUES[name] for name in names})
+
+
+@given(st.data(), schemas())
+def test_contexts_are_those_of_a_naive_encoder(data: st.DataObject, schema: Schema) -> None:
+    actions = data.draw(st.lists(rows_of(schema, schema.own), min_size=1, max_size=6))
+    context = data.draw(rows_of(schema, schema.shared)) if schema.shared else None
+    made = schema.encode(actions, context)
+    whole = [row | (context or {}) for row in actions]
+    terms = len(schema.features) + len(schema.products) + schema.intercept
+    for row, found in zip(whole, made.contexts, strict=True):
+        expected = {name: value / terms**0.5 for name, value in naive(schema, row).items()}
+        assert [expected.get(name, 0.0) for name in schema.columns] == pytest.approx(
+            found.tolist(), abs=1e-15
+        )
+        assert set(expected) <= set(schema.columns)
+        assert np.hypot.reduce(found) <= 1 + 1e-15
+    counted = actions if context is None else [*actions, context]
+    for name in schema.names:
+        kind, values = KINDS[name], [row[name] for row in counted if name in row]
+        ranged = isinstance(kind, tuple)
+        outside = sum(not kind[0] <= value <= kind[1] for value in values) if ranged else 0
+        strange = sum(value not in [*kind, "other"] for value in values) if isinstance(kind, list) else 0
+        assert made.clipped.get(name, 0) == outside
+        assert made.unknown.get(name, 0) == strange
+    assert schema.encode(whole).contexts.tolist() == made.contexts.tolist()  # shared ones in every row
+
+
+@given(schemas())
+def test_the_largest_norm_is_attained(schema: Schema) -> None:
+    largest = {"price": 10, "age": 7, "new": True, "city": "Oslo", "shop": "c"}
+    made = schema.encode([{name: largest[name] for name in schema.names}]).contexts
+    assert np.hypot.reduce(made[0]) == pytest.approx(schema.norm, abs=1e-15) == pytest.approx(1.0)
+    assert made.min() >= 0.0
+
+
+@given(st.data(), schemas())
+def test_frames_are_as_dicts(data: st.DataObject, schema: Schema) -> None:
+    rows = data.draw(st.lists(rows_of(schema, schema.names), min_size=1, max_size=5))
+    expected = schema.encode(rows)
+    named = schema.encode({f"n{i}": row for i, row in enumerate(rows)})
+    listed = schema.encode([[row[name] for name in schema.names] for row in rows])
+    frame = pd.DataFrame(rows).assign(id="x")
+    by_row = schema.encode([frame.iloc[i] for i in range(len(rows))])
+    kinds = {"price": pl.Float64, "age": pl.Int64, "new": pl.Boolean}
+    other = pl.DataFrame(rows, schema={name: kinds.get(name, pl.String) for name in schema.names})
+    for found in (named, listed, schema.encode(frame), by_row, schema.encode(other)):
+        assert found.contexts.tobytes() == expected.contexts.tobytes()
+        assert (found.clipped, found.unknown) == (expected.clipped, expected.unknown)
+    if schema.shared:
+        alone = frame.iloc[0]
+        own = schema.encode(frame[list(schema.own)], alone)
+        assert own.contexts[0].tobytes() == expected.contexts[0].tobytes()
+
+
+def test_numbers_alone_are_as_services_have_always_made_them() -> None:
+    """Bit for bit: to [0, 1], a constant, divided by the root of their number."""
+    rng, low, high = np.random.default_rng(0), np.array([0.0, 1.0, -7.3]), np.array([10.0, 5.0, 0.2])
+    rows = rng.normal(size=(50, 3)) * 8
+    for constant in (True, False):
+        schema = Schema({"a": (0, 10), "b": (1, 5), "c": (-7.3, 0.2)}, intercept=constant)
+        scaled = np.clip((rows - low) / (high - low), 0.0, 1.0)
+        expected = np.column_stack([scaled, np.ones(50)]) if constant else scaled
+        expected /= math.sqrt(expected.shape[1])
+        assert schema.encode(rows.tolist()).contexts.tobytes() == expected.tobytes()
+
+
+def test_whole_numbers_and_missing_values_are_levels() -> None:
+    schema = Schema({"store": ["17", "18"], "x": (0, 1)}, intercept=False)
+    frame = pd.DataFrame({"store": [17, 18, 19], "x": [0.5] * 3})
+    made = schema.encode(frame)
+    assert np.nonzero(made.contexts)[1].tolist() == [0, 3, 1, 3, 2, 3]
+    assert made.unknown == {"store": 1}
+    assert schema.encode([{"store": value, "x": 0} for value in (None, math.nan, 17.0)]).unknown == {
+        "store": 2
+    }
+    assert schema.encode(pd.DataFrame({"store": pd.Categorical(["18", None]), "x": [1, 1]})).unknown == {
+        "store": 1
+    }
+
+
+@given(schemas())
+def test_a_schema_is_its_plain_values(schema: Schema) -> None:
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    assert again == schema
+    assert (again.digest, again.columns, hash(again)) == (schema.digest, schema.columns, hash(schema))
+    assert schema.extend(again) is schema
+    flags = {"features": ",".join(map(str, schema.features)), "shared": schema.shared}
+    assert Schema(flags["features"], shared=flags["shared"]).features == schema.features
+    with pytest.raises(AttributeError):
+        schema.intercept = True  # type: ignore[misc]
+
+
+LATER = {
+    "price": (0.0, 10.0),
+    "city": CITIES,
+    "new": bool,
+    "age": (-3.0, 7.0),
+    "shop": ["a", "b", "other", "c"],
+}
+
+
+@given(st.data(), st.integers(1, 4), st.booleans())
+def test_later_versions_append_columns(data: st.DataObject, first: int, constant: bool) -> None:
+    """Columns that are there stay where they are, with the same values; new ones follow."""
+    names = list(LATER)
+    shared = data.draw(st.lists(st.sampled_from(names[1:]), unique=True))
+    early = Schema(
+        {name: KINDS[name] for name in names[:first]},
+        shared=[name for name in shared if name in names[:first]],
+        intercept=constant,
+    )
+    middle = {name: KINDS[name] for name in names[: first + 1]}
+    second = early.extend(
+        Schema(middle, shared=[name for name in shared if name in middle], intercept=constant)
+    )
+    last = second.extend(Schema(LATER, shared=shared))
+    assert (early.versions, second.versions, last.versions) == (1, 2, 3)
+    whole = Schema(LATER, shared=shared)
+    assert sorted(last.columns) == sorted(whole.columns)
+    assert last.columns[: len(second.columns)] == second.columns
+    assert second.columns[: len(early.columns)] == early.columns
+    row = data.draw(rows_of(last, names))
+    row["city"], row["shop"] = "Rome", "a"  # known from the beginning
+    known = {name: row[name] for name in early.names}
+    assert (
+        last.encode([row]).contexts[0, : early.width].tolist() == early.encode([known]).contexts[0].tolist()
+    )
+    naively = naive(last, row)
+    root = math.sqrt(len(early.features) + len(early.products) + early.intercept)
+    expected = [naively.get(name, 0.0) / root for name in last.columns]
+    assert last.encode([row]).contexts[0].tolist() == pytest.approx(expected, abs=1e-15)
+    largest = {"price": 10, "age": 7, "new": True, "city": "Graz", "shop": "c"}
+    terms = len(whole.features) + len(whole.products) + 1
+    assert last.norm == pytest.approx(math.sqrt(terms) / root)
+    assert np.hypot.reduce(last.encode([largest]).contexts[0]) == pytest.approx(last.norm)
+    assert Schema.from_dict(last.to_dict()) == last
+    assert last.extend(whole) is last
+    for old in (early, second):
+        with pytest.raises(InvalidInput, match="must be what the agent has learnt from"):
+            last.extend(old)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        Schema({"city": CITIES[:2], "price": (0, 10)}, shared=["city"]),
+        Schema({"price": (0, 11), "city": CITIES[:2]}, shared=["city"]),
+        Schema({"price": (0, 10), "city": CITIES[1:2]}, shared=["city"]),
+        Schema({"price": (0, 10), "city": ["Bonn", *CITIES[:2]]}, shared=["city"]),
+        Schema({"price": (0, 10), "city": bool}, shared=["city"]),
+        Schema({"price": (0, 10), "city": (0, 10)}, shared=["city"]),
+        Schema({"price": (0, 10), "city": CITIES[:2]}, products=["price:city"]),
+        Schema({"price": (0, 10), "city": CITIES[:2]}, shared=["city"], products=[]),
+        Schema({"price": (0, 10), "city": CITIES[:2]}, shared=["city"], intercept=False),
+        Schema({"price": (0, 10)}),
+    ],
+)
+def test_anything_but_appending_is_refused(later: Schema) -> None:
+    schema = Schema({"price": (0, 10), "city": CITIES[:2]}, shared=["city"])
+    with pytest.raises(
+        InvalidInput, match=r"schema must be what the agent has learnt from, .* create another"
+    ):
+        schema.extend(later)
+    with pytest.raises(InvalidInput, match="schema must be"):
+        Schema.from_dict(later.to_dict() | {"before": schema.to_dict()})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"features": {}}, "features must be at least one that is not shared"),
+        ({"features": {"a": (0, 1)}, "shared": ["a"]}, "features must be at least one that is not shared"),
+        ({"features": {"a": (0, 1)}, "shared": ["b"]}, "shared must be features, of a, got shared='b'"),
+        ({"features": {"a": (0, 1)}, "shared": "a"}, "shared must be a list of names"),
+        ({"features": {"a": (1, 0)}}, "features.a must be two finite numbers, low < high"),
+        ({"features": {"a": (0, math.inf)}}, "features.a must be two finite numbers"),
+        ({"features": {"a": (0, 10**400)}}, "features.a must be two finite numbers"),
+        ({"features": {"a": ["x", "x"]}}, "features.a must have levels that are different texts"),
+        ({"features": {"a": ["x", ""]}}, "features.a must have levels that are different texts"),
+        ({"features": {"a": []}}, "features must be like"),
+        ({"features": {"a": [1, 2, 3]}}, "features must be like"),
+        ({"features": {"a": (True, 2)}}, "features must be like"),
+        ({"features": {"a": "number"}}, "features must be like"),
+        ({"features": {1: (0, 1)}}, "features must be like"),
+        ({"features": {" ": (0, 1)}}, "features must have names"),
+        ({"features": 3}, "features must be like"),
+        ({"features": [["a", (0, 1)], ["a", bool]]}, "features must be named differently"),
+        ({"features": "a=0:1,b"}, 'features must be like "price=0:10,city=Rome|Oslo,new=bool"'),
+        (
+            {"features": {"a": (0, 1), "b": bool}, "products": ["a"]},
+            'products must be two features each, as "a:b"',
+        ),
+        ({"features": {"a": (0, 1)}, "products": ["a:c"]}, "products must be two features each"),
+        (
+            {"features": {"a": (0, 1), "b": bool}, "products": ["b:b"]},
+            "products must be of two different features",
+        ),
+        (
+            {"features": {"a": (0, 1), "b": bool}, "products": ["a:b", "b:a"]},
+            "products must be different pairs",
+        ),
+        ({"features": {"a": (0, 1)}, "intercept": 1}, "intercept must be True or False"),
+        (
+            {
+                "features": {"a": list(map(str, range(200))), "b": list(map(str, range(200)))},
+                "products": ["a:b"],
+            },
+            "features must make at most 10000 columns",
+        ),
+        ({"features": {"a": (0, 1)}, "size": 1}, "schema must have no other fields"),
+        ({"shared": []}, "schema must be an object with features"),
+    ],
+)
+def test_what_is_no_schema(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Schema.from_dict(given)
+    assert str(refused.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("actions", "context", "text"),
+    [
+        ([], {"city": "x"}, "actions must be a list of rows, {name: row} or a data frame, got none"),
+        (7, {"city": "x"}, "actions must be a list of rows"),
+        ([{"price": 1.0}], {"city": "x"}, "actions[0] must have every feature, got none named new"),
+        (
+            [{"price": 1.0, "new": True, "x": 731}],
+            {"city": "x"},
+            "actions[0] must have no other features than",
+        ),
+        ([{"price": 1.0, "new": True}], None, "actions[0] must have every feature, got none named city"),
+        ([{"price": 1.0, "new": True}], {}, "context must have every feature, got none named city"),
+        ([{"price": 1.0, "new": True}], {"city": "x", "y": 731}, "context must have no other features"),
+        ([{"price": 1.0, "new": True}], 731, "context must be features by name, got int"),
+        ([{"price": "731", "new": True}], {"city": "x"}, "features with a range must be finite numbers"),
+        ([{"price": True, "new": True}], {"city": "x"}, "features with a range must be finite numbers"),
+        ([{"price": None, "new": True}], {"city": "x"}, "features with a range must be finite numbers"),
+        ([{"price": math.nan, "new": True}], {"city": "x"}, "features with a range must be finite numbers"),
+        ([{"price": 10**400, "new": True}], {"city": "x"}, "features with a range must be finite numbers"),
+        ([{"price": 1 + 731j, "new": True}], {"city": "x"}, "features with a range must be finite numbers"),
+        ([{"price": [1.0], "new": True}], {"city": "x"}, "features with a range must be finite numbers"),
+        ([{"price": 1.0, "new": "yes"}], {"city": "x"}, "feature new must be true or false"),
+        ([{"price": 1.0, "new": 0.731}], {"city": "x"}, "feature new must be true or false"),
+        ([{"price": 1.0, "new": None}], {"city": "x"}, "feature new must be true or false"),
+        ([{"price": 1.0, "new": True}], {"city": ["731"]}, "feature city must be text"),
+        ([{"price": 1.0, "new": True}], {"city": True}, "feature city must be text"),
+        ([[1.0]], {"city": "x"}, "actions[0] must be 2 numbers, got 1 of them"),
+        (pd.DataFrame({"price": [1.0]}), {"city": "x"}, "actions must have every feature, got no column new"),
+    ],
+)
+def test_rows_that_are_refused(actions: Any, context: Any, text: str) -> None:
+    schema = Schema({"price": (0, 10), "new": bool, "city": ["x"]}, shared=["city"])
+    with pytest.raises(InvalidInput) as refused:
+        schema.encode(actions, context)
+    assert str(refused.value).startswith(text)
+    assert "731" not in str(refused.value)
+    with pytest.raises(InvalidInput, match="context must be left out: no feature is shared"):
+        Schema({"a": (0, 1)}).encode([{"a": 1.0}], {"a": 1.0})

@@ -149,6 +149,7 @@ class AsyncClient:
         contexts: Contexts | None = None,
         *,
         actions: Actions | None = None,
+        context: Mapping[str, Any] | None = None,
         excluded: Sequence[str | int] = (),
         baseline: Baseline | None = None,
         slots: int | Sequence[float] | None = None,
@@ -156,11 +157,12 @@ class AsyncClient:
     ) -> RemoteDecision:
         """Choose an action. Give contexts (K, d), or `actions`, each with an id, features and maybe a group.
 
+        `context` has the features that all actions share, by name, if the service has shared ones.
         If the service's actions have no features, give the names of some, or nothing for all of them. `slots`
         shows several actions, as `Agent.decide` does. `baseline` is what you would show: an action, or a list
         of them in the order of slots.
         """
-        body = _request(contexts, actions, excluded, baseline, slots)
+        body = _request(contexts, actions, context, excluded, baseline, slots)
         return _decision(await self._ask("POST", "/v1/decisions", body, key or str(uuid.uuid4())))
 
     async def decide_many(
@@ -308,6 +310,7 @@ class AsyncClient:
 def _request(
     contexts: Contexts | None = None,
     actions: Actions | None = None,
+    context: Mapping[str, Any] | None = None,
     excluded: Sequence[str | int] = (),
     baseline: Baseline | None = None,
     slots: int | Sequence[float] | None = None,
@@ -319,6 +322,8 @@ def _request(
         body["contexts"] = [[float(number) for number in row] for row in contexts]
     if actions is not None:
         body["actions"] = [action if isinstance(action, str) else dict(action) for action in actions]
+    if context is not None:
+        body["context"] = dict(context)
     if len(excluded):
         body["excluded"] = list(excluded)
     if baseline is not None:

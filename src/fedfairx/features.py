@@ -1,12 +1,582 @@
-"""Build contexts: disjoint blocks for arms without features, an intercept, scaling to the unit ball."""
+"""Build contexts: from described features (`Schema`), or from arrays: blocks, an intercept, the unit ball."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NamedTuple
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedfairx.errors import InvalidInput, require
 from fedfairx.util.arrays import Array, as_floats
+from fedfairx.util.canonical_json import digest_of
+
+__all__ = ["Encoded", "Feature", "Schema", "disjoint", "intercept", "unit_ball"]
+
+OTHER = "other"  # the level of values that are not among a category's levels
+BOOL = "bool"
+CONSTANT = "intercept"  # the name of its column
+MOST_COLUMNS = 10_000
+LARGEST = 1e100  # size of a number
+LONGEST = 500  # characters of a schema in an error
+_LIKE = (
+    "features must be like {'price': (0, 10), 'city': ['Rome', 'Oslo'], 'new': bool}: "
+    "a range, levels or bool for each"
+)
+_ANOTHER = "create another agent for another meaning"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A number with its range, a category with its levels, or, with neither, a boolean."""
+
+    name: str
+    range: tuple[float, float] | None = None
+    levels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        named = isinstance(self.name, str) and bool(self.name.strip())
+        require(named, "features", "must have names", self.name)
+        if self.range is not None:
+            low, high = self.range
+            fits = all(math.isfinite(end) and abs(end) <= LARGEST for end in (low, high)) and low < high
+            require(fits, f"features.{self.name}", "must be two finite numbers, low < high", self.range)
+        texts = all(isinstance(level, str) and level for level in self.levels)
+        different = len(set(self.levels)) == len(self.levels)
+        text = "must have levels that are different texts"
+        require(texts and different, f"features.{self.name}", text, list(self.levels))
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The levels of a category, with "other" among them; those of a boolean; one, "", of a number."""
+        if not self.levels:
+            return ("false", "true") if self.range is None else ("",)
+        return self.levels if OTHER in self.levels else (*self.levels, OTHER)
+
+    @property
+    def kind(self) -> Any:
+        """Its range, its levels, or "bool", as plain values."""
+        if self.range is not None:
+            return list(self.range)
+        return list(self.levels) or BOOL
+
+    def __str__(self) -> str:
+        """As it is written on the command line."""
+        if self.range is not None:
+            return f"{self.name}={self.range[0]!r}:{self.range[1]!r}"
+        return f"{self.name}={'|'.join(self.levels) or BOOL}"
+
+
+def features_of(given: object) -> tuple[Feature, ...]:
+    """Features from {name: range, levels or bool}, from such pairs, or from "price=0:10,city=Rome|Oslo"."""
+    if isinstance(given, str):
+        parts = [part.partition("=") for part in given.split(",") if part.strip()]
+        pairs: list[Any] = [(name.strip(), _written(kind.strip(), given)) for name, _, kind in parts]
+    elif isinstance(given, Mapping):
+        pairs = list(given.items())
+    else:
+        pairs = list(given) if isinstance(given, list | tuple) else [None]
+    found = tuple(each if isinstance(each, Feature) else _feature(each) for each in pairs)
+    names = [each.name for each in found]
+    require(len(set(names)) == len(names), "features", "must be named differently", names)
+    return found
+
+
+def _written(text: str, whole: str) -> object:
+    """A range, levels or bool as written on the command line."""
+    if "|" in text:
+        return [level.strip() for level in text.split("|") if level.strip()]
+    if text == BOOL:
+        return BOOL
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        like = 'features must be like "price=0:10,city=Rome|Oslo,new=bool"'
+        raise InvalidInput(f"{like}, got {whole}") from None
+    return low, high
+
+
+def _feature(pair: Any) -> Feature:
+    if not (isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+        raise InvalidInput(f"{_LIKE}, got {type(pair).__name__}")
+    name, kind = pair
+    if kind is bool or (isinstance(kind, str) and kind == BOOL):
+        return Feature(name)
+    parts = list(kind) if isinstance(kind, list | tuple) else []
+    if parts and all(isinstance(part, str) for part in parts):
+        return Feature(name, None, tuple(parts))
+    number = all(isinstance(part, int | float) and not isinstance(part, bool) for part in parts)
+    if len(parts) != 2 or not number:
+        raise InvalidInput(f"{_LIKE}, got {name!r} with something else")
+    try:
+        return Feature(name, (float(parts[0]), float(parts[1])))
+    except OverflowError:
+        raise InvalidInput(f"features.{name} must be two finite numbers, low < high") from None
+
+
+class Encoded(NamedTuple):
+    """Contexts (K, d), and by feature how many numbers were clipped and how many values were unknown."""
+
+    contexts: Array
+    clipped: dict[str, int]
+    unknown: dict[str, int]
+
+
+_Column = tuple[tuple[str, str], ...]  # the features of a column, each with its level: none, one or two
+
+
+@dataclass(frozen=True, init=False)
+class Schema:
+    """Describes what a caller sends, and makes contexts in the unit ball of it.
+
+    features: {name: kind}. A number has a range, as (0, 10): values are scaled from it to [0, 1], and
+        clipped. A category has levels, as ["Rome", "Oslo"], with a column each: other values count as
+        "other". `bool` has the levels "false" and "true": with one column, an agent that knows nothing yet
+        would think less certain, and show more often, what is true.
+    shared: names of the features that all actions of a decision share: the situation, sent once.
+    products: pairs of features that are multiplied, as "city:price", so that the effect of one can depend on
+        the other; one number twice is its square. By default each shared feature with each other one: without
+        a product, a shared feature adds the same to all actions.
+    intercept: whether there is a constant column, so that rewards need not be 0 where all features are.
+    before: the earlier version that this one appends to; `extend` sets it.
+
+    A column is divided by the largest norm that a context can have: √T with T terms, one for each feature,
+    product and intercept. A category counts once, however many levels it has, since only one of its columns
+    is not 0. Later versions append columns and keep the divisor of the first: what was learnt stays true.
+
+    >>> schema = Schema({"price": (0, 10), "new": bool, "city": ["Rome", "Oslo"]}, shared=["city"])
+    >>> schema.products
+    ('price:city', 'new:city')
+    >>> schema.columns[:6]
+    ('price', 'new=false', 'new=true', 'city=Rome', 'city=Oslo', 'city=other')
+    >>> schema.encode([{"price": 4, "new": True}], context={"city": "Rome"}).contexts.round(3)[:, :6]
+    array([[0.163, 0.   , 0.408, 0.408, 0.   , 0.   ]])
+    """
+
+    features: tuple[Feature, ...]
+    shared: tuple[str, ...]
+    products: tuple[str, ...]
+    intercept: bool
+    before: Schema | None
+
+    def __init__(
+        self,
+        features: Mapping[str, object] | Sequence[object] | str,
+        *,
+        shared: Sequence[str] = (),
+        products: Sequence[str] | None = None,
+        intercept: bool = True,
+        before: Schema | None = None,
+    ) -> None:
+        found = features_of(features)
+        names = [each.name for each in found]
+        situation = _names(shared, "shared")
+        for name in situation:
+            require(name in names, "shared", f"must be features, of {', '.join(names)}", name)
+        own = [name for name in names if name not in situation]
+        require(bool(own), "features", "must be at least one that is not shared", len(names))
+        require(isinstance(intercept, bool), "intercept", "must be True or False", intercept)
+        if products is None:
+            products = [f"{one}:{two}" for one in own for two in situation]
+        pairs = [_pair(text, found) for text in _names(products, "products")]
+        different = len(set(pairs)) == len(pairs)
+        require(different, "products", "must be different pairs", list(products))
+        values = {
+            "features": found,
+            "shared": tuple(name for name in names if name in situation),
+            "products": tuple(f"{one}:{two}" for one, two in pairs),
+            "intercept": intercept,
+            "before": before,
+        }
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
+        if before is not None:
+            _check_extension(before, self)
+        size = self.width
+        text = f"must make at most {MOST_COLUMNS} columns: a product of categories has one for each pair"
+        require(size <= MOST_COLUMNS, "features", text, size)
+
+    # --- what it describes -----------------------------------------------------------------------------
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The features, in order."""
+        return tuple(each.name for each in self.features)
+
+    @cached_property
+    def own(self) -> tuple[str, ...]:
+        """The features that each action has, in order: those that are not shared."""
+        return tuple(name for name in self.names if name not in self.shared)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The name of each column, as "price", "city=Rome" or "price:city=Rome"."""
+        return tuple(
+            ":".join(f"{name}={level}" if level else name for name, level in key) or CONSTANT
+            for key in self._keys
+        )
+
+    @property
+    def width(self) -> int:
+        """d, how many columns a context has."""
+        return len(self._keys)
+
+    @property
+    def norm(self) -> float:
+        """The largest norm of a context: 1, or more if later versions have appended features.
+
+        The divisor stays that of the first version, which had T₁ terms; with T terms it is √(T/T₁).
+        """
+        return math.sqrt(len(self._terms)) / self._divisor
+
+    def __str__(self) -> str:
+        """As settings on the command line."""
+        parts = [f"features={','.join(map(str, self.features))}"]
+        parts += [f"shared={','.join(self.shared)}"] if self.shared else []
+        parts += [f"products={','.join(self.products)}"] if self.products else []
+        return " ".join([*parts, f"intercept={str(self.intercept).lower()}"])
+
+    # --- versions --------------------------------------------------------------------------------------
+
+    def extend(self, later: Schema) -> Schema:
+        """This schema with what `later` appends to it: features, levels, products or an intercept.
+
+        It is this very schema if there is nothing new; anything but appending is refused. Columns that are
+        there stay where they are, with their scale, and new ones follow.
+        """
+        _check_extension(self, later)
+        if {*later._natural} <= {*self._keys}:
+            return self
+        return replace(later, before=self)
+
+    @property
+    def versions(self) -> int:
+        """1, and one more for each time that something was appended."""
+        return 1 if self.before is None else 1 + self.before.versions
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, from which `from_dict` makes the same schema."""
+        values: dict[str, Any] = {
+            "features": [[each.name, each.kind] for each in self.features],
+            "shared": list(self.shared),
+            "products": list(self.products),
+            "intercept": self.intercept,
+        }
+        return values if self.before is None else values | {"before": self.before.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Schema:
+        """The schema of these plain values; all but `features` may be left out."""
+        known = ("features", "shared", "products", "intercept", "before")
+        if not isinstance(values, Mapping) or "features" not in values:
+            raise InvalidInput("schema must be an object with features")
+        odd = [str(name) for name in values if name not in known]
+        require(not odd, "schema", f"must have no other fields than {', '.join(known)}", odd[:1])
+        before = values.get("before")
+        return cls(**{**values, "before": None if before is None else cls.from_dict(before)})
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON of `to_dict`."""
+        return digest_of(self.to_dict())
+
+    # --- from rows to contexts -------------------------------------------------------------------------
+
+    def encode(self, actions: Any, context: Any = None) -> Encoded:
+        """Contexts (K, d) of actions, given by the names of features, and what was clipped or unknown.
+
+        actions: a row for each: a list of dicts (or of lists, in the order of features), {name: row}, or a
+            data frame of pandas or polars, whose other columns are ignored.
+        context: the shared features, as a dict or a row of pandas. Without it, each row must have them too.
+        """
+        names, once = (self.names, ()) if context is None else (self.own, self.shared)
+        columns = _columns(actions, names)
+        count, unknown = len(columns[0]), dict[str, int]()
+        if context is not None:
+            require(bool(once), "context", "must be left out: no feature is shared", "one")
+            columns += [list(column) * count for column in _row_columns([context], once, "context")]
+        numbers, codes = np.ones((len(self.features) + 1, count)), None
+        if self._layout.fixed is None:
+            codes, kept = np.zeros(numbers.shape, dtype=np.intp), []
+            for name, column in zip((*names, *once), columns, strict=True):
+                place, feature, table = self._table[name]
+                if feature.range is not None:
+                    kept.append(column)
+                elif table is None:
+                    codes[place] = _booleans(column, name)
+                else:
+                    codes[place], missing = _codes(column, table, name)
+                    if missing:
+                        unknown[name] = 1 if name in once else missing
+            columns = kept
+        if columns:
+            numbers[self._ranged[context is None]] = _numbers(columns)
+        return Encoded(*self._contexts(numbers, codes, once), unknown)
+
+    def _contexts(
+        self, numbers: Array, codes: NDArray[Any] | None, once: Sequence[str]
+    ) -> tuple[Array, dict[str, int]]:
+        """Contexts from each feature's number and code (F + 1, K), the last of which is the constant."""
+        layout, clipped = self._layout, dict[str, int]()
+        scaled = (numbers - layout.low) / layout.width
+        inside = np.minimum(np.maximum(scaled, 0.0), 1.0)
+        moved = inside != scaled
+        if moved.any():
+            times = zip(self.names, moved.sum(axis=1).tolist(), strict=False)
+            clipped = {name: 1 if name in once else many for name, many in times if many}
+        if layout.alone:
+            made = np.ascontiguousarray(inside[: self.width].T)
+            made /= self._divisor
+            return made, clipped
+        values = inside[layout.first] * inside[layout.second]
+        made = np.zeros((numbers.shape[1], self.width))
+        if codes is None:
+            made[:, layout.fixed] = values.T
+        else:
+            at = layout.columns[layout.start + codes[layout.first] * layout.stride + codes[layout.second]]
+            made[np.arange(len(made)), at] = values
+        made /= self._divisor
+        return made, clipped
+
+    @cached_property
+    def _table(self) -> dict[str, tuple[int, Feature, dict[str, int] | None]]:
+        """By name: its place, itself, and the codes of a category's levels."""
+        return {
+            each.name: (
+                place,
+                each,
+                {level: code for code, level in enumerate(each.codes)} if each.levels else None,
+            )
+            for place, each in enumerate(self.features)
+        }
+
+    @cached_property
+    def _ranged(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The places of numbers, in the order of their columns with a shared context, and without one."""
+        numbers = [each.name for each in self.features if each.range is not None]
+        apart = [name for shared in (False, True) for name in numbers if (name in self.shared) == shared]
+        places = {name: place for place, name in enumerate(self.names)}
+        return np.array([places[name] for name in apart]), np.array([places[name] for name in numbers])
+
+    @cached_property
+    def _terms(self) -> list[tuple[str, ...]]:
+        """The features of each term: none of the intercept, one, or two of a product."""
+        terms: list[tuple[str, ...]] = [(name,) for name in self.names]
+        pairs = [tuple(text.split(":")) for text in self.products]
+        return [*terms, *pairs, *([()] if self.intercept else [])]
+
+    @cached_property
+    def _natural(self) -> list[_Column]:
+        """The columns of all terms in their order, each term's by the levels of its features."""
+        return [key for term in self._terms for key in self._columns_of(term)]
+
+    def _columns_of(self, term: tuple[str, ...]) -> list[_Column]:
+        keys: list[_Column] = [()]
+        for name in term:
+            codes = self._table[name][1].codes
+            keys = [(*key, (name, level)) for key in keys for level in codes]
+        return keys
+
+    @cached_property
+    def _keys(self) -> tuple[_Column, ...]:
+        """The columns: those of the earlier version first."""
+        if self.before is None:
+            return tuple(self._natural)
+        old = self.before._keys
+        kept = set(old)
+        return (*old, *(key for key in self._natural if key not in kept))
+
+    @cached_property
+    def _divisor(self) -> float:
+        return math.sqrt(len(self._terms)) if self.before is None else self.before._divisor
+
+    @cached_property
+    def _layout(self) -> _Layout:
+        """Where the values of terms go; each is a product of two features, of which the constant is one."""
+        places = {name: place for place, name in enumerate(self.names)}
+        constant = len(self.features)
+        numbers = [each.range or (0.0, 1.0) for each in self.features]
+        low, high = np.array([*numbers, (0.0, 1.0)]).T
+        first, second = (
+            np.array([places[term[part]] if len(term) > part else constant for term in self._terms])
+            for part in (0, 1)
+        )
+        sizes = np.array([*(len(each.codes) for each in self.features), 1])
+        counts = sizes[first] * sizes[second]
+        where = {key: column for column, key in enumerate(self._keys)}
+        columns = np.array([where[key] for key in self._natural])
+        fixed = columns if (counts == 1).all() else None
+        low, width, start, stride = (
+            each[:, None] for each in (low, high - low, np.cumsum(counts) - counts, sizes[second])
+        )
+        alone = fixed is not None and not self.products and columns.tolist() == list(range(len(columns)))
+        return _Layout(low, width, first, second, start, stride, columns, fixed, alone)
+
+
+class _Layout(NamedTuple):
+    """Where the numbers of F features and the constant go: T terms, products of two of them, into columns."""
+
+    low: Array  # (F + 1, 1)
+    width: Array  # (F + 1, 1)
+    first: NDArray[Any]  # (T,)
+    second: NDArray[Any]  # (T,)
+    start: NDArray[Any]  # (T, 1) of its columns in `columns`
+    stride: NDArray[Any]  # (T, 1) how many codes its second feature has
+    columns: NDArray[Any]  # of all terms in their order, by the codes of both features
+    fixed: NDArray[Any] | None  # the column of each term, if all features are numbers
+    alone: bool  # whether they are also the columns, and the constant the last
+
+
+def _names(given: object, what: str) -> tuple[str, ...]:
+    fits = isinstance(given, list | tuple) and all(isinstance(name, str) for name in given)
+    require(fits, what, "must be a list of names", given)
+    names: tuple[str, ...] = tuple(given)  # type: ignore[arg-type]
+    require(len(set(names)) == len(names), what, "must be different", list(names))
+    return names
+
+
+def _pair(text: str, features: Sequence[Feature]) -> tuple[str, str]:
+    """The two features of a product, in their order among features."""
+    names = [each.name for each in features]
+    pair = text.split(":")
+    fits = len(pair) == 2 and all(name in names for name in pair)
+    require(fits, "products", f'must be two features each, as "a:b", of {", ".join(names)}', text)
+    one, two = sorted(pair, key=names.index)
+    square = one != two or features[names.index(one)].range is not None
+    require(square, "products", "must be of two different features, or of a number with itself", text)
+    return one, two
+
+
+def _check_extension(before: Schema, later: Schema) -> None:
+    """Refuse what does not keep every column of `before` as it is."""
+    for old, new in zip(before.features, later.features, strict=False):
+        same = old.name == new.name and old.range == new.range and bool(old.levels) == bool(new.levels)
+        if not same or new.levels[: len(old.levels)] != old.levels:
+            raise _refusal(before, later)
+    kept = len(before.features) <= len(later.features) and set(before._natural) <= set(later._natural)
+    if not kept or set(before.shared) != {name for name in before.names if name in later.shared}:
+        raise _refusal(before, later)
+
+
+def _refusal(before: Schema, later: Schema) -> InvalidInput:
+    return InvalidInput(
+        f"schema must be what the agent has learnt from, {_short(before)}, or append to it, "
+        f"got {_short(later)}; {_ANOTHER}"
+    )
+
+
+def _short(schema: Schema) -> str:
+    text = str(schema)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def are_described(given: object) -> bool:
+    """Whether these are features by name: rows, {name: row} or a data frame; and not an array of numbers."""
+    if isinstance(given, list | tuple) and given:
+        return isinstance(given[0], Mapping) or hasattr(given[0], "to_dict")
+    return isinstance(given, Mapping) or hasattr(given, "columns")
+
+
+def _columns(actions: Any, names: Sequence[str]) -> list[Sequence[Any]]:
+    """The values of each feature."""
+    if hasattr(actions, "columns"):  # a frame of pandas or polars
+        missing = [name for name in names if name not in actions.columns]
+        if missing:
+            raise InvalidInput(f"actions must have every feature, got no column {', '.join(missing)}")
+        columns = [actions[name].to_list() for name in names]
+        require(bool(columns[0]), "actions", "must be at least one", 0)
+        return columns
+    rows = list(actions.values()) if isinstance(actions, Mapping) else actions
+    if not isinstance(rows, list | tuple) or not rows:
+        kind = "none" if isinstance(rows, list | tuple) else type(rows).__name__
+        raise InvalidInput(f"actions must be a list of rows, {{name: row}} or a data frame, got {kind}")
+    return _row_columns(rows, names, "actions")
+
+
+def _row_columns(rows: Sequence[Any], names: Sequence[str], where: str) -> list[Sequence[Any]]:
+    size, wanted = len(names), itemgetter(*names)
+    try:
+        if all(type(row) is dict and len(row) == size for row in rows):
+            return list(zip(*map(wanted, rows), strict=True)) if size > 1 else [list(map(wanted, rows))]
+    except KeyError:
+        pass  # `_listed` says which
+    one = where == "context"
+    listed = [_listed(row, names, where if one else f"{where}[{i}]") for i, row in enumerate(rows)]
+    return list(zip(*listed, strict=True))
+
+
+def _listed(row: Any, names: Sequence[str], where: str) -> Sequence[Any]:
+    """The values of a row, in the order of names."""
+    if isinstance(row, list | tuple):
+        if len(row) != len(names):
+            raise InvalidInput(f"{where} must be {len(names)} numbers, got {len(row)} of them")
+        return row
+    foreign = not isinstance(row, Mapping) and hasattr(row, "to_dict")  # a row of pandas
+    row = row.to_dict() if foreign else row
+    if not isinstance(row, Mapping):
+        raise InvalidInput(f"{where} must be features by name, got {type(row).__name__}")
+    missing = [name for name in names if name not in row]
+    if missing:
+        raise InvalidInput(f"{where} must have every feature, got none named {', '.join(missing)}")
+    if len(row) > len(names) and not foreign:
+        raise InvalidInput(
+            f"{where} must have no other features than {', '.join(names)}, got {len(row)} of them"
+        )
+    return [row[name] for name in names]
+
+
+def _numbers(columns: Sequence[Sequence[Any]]) -> Array:
+    """The columns (n, K) of numbers."""
+    kinds, found = set(map(type, chain.from_iterable(columns))), None
+    try:
+        if kinds <= {int, float}:
+            found = np.array(columns, dtype=np.float64)
+        elif not kinds & {bool, str, bytes} and np.asarray(columns).dtype.kind in "iuf":
+            found = np.asarray(columns, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass  # refused below
+    if found is None or found.ndim != 2 or not (np.abs(found) <= LARGEST).all():
+        raise InvalidInput(f"features with a range must be finite numbers of at most {LARGEST:g}")
+    return found
+
+
+def _booleans(column: Sequence[Any], name: str) -> NDArray[Any]:
+    """The codes of booleans."""
+    found = np.asarray(column)
+    if found.ndim != 1 or found.dtype.kind not in "biuf" or not ((found == 0) | (found == 1)).all():
+        raise InvalidInput(f"feature {name} must be true or false")
+    return found.astype(np.intp)
+
+
+def _codes(column: Sequence[Any], table: Mapping[str, int], name: str) -> tuple[list[int], int]:
+    """The codes of a category's values, and how many of them are none of its levels."""
+    if set(map(type, column)) != {str}:
+        column = [_text(value, name) for value in column]
+    found = [table.get(value, -1) for value in column]
+    missing = found.count(-1)
+    if missing:
+        found = [table[OTHER] if code < 0 else code for code in found]
+    return found, missing
+
+
+def _text(value: Any, name: str) -> str | None:
+    """A category's value: text, or a whole number as text; None where it is missing."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        return str(int(value)) if math.isfinite(value) and value == int(value) else None
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas
+        return None
+    raise InvalidInput(f"feature {name} must be text, got something else")
+
+
+# --- arrays ------------------------------------------------------------------------------------------------
 
 
 def disjoint(context: ArrayLike, arms: int) -> Array:

@@ -347,7 +347,7 @@ def test_a_restart_keeps_names_and_what_waits(place: str) -> None:
 
 def test_actions_are_not_for_a_database_of_features(tmp_path: Path) -> None:
     place = tmp_path / "agent.db"
-    with pytest.raises(InvalidInput, match=r"^dimension or actions must be given"):
+    with pytest.raises(InvalidInput, match=r"^dimension, schema or actions must be given"):
         ffx.Agent.open(place)
     ffx.Agent.open(place, dimension=3).close()
     with pytest.raises(InvalidInput, match="arms have features"):

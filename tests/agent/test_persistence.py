@@ -213,7 +213,7 @@ def test_the_key_is_in_no_text_that_is_shown(place: str) -> None:
 
 
 def test_settings_are_in_the_database_and_others_are_refused(place: str) -> None:
-    with pytest.raises(InvalidInput, match="dimension or actions must be given"):
+    with pytest.raises(InvalidInput, match="dimension, schema or actions must be given"):
         ffx.Agent.open(place)
     merit = ffx.merit.Logistic()
     with ffx.Agent.open(place, dimension=D, rule="greedy", merit=merit, minimum_share=0.1, name="a"):
@@ -262,7 +262,7 @@ def test_several_agents_live_in_one_database(place: str) -> None:
     live(alone["a"], 5, seed=9)
     with pytest.raises(InvalidInput, match=r"^name must be given: .* holds 2 agents, 'a', 'b'"):
         ffx.Agent.open(place)
-    with pytest.raises(InvalidInput, match=r"^dimension or actions must be given: there is no agent 'c'"):
+    with pytest.raises(InvalidInput, match=r"^dimension, schema or actions must .* there is no agent 'c'"):
         ffx.Agent.open(place, name="c")
     for name, agent in alone.items():
         with ffx.Agent.open(place, name=name) as again:

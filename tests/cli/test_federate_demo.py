@@ -19,8 +19,7 @@ import pytest
 from fedfairx.cli.main import main
 from fedfairx.demo import market
 from fedfairx.demo.launcher import Fleet
-from fedfairx.service.feature_table import FeatureTable
-from fedfairx.service.settings import load
+from fedfairx.service.settings import load, schema_of
 from nats_server import require_nats
 
 pytestmark = pytest.mark.process
@@ -116,13 +115,11 @@ def test_into_a_pipe_it_says_a_line_now_and_then_and_the_table_at_the_end(
 
 def test_twins_see_what_services_see() -> None:
     offers = market.Market(3).offers(5)
-    features = load({"features": market.FEATURES}, environment={}).features
-    table = FeatureTable(features, dimension=len(market.NAMES), intercept=True)
+    schema = schema_of(load({"features": market.FEATURES, "intercept": True}, environment={}))
     for each in offers:
-        rows = [table.row(action["features"], "") for action in market.request(each)["actions"]]
-        made, clipped = table.contexts(rows, "")
-        assert clipped == 0
-        np.testing.assert_allclose(market.contexts(each), made, rtol=1e-15)
+        made = schema.encode([action["features"] for action in market.request(each)["actions"]])
+        assert not made.clipped
+        np.testing.assert_allclose(market.contexts(each), made.contexts, rtol=1e-15)
 
 
 def test_regret_is_that_of_the_fair_policy() -> None:

@@ -92,6 +92,18 @@ def test_an_action_that_comes_later_is_no_change() -> None:
 
 
 @pytest.mark.long
+def test_columns_that_come_later_were_zero_before() -> None:
+    rng, grown, whole = np.random.default_rng(0), ChangeTest(0.5), ChangeTest(0.5)
+    for batch in range(6):
+        contexts = np.zeros((50, 3))
+        contexts[:, : 2 + batch // 3] = rng.random((50, 2 + batch // 3)) / 2
+        rewards = bernoulli(rng, contexts, np.array([0.2, 0.8, 0.5]))
+        grown.add(contexts[:, : 2 + batch // 3], rewards)
+        whole.add(contexts, rewards)
+    assert (grown.found.rewards, whole.found.rewards) == (300, 300)
+    assert grown.found.evidence == pytest.approx(whole.found.evidence, rel=1e-6)
+
+
 @pytest.mark.parametrize("separate", [False, True])
 def test_it_hardly_ever_alarms_where_nothing_changes(separate: bool) -> None:
     """The noise is Gaussian with just the σ that is assumed, and contexts depend on the rewards so far.

@@ -209,3 +209,25 @@ def test_it_shows_itself_and_says_what_it_claims() -> None:
 
 def test_the_docstring() -> None:
     assert doctest.testmod(fedfairx.fairness.exposure_table).failed == 0
+
+
+def test_columns_that_come_later_were_zero_before() -> None:
+    """A log whose contexts grow is one of the same contexts with zeros; they can't shrink."""
+    rng, log, padded = np.random.default_rng(0), [], []
+    for place in range(60):
+        arms, width = 2 + place % 2, 2 if place < 30 else 4
+        contexts = rng.random((arms, width)) / 2
+        policy = np.full(arms, 1 / arms)
+        reward = float(rng.random() < contexts[0].sum() / 2)
+        log.append(Logged(policy, 0, contexts, reward=reward))
+        padded.append(Logged(policy, 0, np.pad(contexts, ((0, 0), (0, 4 - width))), reward=reward))
+    for ours, theirs in zip(ffx.exposure(log).actions, ffx.exposure(padded).actions, strict=True):
+        assert (ours.name, ours.rounds, ours.count, ours.shown) == (
+            theirs.name,
+            theirs.rounds,
+            theirs.count,
+            theirs.shown,
+        )
+        assert vars(ours.entitled) == pytest.approx(vars(theirs.entitled))
+    with pytest.raises(InvalidInput, match=r"one dimension, which may grow, got decision 1"):
+        ffx.exposure([log[-1], log[0]])

@@ -27,7 +27,7 @@ from fedfairx.storage.agents import store_served
 from fedfairx.storage.api_keys import open_keys
 from fedfairx.storage.open_log import open_log
 from member_service import founded
-from service_helpers import CONTEXTS, Running, TestClient, settings_for, until
+from service_helpers import CONTEXTS, Running, TestClient, asking, settings_for, until
 
 BODY = {"contexts": CONTEXTS}
 SHOP: dict[str, Any] = {"dimension": 3, "window": 60.0, "mode": "live"}
@@ -627,3 +627,20 @@ def test_settings_of_an_agent_are_not_needed_twice(tmp_path: Path) -> None:
     with serving(place) as client:
         assert make(client, "mine", {})["status"] == "active"
         assert client.post("/v1/decisions", json=BODY).status_code == 201
+
+
+def test_an_agent_may_have_features_by_name(tmp_path: Path) -> None:
+    features = {"price": [0, 10], "new": "bool", "city": ["Rome", "Oslo"]}
+    actions = [
+        {"id": "a", "features": {"price": 1, "new": True}},
+        {"id": "b", "features": {"price": 9, "new": False}},
+    ]
+    with asking(str(tmp_path / "agent.db"), dimension=2) as client:
+        made = client.put("/v1/agents/menu", json={"features": features, "shared": ["city"]})
+        assert made.is_success, made.text
+        body = {"actions": actions, "context": {"city": "Rome"}}
+        assert client.post("/v1/agents/menu/decisions", json=body).status_code == 201
+        model = client.get("/v1/agents/menu/model").json()
+        assert model["schema"]["products"] == ["price:city", "new:city"]
+        odd = client.put("/v1/agents/odd", json={"features": {"price": [10, 0]}})
+        assert odd.status_code == 422

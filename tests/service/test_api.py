@@ -349,13 +349,16 @@ def test_features_are_kept_and_others_refused(place: str) -> None:
     with asking(place, features=NAMED, intercept=True) as client:
         decide(client, actions=actions)
     for others, kept, got in (
-        ({"features": "rating=1:5,price=0:10"}, "price=0.0:10.0,rating=1.0:5.0", "rating=1.0:5.0,price"),
-        ({"features": "price=0:20,rating=1:5"}, "price=0.0:10.0,rating=1.0:5.0", "price=0.0:20.0"),
-        ({"features": NAMED + ",age=0:9"}, "price=0.0:10.0,rating=1.0:5.0", "age=0.0:9.0"),
-        ({"features": ""}, "price=0.0:10.0,rating=1.0:5.0", r"\(none\)"),
-        ({"features": NAMED, "intercept": False}, "intercept=true", "intercept=false"),
+        (
+            {"features": "rating=1:5,price=0:10"},
+            "price=0.0:10.0,rating=1.0:5.0",
+            "got .*rating=1.0:5.0,price",
+        ),
+        ({"features": "price=0:20,rating=1:5"}, "price=0.0:10.0,rating=1.0:5.0", "got .*price=0.0:20.0"),
+        ({"features": ""}, "price=0.0:10.0,rating=1.0:5.0", ""),
+        ({"features": NAMED, "intercept": False}, "intercept=true", "got .*intercept=false"),
     ):
-        said = f"must be .*{kept}, got .*{got}"
+        said = f"must be .*{kept}.*{got}"
         with pytest.raises(ffx.errors.InvalidInput, match=said), asking(place, **others):
             pass
     for same in ({"features": NAMED, "intercept": True}, {"dimension": 2}, {"dimension": 0}):
@@ -374,7 +377,7 @@ def test_features_are_kept_and_others_refused(place: str) -> None:
 def test_an_agent_without_names_gets_none_later(place: str) -> None:
     with asking(place, dimension=2):
         pass
-    none = r"features=\(none\), got features=price"
+    none = "numbers without names, got features=price"
     with pytest.raises(ffx.errors.InvalidInput, match=none), asking(place, features=NAMED):
         pass
 
@@ -382,8 +385,8 @@ def test_an_agent_without_names_gets_none_later(place: str) -> None:
 def test_an_agent_of_an_earlier_version_keeps_what_it_is_told_first(place: str) -> None:
     where = place if place.startswith("postgresql:") else place.replace("agent.db", "agent.sqlite")
     load("version1-plain", where)
-    with asking(place, features=NAMED):
+    with asking(place, features=NAMED, intercept=False):
         pass
     others = "rating=1:5,price=0:10"
-    with pytest.raises(ffx.errors.InvalidInput, match="features must be"), asking(place, features=others):
+    with pytest.raises(ffx.errors.InvalidInput, match="schema must be"), asking(place, features=others):
         pass

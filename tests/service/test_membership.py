@@ -11,6 +11,7 @@ import pytest
 from fedfairx import Agent
 from fedfairx.agent.schedules import Doubling, Never
 from fedfairx.errors import InvalidInput, StateError
+from fedfairx.features import Schema
 from fedfairx.federation.roster.signing_keys import new_signing_key
 from fedfairx.federation.setup.create import amend_federation
 from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder
@@ -18,6 +19,8 @@ from fedfairx.federation.transport import SqliteTransport
 from fedfairx.service.settings import load
 from member_service import founded, member_of, rounds, sync
 from service_helpers import decide, metrics_of, until
+
+FEATURES = "price=0:10,city=Rome|Oslo"
 
 
 def holds(client: Any, name: str, number: int) -> bool:
@@ -53,6 +56,21 @@ def test_two_services_learn_from_each_other(tmp_path: Path) -> None:
         page = one.get("/federation").text
         assert "org2" in page
         assert "with the peers" in page
+
+
+def test_members_decide_by_the_features_of_their_terms(tmp_path: Path) -> None:
+    schema = Schema({"price": (0, 10), "city": ["Rome", "Oslo"]}, shared=["city"])
+    base = founded(tmp_path / "federation", dimension=None, schema=schema)
+    actions = [{"id": "a", "features": {"price": 1}}, {"id": "b", "features": {"price": 9}}]
+    with member_of(base / "org1") as one, member_of(base / "org2", features=FEATURES, shared="city") as two:
+        made = decide(one, actions=actions, context={"city": "Rome"})
+        reward = one.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 1.0})
+        assert reward.status_code == 204
+        until(lambda: holds(two, "org1", 1))
+        assert one.get("/v1/model").json()["columns"] == list(schema.columns)
+    for given in ({"features": FEATURES + "|Bonn", "shared": "city"}, {"features": FEATURES}):
+        with pytest.raises(InvalidInput, match="schema must be"), member_of(base / "org2", **given):
+            pass
 
 
 def test_it_says_how_far_it_believes_a_partner_and_why(

@@ -9,7 +9,7 @@ import pytest
 
 from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput
-from fedfairx.service.feature_table import Feature
+from fedfairx.features import Feature
 from fedfairx.service.settings import Settings, load, table
 
 
@@ -21,7 +21,7 @@ def test_the_nearest_source_counts(tmp_path: Path) -> None:
     environment = {"FEDFAIRX_PORT": "2", "FEDFAIRX_MAX_BODY": "6000", "FEDFAIRX_ELSEWHERE": "x"}
     found = load({"port": "3", "mode": None}, environment=environment, config=file)
     assert (found.port, found.max_body, found.mode, found.intercept) == (3, 6000, "shadow", True)
-    assert found.features == (Feature("a", 0.0, 1.0), Feature("b", 2.0, 3.0))
+    assert found.features == (Feature("a", (0.0, 1.0)), Feature("b", (2.0, 3.0)))
     assert found.given == {"port", "max_body", "mode", "intercept", "features"}
     assert load({}, environment={"FEDFAIRX_CONFIG": str(file)}).port == 1
     assert load({}, environment={}) == Settings()
@@ -55,7 +55,7 @@ def test_slots_are_a_number_or_weights(tmp_path: Path) -> None:
         ("features", "price=1:0", "low < high"),
         ("features", "price=0:1,price=0:2", "named differently"),
         ("features", "=0:1", "must have names"),
-        ("features", [1], "a table of ranges"),
+        ("features", [1], "a range, levels or bool"),
         ("features", {"a": [0, "1"]}, "range"),
         ("max_body", "10", ">= 1024"),
         ("database", "mysql://me:secret@there", "postgresql://"),

@@ -114,7 +114,7 @@ def test_a_replaced_reward_gets_its_history_back(place: str) -> None:
 
 def test_other_tables_are_carried_over(place: str) -> None:
     load("version3-plain", place)
-    schema = {"features": [["a", 0.0, 1.0], ["b", 0.0, 1.0]], "intercept": False}
+    schema = {"features": [["a", [0.0, 1.0]], ["b", [0.0, 1.0]]], "intercept": False}
     assert read_feature_schema(place, agent="plain") == schema
     assert read_feature_schema(place, agent="another") is None
     with ffx.Agent.open(place) as agent:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedfairx.errors import InvalidInput, require
+from fedfairx.features import Schema
 from fedfairx.util.arrays import Array, Coordinates
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # half of a surrogate pair, which UTF-8 can't encode
@@ -95,8 +96,18 @@ class Actions:
         require(known, "actions", "must be ones that this agent has and has not retired", name)
 
 
-def as_arms(dimension: object, names: Sequence[str] | None) -> tuple[int, Actions | None]:
+def as_arms(
+    dimension: object, names: Sequence[str] | None, schema: Schema | None = None
+) -> tuple[int, Actions | None]:
     """The dimension of an agent's contexts, and its actions if they have no features."""
+    if schema is not None:
+        as_schema(schema)
+        require(names is None, "actions", "must be left out beside a schema: they come with features", names)
+        size = schema.width
+        require(
+            dimension in (None, size), "dimension", f"must be left out or {size}, as of schema", dimension
+        )
+        return size, None
     if names is not None:
         require(dimension is None, "dimension", "must be left out beside actions", dimension)
         actions = Actions(names)
@@ -104,8 +115,15 @@ def as_arms(dimension: object, names: Sequence[str] | None) -> tuple[int, Action
         return len(actions), actions
     whole = isinstance(dimension, int | np.integer) and not isinstance(dimension, bool)
     ok = whole and dimension >= 1  # type: ignore[operator]
-    require(ok, "dimension", "must be an integer >= 1", dimension, "or give actions")
+    require(ok, "dimension", "must be an integer >= 1", dimension, "or give actions or a schema")
     return int(dimension), None  # type: ignore[call-overload]
+
+
+def as_schema(schema: object) -> Schema:
+    """Refuse what is no schema."""
+    fits = isinstance(schema, Schema)
+    require(fits, "schema", "must be a features.Schema", type(schema).__name__)
+    return schema  # type: ignore[return-value]
 
 
 def unit_vectors(coordinates: Coordinates, dimension: int) -> Array:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import takewhile
 from os import PathLike
 from typing import Any, Self, Unpack, cast
@@ -18,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedfairx.agent import settings as files
-from fedfairx.agent.actions import as_arms, context_of
+from fedfairx.agent.actions import as_arms, as_schema, context_of
 from fedfairx.agent.decision import Decision, known
 from fedfairx.agent.draws import Draws
 from fedfairx.agent.exchange import Exchange, privacy_in_short
@@ -57,7 +59,8 @@ from fedfairx.errors import (
     UnknownDecision,
     require,
 )
-from fedfairx.privacy import Budget, NonPrivateSums, Privatizer, Release
+from fedfairx.features import Encoded, Schema, are_described
+from fedfairx.privacy import Bounds, Budget, NonPrivateSums, Privatizer, Release
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.storage import replacement
 from fedfairx.storage.decision_ids import IdPrefixes
@@ -69,11 +72,16 @@ from fedfairx.storage.transaction_log import Log, StepCounter
 from fedfairx.util.arrays import Array, Coordinates
 from fedfairx.util.formatting import html_table
 
+#: Contexts (K, d), names of actions without features, or features by name, as `Schema.encode` takes them.
+Arms = ArrayLike | Sequence[Any] | Mapping[str, Any] | Any
+
 
 class Agent:
     """Chooses arms in proportion to their merit, and learns from rewards, alone or with other agents.
 
     dimension: d, how many numbers describe an arm.
+    schema: instead of a dimension, the features of an arm by name (`features.Schema`): `decide` then takes
+        them as people have them. A later version may append (`extend_schema`).
     actions: instead of a dimension, the names of arms without features: each has its own expected reward.
         Actions can be added and retired later.
     options: how the agent decides and learns, as one object; or give its fields as keywords (see `Options`):
@@ -124,6 +132,7 @@ class Agent:
         self,
         dimension: int | None = None,
         *,
+        schema: Schema | None = None,
         actions: Sequence[str] | None = None,
         options: Options | None = None,
         privatizer: Privatizer | None = None,
@@ -136,7 +145,7 @@ class Agent:
         require(privatizer is not None or not asked.private, "privatizer", text, privatizer)
         require(name is None or isinstance(name, str), "name", "must be a string", name)
         require(not isinstance(seed, int) or seed >= 0, "seed", "must be >= 0", seed)
-        dimension, arms = as_arms(dimension, actions)
+        dimension, arms = as_arms(dimension, actions, schema)
         if privatizer is None:
             privatizer = NonPrivateSums(dimension)
         check_privatizer(privatizer, dimension=dimension, name=name)
@@ -145,7 +154,7 @@ class Agent:
         one = arms is None or self.options.prior is None or not isinstance(self.options.prior.mean, tuple)
         require(one, "prior", "must have one mean for all actions, since more can be added", "a tuple")
         decide_from = privatizer.guarantee.decide_from
-        self._model = Model(dimension, self.options, arms, decide_from=decide_from, sums=None)
+        self._model = Model(dimension, self.options, arms, schema, decide_from=decide_from, sums=None)
         self._exchange = Exchange(self.name, self._model, privatizer)
         self.private = self._model.sums is None
         aged = self.options.half_life
@@ -163,6 +172,8 @@ class Agent:
         bounded = privatizer.guarantee.slots
         text = f"must be those of the privatizer's bounds, {bounded}"
         require(not self.private or self._slots == bounded, "slots", text, self._slots, "see Bounds.slots")
+        self.clipped_values: Counter[str] = Counter()  # by feature, since the agent was made or opened
+        self.unknown_values: Counter[str] = Counter()  # of categories, by feature
         self._looks = LOOKS
         self._scale = ScaleWatch(self._expected_length())
 
@@ -180,6 +191,11 @@ class Agent:
     def dimension(self) -> int:
         """d: how many numbers describe an arm, or how many actions without features were ever added."""
         return self._model.dimension
+
+    @property
+    def schema(self) -> Schema | None:
+        """The features of an arm, if it was made with a schema."""
+        return self._model.schema
 
     @property
     def rule(self) -> str:
@@ -204,6 +220,8 @@ class Agent:
 
     def __repr__(self) -> str:  # only settings and counts: it ends up in logs
         shape = f"actions={list(self.actions)}" if self.actions else f"dimension={self.dimension}"
+        if self.schema is not None:
+            shape = f"features={list(self.schema.names)}"
         kind = "private, " if self.private else ""
         return (
             f"Agent({self.name!r}, {shape}, rule={self.rule!r}, merit={self.merit!r}, "
@@ -213,6 +231,7 @@ class Agent:
     def _repr_html_(self) -> str:
         rows = [
             ("actions", ", ".join(self.actions)) if self.actions else ("dimension", self.dimension),
+            *([] if self.schema is None else [("features", ", ".join(self.schema.names))]),
             ("rule", self.rule),
             ("merit", repr(self.merit)),
             ("rewards observed", self.observed),
@@ -304,7 +323,12 @@ class Agent:
             return self._exchange.partners
 
     def policy(
-        self, contexts: ArrayLike | Sequence[str] | None = None, *, slots: Slots | None = None
+        self,
+        contexts: Arms | None = None,
+        *,
+        actions: Arms | None = None,
+        context: Any = None,
+        slots: Slots | None = None,
     ) -> Array:
         """The probabilities (K,) of the arms if `decide` were called now, or, for several slots, exposures.
 
@@ -312,7 +336,7 @@ class Agent:
         decision will draw.
         """
         with self._lock:
-            rows, _ = self._arms(contexts)
+            rows, _, _ = self._arms(contexts, None, actions, context)
             weights, memory = self._weights(slots), self._model.learner.memory.copy()
             if weights is not ONE:
                 return self._draw_slate(rows, weights, memory)[1][: len(rows)]
@@ -324,15 +348,20 @@ class Agent:
 
     def decide(
         self,
-        contexts: ArrayLike | Sequence[str] | None = None,
+        contexts: Arms | None = None,
         *,
+        actions: Arms | None = None,
+        context: Any = None,
         slots: Slots | None = None,
         names: Sequence[str] | None = None,
         note: DecisionNote | None = None,
     ) -> Decision:
         """Draw an arm from a (K, d) array of contexts; K may change from call to call.
 
-        contexts: if actions have no features, the names of those to choose from; by default all.
+        actions: instead of contexts, the features of each action by name, if the agent has a schema: a list
+            of dicts, {name: dict}, or a data frame (`Schema.encode`). If actions have no features, the names
+            of those to choose from; by default all.
+        context: the features that all actions share, by name.
         slots: shows several arms: 3 is a set of three, [1.0, 0.63, 0.5] a ranking whose slots get this much
             attention; by default the options' slots. `decision.actions` are the rows by slot, and
             `decision.exposure` is the expected weight of every arm: proportional to its merit as far as slots
@@ -342,7 +371,9 @@ class Agent:
             rows, where there are several slots), that is what is taken and learnt from.
         """
         with self._lock:
-            rows, called = self._arms(contexts, names)
+            rows, called, encoded = self._arms(contexts, names, actions, context)
+            if encoded is not None:
+                self.count_values(encoded)
             weights = self._slots if slots is None else self._weights(slots)
             if note is not None and note.baseline is not None:
                 note = note._replace(baseline=as_baseline(note.baseline, len(rows), weights))
@@ -379,15 +410,43 @@ class Agent:
         return weights
 
     def _arms(
-        self, contexts: ArrayLike | Sequence[str] | None, names: Sequence[str] | None = None
-    ) -> tuple[Array | Coordinates, list[str] | None]:
-        """The arms to choose from, as contexts (K, d) or coordinates (K,) of actions, and their names."""
-        model = self._model
+        self,
+        contexts: Arms | None,
+        names: Sequence[str] | None = None,
+        actions: Arms | None = None,
+        context: Any = None,
+    ) -> tuple[Array | Coordinates, list[str] | None, Encoded | None]:
+        """The arms to choose from, as contexts (K, d) or coordinates (K,) of actions, and their names.
+
+        The last result is what became of features that were given by name.
+        """
+        model, encoded = self._model, None
+        if actions is not None:
+            require(contexts is None, "contexts", "must be left out beside actions", "both")
         if model.actions is not None:
             require(names is None, "names", "must be left out: this agent's actions have names", names)
-            return model.actions.offered(contexts)
-        rows = as_contexts(contexts, model.dimension)  # type: ignore[arg-type]
-        return rows, None if names is None else as_names(names, rows.shape[0])
+            require(context is None, "context", "must be left out: actions have no features", "one")
+            return *model.actions.offered(contexts if actions is None else actions), None
+        by_name = actions is not None or context is not None
+        if by_name or (model.schema is not None and are_described(contexts)):
+            given: Any = contexts if actions is None else actions
+            encoded = self._encode(given, context)
+            if names is None and isinstance(given, Mapping):
+                names = list(given)
+            contexts = encoded.contexts
+        rows = as_contexts(cast("Any", contexts), model.dimension)
+        return rows, None if names is None else as_names(names, rows.shape[0]), encoded
+
+    def _encode(self, actions: Any, context: Any = None) -> Encoded:
+        schema = self._model.schema
+        if schema is None:
+            raise InvalidInput("contexts must be given: this agent has no schema for features by name")
+        return schema.encode(actions, context)
+
+    def count_values(self, encoded: Encoded) -> None:
+        """Count what was clipped or unknown, in `clipped_values` and `unknown_values`."""
+        self.clipped_values.update(encoded.clipped)
+        self.unknown_values.update(encoded.unknown)
 
     def _decide(
         self,
@@ -441,26 +500,32 @@ class Agent:
             self._scale.look(rows)
         self._looks -= 1
 
-    def decide_many(
-        self, contexts: Sequence[ArrayLike | Sequence[str]] | Array, *, slots: Slots | None = None
-    ) -> list[Decision]:
+    def decide_many(self, contexts: Sequence[Arms] | Array, *, slots: Slots | None = None) -> list[Decision]:
         """Make independent decisions for a (B, K, d) array, or for B arrays (K_b, d).
 
-        They are the same as those of B calls of `decide`; if one array is refused, no decision is made.
+        With a schema, one of them may also be {"actions": …, "context": …}, as `decide` takes them. The
+        decisions are those of B calls of `decide`; if one array is refused, no decision is made.
         """
         with self._lock:
             blocks: Sequence[Any] = list(contexts)
             actions, most = self._model.actions, len(self._weights(slots))
+            called: list[list[str] | None] = [None] * len(blocks)
             if actions is None:
-                blocks = [as_sound_contexts(block, self.dimension) for block in blocks]
+                asked = [block if _is_request(block) else {"contexts": block} for block in blocks]
+                parts = [self._arms(each.pop("contexts", None), None, **each) for each in map(dict, asked)]
+                blocks = [as_sound_contexts(rows, self.dimension) for rows, _, _ in parts]
+                called = [names for _, names, _ in parts]
                 for rows in blocks if self._looks else ():
                     self._scale.look(rows)
+                for encoded in [each for *_, each in parts if each is not None]:
+                    self.count_values(encoded)
             for block in blocks:
                 arms = len(block) if actions is None else len(actions.offered(block)[1])
                 text = f"must be at most as many as the {arms} arms of each decision"
                 require(most <= arms, "slots", text, most)
             with self._step():
-                return [self.decide(block, slots=slots) for block in blocks]
+                pairs = zip(blocks, called, strict=True)
+                return [self.decide(block, slots=slots, names=names) for block, names in pairs]
 
     # --- actions without features --------------------------------------------------------------------
 
@@ -496,6 +561,33 @@ class Agent:
             require(not (fixed and new), "actions", text, new[:1])
             self._parts.change_actions(how, names)
             self._append("actions", json.dumps({"how": how, "names": list(names)}))
+
+    def extend_schema(self, schema: Schema) -> None:
+        """Append to the schema: features, levels of categories, products. Anything else is refused.
+
+        What is known stays, and new columns start at the prior. An agent that shares its statistics can't:
+        their size is fixed, and a private one's records would get longer than its noise is for.
+        """
+        with self._lock, self._step():
+            model = self._model
+            if model.schema is None:
+                raise InvalidInput(
+                    "schema must have been given when the agent was made; create another agent"
+                )
+            later = model.schema.extend(schema)
+            if later is model.schema:
+                return
+            clips = model.sums is not None and model.sums.bounds is not None
+            fixed = self.private or self.bound is not None or clips or bool(self._exchange.latest)
+            text = f"must be the one that it has, {model.schema}: this agent shares its statistics"
+            remedy = "create another agent"
+            require(not fixed, "schema", text, str(schema), remedy)
+            prior = self.options.prior
+            one = prior is None or not isinstance(prior.mean, tuple)
+            text = "must be the one that it has: its prior has a mean for each of its columns"
+            require(one, "schema", text, str(schema), remedy)
+            self._parts.extend_schema(later)
+            self._append("schema", json.dumps(later.to_dict()))
 
     # --- observing -----------------------------------------------------------------------------------
 
@@ -714,7 +806,7 @@ class Agent:
 
     def learn(
         self,
-        contexts: ArrayLike | Sequence[str],
+        contexts: Arms,
         rewards: Iterable[float],
         *,
         weights: Iterable[float] | None = None,
@@ -724,13 +816,18 @@ class Agent:
 
         weights: of the slots (n,) in which they were shown; by default 1.
 
-        An agent whose actions have no features takes their names (n,) instead of contexts. Each record counts
+        An agent whose actions have no features takes their names (n,) instead of contexts; one with a schema
+        also takes rows by name, each with all features, shared ones included. Each record counts
         as if this agent had shown the arm: the privatizer bounds it and it will be released. If one record is
         refused, none is taken.
         """
         rows: Any
         if self._model.actions is None:
-            rows = as_sound_contexts(contexts, self.dimension)
+            if self._model.schema is not None and are_described(contexts):
+                encoded = self._encode(contexts)
+                self.count_values(encoded)
+                contexts = encoded.contexts
+            rows = as_sound_contexts(cast("Any", contexts), self.dimension)
         else:
             rows = self._model.actions.coordinates(contexts)
         values = as_rewards(rewards, len(rows), self._reward)
@@ -1036,7 +1133,7 @@ class Agent:
         with self._lock:
             names = None if self._model.actions is None else list(self._model.actions.names)
             body = {
-                **plain_value(AgentSettings.of(self.name, self.dimension, names, self.options)),
+                **plain_value(AgentSettings.of(self.name, self.dimension, names, self.options, None)),
                 **plain_value(self._parts.state(whole=True)),
                 "next_number": self._numbers.next,
                 "origins": [{"first": n, "origin": o} for n, o in self._origins.used(self._numbers.next)],
@@ -1107,6 +1204,7 @@ class Agent:
         *,
         name: str | None = None,
         dimension: int | None = None,
+        schema: Schema | None = None,
         actions: Sequence[str] | None = None,
         options: Options | None = None,
         budget: Budget | None = None,
@@ -1118,14 +1216,16 @@ class Agent:
     ) -> Self:
         """Open an agent in a file (SQLite) or a `postgresql://` database; see docs/howto/keep-an-agent.md.
 
-        The first opening creates the agent and needs `dimension` or `actions`. Later openings need only the
-        place, and refuse a setting that differs from the stored one. Every call is on disk before it returns,
+        The first opening creates the agent and needs a dimension, a schema or actions. Later openings need
+        only the place, and refuse a setting that differs from the stored one. Only a schema may append to the
+        stored one. Every call is on disk before it returns,
         or has changed nothing. Only one process at a time can have it open: `close` it, or use it as a
         context manager.
 
         name: which agent, if the database holds several; one process must open all of them.
-        dimension, actions, options, seed: as for `Agent`, like other keywords.
-        budget: makes the agent private (`privacy.Budget`); ledger and noise key are in the same database. For
+        dimension, schema, actions, options, seed: as for `Agent`, like other keywords.
+        budget: makes the agent private (`privacy.Budget`); ledger and noise key are in the same database. If
+            there is a schema, its bounds follow from it and from `reward_range`, unless they are given. For
             an agent that is not private, `bounds` clip records before others get their sums.
         window, default_reward: seconds after which `expire` gives up on a reward, and the reward learnt then;
             they may change from one opening to the next.
@@ -1142,22 +1242,37 @@ class Agent:
         with _opening(log):
             store = find_store(log, name)
             if store is not None:
+                if schema is not None and store.settings.features is None:
+                    store.adopt(as_schema(schema))
                 settings = store.settings
                 merit = given.get("merit") if options is None else options.merit
                 kept = settings.options(merit if settings.merit["kind"] == files.CUSTOM else None)
                 made = store.first_privatizer()
                 agent = cls(**settings.arms(), options=kept, privatizer=made, name=settings.name)
                 if budget is not None:
+                    if agent.schema is not None and budget.bounds is None and store.budgets:
+                        budget = replace(budget, bounds=store.budgets[-1].bounds)
                     sharing = budget.with_slots(as_weights(kept.slots))
-                store.refuse_others(kept, sharing, dimension=dimension, options=options, keywords=given)
+                size = dimension if agent.schema is None else None
+                store.refuse_others(kept, sharing, dimension=size, options=options, keywords=given)
                 agent._attach_to(store)
                 store.restore()
                 agent._refuse_actions(actions)
+                if schema is not None:
+                    agent.extend_schema(as_schema(schema))
+                size = agent.dimension
+                require(dimension in (None, size), "dimension", f"must be the stored one, {size}", dimension)
             else:
-                if dimension is None and actions is None:
+                if dimension is None and actions is None and schema is None:
                     which = f"no agent{'' if name is None else f' {name!r}'} in {log.database.place}"
-                    raise InvalidInput(f"dimension or actions must be given: there is {which}")
-                asked, (dimension, arms) = Options.given(options, **given), as_arms(dimension, actions)
+                    raise InvalidInput(f"dimension, schema or actions must be given: there is {which}")
+                asked, (dimension, arms) = (
+                    Options.given(options, **given),
+                    as_arms(dimension, actions, schema),
+                )
+                if schema is not None and budget is not None and not (budget.bounds or budget.centring):
+                    follows = Bounds.for_range(asked.reward_range, norm=schema.norm, nonnegative=True)
+                    sharing = replace(budget, bounds=follows).with_slots(slots)
                 budgeted = isinstance(sharing, Budget) or not asked.private
                 require(budgeted, "budget", f"must be given for {asked.composed.name}", None)
                 require(name is None or isinstance(name, str), "name", "must be a string", name)
@@ -1166,6 +1281,7 @@ class Agent:
                     dimension,
                     None if arms is None else list(arms.names),
                     asked.for_agent(arms_of_their_own=arms is not None),
+                    None if schema is None else schema.to_dict(),
                 )
                 with log.step():
                     store = make_store(log, settings, sharing)
@@ -1269,6 +1385,11 @@ def _opening(log: Log) -> Iterator[None]:
         except BaseException:
             log.close()
             raise
+
+
+def _is_request(block: object) -> bool:
+    """Whether it is {"actions": …, "context": …}, and not {name: features} of actions."""
+    return isinstance(block, Mapping) and "actions" in block and block.keys() <= {"actions", "context"}
 
 
 def _of_one_slot(identity: str, slots: int) -> InvalidInput:

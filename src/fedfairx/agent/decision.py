@@ -134,6 +134,14 @@ class Decision:
         first = self._arms + size * (1 + slot)
         return self._values[first : first + size]
 
+    def grow(self, dimension: int) -> None:
+        """Give θ and contexts zeros for the columns that features have got since."""
+        arms, old = self._arms, self._dimension
+        if old == dimension:
+            return
+        rows = np.pad(self._values[arms:].reshape(-1, old), ((0, 0), (0, dimension - old)))
+        self._values = np.concatenate([self._values[:arms], rows.ravel()])
+
     def __eq__(self, other: object) -> bool:
         """Whether number and content are equal, to the bit. The ids of agents with the same seed differ."""
         return (

@@ -46,6 +46,7 @@ from fedfairx.core.marginal_likelihood import next_refit
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.slates import ONE, Weights, slate_scratch
 from fedfairx.core.statistics import diagonal_entries, embedded, packed_size, unpack
+from fedfairx.features import Schema
 from fedfairx.lanes.rows import size_of, zeros
 from fedfairx.privacy import NonPrivateSums
 from fedfairx.util.arrays import Array
@@ -61,6 +62,7 @@ class Model:
         dimension: int,
         options: Options,
         actions: Actions | None,
+        schema: Schema | None = None,
         *,
         decide_from: str,
         sums: NonPrivateSums | None,
@@ -68,6 +70,7 @@ class Model:
         self.dimension = dimension
         self.options = options
         self.actions = actions
+        self.schema = schema
         self.decide_from = decide_from
         self.sums = sums
         self.optimism = options.rule == OPTIMISM
@@ -345,11 +348,28 @@ class Model:
             return
         self.actions.add(names)
         if len(self.actions) > self.dimension:
-            smaller, own = self.learner, self.own
-            self.dimension = len(self.actions)
-            self._begin()
-            self.learner.take_over(smaller)
-            self.own = embedded(own, self.dimension)
-            assert self.sums is not None  # a private agent's releases have a fixed size
-            self.sums.resize(self.dimension)
-            self._derive()
+            self._grow(len(self.actions))
+
+    def _grow(self, dimension: int) -> None:
+        """Add coordinates, about which nothing is known."""
+        smaller, own = self.learner, self.own
+        self.dimension = dimension
+        self._begin()
+        self.learner.take_over(smaller)
+        self.own = embedded(own, dimension)
+        assert self.sums is not None  # a private agent's releases have a fixed size
+        self.sums.resize(dimension)
+        self._derive()
+
+    # --- described features --------------------------------------------------------------------------
+
+    def begin_schema(self, schema: Schema) -> None:
+        """Start with these features and no observation, before a stored state is restored."""
+        self.schema = schema
+        self.dimension = schema.width
+        self._begin()
+
+    def extend_schema(self, schema: Schema) -> None:
+        """Take a later version of the schema; what is known about earlier columns stays."""
+        self.schema = schema
+        self._grow(schema.width)

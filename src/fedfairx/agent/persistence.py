@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from fedfairx.agent.decision import Decision
 from fedfairx.agent.options import Options
-from fedfairx.agent.settings import SCHEMA, AgentSettings, plain_value, read_value
+from fedfairx.agent.settings import SCHEMA, AgentSettings, plain_value, read_value, stored_schema
 from fedfairx.agent.slots import Slate
 from fedfairx.agent.state import AgentState, Parts
 from fedfairx.errors import FedFairXError, InvalidInput, StateError, StorageError, StorageUnavailable, require
+from fedfairx.features import Schema
 from fedfairx.privacy import (
     Bounds,
     Budget,
@@ -31,7 +32,15 @@ from fedfairx.privacy import (
     Release,
     new_key,
 )
-from fedfairx.storage.agents import add_agent, number_of, read_agent, read_agents, update_settings
+from fedfairx.storage.agents import (
+    add_agent,
+    features_of_service,
+    number_of,
+    read_agent,
+    read_agents,
+    store_feature_schema,
+    update_settings,
+)
 from fedfairx.storage.journal import Event, Journal, Made, Outcome
 from fedfairx.storage.open_log import leave_mark
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
@@ -82,6 +91,8 @@ class AgentStore:
                 "release: open it with that version"
             )
         self.settings = read_value(settings, AgentSettings, "settings")
+        if self.settings.features is None:
+            self.settings = replace(self.settings, features=features_of_service(self.journal))
         self._settings = settings
         self._secret = secret
         self.parts: Parts  # set by the agent
@@ -152,10 +163,24 @@ class AgentStore:
         asked = set(keywords) if options is None else {item.name for item in fields(AgentSettings)}
         meant = options or Options(**{"rule": kept.rule, **keywords})
         meant = meant.for_agent(arms_of_their_own=settings.actions is not None)
-        other = AgentSettings.of(settings.name, settings.dimension, settings.actions, meant)
+        arms = settings.name, settings.dimension, settings.actions
+        other = AgentSettings.of(*arms, meant, settings.features)
         for item in fields(AgentSettings):
             one, two = getattr(settings, item.name), getattr(other, item.name)
             require(item.name not in asked or one == two, item.name, _stored(one), two)
+
+    def adopt(self, schema: Schema) -> None:
+        """Store what the columns mean of an agent that was made without a schema, before it is restored.
+
+        An agent that a service has told its features, or that there are none, keeps them.
+        """
+        fits = self.settings.actions is None and schema.width == self.settings.dimension
+        if not fits or not store_feature_schema(self.journal, schema.to_dict()):
+            raise InvalidInput(
+                "schema must be left out: this agent has learnt from contexts without one; create another "
+                f"agent, got {schema}"
+            )
+        self.settings = replace(self.settings, features=schema.to_dict())
 
     # --- from the log --------------------------------------------------------------------------------
 
@@ -176,12 +201,18 @@ class AgentStore:
             raise StateError(f"{self.journal.place} is damaged: it has no sound snapshot")
         at, body = found[-1] if whole else found[0]
         state = read_value(body, AgentState, "snapshot")
+        if state.features is None:
+            state = replace(state, features=self.settings.features)  # an older one has them in the settings
         if self.budgets:
             privatizer = self._privatizer(int(body["runs"]))
         else:
             if state.privatizer is None:
                 raise StateError("snapshot.privatizer must be an object, got null")
-            dimension = parts.model.dimension if state.actions is None else len(state.actions)
+            dimension = parts.model.dimension
+            if state.actions is not None:
+                dimension = len(state.actions)
+            elif state.features is not None:
+                dimension = stored_schema(state.features).width
             privatizer = NonPrivateSums.from_state(state.privatizer, dimension=dimension, bounds=self.bounds)
         pending = {made.seq: self._decision(made) for made in self.journal.made(body["pending"])}
         for number, made in pending.items():
@@ -195,6 +226,9 @@ class AgentStore:
         parts.restore(state)
         parts.pending.clear()
         parts.pending.update(pending)
+        if parts.model.schema is not None:
+            for made in pending.values():
+                made.grow(parts.model.dimension)  # those from before a later version are shorter
         try:
             self.journal.unsaved = 0
             for step in steps:
@@ -241,6 +275,8 @@ class AgentStore:
         elif step.kind == "actions":
             change = json.loads(step.body)
             parts.change_actions(change["how"], change["names"])
+        elif step.kind == "schema":
+            parts.extend_schema(stored_schema(json.loads(step.body)))
         elif step.kind == "part":
             parts.exchange.drop(json.loads(step.body))
         elif step.kind == "run":

@@ -18,6 +18,7 @@ from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.slates import ONE
 from fedfairx.errors import FedFairXError, InvalidInput, StateError
+from fedfairx.features import Schema
 from fedfairx.privacy import NonPrivateSums, Privatizer
 from fedfairx.util.canonical_json import digest_of
 from fedfairx.util.files import write_atomically
@@ -92,6 +93,14 @@ def merit_from(values: Mapping[str, Any], given: Merit | None = None) -> Merit:
 # --- settings ---------------------------------------------------------------------------------------------
 
 
+def stored_schema(values: Mapping[str, Any]) -> Schema:
+    """The schema that `Schema.to_dict` described."""
+    try:
+        return Schema.from_dict(values)
+    except InvalidInput as error:
+        raise StateError(f"the stored features don't make a schema: {error}") from None
+
+
 @dataclass(frozen=True)
 class SolverSettings:
     """A `Solver` as an object with named fields."""
@@ -125,19 +134,30 @@ class AgentSettings:
     partners: str
     slots: tuple[float, ...] = ONE  # which older files and databases have not, like what follows
     half_life: float | str | None = None
+    features: dict[str, Any] | None = None  # `Schema.to_dict`
 
     @classmethod
-    def of(cls, name: str, dimension: int, actions: list[str] | None, options: Options) -> AgentSettings:
+    def of(
+        cls,
+        name: str,
+        dimension: int,
+        actions: list[str] | None,
+        options: Options,
+        features: dict[str, Any] | None,
+    ) -> AgentSettings:
         """The settings of an agent whose options are filled in (`Options.for_agent`)."""
         assert options.merit is not None
         values = {item.name: getattr(options, item.name, None) for item in dataclasses.fields(cls)}
         solver = None if options.solver is None else SolverSettings(*options.composed.solver)
         values |= {"name": name, "dimension": dimension, "actions": actions, "solver": solver}
+        values["features"] = features
         values |= {"minimum_share": float(options.minimum_share), "shift": float(options.shift)}
         return cls(**values | {"merit": describe_merit(options.merit)})
 
     def arms(self) -> dict[str, Any]:
-        """The arguments `dimension` or `actions` of `Agent`."""
+        """The arguments `dimension`, `actions` or `schema` of `Agent`."""
+        if self.features is not None:
+            return {"schema": stored_schema(self.features)}
         return {"dimension": self.dimension} if self.actions is None else {"actions": self.actions}
 
     def options(self, merit: Merit | None = None) -> Options:

@@ -23,11 +23,13 @@ from fedfairx.agent.decision import Decision, shown
 from fedfairx.agent.draws import Draws, Position
 from fedfairx.agent.exchange import Exchange
 from fedfairx.agent.model import Model
+from fedfairx.agent.settings import stored_schema
 from fedfairx.agent.slots import Slate
 from fedfairx.core.marginal_likelihood import next_refit
 from fedfairx.core.partners import LEVELS
 from fedfairx.core.statistics import packed_size
 from fedfairx.errors import InvalidInput, MessageRefused, StateError
+from fedfairx.features import Schema
 from fedfairx.privacy import Release
 from fedfairx.util.arrays import Array
 
@@ -129,6 +131,7 @@ class AgentState:
     pending: list[Waiting | int]
     privatizer: dict[str, Any] | None
     aged: Aged | None = None  # if there is a half-life
+    features: dict[str, Any] | None = None  # `Schema.to_dict`, if there is a schema
 
 
 @dataclass
@@ -148,6 +151,16 @@ class Parts:
     def change_actions(self, how: str, names: Sequence[str]) -> None:
         """Add or retire actions without features."""
         self.model.change_actions(how, names)
+        self._resize_draws()
+
+    def extend_schema(self, schema: Schema) -> None:
+        """Take a later version of the schema."""
+        self.model.extend_schema(schema)
+        for made in self.pending.values():
+            made.grow(schema.width)
+        self._resize_draws()
+
+    def _resize_draws(self) -> None:
         if self.draws.each != self.model.uniforms_each:
             self.draws.resize(self.model.uniforms_each)
 
@@ -199,6 +212,7 @@ class Parts:
             aged=None
             if model.aging is None
             else Aged(model.aging.at, model.refit_at, dict(exchange.arrived)),
+            features=None if model.schema is None else model.schema.to_dict(),
         )
 
     def restore(self, state: AgentState) -> None:
@@ -214,6 +228,8 @@ class Parts:
                 model.begin_actions(state.actions, state.retired or [])
             except InvalidInput as error:
                 raise StateError(f"actions can't be restored: {error}") from None
+        if state.features is not None:  # it may have had fewer columns than now
+            model.begin_schema(stored_schema(state.features))
         size, dimension, learner = packed_size(model.dimension), model.dimension, model.learner
         learner.statistics[:] = _numbers(stored.statistics, size, "learner.statistics")
         learner.fresh[:] = _numbers(stored.fresh, size, "learner.fresh")

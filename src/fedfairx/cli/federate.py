@@ -14,9 +14,14 @@ from fedfairx.core.merit import Merit
 from fedfairx.core.slates import ONE
 from fedfairx.demo.federation import Demo
 from fedfairx.errors import InvalidInput, require
+from fedfairx.features import Feature, Schema, features_of
+from fedfairx.util.config import READERS
 
 if TYPE_CHECKING:
     from fedfairx.federation.roster.terms import Terms
+
+
+READERS[tuple[Feature, ...]] = features_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +39,12 @@ class Init(Verb):
         SuperLink and SuperNodes.
     port: port of the hub (default: 4222, of a SuperLink 9092).
     days: number of days for which certificates are valid.
-    dimension: d, the number of features of an arm.
+    dimension: d, the number of features of an arm, if they have no names (default: 5).
+    features: instead of it, the features by name, the same for all members, as
+        price=0:10,city=Rome|Oslo,new=bool.
+    shared: names of the features that all actions of a decision share.
+    products: pairs of features that are multiplied, as price:city; none for none of them (default: each
+        shared feature with each other one).
     horizon: number of rounds of each member.
     algorithm: see `fedfairx list algorithms`.
     schedule: when members share, such as geometric:ratio=1.2 (default: the algorithm's own).
@@ -56,7 +66,10 @@ class Init(Verb):
     transport: Literal["nats", "sqlite", "flower"] = "nats"
     port: int | None = None
     days: int = 825
-    dimension: int = 5
+    dimension: int | None = None
+    features: tuple[Feature, ...] = field(default=(), metadata={"metavar": "NAME=LOW:HIGH|A|B|bool,…"})
+    shared: tuple[str, ...] = ()
+    products: tuple[str, ...] | None = field(default=None, metadata={"metavar": "NAME:NAME,…"})
     horizon: int = 100_000
     algorithm: str = "priv-fairx-bayes"
     schedule: Schedule | None = None
@@ -77,6 +90,11 @@ class Init(Verb):
         asked: dict[str, Any] = {name: getattr(self, name) for name in (*names, "mechanism")}
         asked["epsilon"] = self.epsilon if algorithm(self.algorithm).private else None
         asked["slots"] = slots_of(self.slots)
+        if self.features:
+            products = () if self.products == ("none",) else self.products
+            asked["schema"] = Schema(self.features, shared=self.shared, products=products)
+        elif self.dimension is None:
+            asked["dimension"] = 5
         terms = Terms(agents=agents, **asked)
         if self.context_norm is None:
             return terms

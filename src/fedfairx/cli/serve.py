@@ -21,7 +21,7 @@ class Serve(Verb):
         fedfairx serve --data DIR
         fedfairx serve --data DIR --actions ann,ben,cid
         fedfairx serve --data DIR --dimension 5 --port 8000
-        fedfairx serve --data DIR --features price=0:10,rating=1:5 --intercept yes
+        fedfairx serve --data DIR --features "price=0:10,city=Rome|Oslo" --shared city
         fedfairx serve --config service.toml
 
     config: a TOML file with any of these settings.

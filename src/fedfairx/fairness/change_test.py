@@ -114,11 +114,14 @@ class ChangeTest:
         return Stretch((contexts.T @ contexts)[None, None], (contexts.T @ rewards)[None, None])
 
     def _grown(self, sums: Stretch, dimension: int) -> Stretch:
-        """The sums with zeros for coordinates that have come since: only actions without features do."""
-        more = dimension - sums.moment.shape[1] if self._separate else 0
+        """The sums with zeros for coordinates that have come since: actions, or columns of features."""
+        axes = (1,) if self._separate else (2, 3)
+        more = dimension - sums.moment.shape[axes[0]]
         if not more:
             return sums
-        return Stretch(*(np.pad(part, [(0, 0), (0, more)] + [(0, 0)] * (part.ndim - 2)) for part in sums))
+        return Stretch(
+            *(np.pad(part, [(0, more if axis in axes else 0) for axis in range(part.ndim)]) for part in sums)
+        )
 
     def _look(self, rewards: int) -> None:
         before = self.found.before

@@ -20,7 +20,7 @@ _SUM = 1e-6  # largest deviation of a policy's sum from that of the weights
 _NO_ROW = -2  # what is refused as no row of the policy
 _POLICY = "policy must be (K,) probabilities that sum to 1, or exposures that sum to the slots' weights"
 _LISTS = "action, drawn and reward must be lists of one for each slot, no action twice and no None in drawn"
-_MIXED = "contexts must be given for all decisions or for none, and be of one dimension"
+_MIXED = "contexts must be given for all decisions or for none, and be of one dimension, which may grow"
 
 
 @dataclass(slots=True)  # not frozen: that would take three times as long to make
@@ -29,8 +29,9 @@ class Logged:
 
     policy: (K,) the probabilities that the action was drawn from; of several slots, the exposures.
     action: the row that was chosen; None if nothing was shown and only the draw counts.
-    contexts: (K, d), needed to estimate merit; in all decisions of a log or in none. For actions without
-        features (K,) integers, the index of each in a list of all actions.
+    contexts: (K, d), needed to estimate merit; in all decisions of a log or in none. If d grows, because
+        features were appended, they are 0 before. For actions without features (K,) integers, the index of
+        each in a list of all actions.
     names: names of the K actions; by default "action 0" and so on.
     groups: groups of the K actions; "" or None for no group.
     drawn: the row that the policy drew, if another one was chosen (a baseline).
@@ -129,19 +130,33 @@ class Blocks:
 def gather(log: Iterable[Logged]) -> Blocks:
     """Check and sort a log into blocks; decisions of equally many actions and slots stay in their order."""
     found = Blocks()
-    waiting: dict[tuple[int, int], list[_Row]] = {}
+    waiting: dict[tuple[int, int, int | None], list[_Row]] = {}
+    width: int | None = None  # of contexts; 0 for places of actions without features
+    mixed: int | None = None  # the first decision whose contexts do not go with those before
     for place, decision in enumerate(log):
         row = _row(decision, place, found)
-        shape = arms, _ = row[1].size, len(row[2])
+        before, width = width, None if row[7] is None else sum(row[7].shape[1:])
+        same = width == before or (before and width and width > before)
+        if place and not same and mixed is None:
+            mixed = place
+        shape = arms, _, _ = row[1].size, len(row[2]), width
         rows = waiting.setdefault(shape, [])
         rows.append(row)
         if len(rows) * arms >= _BLOCK:
             found.blocks.append(_block(waiting.pop(shape)))
     found.blocks += [_block(rows) for rows in waiting.values()]
-    dimensions = {None if block.contexts is None else block.contexts.shape[2:] for block in found.blocks}
-    if len(dimensions) > 1:
-        raise InvalidInput(_MIXED)
+    if mixed is not None:
+        raise InvalidInput(f"{_MIXED}, got decision {mixed}")
+    found.blocks = [_widened(block, width or 0) for block in found.blocks]
     return found
+
+
+def _widened(block: Block, dimension: int) -> Block:
+    """The block with zeros for columns that were appended since."""
+    contexts = block.contexts
+    if contexts is None or contexts.ndim == 2 or contexts.shape[2] == dimension:
+        return block
+    return replace(block, contexts=np.pad(contexts, ((0, 0), (0, 0), (0, dimension - contexts.shape[2]))))
 
 
 def records(blocks: Sequence[Block]) -> Iterator[tuple[Array, Array]]:
@@ -244,8 +259,6 @@ def _block(rows: list[_Row]) -> Block:
     _refuse(odd | ~(np.abs(policy.sum(axis=1) - total) <= _SUM * total), places, _POLICY)
     codes = np.array(names)
     _refuse(np.any(codes < 0, axis=1), places, "names must not be empty")
-    shapes = [None if each is None else each.shape for each in given]
-    _refuse(np.array([shape != shapes[0] for shape in shapes]), places, _MIXED)
     contexts = None if given[0] is None else np.array(given)
     if contexts is not None and contexts.ndim == 3:
         _refuse(~np.isfinite(contexts).all(axis=(1, 2)), places, "contexts must be (K, d) finite numbers")

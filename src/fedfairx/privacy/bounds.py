@@ -84,15 +84,22 @@ class Bounds:
         require(known, "adjacency", 'must be "replace" or "add-remove"', self.adjacency)
 
     @classmethod
-    def for_range(cls, reward_range: tuple[float, float] | None) -> Bounds:
+    def for_range(
+        cls, reward_range: tuple[float, float] | None, *, norm: float = 1.0, nonnegative: bool = False
+    ) -> Bounds:
         """Make the default bounds: contexts in the unit ball, rewards in their range, or in (-1, 1).
 
         The noise is divided such that Gram and moment lose equally, whatever the size of the rewards.
+        Contexts of a schema have a known largest `norm` and are `nonnegative`, which needs less noise if no
+        reward is negative.
         """
         if reward_range is None:
-            return cls()
+            return cls(context_norm=norm)
         reward = max(abs(end) for end in reward_range)
-        return cls(reward=reward, gram_share=1.0 / reward**2)
+        share, least = norm**2 / reward**2, min(reward_range)
+        return cls(
+            context_norm=norm, reward=reward, gram_share=share, nonnegative=nonnegative and least >= 0.0
+        )
 
     @property
     def sensitivity(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +11,14 @@ from fedfairx.agent.agent import Agent
 from fedfairx.agent.by_name import as_merit
 from fedfairx.core.slates import ONE, as_weights
 from fedfairx.errors import InvalidInput, require
+from fedfairx.features import features_of
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.privacy import Bounds, Budget
-from fedfairx.service.feature_table import Feature, FeatureTable
+from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.federation import Membership
 from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.served_agent import ServedAgent
-from fedfairx.service.settings import Settings, place_of
+from fedfairx.service.settings import Settings, place_of, schema_of
 from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.agents import read_feature_schema, store_feature_schema
 
@@ -36,10 +36,10 @@ def open_served(settings: Settings, *, write_queue: WriteQueue, metrics: AgentMe
     settings = remembered(settings)
     agent = _open(settings, place)
     try:
-        expected = agent.dimension - settings.intercept
-        for given in filter(None, (settings.dimension, len(settings.features))):
-            require(given == expected, "dimension", f"must be {expected}, as in the database", given)
-        features = FeatureTable(settings.features, dimension=expected, intercept=settings.intercept)
+        constant = bool(settings.intercept) and agent.schema is None
+        features = FeatureTable(agent.schema, dimension=agent.dimension, intercept=constant)
+        expected, given = features.given, settings.dimension or features.given
+        require(given == expected, "dimension", f"must be {expected}, as in the database", given)
         remember(agent, settings)
         warm(agent)
         membership = None if place is None else Membership(place, agent)
@@ -55,9 +55,11 @@ def _open(settings: Settings, place: MemberFolder | None) -> Agent:
         return Agent.open(place_of(settings), **_kept(settings))
     named = settings.name or place.name
     require(named == place.name, "name", f"must be {place.name!r}, as in {settings.federation}", named)
+    schema = schema_of(settings) if settings.features else None
     return place.roster.terms.open_agent(
         place.name,
         place_of(settings),
+        schema=schema,
         decide_from=settings.decide_from if "decide_from" in settings.given else None,
         partners=settings.partners,
         half_life=settings.half_life,
@@ -69,9 +71,10 @@ def _open(settings: Settings, place: MemberFolder | None) -> Agent:
 def _kept(settings: Settings) -> dict[str, Any]:
     """The agent's options that were given; the others stay as stored."""
     given: dict[str, Any] = {name: getattr(settings, name) for name in KEPT if name in settings.given}
-    dimension = len(settings.features) or settings.dimension
-    if dimension:
-        given["dimension"] = dimension + settings.intercept
+    if settings.features:
+        given["schema"] = schema_of(settings)
+    elif settings.dimension:
+        given["dimension"] = settings.dimension + bool(settings.intercept)
     if settings.actions:
         given["actions"] = settings.actions
     if settings.merit:
@@ -81,7 +84,9 @@ def _kept(settings: Settings) -> dict[str, Any]:
             epsilon=settings.epsilon,
             delta=settings.delta,
             releases=settings.releases,
-            bounds=None if settings.reward_range is None else Bounds.for_range(settings.reward_range),
+            bounds=None
+            if settings.features or settings.reward_range is None
+            else Bounds.for_range(settings.reward_range),
             decide_from=settings.decide_from,
             person_records=settings.person_records,
         )
@@ -108,30 +113,38 @@ def warm(agent: Agent) -> None:
 
 
 def remembered(settings: Settings) -> Settings:
-    """The settings with the stored features; refuse settings that contradict them."""
+    """The settings with what is stored of the features; refuse settings that contradict it.
+
+    The agent itself refuses features that are not those that it has, or append to them.
+    """
     stored = read_feature_schema(place_of(settings), agent=settings.name or None)
     if stored is None:
         return settings
-    features = tuple(Feature(name, low, high) for name, low, high in stored["features"])
-    kept: dict[str, Any] = {"features": features, "intercept": bool(stored["intercept"])}
-    for name, value in kept.items():
-        given = getattr(settings, name)
-        if name in settings.given and given != value:
+    kept: dict[str, Any] = {"intercept": bool(stored["intercept"])}
+    if stored["features"]:
+        kept |= {name: stored.get(name, ()) for name in ("features", "shared", "products")}
+        kept["features"] = features_of(kept["features"])
+        described = {"features", "shared", "products"} & settings.given
+        if described and not settings.features:
             raise InvalidInput(
-                f"{name} must be what the agent has learnt from, {name}={_shown(value)}, got "
-                f"{name}={_shown(given)}; leave it out, or create another agent elsewhere"
+                f"features must be given with {', '.join(sorted(described))}, or all be left out: the agent "
+                f"has {','.join(map(str, kept['features']))}"
             )
+        if described:
+            kept = {"intercept": kept["intercept"] if settings.intercept is None else settings.intercept}
+        return replace(settings, **kept)
+    if settings.features:
+        raise InvalidInput(
+            "features must be left out: the agent has learnt from numbers without names, got "
+            f"features={','.join(map(str, settings.features))}; create another agent elsewhere"
+        )
+    same = settings.intercept in (None, kept["intercept"])
+    text = f"must be what the agent has learnt from, {kept['intercept']}"
+    require(same, "intercept", text, settings.intercept, "create another agent elsewhere")
     return replace(settings, **kept)
 
 
 def remember(agent: Agent, settings: Settings) -> None:
-    """Store the features at the first start."""
-    features = [[feature.name, feature.low, feature.high] for feature in settings.features]
-    store_feature_schema(agent.journal, {"features": features, "intercept": settings.intercept})
-
-
-def _shown(value: bool | Sequence[Feature]) -> str:
-    """A value as it is written on the command line."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(f"{each.name}={each.low!r}:{each.high!r}" for each in value) or "(none)"
+    """Store at the first start that features have no names, and whether there is an intercept."""
+    if agent.schema is None:
+        store_feature_schema(agent.journal, {"features": [], "intercept": bool(settings.intercept)})

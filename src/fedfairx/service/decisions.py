@@ -16,6 +16,7 @@ from msgspec import UNSET
 from fedfairx.agent.agent import Agent
 from fedfairx.core.slates import ONE, Weights, as_weights
 from fedfairx.errors import InvalidInput, require
+from fedfairx.features import Encoded
 from fedfairx.service import schemas
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.problems import ProblemError
@@ -35,7 +36,7 @@ class DecisionInput(msgspec.Struct, frozen=True):  # made in a tenth of the time
     names: list[str] | None  # of the eligible ones
     groups: list[str | None] | None
     baseline: int | list[int] | None  # among the eligible ones; a list if there are several slots
-    clipped: int
+    encoded: Encoded | None  # what became of features, for counting
     slots: Weights
 
 
@@ -63,7 +64,7 @@ class AmongAll(msgspec.Struct, frozen=True):
 
 def named(names: list[str], slots: Weights, baseline: int | list[int] | None = None) -> DecisionInput:
     """All of these actions without features."""
-    return DecisionInput(None, range(len(names)), len(names), names, names, None, baseline, 0, slots)
+    return DecisionInput(None, range(len(names)), len(names), names, names, None, baseline, None, slots)
 
 
 def parse_request(
@@ -84,16 +85,14 @@ def parse_request(
     if (request.actions is None) == (request.contexts is None):
         raise InvalidInput("either actions or contexts must be given")
     if request.contexts is not None:
-        contexts, clipped = features.contexts(request.contexts, "contexts")
-        return _input(request, contexts, None, clipped, slots)
+        return _input(request, features.encode(request.contexts, request.context, "contexts"), None, slots)
     actions, rows = [], []
     for index, action in enumerate(request.actions or ()):
         if isinstance(action, str) or action.features is None:
             raise InvalidInput(f"actions[{index}] must have features: this service decides by them")
         actions.append(action)
-        rows.append(features.row(action.features, f"actions[{index}].features"))
-    contexts, clipped = features.contexts(rows, "features of actions")
-    return _input(request, contexts, actions, clipped, slots)
+        rows.append(action.features)
+    return _input(request, features.encode(rows, request.context, "actions"), actions, slots)
 
 
 def _slots(request: DecisionRequest, own: Weights, fixed: bool) -> Weights:
@@ -130,8 +129,9 @@ def _check_slots(slots: Weights, actions: int) -> None:
 def _parse_names(request: DecisionRequest, most: int, slots: Weights) -> DecisionInput | AmongAll:
     """A request about actions without features; the agent checks whether it has actions of these names."""
     without = "must be left out: this service's actions have no features"
-    if request.contexts is not None:
-        raise InvalidInput(f"contexts {without}")
+    for name in ("contexts", "context"):
+        if getattr(request, name) is not None:
+            raise InvalidInput(f"{name} {without}")
     if request.actions is None:
         baseline = _baseline(request)
         by_id = all(isinstance(one, str) for one in (*request.excluded, *baseline))
@@ -141,17 +141,17 @@ def _parse_names(request: DecisionRequest, most: int, slots: Weights) -> Decisio
     for index, action in enumerate(actions):
         if action.features is not None:
             raise InvalidInput(f"actions[{index}].features {without}")
-    return _input(request, None, actions, 0, slots)
+    return _input(request, None, actions, slots)
 
 
 def _input(
     request: DecisionRequest,
-    contexts: Array | None,
+    encoded: Encoded | None,
     actions: Sequence[Action] | None,
-    clipped: int,
     slots: Weights,
 ) -> DecisionInput:
     """The input from checked actions; a row that loses its position to excluded ones gets it as its name."""
+    contexts = None if encoded is None else encoded.contexts
     ids: list[str] | None = None
     groups: list[str | None] | None = None
     places: dict[str, int] = {}
@@ -166,7 +166,7 @@ def _input(
     if not request.excluded:
         _check_slots(slots, count)
         wanted = _in_slots(baseline, slots)
-        return DecisionInput(contexts, range(count), count, ids, ids, groups, wanted, clipped, slots)
+        return DecisionInput(contexts, range(count), count, ids, ids, groups, wanted, encoded, slots)
     excluded = {_place(one, ids, places, count, "excluded") for one in request.excluded}
     rows = [row for row in range(count) if row not in excluded]
     require(bool(rows), "excluded", "must leave an action", f"{len(excluded)} of {count}")
@@ -181,7 +181,7 @@ def _input(
         names=[str(row) if ids is None else ids[row] for row in rows],
         groups=None if groups is None else [groups[row] for row in rows],
         baseline=_in_slots([rows.index(row) for row in baseline], slots),
-        clipped=clipped,
+        encoded=encoded,
         slots=slots,
     )
 

@@ -131,7 +131,7 @@ class ExposureCache:
             sums = self._sums()
         start = last_of(journal, settings.exposure_decisions, first=first, end=end)
         bounded = start > first and last_of(journal, 1, first=first, end=start) > first
-        seen = _Seen()
+        seen = _Seen(0 if sums is None else sums[1].size)
         table = exposure(
             seen.read(journal.decisions(after_seq=start - 1, before_seq=end)),
             merit=agent.merit,
@@ -176,12 +176,18 @@ class ExposureCache:
 
 
 class _Seen:
-    """Converts stored decisions for `exposure`, and counts withdrawn and baseline ones."""
+    """Converts stored decisions for `exposure`, and counts withdrawn and baseline ones.
+
+    dimension: of contexts; those from before features were added have fewer columns.
+    """
 
     first: float | None = None
     last: float | None = None
     withdrawn = 0
     baseline = 0
+
+    def __init__(self, dimension: int) -> None:
+        self._dimension = dimension
 
     def read(self, decisions: Iterator[StoredDecision]) -> Iterator[Logged]:
         for made in decisions:
@@ -197,7 +203,7 @@ class _Seen:
             logged = Logged(
                 shares,
                 None if withdrawn else made.action,
-                _rows(made.packed, shares.size),
+                _rows(made.packed, shares.size, self._dimension),
                 _labels(made.names_json),
                 _labels(made.groups_json),
                 made.drawn,
@@ -216,11 +222,13 @@ def _labels(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(json.loads(text))
 
 
-def _rows(contexts: bytes, arms: int) -> NDArray[Any]:
+def _rows(contexts: bytes, arms: int, dimension: int) -> NDArray[Any]:
     """Contexts (K, d), or coordinates (K,) of actions without features."""
     if len(contexts) == 4 * arms:
         return np.frombuffer(contexts, "<i4")
-    return np.frombuffer(contexts, "<f8").reshape(arms, -1)
+    rows = np.frombuffer(contexts, "<f8").reshape(arms, -1)
+    more = dimension - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, more))) if more > 0 else rows
 
 
 def _half_range(agent: Agent) -> float:
@@ -245,10 +253,11 @@ class _Logged:
         sums = Sums(dimension) if replaced else self._sums.copy(dimension)
         for _, contexts, rewards in records(journal, dimension, first=first, end=end):
             sums.add(contexts, rewards)
-        for rows, rewards in learnt(journal, first=first, end=end):
-            width = 1 if agent.actions else dimension
-            contexts = np.eye(dimension)[rows[:, 0].astype(int)] if agent.actions else rows[:, :width]
-            weights = rows[:, width:] if rows.shape[1] > width else np.ones((len(rows), 1))
+        for rows, weights, rewards in learnt(journal, first=first, end=end):
+            contexts = np.zeros((len(rows), dimension))
+            contexts[:, : rows.shape[1]] = rows
+            if agent.actions:
+                contexts = np.eye(dimension)[rows[:, 0].astype(int)]
             sums.add(weights * contexts, rewards)
         self._sums, self._end = sums, end  # only after everything was read
         return sums.gram, sums.moment

@@ -125,6 +125,7 @@ class AgentMetrics:
         self.rewards = 0
         self.withdrawn = 0
         self.clipped = 0
+        self.unknown = 0
 
     def all(self) -> Iterator[Metric]:
         modes = [({"mode": mode}, count) for mode, count in self.decisions.items()]
@@ -132,6 +133,7 @@ class AgentMetrics:
         yield from metric("rewards_total", "Rewards taken.", self.rewards)
         yield from metric("withdrawn_total", "Decisions that were never shown.", self.withdrawn)
         yield from metric("features_clipped_total", "Numbers outside their range.", self.clipped)
+        yield from metric("features_unknown_total", "Values that are no level of a category.", self.unknown)
 
 
 def metric(name: str, help: str, value: float | Iterable[tuple[Labels, float]]) -> Iterator[Metric]:

@@ -21,6 +21,12 @@ Exposure = Annotated[float, Meta(ge=0)]
 Slots = Annotated[int, Meta(ge=1, le=100_000)] | Annotated[list[Share], Meta(min_length=1)]
 
 
+#: A feature's number, boolean, or level of a category; null where the level is missing.
+Value = Number | bool | Annotated[str, Meta(max_length=200)] | None
+#: Features by name.
+Values = dict[str, Value]
+
+
 class Body(Struct, forbid_unknown_fields=True):
     """A request's body: unknown fields are refused, since a mistyped one would be silently ignored."""
 
@@ -29,13 +35,13 @@ class Action(Body):
     """One of the actions to choose from.
 
     id: Its name; unique in the request.
-    features: Its numbers: by name if the service has named features, else in order; left out if actions have
-        none.
+    features: Its own: by name if the service has named features, else numbers in order; left out if actions
+        have none.
     group: Its group, whose exposure is measured too.
     """
 
     id: Name
-    features: dict[str, Number] | list[Number] | None = None
+    features: Values | list[Value] | None = None
     group: Name | None = None
 
 
@@ -49,6 +55,8 @@ class DecisionRequest(Body):
     If actions have no features, name some of them, or none to choose among all active ones.
 
     actions: The actions; one that has neither features nor group may be given by its id alone.
+    context: The features that all actions share, by name, if the service has shared ones; without it, each
+        action's features must have them.
     contexts: K rows of d numbers, one for each action.
     excluded: Actions that can't be taken now: ids, or rows of `contexts`.
     baseline: The action that you would take: an id, or a row of `contexts`; for several slots a list of
@@ -58,6 +66,7 @@ class DecisionRequest(Body):
     """
 
     actions: Actions | None = None
+    context: Values | None = None
     contexts: Rows | None = None
     excluded: list[Name | Position] = []
     baseline: Name | Position | Annotated[list[Name | Position], Meta(min_length=1)] | None = None
@@ -288,10 +297,49 @@ class LiftSeen(Struct):
     statement: str
 
 
+class FeatureSeen(Struct):
+    """A named feature.
+
+    kind: number, category or boolean.
+    range: Of a number; values outside are clipped.
+    levels: Of a category; other values count as "other".
+    shared: Whether all actions of a decision share it, in `context`.
+    clipped: Its numbers outside of the range since this start of the service; null unless for admins.
+    unknown: Its values that are no level since this start; null unless for admins.
+    """
+
+    name: str
+    kind: str
+    range: tuple[float, float] | None
+    levels: list[str] | None
+    shared: bool
+    clipped: int | None
+    unknown: int | None
+
+
+class SchemaSeen(Struct):
+    """The named features, and how contexts are made of them.
+
+    products: Pairs of features that are multiplied, as price:city.
+    intercept: Whether there is a constant column.
+    version: Grows by 1 whenever something is appended.
+    digest: SHA-256 of the schema.
+    """
+
+    features: list[FeatureSeen]
+    products: list[str]
+    intercept: bool
+    version: int
+    digest: str
+
+
 class Model(Struct):
     """What the service has learnt, and its settings.
 
     features: Named features, in order; empty if there are none.
+    schema: What they are; null if there are none.
+    columns: The name of each number of `estimate`, as price, city=Rome or price:city=Rome; empty if features
+        have no names.
     actions: Actions without features, retired ones too; empty if actions have features.
     estimate: θ, the expected change of the reward with each feature or, for actions without features, the
         expected reward of each; null unless for admins.
@@ -309,6 +357,8 @@ class Model(Struct):
     merit: str
     dimension: int
     features: list[str]
+    schema: SchemaSeen | None
+    columns: list[str]
     actions: list[str]
     intercept: bool
     estimate: list[float] | None
@@ -496,12 +546,18 @@ class ExposureTable(Struct):
     claims: list[str]
 
 
+#: The range of a number, the levels of a category, or "bool".
+Kind = Annotated[list[Number | Name], Meta(min_length=1)] | Literal["bool"]
+
+
 class AgentSettings(Body):
     """The settings of an agent, with `dimension`, `features` or `actions`; others have defaults."""
 
     dimension: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
     actions: Annotated[list[Name], Meta(min_length=1)] | UnsetType = UNSET
-    features: Annotated[dict[str, tuple[Number, Number]], Meta(min_length=1)] | UnsetType = UNSET
+    features: Annotated[dict[str, Kind], Meta(min_length=1)] | UnsetType = UNSET
+    shared: list[Name] | UnsetType = UNSET
+    products: list[str] | UnsetType = UNSET
     intercept: bool | UnsetType = UNSET
     rule: Literal["expected-merit", "greedy", "thompson", "optimism"] | UnsetType = UNSET
     reward_range: tuple[Number, Number] | UnsetType = UNSET

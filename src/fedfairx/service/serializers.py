@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import StorageError
 from fedfairx.fairness.change_test import Change
+from fedfairx.features import Schema
 from fedfairx.federation.exchange.member import peers_of
 from fedfairx.service import schemas
 from fedfairx.service.earnings import Earnings
@@ -89,8 +90,10 @@ def model(service: ServedAgent, change: Change, earned: Earnings, *, exact: bool
         merit=repr(agent.merit),
         dimension=agent.dimension,
         features=list(service.features.names),
+        schema=None if agent.schema is None else _schema(agent, agent.schema, exact=exact),
+        columns=list(agent.all_actions if agent.schema is None else agent.schema.columns),
         actions=list(agent.all_actions),
-        intercept=settings.intercept,
+        intercept=bool(settings.intercept) if agent.schema is None else agent.schema.intercept,
         estimate=agent.estimate.tolist() if exact else None,
         observed=agent.observed,
         pending=agent.pending,
@@ -132,6 +135,23 @@ def status(queue: WriteQueue) -> schemas.Status:
         size = free = None
     operations = [schemas.OperationSeen(*astuple(each)) for each in metrics.answered()]
     return schemas.Status(version("fedfairx"), metrics.started, queue.waiting, size, free, operations)
+
+
+def _schema(agent: Agent, schema: Schema, *, exact: bool) -> schemas.SchemaSeen:
+    features = [
+        schemas.FeatureSeen(
+            name=each.name,
+            kind="category" if each.levels else "boolean" if each.range is None else "number",
+            range=each.range,
+            levels=list(each.levels) or None,
+            shared=each.name in schema.shared,
+            clipped=agent.clipped_values[each.name] if exact else None,
+            unknown=agent.unknown_values[each.name] if exact else None,
+        )
+        for each in schema.features
+    ]
+    products, version = list(schema.products), schema.versions
+    return schemas.SchemaSeen(features, products, schema.intercept, version, schema.digest)
 
 
 def clipped(agent: Agent, *, exact: bool) -> int:

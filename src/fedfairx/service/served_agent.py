@@ -121,7 +121,11 @@ class ServedAgent:
                 raise
             return await self.read(lambda journal: _again(journal, asked, wish))  # with a retired action
         for one, answer in zip(asked, made, strict=True):
-            self.metrics.clipped += one.clipped if isinstance(one, DecisionInput) else 0
+            encoded = one.encoded if isinstance(one, DecisionInput) else None
+            if encoded is not None and (encoded.clipped or encoded.unknown):
+                self.agent.count_values(encoded)
+                self.metrics.clipped += sum(encoded.clipped.values())
+                self.metrics.unknown += sum(encoded.unknown.values())
             self.metrics.decisions[answer.mode] += 1
         return made
 

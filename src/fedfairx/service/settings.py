@@ -15,13 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, ValidationError, convert
+from msgspec import Meta
 
 from fedfairx.agent.half_life import as_half_life
 from fedfairx.core.slates import Slots, as_weights, read_slots
 from fedfairx.errors import InvalidInput, require
+from fedfairx.features import Feature, Schema, features_of
 from fedfairx.privacy.guarantee import DecideFrom
-from fedfairx.service.feature_table import Feature
 from fedfairx.storage.open_log import FILE
 from fedfairx.util.config import READERS, Setting, read_toml, settings_of
 
@@ -46,6 +46,7 @@ AGREED = frozenset(
 OF_AGENT = frozenset(
     {
         *("dimension", "actions", "features", "intercept", "rule", "reward_range", "merit", "minimum_share"),
+        *("shared", "products"),
         *("slots", "half_life", "epsilon", "delta", "releases", "decide_from", "partners", "person_records"),
         *("window", "default_reward", "mode", "control_share", "noise_sd", "tolerance"),
         "exposure_decisions",
@@ -64,9 +65,13 @@ class Settings:
 
     data: folder of the SQLite database; made if it does not exist.
     database: a PostgreSQL URL, instead of SQLite in the data folder.
-    dimension: numbers that describe an action; not needed with features.
+    dimension: numbers that describe an action, where features have no names.
     actions: names of actions that have no features, as ann,ben,cid; instead of dimension.
-    features: names and ranges of features, as price=0:10,rating=1:5.
+    features: what describes an action: numbers with ranges, categories and booleans, as
+        price=0:10,city=Rome|Oslo,new=bool.
+    shared: names of the features that all actions of a decision share, and that a request has once.
+    products: pairs of features that are multiplied, as price:city; none for none of them (default: each
+        shared feature with each other one).
     intercept: add a constant, so that rewards need not be 0 where features are.
     rule: how shares are computed.
     reward_range: between which numbers rewards lie, as 1:5; sets the defaults of merit, prior and noise_sd.
@@ -118,8 +123,10 @@ class Settings:
     database: str = ""
     dimension: Annotated[int, Meta(ge=0, le=10_000)] = field(default=0, metadata={"unset": ""})
     actions: tuple[Name, ...] = ()
-    features: tuple[Feature, ...] = field(default=(), metadata={"metavar": "NAME=LOW:HIGH,…"})
-    intercept: bool = False
+    features: tuple[Feature, ...] = field(default=(), metadata={"metavar": "NAME=LOW:HIGH|A|B|bool,…"})
+    shared: tuple[Name, ...] = ()
+    products: tuple[str, ...] | None = field(default=None, metadata={"metavar": "NAME:NAME,…"})
+    intercept: bool | None = field(default=None, metadata={"unset": "yes with features, else no"})
     rule: Literal["expected-merit", "greedy", "thompson", "optimism"] = "expected-merit"
     reward_range: tuple[float, float] | None = field(default=None, metadata={"metavar": "LOW:HIGH"})
     merit: str = ""
@@ -219,8 +226,10 @@ def check(settings: Settings) -> Settings:
     named = len(settings.features)
     fits = not named or settings.dimension in (0, named)
     require(fits, "dimension", f"must be that of the {named} features", settings.dimension)
+    if named:
+        schema_of(settings)
     if settings.actions:
-        for other in ("dimension", "features", "intercept"):
+        for other in ("dimension", "features", "shared", "intercept"):
             if getattr(settings, other):
                 raise InvalidInput(f"{other} must be left out beside actions, which have no features")
         if settings.federation:
@@ -243,6 +252,16 @@ def check(settings: Settings) -> Settings:
     if settings.database and not settings.database.startswith(("postgresql://", "postgres://")):
         raise InvalidInput("database must be a URL that begins with postgresql://")  # it may hold a password
     return settings
+
+
+def schema_of(settings: Settings) -> Schema:
+    """The schema of a service with features."""
+    return Schema(
+        settings.features,
+        shared=settings.shared,
+        products=() if settings.products == ("none",) else settings.products,
+        intercept=settings.intercept is not False,
+    )
 
 
 def place_of(settings: Settings) -> str:
@@ -268,22 +287,6 @@ def _in_federation(flags: Mapping[str, object], environment: Mapping[str, str]) 
     return Path(str(folder)) / SETTINGS
 
 
-def _features(value: object) -> tuple[Feature, ...]:
-    """Features with their ranges: "price=0:10, rating=1:5", in TOML {price = [0, 10], rating = [1, 5]}."""
-    text = isinstance(value, str)
-    if isinstance(value, str):
-        parts = [part.partition("=") for part in value.split(",") if part.strip()]
-        value = {name.strip(): ends.split(":") for name, _, ends in parts}
-        require(len(value) == len(parts), "features", "must be named differently", list(value))
-    try:
-        ranges = convert(value, dict[str, tuple[float, float]], strict=not text)
-    except ValidationError:
-        kind = type(value).__name__
-        like = 'features must be like "price=0:10,rating=1:5", in TOML a table of ranges [low, high]'
-        raise InvalidInput(f"{like}, got {value if text else kind}") from None
-    return tuple(Feature(name, low, high) for name, (low, high) in ranges.items())
-
-
 def _slots(value: object) -> Slots:
     """Weights of slots: "3" or "1,0.63,0.5", in TOML 3 or [1, 0.63, 0.5]."""
     if not isinstance(value, str):
@@ -291,6 +294,6 @@ def _slots(value: object) -> Slots:
     return read_slots(value)
 
 
-READERS[tuple[Feature, ...]] = _features
+READERS[tuple[Feature, ...]] = features_of
 READERS[Sequence[float]] = _slots
 READERS[timedelta] = as_half_life

@@ -10,7 +10,7 @@ from fedfairx.errors import StateError
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.open_log import open_log
 from fedfairx.storage.seals import seal_other
-from fedfairx.storage.transaction_log import Log
+from fedfairx.storage.transaction_log import Log, event_content
 
 
 class AgentRow(NamedTuple):
@@ -69,28 +69,61 @@ def update_settings(log: Log, agent: int, settings: dict[str, Any]) -> None:
 
 
 def read_feature_schema(place: str | os.PathLike[str], *, agent: str | None = None) -> dict[str, Any] | None:
-    """The feature names and ranges of the agent of this name, or of the first agent."""
+    """What the columns of contexts mean to the agent of this name, or to the first agent, as stored last.
+
+    That is `Schema.to_dict`, or what a service notes of an agent without a schema: no features, and whether
+    there is an intercept. None if nothing was stored.
+    """
     log = open_log(place)
     try:
-        rows = log.database.read(
-            "SELECT f.body FROM feature_schemas f JOIN agents a ON a.agent = f.agent "
-            "WHERE a.name = ? OR ? = 0 ORDER BY f.agent LIMIT 1",
+        read = log.database.read
+        rows = read(
+            "SELECT agent, settings FROM agents WHERE name = ? OR ? = 0 ORDER BY agent LIMIT 1",
             (agent or "", int(agent is not None)),
         )
-        return json.loads(rows[0][0]) if rows else None
+        if not rows:
+            return None
+        number, settings = rows[0]
+        later = read(
+            "SELECT body FROM events WHERE agent = ? AND kind = 'schema' ORDER BY seq DESC LIMIT 1", (number,)
+        )
+        first: dict[str, Any] | None = json.loads(settings).get("features")
+        if later or first:
+            return json.loads(event_content(later[0][0])) if later else first
+        noted = read("SELECT body FROM feature_schemas WHERE agent = ?", (number,))
+        return _with_pairs(json.loads(noted[0][0])) if noted else None
     finally:
         log.close()
 
 
-def store_feature_schema(journal: Journal, schema: dict[str, Any]) -> None:
-    """Store feature names and ranges, unless some are stored already.
+def store_feature_schema(journal: Journal, schema: dict[str, Any]) -> bool:
+    """Store what the columns of contexts mean, unless that is stored already; return whether it was not.
 
-    The agent never reads them. But it would learn from numbers in another order or of another scale as if
-    they were the same, so a service compares later settings with the first ones.
+    It is for agents that were made without a schema, in whose settings it is otherwise. They would learn from
+    numbers in another order or of another scale as if they were the same, so later settings are compared with
+    the first ones.
     """
     with journal.log.step() as log:
-        if not log.write("SELECT 1 FROM feature_schemas WHERE agent = ?", (journal.agent,)):
+        new = not log.write("SELECT 1 FROM feature_schemas WHERE agent = ?", (journal.agent,))
+        if new:
             log.write("INSERT INTO feature_schemas VALUES (?, ?)", (journal.agent, json.dumps(schema)))
+        return new
+
+
+def features_of_service(journal: Journal) -> dict[str, Any] | None:
+    """The schema of an agent whose settings have none: as an earlier version of a service stored it.
+
+    None if features have no names.
+    """
+    rows = journal.log.database.execute("SELECT body FROM feature_schemas WHERE agent = ?", (journal.agent,))
+    stored = json.loads(rows[0][0]) if rows else {}
+    return _with_pairs(stored) if stored.get("features") else None
+
+
+def _with_pairs(stored: dict[str, Any]) -> dict[str, Any]:
+    """The schema with features as pairs; earlier versions stored [name, low, high]."""
+    features = [[each[0], each[1:]] if len(each) == 3 else each for each in stored["features"]]
+    return stored | {"features": features}
 
 
 class ServedRow(NamedTuple):

@@ -76,18 +76,24 @@ def records(
     while some := list(islice(rewarded, page)):
         contexts = np.zeros((len(some), dimension))
         for row, (_, context, _) in zip(contexts, some, strict=True):
-            row[: context.size] = context  # shorter, if actions without features were added since
+            row[: context.size] = context  # shorter, if actions or features were added since
         yield some[-1][0], contexts, np.array([reward for *_, reward in some])
 
 
-def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, Array]]:
-    """Contexts and rewards of records learnt without a decision, from `first` on and before `end`.
+def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, Array, Array]]:
+    """Contexts, weights and rewards of records learnt without a decision, from `first` on and before `end`.
 
-    Contexts (n, d), or names' coordinates (n, 1); of records with the weights of slots, a column of weights
-    follows.
+    Contexts (n, d), fewer columns if features were added since, or names' coordinates (n, 1); weights (n, 1).
     """
     for row in pages(journal.log.database.read, _LEARNT, (journal.agent, end), after=first - 1):
-        yield unpacked_log(journal.event(row).body)
+        event = journal.event(row)
+        rows, rewards = unpacked_log(event.body)
+        weighted = event.kind == "learn weighted"
+        yield (
+            rows[:, :-1] if weighted else rows,
+            rows[:, -1:] if weighted else np.ones((len(rows), 1)),
+            rewards,
+        )
 
 
 def by_time(journal: Journal, *, since: float, width: float, count: int) -> tuple[list[int], list[int]]:

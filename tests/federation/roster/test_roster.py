@@ -12,6 +12,7 @@ import fedfairx as ffx
 from fedfairx.agent.schedules import SCHEDULES, Paper
 from fedfairx.core.merit import Custom
 from fedfairx.errors import InvalidInput, StateError
+from fedfairx.features import Schema
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.roster.roster import Roster, create_roster
@@ -19,6 +20,9 @@ from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import Bounds, Centring, NonPrivate, SimulatedNoise
 from member_helpers import D, released, terms, work, world
+
+SCHEMA = Schema({"price": (0, 10), "city": ["Rome", "Oslo"]}, shared=["city"])
+LATER = Schema({"price": (0, 10), "city": ["Rome", "Oslo", "Bonn"]}, shared=["city"])
 
 
 def test_a_file_gives_the_same_roster(tmp_path: Path) -> None:
@@ -41,6 +45,8 @@ def test_a_file_gives_the_same_roster(tmp_path: Path) -> None:
         terms(centring=Centring.unit_box(D), bounds=Bounds(adjacency="add-remove", gram_share=0.5)),
         terms(centring=Centring(context=(1, 0, 0), context_radius=1, reward=0, reward_radius=1, constant=1)),
         terms(bounds=Bounds(context_norm=2.0, reward=3.0, nonnegative=True), spare=7),
+        terms(dimension=None, schema=SCHEMA),
+        terms(dimension=None, schema=SCHEMA.extend(LATER), reward_range=(0.0, 2.0)),
         *(terms(schedule=each, algorithm="b1") for each in SCHEDULES.values()),
     ],
 )
@@ -50,6 +56,25 @@ def test_terms_come_back_as_they_were(agreed: Terms) -> None:
     assert again.digest == agreed.digest
     assert again.stated.digest() == agreed.stated.digest()
     assert again.limits.records.tolist() == agreed.limits.records.tolist()
+    assert (again.schema, again.dimension) == (agreed.schema, agreed.dimension)
+
+
+def test_members_have_the_schema_of_the_terms(tmp_path: Path) -> None:
+    agreed = terms(dimension=None, schema=SCHEMA, reward_range=(0.0, 1.0))
+    assert agreed.bounds == Bounds(nonnegative=True)
+    assert agreed.digest != terms(dimension=None, schema=LATER, reward_range=(0.0, 1.0)).digest
+    assert "features" not in terms().to_dict()  # so that the digests of earlier terms stay
+    assert agreed.agent("org1", noise=SimulatedNoise(0)).schema == SCHEMA
+    with agreed.open_agent("org1", tmp_path / "a.db") as agent:
+        agent.observe(agent.decide(actions=[{"price": 3}], context={"city": "Rome"}), reward=1.0)
+    agreed.open_agent("org1", tmp_path / "a.db", schema=SCHEMA).close()
+    with pytest.raises(InvalidInput, match="schema must be left out or that of the terms"):
+        agreed.open_agent("org1", tmp_path / "a.db", schema=LATER)
+    numbers = Schema({"a": (0, 1), "b": (0, 1)})
+    with terms().open_agent("org1", tmp_path / "b.db", schema=numbers) as agent:  # names of its own
+        assert agent.schema == numbers
+    with pytest.raises(InvalidInput, match="dimension must be left out or 8"):
+        terms().open_agent("org1", tmp_path / "c.db", schema=SCHEMA)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 
 from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput, StateError
+from fedfairx.features import Schema
 from fedfairx.federation.roster.certificates import Identity, new_authority
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
@@ -310,6 +311,12 @@ def test_on_the_command_line(
     assert "decisions each (simulated" not in capsys.readouterr().out  # what joining gains is for one slot
     assert main(["federate", "init", "--agents", "a,b", "--out", "g", "--algorithm", "fed-fairx-bayes"]) == 0
     assert Roster.read("g/roster.json").terms.options.epsilon is None
+    named = ["--features", "price=0:10,city=Rome|Oslo", "--shared", "city", "--products", "none"]
+    assert main(["federate", "init", "--agents", "a,b", "--out", "n", *named]) == 0
+    schema = Schema({"price": (0, 10), "city": ["Rome", "Oslo"]}, shared=["city"], products=[])
+    assert Roster.read("n/a/roster.json").terms.schema == schema
+    assert main(["federate", "init", "--agents", "a,b", "--out", "m", "--dimension", "3", *named]) == 2
+    assert "dimension must be left out or 5" in capsys.readouterr().err
 
 
 def test_init_tells_what_is_promised_and_what_joining_gains(

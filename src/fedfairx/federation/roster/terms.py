@@ -16,6 +16,7 @@ from typing import Any, Unpack, cast
 
 import numpy as np
 
+from fedfairx.agent.actions import as_arms
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.algorithms import algorithm
 from fedfairx.agent.half_life import HalfLife
@@ -30,6 +31,7 @@ from fedfairx.core.posterior import Prior
 from fedfairx.core.rules import OPTIMISM
 from fedfairx.core.slates import as_weights
 from fedfairx.errors import InvalidInput, StateError, require
+from fedfairx.features import Schema
 from fedfairx.federation.roster.limits import Limits
 from fedfairx.privacy import Bounds, Budget, Centring, NonPrivate, NonPrivateSums, Privatizer
 from fedfairx.privacy.ledger.ledger import Ledger
@@ -46,7 +48,8 @@ EXACT_NORM = 10.0
 class Terms:
     """The terms of a federation. Defaults are resolved at once, so that all members have the same values.
 
-    dimension: number of features of an arm.
+    dimension: number of features of an arm, if they have no names.
+    schema: the features by name (`features.Schema`), the same for all members, instead of a dimension.
     agents: number of members for which the schedule is made; later members change neither schedule nor noise.
     horizon: number of a member's rounds for which the schedule is made; a round is a decision with all its
         slots.
@@ -64,17 +67,20 @@ class Terms:
     horizon: int
     options: Options
     spare: int
+    schema: Schema | None
 
     def __init__(
         self,
         *,
-        dimension: int,
+        dimension: int | None = None,
         agents: int,
         horizon: int,
         options: Options | None = None,
         spare: int | None = None,
+        schema: Schema | None = None,
         **keywords: Unpack[Keywords],
     ) -> None:
+        dimension, _ = as_arms(dimension, None, schema)
         Plan(horizon, agents, dimension)
         require(spare is None or spare >= 0, "spare", "must be >= 0", spare)
         if options is None:
@@ -92,8 +98,11 @@ class Terms:
         times = asked.composed.schedule
         known = type(times) in {type(each) for each in SCHEDULES.values()}
         require(known, "schedule", "must be one of fedfairx's own, which all members have", times)
+        if schema is not None and asked.private and asked.bounds is None and asked.centring is None:
+            follows = Bounds.for_range(asked.reward_range, norm=schema.norm, nonnegative=True)
+            asked = replace(asked, bounds=follows)
         settled = replace(_settled(asked), schedule=times)
-        values = dimension, agents, horizon, settled, horizon if spare is None else spare
+        values = dimension, agents, horizon, settled, horizon if spare is None else spare, schema
         for item, kept in zip(dataclasses.fields(Terms), values, strict=True):
             object.__setattr__(self, item.name, kept)
         _ = self.stated  # calibrates the mechanism, and refuses what does not fit
@@ -179,7 +188,8 @@ class Terms:
         """A member's agent, in memory. `decide_from`, `partners` and `half_life` are its own choice."""
         made = self.privatizer(noise, ledger=ledger, decide_from=decide_from)
         options = self._member(partners, half_life)
-        return Agent(self.dimension, options=options, privatizer=made, name=name, seed=seed)
+        arms = self._arms(None)
+        return Agent(**arms, options=options, privatizer=made, name=name, seed=seed)
 
     def open_agent(
         self,
@@ -189,15 +199,26 @@ class Terms:
         decide_from: str | None = None,
         partners: str = DIFFER,
         half_life: HalfLife | None = None,
+        schema: Schema | None = None,
         **opening: Any,
     ) -> Agent:
-        """A member's agent in a database (`Agent.open`), which also holds its ledger and noise key."""
+        """A member's agent in a database (`Agent.open`), which also holds its ledger and noise key.
+
+        schema: its own names for features, if the terms have none.
+        """
         budget = self.budget(decide_from) if self.private else None
         member = self._member(partners, half_life)
         options = replace(member, bounds=None if self.private else self.bounds)
-        return Agent.open(
-            place, dimension=self.dimension, options=options, budget=budget, name=name, **opening
-        )
+        arms = self._arms(schema)
+        return Agent.open(place, **arms, options=options, budget=budget, name=name, **opening)
+
+    def _arms(self, schema: Schema | None) -> dict[str, Any]:
+        """The dimension of a member's agent and its schema, if any: that of the terms, or its own."""
+        if self.schema is not None:
+            same = schema in (None, self.schema)
+            text = f"must be left out or that of the terms, {self.schema}"
+            require(same, "schema", text, str(schema))
+        return {"dimension": self.dimension, "schema": self.schema or schema}
 
     def _member(self, partners: str, half_life: HalfLife | None) -> Options:
         """The options of a member's agent; its privatizer has those of privacy."""
@@ -228,7 +249,8 @@ class Terms:
         names = {type(each): name for name, each in SCHEDULES.items()}
         prior, merit = _prior(options), options.merit
         assert merit is not None
-        return {
+        features = {} if self.schema is None else {"features": self.schema.to_dict()}
+        return features | {
             "dimension": self.dimension,
             "agents": self.agents,
             "horizon": self.horizon,
@@ -286,6 +308,7 @@ class Terms:
                 agents=stored.agents,
                 horizon=stored.horizon,
                 spare=stored.spare,
+                schema=None if stored.features is None else Schema.from_dict(stored.features),
                 **given,
             )
         except InvalidInput as error:
@@ -348,3 +371,4 @@ class _StoredTerms:
     spare: int
     bounds: Bounds
     privacy: _StoredPrivacy | None
+    features: dict[str, Any] | None = None

@@ -27,12 +27,14 @@ from fedfairx.util.formatting import duration
 
 if TYPE_CHECKING:
     from fedfairx.agent.agent import Agent
+    from fedfairx.features import Feature, Schema
     from fedfairx.service.served_agent import ServedAgent
 
 LINES = 50  # decisions on a page
 LITTLE_LEFT = 0.1  # of a privacy budget
 MANY_CLIPPED = 0.01  # of the records
 LARGEST = 2**53  # number of a decision
+FEW_LEVELS = 8  # of a category, all of which are shown
 
 View = dict[str, Any]  # by the names in the template
 
@@ -96,9 +98,22 @@ def _overview(
         "slots": _slots(service.slots),
         "merit": repr(agent.merit),
         "series": _series(service),
+        "features": _features(agent.schema),
         "actions": active,  # without features
         "retired": [name for name in agent.all_actions if name not in active],
     }
+
+
+def _features(schema: Schema | None) -> list[str]:
+    """The named features, in words."""
+    return [] if schema is None else [_feature(one, schema) for one in schema.features]
+
+
+def _feature(one: Feature, schema: Schema) -> str:
+    words = "yes or no" if one.range is None else f"{one.range[0]:g} to {one.range[1]:g}"
+    if one.levels:
+        words = ", ".join(one.codes) if len(one.codes) <= FEW_LEVELS else f"{len(one.codes)} levels"
+    return f"{one.name} ({words}{', shared' if one.name in schema.shared else ''})"
 
 
 def _slots(weights: Weights) -> str:
