@@ -221,6 +221,22 @@ class AsyncClient:
         """Withdraw several decisions: all, or none."""
         await self._ask("POST", "/v1/withdrawals", {"decision_ids": [_id(one) for one in decisions]})
 
+    async def delete_person(
+        self, person: str, *, decisions: Sequence[RemoteDecision | str] = ()
+    ) -> dict[str, Any]:
+        """Delete a person's records from the log, and from what was learnt; needs an admin's key.
+
+        decisions: more of this person's decisions: ones that wait, or whose rewards came without a person.
+
+        Returns what was deleted and what could not be, with a `statement` in words.
+        """
+        more = "?decisions=" + quote(",".join(map(_id, decisions)), safe=",") if decisions else ""
+        return cast("dict[str, Any]", await self._ask("DELETE", f"/v1/persons/{_quoted(person)}{more}"))
+
+    async def roll_back(self, *, to: float) -> dict[str, Any]:
+        """Return the agent to what it knew at a time, in seconds since 1970; needs an admin's key."""
+        return cast("dict[str, Any]", await self._ask("POST", "/v1/rollback", {"to": to}))
+
     async def actions(self) -> tuple[str, ...]:
         """The active actions of a service whose actions have no features."""
         found = await self.get("/v1/actions")
@@ -431,6 +447,8 @@ class Client:
     observe_many = _blocking(AsyncClient.observe_many)
     forget = _blocking(AsyncClient.forget)
     forget_many = _blocking(AsyncClient.forget_many)
+    delete_person = _blocking(AsyncClient.delete_person)
+    roll_back = _blocking(AsyncClient.roll_back)
     actions = _blocking(AsyncClient.actions)
     add_actions = _blocking(AsyncClient.add_actions)
     retire_actions = _blocking(AsyncClient.retire_actions)

@@ -44,7 +44,8 @@ def files(folder: Path) -> dict[str, str]:
 def test_a_sound_log(place: str, private: bool, capsys: pytest.CaptureFixture[str]) -> None:
     live(place, budget=ffx.Budget(epsilon=4.0, delta=1e-3, releases=4) if private else None)
     (found,) = verify(capsys, "--data", place)
-    assert found == {"agent": "north", "decisions": 5, "rewards": 3, "head": found["head"], "damage": None}
+    counts = {"decisions": 5, "rewards": 3, "dropped": 0, "deleted": 0, "gone": None}
+    assert found == {"agent": "north", "head": found["head"], "damage": None, **counts}
     assert len(bytes.fromhex(found["head"])) == 16
     assert verify(capsys, "--data", place, "--agent", "north", "--replay") == [found]
     assert main(["verify", "--data", place]) == 0
@@ -137,7 +138,7 @@ def test_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no database")
     for argv, said in (
-        (["--data", str(tmp_path / "old.db")], "has version 3, and this reads version 5"),
+        (["--data", str(tmp_path / "old.db")], "has version 3, and this fedfairx reads version 6"),
         (["--data", str(tmp_path / "new.db"), "--agent", "east"], "agent must be one that there is, 'north'"),
         (["--data", str(tmp_path / "empty")], "there is no file"),
         (["--data", str(tmp_path / "text")], "file is not a database"),

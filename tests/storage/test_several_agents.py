@@ -116,7 +116,7 @@ def test_snapshots_settings_and_what_is_remembered_are_apart(
         decide(north)
         north.write_snapshot({"agent": "north"})
     assert [seq for seq, _ in south.snapshots()] == [0]
-    assert len(list(north.snapshots())) == 3
+    assert len(list(north.snapshots())) == 4
     with log.step():
         update_settings(log, south.agent, {"name": "south", "more": 1})
     assert [row.settings.get("more") for row in read_agents(log)] == [None, 1]

@@ -27,9 +27,11 @@ def load(name: str, place: str) -> None:
         database = open_database(place)
         database.begin()
         execute_all(database, "CREATE TABLE fedfairx (version INTEGER NOT NULL)")
-        for statements in migrations.MIGRATIONS[: int(name[len("version")])]:
-            assert isinstance(statements, str)
-            execute_all(database, statements)
+        for migration in migrations.MIGRATIONS[: int(name[len("version")])]:
+            if isinstance(migration, str):
+                execute_all(database, migration)
+            else:
+                migration(database)
         for (table,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             rows = file.execute(f"SELECT * FROM {table}").fetchall()
             marks = ", ".join("?" * len(rows[0])) if rows else ""

@@ -62,8 +62,10 @@ from fedfairx.errors import (
 from fedfairx.features import Encoded, Schema, are_described
 from fedfairx.privacy import Bounds, Budget, NonPrivateSums, Privatizer, Release
 from fedfairx.privacy.ledger.rollback import Confirm
-from fedfairx.storage import replacement
+from fedfairx.privacy.privatizers.stream import refuse_person
+from fedfairx.storage import erasure, replacement
 from fedfairx.storage.decision_ids import IdPrefixes
+from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal, Made
 from fedfairx.storage.open_log import open_log
 from fedfairx.storage.records import DecisionNote, packed_log
@@ -609,7 +611,8 @@ class Agent:
         (docs/howto/keep-an-agent.md). A private agent accepts any number and clips it, since a refusal would
         show in the public count.
 
-        person: whose record it is, for a privatizer that bounds a person's records (`Budget.person_records`).
+        person: whose record it is, for a privatizer that bounds a person's records (`Budget.person_records`),
+            and for `delete_person`; an agent in memory that bounds none refuses it.
         replace: replace earlier rewards that were wrong, as if they had never come. Only a durable agent can,
             and not once a reward is in a release (`ReplacementRefused`).
         """
@@ -735,6 +738,8 @@ class Agent:
 
     def _enter(self, made: Decision, value: float, person: str | int | None, slot: int = 0) -> None:
         """Give the record to the privatizer; to exact sums, learning adds it."""
+        if self._journal is not None and not self._counts_persons:
+            person = None  # the log keeps it, so that the person's records can be deleted
         if not self.private and person is None:  # exact sums refuse a person
             return
         if made.slate is None:
@@ -742,6 +747,12 @@ class Agent:
         else:
             record, weight = f"{made.id}/{slot}", made.slate.weights[slot]
             self._exchange.privatizer.add(made.chosen(slot), value, record, person, weight)
+
+    @property
+    def _counts_persons(self) -> bool:
+        """Whether its privatizer bounds the records of a person."""
+        stream = self.privatizer.stream
+        return stream is not None and stream.person_records is not None
 
     def _reward(self, reward: float) -> float:
         """Check a reward, and convert it to a float; a private agent takes any, since it clips them."""
@@ -759,7 +770,8 @@ class Agent:
             status = self._journal.status_of(number)
         if status is None:
             return UnknownDecision(f"decision must be one that this agent made, got decision={identity!r}")
-        why = {"withdrawn": "was forgotten", "expired": "has expired"}.get(status, "has its reward already")
+        reasons = {"withdrawn": "was forgotten", "expired": "has expired", "deleted": "was deleted"}
+        why = reasons.get(status, "has its reward already")
         return AlreadyObserved(f"decision {identity} {why}")
 
     def observe_many(
@@ -841,6 +853,9 @@ class Agent:
                 self._look(rows)
             with self._step():
                 first = self._numbers.next
+                if not self._counts_persons:
+                    for person in whose:
+                        refuse_person(person)  # it would be stored nowhere
                 for place, (row, value, person) in enumerate(zip(rows, values, whose, strict=True)):
                     weight = 1.0 if each is None else float(each[place])
                     made = self._parts.shown(first + place, row, self._origin, weight)
@@ -931,6 +946,9 @@ class Agent:
             wrong: list[tuple[Booked, float]] = []
             for decision, given, person in zip(decisions, rewards, whose, strict=True):
                 (made,) = journal.made([self._number(journal, decision)])
+                if not made.policy.size:
+                    identity = journal.id_of(made.seq)
+                    raise ReplacementRefused(f"the content of decision {identity} was dropped or deleted")
                 new: dict[int, float | None] = {}
                 for slot, value in self._values(journal, made, given).items():
                     found = replacement.booked(journal, made, 0 if made.slots is None else slot + 1)
@@ -990,10 +1008,14 @@ class Agent:
         return True
 
     def _refuse_released(self, journal: Journal, found: Booked) -> None:
+        identity, seq = journal.id_of(found.outcome.decision), found.outcome.seq
+        if seq < journal.snapshot_numbers()[0]:
+            raise ReplacementRefused(f"decision {identity} was rewarded before contexts were dropped by age")
+        if journal.amendments(journal.log.database.execute).is_undone(seq):
+            raise ReplacementRefused(f"the reward of decision {identity} was rolled back; use learn")
         event = replacement.sealed_by(journal, found.outcome)
         if event is None:
             return
-        identity = journal.id_of(found.outcome.decision)
         why = f"the reward of decision {identity} is in release {event.body.decode()} already"
         if event.kind == "run":
             why = f"decision {identity} was rewarded under an earlier budget"
@@ -1002,9 +1024,11 @@ class Agent:
             remedy = "create a new run of the federation, in which a new agent learns the right rewards"
         raise ReplacementRefused(f"{why} and can't be replaced; to undo it, {remedy}")
 
-    def _amend(self, journal: Journal, found: Booked, value: float) -> None:
-        """Change the record in the open leaf."""
+    def _amend(self, journal: Journal, found: Booked, value: float | None) -> bool:
+        """Change the record in the open leaf, or blank it; False if it must stay as it is."""
         outcome, made, person, turn = found.outcome, found.made, found.person, (1, 1)
+        if not self._counts_persons:
+            person = None
         if person is not None:
             turn = replacement.turn_of(journal, outcome, person)
         stream = self.privatizer.stream
@@ -1014,7 +1038,159 @@ class Agent:
         if made.slots is not None:
             record, weight = f"{record}/{slot}", Slate.from_json(made.slots, None).weights[slot]
         more: Any = {"person": person, "turn": turn, "weight": weight}
+        if value is None:
+            return stream.blank(made.contexts[slot], outcome.reward, record, **more)
         stream.amend(made.contexts[slot], outcome.reward, value, record, **more)
+        return True
+
+    # --- dropping, deleting, rolling back ------------------------------------------------------------
+
+    def drop_contexts(self, *, before: float, rule: str = "", limit: int | None = None) -> int:
+        """Drop what a durable agent no longer needs of decisions made before a time; return of how many.
+
+        Contexts, policies and names go; ids, times, outcomes and seals stay. Decisions that wait for a reward
+        stay whole, and so do those that ended after the first snapshot that is kept. Afterwards rewards from
+        before that snapshot can't be replaced, and the agent can't be rolled back to before it.
+
+        before: seconds since 1970.
+        rule: why, in a word such as "400d"; `fedfairx verify` shows it.
+        limit: of how many at most, if it is to be done bit by bit.
+        """
+        store, fits = self._durable(), isinstance(before, int | float) and 0 <= before < 1e11
+        require(fits, "before", "must be a time in seconds since 1970", before)
+        if store.log.in_transaction:
+            raise InvalidInput("drop_contexts must be called outside of a transaction: it makes its own")
+        return store.drop_contexts(before, rule, limit)
+
+    def delete_person(self, person: str | int, *, decisions: Iterable[Decision | str] = ()) -> Deletion:
+        """Delete a person's records from a durable agent's log, and rebuild what it has learnt without them.
+
+        An agent that is not private is then what it would be if the decisions had been withdrawn. In a
+        private one, records in its messages stay there; `Deletion` says how many.
+
+        decisions: more decisions of this person: ones that wait, or whose rewards came without a person.
+        """
+        store, whose = self._durable(), str(person)
+        journal = store.journal
+        with self._lock, self._step():
+            journal.log.settle()
+            more = {self._number(journal, each) for each in decisions}
+            blank, gone, learnt = [], [], []
+            withdrawn = shared = 0
+            for number in sorted({*erasure.decisions_of(journal, whose), *more}):
+                if number in self._pending:
+                    self._give_up(self._pending[number], "withdrawn")
+                    journal.log.settle()
+                    withdrawn += 1
+                ended = erasure.outcomes_of(journal, number)
+                (made,) = journal.made([number])
+                theirs = {each.slot for each in ended if each.person not in (None, whose)}
+                if theirs and number not in more:
+                    ended = [each for each in ended if each.slot not in theirs]
+                    shared += 1
+                else:
+                    blank.append(number)
+                gone += ended
+                for each in ended:
+                    if each.status == "rewarded" and not each.turn and (each.slot or made.slots is None):
+                        found = replacement.booked(journal, made, each.slot)
+                        learnt += [] if found is None else [found]
+            if not gone and not blank:
+                return Deletion(private=self.private)
+            return self._delete(store, blank, gone, learnt, withdrawn, shared)
+
+    def _delete(
+        self,
+        store: AgentStore,
+        blank: list[int],
+        gone: list[erasure.Ended],
+        learnt: list[Booked],
+        withdrawn: int,
+        shared: int,
+    ) -> Deletion:
+        """Delete these decisions and outcomes, of which some were learnt, and rebuild the agent."""
+        journal = store.journal
+        if self.private:
+            sent = sum(
+                not found.made.policy.size or not self._amend(journal, found, None) for found in learnt
+            )
+        else:
+            sent = sum(replacement.sealed_by(journal, found.outcome) is not None for found in learnt)
+        erasure.delete_rows(journal, blank, gone)
+        journal.log.settle()
+        for number in sorted({each.decision for each in gone} - {*blank}):
+            replacement.sum_again(journal, number)
+        reach = journal.snapshot_numbers()[0]
+        again = [found.outcome.seq for found in learnt if found.outcome.seq >= reach]
+        release = None
+        if again:
+            release = self._rebuild(store, min(again))
+        return Deletion(
+            decisions=len(blank),
+            rewards=len(learnt),
+            withdrawn=withdrawn,
+            shared=shared,
+            remaining=0 if self.decide_from == "released" else len(learnt) - len(again),
+            sent=sent,
+            private=self.private,
+            release=release,
+        )
+
+    def _rebuild(self, store: AgentStore, seq: int) -> int | None:
+        """Replay the log from before a step; return the number of a new release, if it made some before.
+
+        Exact sums that were sent are no longer those that the log gives, so the last number is not used for
+        these.
+        """
+        store.log.write("DELETE FROM snapshots WHERE agent = ? AND seq > ?", (store.journal.agent, seq))
+        store.log.settle()
+        store.restore()
+        store.snapshot_due = True
+        sums = self._model.sums
+        return None if sums is None or not sums.spent else self.release().number
+
+    def roll_back(self, *, to: float) -> Rollback:
+        """Return a durable agent that is not private to what it knew at a time, in seconds since 1970.
+
+        The log keeps what has happened since. Decisions since then are marked in it, and those that wait get
+        no reward; actions that were added stay, with nothing known about them.
+        """
+        store = self._durable()
+        if self.private:
+            raise InvalidInput(
+                "to must be left out: a private agent can't go back, since its messages are out and its "
+                "noise and budget are spent; let a new agent learn the right rewards"
+            )
+        if self.bound is not None:
+            raise InvalidInput(
+                f"to must be left out while {self.name!r} is a member of federation {self.bound}, whose "
+                "members refuse sums of fewer records than before: stop it, roll back, and found a new run"
+            )
+        require(isinstance(to, int | float) and 0 <= to < 1e11, "to", "must be seconds since 1970", to)
+        journal = store.journal
+        with self._lock, self._step():
+            journal.log.settle()
+            ask = journal.log.database.execute
+            first = erasure.first_step_at(journal, int(to * 1e6), ask)
+            if first is None:
+                return Rollback(0, 0, 0)
+            if first < journal.snapshot_numbers()[0]:
+                raise InvalidInput("to must be later: what was learnt before it was dropped by age (keep)")
+            waiting = [made for number, made in self._pending.items() if number >= first]
+            for made in waiting:
+                self._give_up(made, "withdrawn")
+            journal.log.settle()
+            where = "WHERE agent = ? AND seq >= ?"
+            (decisions,) = ask(f"SELECT COUNT(*) FROM decisions {where}", (journal.agent, first))[0]
+            before = self.observed
+            self._append("rollback", json.dumps({"to": first, "time": int(to * 1e6)}))
+            release = self._rebuild(store, first)
+            return Rollback(int(decisions), before - self.observed, len(waiting), release)
+
+    def _durable(self) -> AgentStore:
+        if self._store is None:
+            raise InvalidInput("this agent lives in memory and keeps no log: open it with Agent.open")
+        return self._store
 
     # --- sharing -------------------------------------------------------------------------------------
 
@@ -1072,7 +1248,8 @@ class Agent:
             with self._step():
                 self._exchange.absorb(releases)
                 if self._journal is not None:
-                    sent = {name: release.to_bytes().hex() for name, release in releases.items()}
+                    others = {name: each for name, each in releases.items() if name != self.name}
+                    sent = {name: release.to_bytes().hex() for name, release in others.items()}
                     self._append("absorb", json.dumps(sent))
 
     def drop_peers(self, names: Collection[str]) -> None:
@@ -1360,9 +1537,7 @@ class Agent:
 
         It takes about as long as learning the rewards took, and blocks all other calls.
         """
-        if self._store is None:
-            raise InvalidInput("this agent lives in memory and has no log: open it with Agent.open")
-        self._store.verify()
+        self._durable().verify()
 
     def close(self) -> None:
         """Close the database; an agent in memory has none."""

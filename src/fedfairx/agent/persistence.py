@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
 
@@ -32,6 +33,7 @@ from fedfairx.privacy import (
     Release,
     new_key,
 )
+from fedfairx.storage import erasure
 from fedfairx.storage.agents import (
     add_agent,
     features_of_service,
@@ -41,14 +43,17 @@ from fedfairx.storage.agents import (
     store_feature_schema,
     update_settings,
 )
+from fedfairx.storage.amendments import KINDS
 from fedfairx.storage.journal import Event, Journal, Made, Outcome
 from fedfairx.storage.open_log import leave_mark
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
+from fedfairx.storage.queries import number_at
 from fedfairx.storage.records import unpacked_log
 from fedfairx.storage.transaction_log import Log
 
 SNAPSHOT_EVERY = 5000  # steps, at least, from one snapshot to the next
 FEW = 20_000  # the most steps that are read into memory before any is replayed
+CHUNK = 200  # decisions whose contexts are dropped in one transaction
 
 
 def find_store(log: Log, name: str | None) -> AgentStore | None:
@@ -97,6 +102,7 @@ class AgentStore:
         self._secret = secret
         self.parts: Parts  # set by the agent
         self._replayed: int | None = None  # the time of the step that is replayed
+        self.snapshot_due = False  # after the next commit
         self.budgets = [Budget.from_dict(each) for each in settings["budgets"]]
         bounds = settings.get("bounds")  # missing in older databases
         self.bounds = None if bounds is None else Bounds(**bounds)
@@ -196,10 +202,8 @@ class AgentStore:
             raise StateError(f"{self.journal.place} is damaged: it can't be read, {said}") from None
 
     def _restore(self, whole: bool) -> None:
-        parts, found = self.parts, list(self.journal.snapshots())
-        if not found:
-            raise StateError(f"{self.journal.place} is damaged: it has no sound snapshot")
-        at, body = found[-1] if whole else found[0]
+        parts = self.parts
+        at, body = self._snapshot_to_start_from(whole)
         state = read_value(body, AgentState, "snapshot")
         if state.features is None:
             state = replace(state, features=self.settings.features)  # an older one has them in the settings
@@ -222,6 +226,7 @@ class AgentStore:
         steps: Iterable[Made | Outcome | Event] = self.journal.steps(at)
         if self.log.end - at <= FEW:
             steps = list(steps)  # read all before anything changes
+        said = self.journal.amendments(self.log.database.execute)
         parts.exchange.set_privatizer(privatizer)
         parts.restore(state)
         parts.pending.clear()
@@ -233,16 +238,25 @@ class AgentStore:
             self.journal.unsaved = 0
             for step in steps:
                 self._replayed = step.time
-                self._replay(step)
+                self._replay(step, undone=said.is_undone(step.seq))
                 self.journal.unsaved += 1
         finally:
             self._replayed = None
+
+    def _snapshot_to_start_from(self, whole: bool) -> tuple[int, dict[str, Any]]:
+        numbers = self.journal.snapshot_numbers()
+        for seq in numbers if whole else reversed(numbers):
+            body = self.journal.snapshot(seq)
+            if body is not None:
+                return seq, body
+        raise StateError(f"{self.journal.place} is damaged: it has no sound snapshot")
 
     def clock(self) -> int:
         """The time of the step that is made or replayed, in microseconds since 1970."""
         return self.log.time if self._replayed is None else self._replayed
 
-    def _replay(self, step: Made | Outcome | Event) -> None:
+    def _replay(self, step: Made | Outcome | Event, *, undone: bool) -> None:
+        """Take a step again; if a rollback has undone it, learn nothing from it."""
         parts = self.parts
         if isinstance(step, Made):
             parts.pending[step.seq] = self._decision(step)
@@ -255,8 +269,18 @@ class AgentStore:
                 del parts.pending[step.decision]
             elif made.slate is not None:
                 made.slate.end(step.slot - 1, step.reward, step.status)
-            if step.reward is not None and (made.slate is None or step.slot > 0):
+            if made.slate is not None and step.slot == 0:  # the sum of its slots
+                return
+            if step.reward is not None and not undone:
                 parts.learn(made, step.reward, max(step.slot - 1, 0))
+            elif step.status == "deleted" and parts.model.sums is None:
+                parts.model.local_count += 1  # its messages count a blank record in its place
+        elif step.kind in KINDS:
+            pass
+        elif undone and step.kind == "release" and parts.model.sums is not None:
+            parts.model.sums.spent = int(step.body)  # a number is not used twice
+        elif undone and step.kind not in ("actions", "part"):
+            pass
         elif step.kind in ("learn", "learn weighted"):
             rows, rewards = unpacked_log(step.body)
             weights = np.ones(len(rows))
@@ -271,6 +295,7 @@ class AgentStore:
             parts.exchange.release_again(int(step.body))
         elif step.kind == "absorb":
             sent = json.loads(step.body)
+            sent.pop(parts.exchange.name, None)  # in older logs; it tells nothing new
             parts.exchange.absorb({n: Release.from_bytes(bytes.fromhex(text)) for n, text in sent.items()})
         elif step.kind == "actions":
             change = json.loads(step.body)
@@ -354,9 +379,66 @@ class AgentStore:
         if self.log.mark_due:
             self.log.mark_due = False
             leave_mark(self.log)
+        if self.snapshot_due:  # those after an early step were deleted
+            self.snapshot_due = False
+            self._try_snapshot()
+            with suppress(StorageError):
+                self.log.database.overwrite_deleted()
         # A snapshot lists all pending decisions, so the more there are, the rarer it is taken.
         if self.journal.unsaved >= max(SNAPSHOT_EVERY, len(self.parts.pending)):
             self._try_snapshot()
+
+    # --- dropping contexts ---------------------------------------------------------------------------
+
+    def drop_contexts(self, before: float, rule: str, limit: int | None) -> int:
+        """Drop the content of old rows in small transactions; return of how many."""
+        dropped = 0
+        while limit is None or dropped < limit:
+            some = self._drop_some(CHUNK if limit is None else min(CHUNK, limit - dropped))
+            dropped += some
+            if not some and not self._plan_drop(before, rule):
+                break
+        return dropped
+
+    def _drop_some(self, limit: int) -> int:
+        """Drop the content of rows that a drop in the log covers, behind two snapshots."""
+        with self.log.lock:
+            said, snapshots = self.journal.amendments(), self.journal.snapshot_numbers()
+            if not said.dropped:
+                return 0
+            if len(snapshots) < 2:
+                self.take_snapshot()
+            with self.log.step():
+                return erasure.Old(said.whole_from, said.before, snapshots[0], said.until).drop(
+                    self.journal, limit
+                )
+
+    def _plan_drop(self, before: float, rule: str) -> bool:
+        """Write a drop of the rows from before a time (seconds since 1970), if there are any; whether."""
+        journal = self.journal
+        said = journal.amendments()
+        bound, until = max(number_at(journal, before), said.before), max(int(before * 1e6), said.until)
+        start = erasure.first_with_content(journal, after=said.whole_from, before=bound)
+        later = self._sound_snapshots(bound)
+        old = erasure.Old(start, bound, min(later, default=self.log.end), until)
+        count = old.count(journal)
+        if not count:
+            return False
+        with self.log.lock:
+            if journal.amendments() != said:  # another thread was faster
+                return True
+            if not self._sound_snapshots(bound):
+                self.take_snapshot()
+            with self.log.step():
+                first = self._sound_snapshots(bound)[0]
+                erasure.append_drop(journal, old, count=count, rule=rule, snapshot=first)
+        return True
+
+    def _sound_snapshots(self, bound: int) -> list[int]:
+        """The numbers of sound snapshots that were taken before this number or a later one."""
+        with self.log.lock:
+            numbers = self.journal.snapshot_numbers()
+            return [seq for seq in numbers if seq >= bound and self.journal.snapshot(seq) is not None]
 
     def _before_close(self) -> None:
         if self.journal.unsaved:

@@ -25,6 +25,7 @@ VERBS = {
     "serve": "cli.serve:Serve",
     "keys": "cli.keys:Keys",
     "verify": "cli.verify:Verify",
+    "rollback": "cli.rollback:RollBack",
     "evaluate": "cli.evaluate:Evaluate",
     "demo": "demo.service:Demo",
     "federate": "cli.federate:Federate",

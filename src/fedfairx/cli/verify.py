@@ -43,7 +43,8 @@ class Verify(Output):
                 _replay(database, found)
         columns = ("agent", "decisions", "rewards", "head")
         rows = [(*(each[name] for name in columns), each["damage"] or "sound") for each in found]
-        self.answer(found, text_table((*columns, "result"), rows))
+        gone = [f"{each['agent']}: {each['gone']}" for each in found if each["gone"]]
+        self.answer(found, "\n".join([text_table((*columns, "result"), rows), *gone]))
         return 1 if any(each["damage"] for each in found) else 0
 
 

@@ -52,6 +52,7 @@ class Evaluation:
     error: float
     merit: Merit
     replayed: bool = False  # whether a policy is one of options
+    gone: str | None = None  # what is no longer in the log, as a sentence
 
     def __getitem__(self, name: str) -> PolicyValue:
         return self.policies[name]
@@ -73,6 +74,8 @@ class Evaluation:
                 f"Left out: {counted(self.left_out, 'decision')} without a reward. That is right if whether "
                 "a reward comes, and when, does not depend on what it is."
             )
+        if self.gone:
+            found.append(self.gone)
         found.append(str(self.draws))
         found += [f"{name}: {each.refused}." for name, each in self.policies.items() if each.refused]
         return tuple(found)
@@ -93,6 +96,7 @@ class Evaluation:
         return {
             "decisions": self.decisions,
             "left_out": self.left_out,
+            "gone": self.gone,
             "draws_p_value": self.draws.p_value,
             "error": self.error,
             "merit": repr(self.merit),
@@ -168,7 +172,7 @@ def evaluate(
         text = "the log's actions were not drawn as its policy says, so no weight can be trusted"
         values = {name: each if name == LOGGED else _refuse(each, text) for name, each in values.items()}
     replayed = any(isinstance(each, Options) for each in asked.values())
-    return Evaluation(values, len(decisions), left_out, draws, error, measure, replayed)
+    return Evaluation(values, len(decisions), left_out, draws, error, measure, replayed, given.gone)
 
 
 def _draws(found: Blocks) -> Draws:

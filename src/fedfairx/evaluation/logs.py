@@ -43,6 +43,7 @@ class DecisionLog:
 
     decisions: Iterable[Logged]
     options: Options | None = None
+    gone: str | None = None  # what is no longer in it, as a sentence
 
 
 def read_log(log: Any, *, agent: str | None = None, merit: Merit | None = None) -> DecisionLog:
@@ -88,10 +89,12 @@ def _decisions(given: Iterator[Any]) -> Iterator[Logged]:
 
 def _database(place: str, agent: str | None, merit: Merit | None) -> DecisionLog:
     with open_for_reading(place) as database:
-        stored = _chosen(read_agents(Log(database)), agent)
+        log = Log(database)
+        stored = _chosen(read_agents(log), agent)
+        gone = Journal(log, stored.number).amendments().gone()
     settings = read_value(stored.settings | {"name": stored.name}, AgentSettings, "agent")
     own = merit_from(settings.merit, merit)
-    return DecisionLog(_stored(place, stored.number), settings.options(own))
+    return DecisionLog(_stored(place, stored.number), settings.options(own), gone)
 
 
 def _chosen(agents: Sequence[AgentRow], name: str | None) -> AgentRow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Iterable
 from importlib.metadata import version
@@ -25,9 +26,11 @@ from fedfairx.service.problems import LOG, ProblemError, answer, problem_of
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.service import Service
 
+NAMES = re.compile("{(action_id|person)}")
+
 
 class _Name(StringConvertor):
-    """An action's name, which may have slashes and line breaks in it."""
+    """The name of an action or a person, which may have slashes and line breaks in it."""
 
     regex = "(?s:.*)"
 
@@ -44,9 +47,11 @@ def make_app(service: Service) -> ASGIApp:
         if not operation.whole:
             by_path.setdefault(operation.of_agent.path, []).append(operation)
     endpoints = {path: EndpointApp(service, found) for path, found in by_path.items()}
-    names = ("{action_id}", "{action_id:name}")
     app = Starlette(
-        routes=[*(Route(path.replace(*names), each) for path, each in endpoints.items()), *pages(service)],
+        routes=[
+            *(Route(NAMES.sub(r"{\1:name}", path), each) for path, each in endpoints.items()),
+            *pages(service),
+        ],
         exception_handlers={Exception: _problem, 404: _problem, 405: _problem},
         lifespan=_life,
     )
@@ -67,6 +72,8 @@ async def _life(app: Starlette) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.begin()
     tasks = [asyncio.create_task(service.auth.watch()), asyncio.create_task(service.watch())]
+    if service.settings.keep:
+        tasks.append(asyncio.create_task(service.drop_contexts()))
     try:
         yield
     finally:

@@ -27,7 +27,7 @@ class DecisionCounters:
             made, ended, self._until = journal.counted(self._until)
             self._decisions += made
             for status, many in ended.items():
-                self._ended[status] += many
+                self._ended[status] = self._ended.get(status, 0) + many
             found = dict(self._ended)
             found["pending"] = self._decisions - sum(found.values())
             return found

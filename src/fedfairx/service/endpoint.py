@@ -38,6 +38,7 @@ PATH_PARAMETERS = {
     "agent": Parameter("agent", "path", "The agent's name.", NAME),
     "decision_id": Parameter("decision_id", "path", "The id in the answer to the decision.", NAME),
     "action_id": Parameter("action_id", "path", "Its name, percent-encoded: a slash is %2F.", NAME),
+    "person": Parameter("person", "path", "As rewards had it, percent-encoded: a slash is %2F.", NAME),
 }
 
 

@@ -39,6 +39,7 @@ COLUMNS = {
     "reward_time": "number",
     "person": "text",
     "model_version": "integer",
+    "rolled_back": "boolean",
 }
 #: The columns of each of several slots.
 SLOT = {
@@ -139,7 +140,7 @@ def write_parquet(rows: Iterable[StoredDecision], path: Path) -> None:
 
 def _schema(pa: Any) -> Any:
     kinds = {"text": pa.string(), "number": pa.float64(), "integer": pa.int64()}
-    kinds |= {"texts": pa.list_(pa.string()), "numbers": pa.list_(pa.float64())}
+    kinds |= {"texts": pa.list_(pa.string()), "numbers": pa.list_(pa.float64()), "boolean": pa.bool_()}
     kinds["rows"] = pa.list_(kinds["numbers"])
     kinds["slots"] = pa.list_(pa.struct([(name, kinds[kind]) for name, kind in SLOT.items()]))
     return pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])

@@ -53,6 +53,7 @@ class ExposureSnapshot:
     bounded: bool  # whether decisions of the window were left out because there are too many
     withdrawn: int
     baseline: int  # decisions that took the caller's own action
+    gone: str | None = None  # what is no longer in the log, as a sentence
 
 
 class ExposureCache:
@@ -69,6 +70,16 @@ class ExposureCache:
         self._change_until = 0.0  # `_change` is current until then
         self._looking: asyncio.Task[None] | None = None  # for a change
         self._publishing = threading.Lock()
+        self._outdated = False  # whether rows that the published sums are of mean something else now
+
+    def start_over(self) -> None:
+        """Compute everything again: records were deleted, or the agent was rolled back.
+
+        The published sums only with the next batch: else they would change with these records alone.
+        """
+        self._kept.clear()
+        self._logged = _Logged()
+        self._outdated = True
 
     async def look(
         self, *, since: float | None = None, until: float | None = None, exact: bool
@@ -149,6 +160,7 @@ class ExposureCache:
             bounded,
             seen.withdrawn,
             seen.baseline,
+            journal.amendments().gone(since),
         )
 
     def _sums(self) -> tuple[Array, Array]:
@@ -161,6 +173,8 @@ class ExposureCache:
         """The published sums, up to date; of a long log, they start with the decisions of the first table."""
         agent, journal, settings = self._agent, self._agent.journal, self._settings
         with self._publishing:
+            if self._outdated and (self._published is None or self._published.has_more(agent.dimension)):
+                self._published, self._outdated = None, False
             if self._published is None:
                 most = settings.exposure_decisions
                 first = last_of(journal, most, first=0, end=number_at(journal, None))

@@ -53,6 +53,7 @@ KINDS: dict[str, tuple[int, str, str]] = {
     "features": (409, "This service's actions have features", "Name the actions in each decision."),
     "halted": (409, "Sending is halted", "Do what the detail says; decisions go on meanwhile."),
     "budget": (409, "The privacy budget does not allow it", "GET /v1/privacy tells what is spent."),
+    "gone": (410, "The content is gone", "It was dropped by age, or deleted with a person's records."),
     "too-large": (413, "The request is too large", "Send less at once, or raise the limit in the settings."),
     "media-type": (415, "The body must be JSON", "Send the header Content-Type: application/json."),
     "invalid": (422, "A value breaks its rule", "Change what the detail names; nothing was changed here."),

@@ -9,6 +9,7 @@ rewards enter as Σxy: d numbers for at least 10 d rewards.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -53,7 +54,8 @@ class Published:
     """Sums over whole batches of rewards, read from the log from number `first` on.
 
     A batch is read once: if one of its rewards is replaced later, the sums stay, since they would change with
-    that reward alone. The next start of the service reads all of them again.
+    that reward alone. The next start of the service reads all of them again; where records were deleted, the
+    next batch does.
     """
 
     def __init__(self, journal: Journal, *, first: int, test: ChangeTest) -> None:
@@ -64,13 +66,19 @@ class Published:
         self._journal = journal
         self._next = first
 
+    def has_more(self, dimension: int) -> bool:
+        """Whether another batch is complete."""
+        return any(rewards.size == batch_of(dimension) for *_, rewards in self._parts(dimension))
+
+    def _parts(self, dimension: int) -> Iterator[tuple[int, Array, Array]]:
+        end = self._journal.end()
+        return records(self._journal, dimension, first=self._next, end=end, page=batch_of(dimension))
+
     def update(self, dimension: int) -> None:
         """Add the batches that are complete by now."""
-        batch = batch_of(dimension)
         sums = self.sums = self.sums.copy(dimension)
-        parts = records(self._journal, dimension, first=self._next, end=self._journal.end(), page=batch)
-        for last, contexts, rewards in parts:
-            if rewards.size == batch:
+        for last, contexts, rewards in self._parts(dimension):
+            if rewards.size == batch_of(dimension):
                 sums.add(contexts, rewards)
                 sound = np.abs(rewards) <= LARGEST
                 self.test.add(contexts[sound], rewards[sound])

@@ -141,7 +141,7 @@ class Reward(Body):
     reward: The greater, the better.
     rewards: Rewards by action id, or by row of `contexts` as text, for some or all of the actions shown; null
         withdraws one that nobody saw.
-    person: Whose record it is, if the records of a person are limited.
+    person: Whose record it is; needed where the records of a person are limited, and to delete them later.
     replace: Replace earlier rewards that were wrong; for admins only.
     """
 
@@ -157,7 +157,7 @@ class RewardOf(Body):
     reward: Of the action taken.
     rewards: Of actions in several slots, by action id, or by row of `contexts` as text; null withdraws one
         that nobody saw.
-    person: Whose record it is, if the records of a person are limited.
+    person: Whose record it is; needed where the records of a person are limited, and to delete them later.
     """
 
     decision_id: Name
@@ -213,6 +213,7 @@ class DecisionSeen(Struct):
     policy: Each action's share; null unless for admins.
     status: pending, rewarded, withdrawn or expired; of several slots, pending until all have ended, then
         rewarded if any was.
+    rolled_back: Whether the agent was rolled back to a time before it was made.
     shown: The actions in the order of slots, if there are several.
     exposure: The expected weight of each action's slot by the fair policy, if there are several slots; null
         unless for admins.
@@ -230,6 +231,7 @@ class DecisionSeen(Struct):
     mode: str
     status: str
     model_version: int
+    rolled_back: bool
     shown: list[SlotSeen] | UnsetType = UNSET
     exposure: list[Exposure] | UnsetType | None = UNSET
 
@@ -530,6 +532,7 @@ class ExposureTable(Struct):
     baseline: Decisions that took the caller's baseline; counted as shown.
     first: The time of the first decision, in seconds since 1970.
     bounded: Whether earlier decisions of the window were left out, because there are too many.
+    gone: What is no longer in the log of this window, as a sentence; null if nothing is.
     """
 
     actions: list[Exposed]
@@ -541,6 +544,7 @@ class ExposureTable(Struct):
     first: float | None
     last: float | None
     bounded: bool
+    gone: str | None
     error: float
     tolerance: float
     claims: list[str]
@@ -643,6 +647,57 @@ class Status(Struct):
     database_bytes: int | None
     disk_free_bytes: int | None
     operations: list[OperationSeen]
+
+
+class Deleted(Struct):
+    """What was deleted of a person, and what could not be.
+
+    decisions: Decisions whose contexts, policies and names were deleted.
+    rewards: Rewards that were deleted.
+    withdrawn: Decisions that waited for a reward.
+    shared: Decisions that keep their contexts, because they also have rewards of other people.
+    remaining: Rewards that stay in the agent's sums, because what it learnt before was dropped by age.
+    sent: Rewards that are in messages that were sent.
+    private: Whether those messages have noise.
+    release: The number of the message without these rewards, if an agent without noise has sent some.
+    statement: All of this, in words.
+    """
+
+    decisions: int
+    rewards: int
+    withdrawn: int
+    shared: int
+    remaining: int
+    sent: int
+    private: bool
+    release: int | None
+    statement: str
+
+
+class RollbackRequest(Struct, forbid_unknown_fields=True):
+    """A rollback.
+
+    to: The time to return to, in seconds since 1970.
+    """
+
+    to: Annotated[float, Meta(ge=0, le=4_102_444_800)]
+
+
+class RolledBack(Struct):
+    """What a rollback has undone.
+
+    decisions: Decisions since then, which stay in the log, marked.
+    rewards: Rewards since then, which are no longer learnt from.
+    withdrawn: Decisions since then that waited for a reward.
+    release: The number of the message that replaces those sent since then, if there were any.
+    statement: All of this, in words.
+    """
+
+    decisions: int
+    rewards: int
+    withdrawn: int
+    release: int | None
+    statement: str
 
 
 class Health(Struct):

@@ -40,6 +40,7 @@ def seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
         mode=stored.mode,
         status=stored.status,
         model_version=stored.model_version,
+        rolled_back=stored.rolled_back,
     )
 
 
@@ -70,6 +71,7 @@ def _slate_seen(stored: StoredDecision, *, exact: bool) -> schemas.DecisionSeen:
         mode=stored.mode,
         status=stored.status,
         model_version=stored.model_version,
+        rolled_back=stored.rolled_back,
         shown=shown,
         exposure=stored.policy.tolist() if exact else None,
     )

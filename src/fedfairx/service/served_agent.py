@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from fedfairx.agent.agent import Agent
+from fedfairx.agent.persistence import CHUNK
 from fedfairx.core.slates import as_weights
 from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, UnknownDecision
 from fedfairx.service import decisions, schemas
@@ -23,10 +24,12 @@ from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.settings import Settings
 from fedfairx.service.write_queue import Step, WriteQueue
+from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.records import StoredDecision
 
 Found = TypeVar("Found")
+PAUSES = 4  # times as long as it takes to drop some contexts
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -229,7 +232,38 @@ class ServedAgent:
         found = await self.read(lambda journal: [journal.decision(identity) for identity in identities])
         if None in found:
             raise ProblemError("unknown-decision", "This service made no such decision.")
+        if any(stored.gone for stored in found if stored is not None):
+            raise ProblemError("gone", "The content of the decision was dropped or deleted.")
         return [stored for stored in found if stored is not None]
+
+    # --- what leaves the log -------------------------------------------------------------------------
+
+    async def delete_person(self, person: str, identities: Sequence[str]) -> Deletion:
+        """Delete the records of a person, and these decisions of theirs."""
+        deleted = await self.write(lambda agent: agent.delete_person(person, decisions=identities))
+        self._start_over()
+        return deleted
+
+    async def roll_back(self, to: float) -> Rollback:
+        """Return to what the agent knew at a time."""
+        undone = await self.write(lambda agent: agent.roll_back(to=to))
+        self._start_over()
+        return undone
+
+    def _start_over(self) -> None:
+        """Forget what was counted and computed from rows that mean something else now."""
+        self.counters = DecisionCounters()
+        self.exposures.start_over()
+
+    async def drop_contexts(self, before: float) -> None:
+        """Drop contexts from before a time, in small transactions with pauses, so that decisions go on."""
+        some = 1
+        while some:
+            began = time.monotonic()
+            some = await asyncio.to_thread(
+                self.agent.drop_contexts, before=before, rule=self.settings.keep, limit=CHUNK
+            )
+            await asyncio.sleep(PAUSES * (time.monotonic() - began))
 
     # --- running -------------------------------------------------------------------------------------
 

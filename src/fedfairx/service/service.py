@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 
 from fedfairx.service.agents import Agents
 from fedfairx.service.auth import Authenticator
 from fedfairx.service.metrics import Metrics
 from fedfairx.service.served_agent import ServedAgent
-from fedfairx.service.settings import Settings
+from fedfairx.service.settings import Settings, keep_seconds
 from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.transaction_log import Log
 
 TICK = 1.0  # seconds between two checks for expired decisions and idle agents
+DROP_EVERY = 3_600.0  # seconds, at most, between two checks for contexts that are too old
 
 
 class Service:
@@ -48,6 +50,17 @@ class Service:
                 opened = list(self.agents.open.values())
                 await asyncio.gather(*(served.expire() for served in opened), return_exceptions=True)
                 await self.agents.close_idle()
+
+    async def drop_contexts(self) -> None:
+        """Drop contexts that are older than `keep`, every hour or more often, until cancelled."""
+        keep = keep_seconds(self.settings)
+        assert keep is not None
+        while True:
+            for name in [name for name, row in self.agents.known.items() if row.made]:
+                with suppress(Exception):  # the storage is unavailable: requests will say so
+                    async with self.agents.using(name) as served:
+                        await served.drop_contexts(time.time() - keep)
+            await asyncio.sleep(min(DROP_EVERY, keep / 10))
 
     async def close(self) -> None:
         """Finish waiting steps, and close the agents and the log."""

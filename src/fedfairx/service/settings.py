@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from fedfairx.agent.half_life import as_half_life
+from fedfairx.agent.half_life import UNITS, as_half_life
 from fedfairx.core.slates import Slots, as_weights, read_slots
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import Feature, Schema, features_of
@@ -89,6 +89,7 @@ class Settings:
     federation: the folder of a member of a federation; docs/howto/found-a-federation.md.
     partners: for a member of a federation, whether its peers' parameters may differ from its own.
     person_records: records of one person that enter, where a person is to be private.
+    keep: how long contexts of decisions are kept, as 400d; for ever if not given. docs/howto/delete-data.md.
     window: seconds after which a reward is no longer waited for.
     default_reward: reward that is learnt when the window is past; nothing if not given.
     mode: shadow takes the caller's baseline and records what the policy would have drawn.
@@ -141,6 +142,7 @@ class Settings:
     federation: str = ""
     partners: Literal["differ", "alike"] = "differ"
     person_records: Count | None = None
+    keep: str = field(default="", metadata={"metavar": "TIME"})
     window: Positive | None = None
     default_reward: Annotated[float, Meta(ge=-1e100, le=1e100)] | None = None
     mode: Literal["live", "shadow"] = "live"
@@ -246,12 +248,26 @@ def check(settings: Settings) -> Settings:
         raise InvalidInput("control_share must be 0 in mode shadow, where the baseline is always shown")
     if settings.default_reward is not None and settings.window is None:
         raise InvalidInput("default_reward must come with a window, after which it is learnt")
+    keep_seconds(settings)
     private = {"delta", "releases", "decide_from", "person_records"} & settings.given
     if private and settings.epsilon is None and not settings.federation:
         raise InvalidInput(f"epsilon must be given with {', '.join(sorted(private))}")
     if settings.database and not settings.database.startswith(("postgresql://", "postgres://")):
         raise InvalidInput("database must be a URL that begins with postgresql://")  # it may hold a password
     return settings
+
+
+def keep_seconds(settings: Settings) -> float | None:
+    """The seconds for which contexts are kept; None if for ever."""
+    if not settings.keep:
+        return None
+    try:
+        length = as_half_life(settings.keep)
+    except InvalidInput:
+        length = None
+    text = "must be a time such as 400d (units: w, d, h, m, s; from 1s)"
+    require(isinstance(length, str), "keep", text, settings.keep)
+    return float(str(length)[:-1]) * UNITS[str(length)[-1]]
 
 
 def schema_of(settings: Settings) -> Schema:

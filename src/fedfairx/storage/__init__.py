@@ -2,6 +2,7 @@
 
 from fedfairx.storage.api_keys import ApiKey, ApiKeys
 from fedfairx.storage.database import Database
+from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.open_log import open_database
 from fedfairx.storage.records import DecisionNote, StoredDecision
@@ -12,8 +13,10 @@ __all__ = [
     "ApiKeys",
     "Database",
     "DecisionNote",
+    "Deletion",
     "Journal",
     "Log",
+    "Rollback",
     "StoredDecision",
     "open_database",
 ]

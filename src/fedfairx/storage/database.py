@@ -67,6 +67,10 @@ class Database(Protocol):
         """The size of the database in bytes, and what is free beside it; None if only a server knows."""
         ...
 
+    def overwrite_deleted(self) -> None:
+        """Leave nothing of what was deleted in files of the database, as far as it can be done from here."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -16,7 +16,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from fedfairx.errors import KeyTaken, StateError, StorageUnavailable, require
-from fedfairx.storage.database import Row, pages
+from fedfairx.storage.amendments import AMENDING, Amendments, amendments, is_blank, marks
+from fedfairx.storage.database import Ask, Row, pages
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.records import (
     STATUSES,
@@ -57,8 +58,12 @@ _JOINED = (
 _OUTCOMES = f"SELECT {columns(OUTCOME, 'o')}, {columns(OUTCOME, 'r')} FROM outcomes o {REPLACED}"
 #: Whether an action was shown: in the first slot, or in a later one of the list that ends the JSON of slots.
 _SHOWN = "(d.action = ? OR d.slots LIKE ? OR d.slots LIKE ?)"
+#: Whether a decision still has its contexts and policy.
+WITH_CONTENT = "LENGTH(d.policy) > 0"
 _EVENTS = f"SELECT {EVENT}, seal FROM events"
 SOME = 500  # decisions that are asked for in one query
+MIDDLE = 8  # snapshots between the first and the last two
+MIDDLE_BYTES = 1 << 26  # and how much they may take
 _D, _O = len(DECISION.split(", ")) + 1, len(OUTCOME.split(", ")) + 1
 Seal = Callable[[bytes, Row], bytes]  # the seal of a row, by the digest of the row before it
 
@@ -129,6 +134,7 @@ class Journal:
         self.agent = agent
         self.unsaved = 0  # steps since the newest snapshot
         self.closed = False  # set with its agent; it can still be read while the log is open
+        self._amended: tuple[int | None, Amendments] = None, Amendments()  # as of this event
         rows = log.database.execute(
             "SELECT first, prefix FROM id_prefixes WHERE agent = ? ORDER BY id", (agent,)
         )
@@ -250,7 +256,11 @@ class Journal:
     # --- snapshots -----------------------------------------------------------------------------------
 
     def write_snapshot(self, body: dict[str, Any]) -> None:
-        """Store the state after all steps so far; delete earlier snapshots but the first and the last."""
+        """Store the state after all steps so far; of the earlier snapshots, delete the one missed least.
+
+        The first and the last two stay, and up to `MIDDLE` between them, at about equal distances: rewards
+        that are replaced or deleted, and rollbacks, replay the log from the snapshot before them.
+        """
         content = json.dumps(body, separators=(",", ":")).encode()
         with self.log.step() as log:
             self.unsaved = 0
@@ -258,27 +268,62 @@ class Journal:
             row = (self.agent, seq, self.head(before=seq), content)
             log.write("DELETE FROM snapshots WHERE agent = ? AND seq = ?", (self.agent, seq))
             log.write("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)", (*row, seal_other(*row)))
-            log.write(
-                "DELETE FROM snapshots WHERE agent = ? AND seq < ? AND seq > "
-                "(SELECT MIN(seq) FROM snapshots WHERE agent = ?) AND seq < "
-                "(SELECT MAX(seq) FROM snapshots WHERE agent = ? AND seq < ?)",
-                (self.agent, seq, self.agent, self.agent, seq),
-            )
+            there = self.snapshot_numbers()
+            while len(there) > 3 + min(MIDDLE, MIDDLE_BYTES // len(content)):
+                least = min(range(1, len(there) - 2), key=lambda at: there[at + 1] - there[at - 1])
+                log.write("DELETE FROM snapshots WHERE agent = ? AND seq = ?", (self.agent, there.pop(least)))
+
+    def snapshot_numbers(self) -> list[int]:
+        """The numbers before which snapshots were taken, in order."""
+        question = "SELECT seq FROM snapshots WHERE agent = ? ORDER BY seq"
+        return [int(seq) for (seq,) in self.log.database.execute(question, (self.agent,))]
 
     def snapshots(self, *, damaged: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
         """(next number, state), the newest first; a damaged one is skipped or, if `damaged`, an error."""
-        for *row, seal in self.log.database.execute(
-            "SELECT agent, seq, head, body, seal FROM snapshots WHERE agent = ? ORDER BY seq DESC",
-            (self.agent,),
-        ):
-            _, seq, head, content = row
-            if not isinstance(content, bytes) or seal_other(*row) != seal:
-                if damaged:
-                    raise self._damaged(f"the snapshot before step {seq} is not as it was written")
-            elif head != self.head(before=seq):
-                raise self._damaged(f"steps before step {seq} are missing")
-            else:
-                yield seq, json.loads(content)
+        for seq in reversed(self.snapshot_numbers()):
+            found = self.snapshot(seq, damaged=damaged)
+            if found is not None:
+                yield seq, found
+
+    def snapshot(self, seq: int, *, damaged: bool = False) -> dict[str, Any] | None:
+        """The state before this number; None for a damaged one or, if `damaged`, an error."""
+        (stored,) = self.log.database.execute(
+            "SELECT agent, seq, head, body, seal FROM snapshots WHERE agent = ? AND seq = ?",
+            (self.agent, seq),
+        )
+        *row, seal = stored
+        _, _, head, content = row
+        if not isinstance(content, bytes) or seal_other(*row) != seal:
+            if damaged:
+                raise self._damaged(f"the snapshot before step {seq} is not as it was written")
+            return None
+        if head != self.head(before=seq):
+            raise self._damaged(f"steps before step {seq} are missing")
+        state: dict[str, Any] = json.loads(content)
+        return state
+
+    # --- amendments ----------------------------------------------------------------------------------
+
+    def amendments(self, ask: Ask | None = None) -> Amendments:
+        """What was dropped, deleted and rolled back; `ask` is the database's `read`, or its `execute`."""
+        ask = ask or self.log.database.read
+        where = f"FROM events WHERE agent = ? AND {AMENDING}"
+        (last,) = ask(f"SELECT MAX(seq) {where}", (self.agent,))[0]
+        if last != self._amended[0]:
+            rows = ask(f"SELECT {EVENT}, seal {where} ORDER BY seq", (self.agent,))
+            found = [self.event(row) for row in rows]
+            self._amended = last, amendments((each.seq, each.kind, each.body) for each in found)
+        return self._amended[1]
+
+    def _is_amended(self, table: str, row: Row) -> bool:
+        """Whether a row has no content because an amending event says so."""
+        if not is_blank(table, row):
+            return False
+        by_age = table != "outcomes"
+        if self._amended[1].covers(row[0], by_age) or self.amendments().covers(row[0], by_age):
+            return True
+        with self.log.lock:  # it may be a step of the open transaction
+            return self.amendments(self.log.database.execute).covers(row[0], by_age)
 
     # --- steps ---------------------------------------------------------------------------------------
 
@@ -315,8 +360,7 @@ class Journal:
         """The decisions of these numbers."""
         for at in range(0, len(numbers), SOME):
             some = numbers[at : at + SOME]
-            marks = ", ".join("?" * len(some))
-            question = f"{_DECISIONS} WHERE agent = ? AND seq IN ({marks}) ORDER BY seq"
+            question = f"{_DECISIONS} WHERE agent = ? AND seq IN ({marks(some)}) ORDER BY seq"
             rows = self.log.database.execute(question, (self.agent, *some))
             if len(rows) != len(some):
                 raise StateError(f"{self.place} is damaged: decisions that wait for a reward are missing")
@@ -342,7 +386,7 @@ class Journal:
 
     def event(self, row: Row) -> Event:
         """The event of a row of `EVENT` and its seal, which is checked."""
-        self._check(row, seal_event)
+        self._check(row, seal_event, "events")
         return Event(row[0], row[2], row[3], event_content(row[4]))
 
     def _pages(self, question: str, since: int, table: str = "") -> Iterator[Row]:
@@ -350,12 +394,12 @@ class Journal:
         return pages(self.log.database.execute, where, (self.agent,), after=since - 1)
 
     def _made(self, row: Row) -> Made:
-        self._check(row, self._seal_decision)
+        self._check(row, self._seal_decision, "decisions")
         seq, _, when, contexts, shares, parameter, action, drawn, propensity, *_ = row
         policy, theta, names = floats(shares), floats(parameter), row[13]
         slots = row[-2]
         shown = [action] if slots is None else json.loads(slots)["shown"]
-        chosen = [context_of(contexts, arm, policy.size, theta.size) for arm in shown]
+        chosen = [context_of(contexts, arm, policy.size, theta.size) if shares else theta for arm in shown]
         called = None if names is None else json.loads(names)
         return Made(seq, when, chosen, policy, theta, action, drawn, propensity, called, slots)
 
@@ -375,13 +419,13 @@ class Journal:
     def _seal_decision(self, previous: bytes, row: Row) -> bytes:
         return seal_decision(previous, row, self.origins.of(row[0]) or "")
 
-    def _check(self, row: Row, seal: Seal) -> None:
-        """Raise unless a row fits its seal, its last column."""
+    def _check(self, row: Row, seal: Seal, table: str = "outcomes") -> None:
+        """Raise unless a row fits its seal, its last column, or has lost its content rightly."""
         try:
             sound = seal(row[-1][:SIZE], row) == row[-1]
         except (AttributeError, struct.error, TypeError, UnicodeError):  # a value of another type
             sound = False
-        if not sound:
+        if not sound and not self._is_amended(table, row):
             raise self._damaged(f"step {row[0]} is not as it was written")
 
     def _damaged(self, what: str) -> StateError:
@@ -433,6 +477,8 @@ class Journal:
     ) -> Iterator[StoredDecision]:
         """Decisions after number `after_seq`, the oldest first; times are in seconds since 1970.
 
+        Those whose content is gone are left out; `amendments` says how many these are.
+
         action: the row of one that was shown, in whichever slot.
         """
         fits = status is None or status in STATUSES
@@ -452,23 +498,25 @@ class Journal:
         if action is not None:
             where += f" AND {_SHOWN}"
             values += [action, f'%"shown":[%,{action},%', f"%,{action}]}}"]
-        question = f"{_JOINED}{where} AND d.seq > ? ORDER BY d.seq LIMIT ?"
-        return self._wholes(pages(self.log.database.read, question, values, after=after_seq, limit=limit))
+        question = f"{_JOINED}{where} AND {WITH_CONTENT} AND d.seq > ? ORDER BY d.seq LIMIT ?"
+        after = max(after_seq, self.amendments().whole_from - 1)
+        return self._wholes(pages(self.log.database.read, question, values, after=after, limit=limit))
 
     def _wholes(self, rows: Iterator[Row]) -> Iterator[StoredDecision]:
         """The decisions of rows of `WHOLE`; outcomes of slots are read for many of them at a time."""
+        said = self.amendments()
         while some := list(islice(rows, SOME)):
             numbers = [row[0] for row in some if row[_D - 2] is not None]
             ended: dict[int, list[Row]] = {number: [] for number in numbers}
             if numbers:
-                marks = ", ".join("?" * len(numbers))
-                question = (
-                    f"{_OUTCOMES} WHERE o.agent = ? AND o.slot > 0 AND o.turn = 0 AND o.decision IN ({marks})"
-                )
+                where = f"o.slot > 0 AND o.turn = 0 AND o.decision IN ({marks(numbers)})"
+                question = f"{_OUTCOMES} WHERE o.agent = ? AND {where}"
                 for row in self.log.database.read(question, (self.agent, *numbers)):
                     ended[row[2]].append(row)
             for row in some:
-                yield self._whole(row, ended.get(row[0], ()))
+                found = self._whole(row, ended.get(row[0], ()))
+                found.rolled_back = said.is_undone(found.seq)
+                yield found
 
     def counted(self, since: int = 0) -> tuple[int, dict[str, int], int]:
         """From number `since` on: decisions, outcomes by status, and the number to continue from."""
@@ -483,7 +531,7 @@ class Journal:
         return int(made), {str(status): int(count) for status, count in ended}, end
 
     def counts(self) -> dict[str, int]:
-        """The number of decisions of each status."""
+        """The number of decisions of each status; "deleted" is there if some were."""
         made, ended, _ = self.counted()
         return dict.fromkeys(STATUSES, 0) | ended | {"pending": made - sum(ended.values())}
 
@@ -500,7 +548,7 @@ class Journal:
     def _whole(self, row: Row, ended: Sequence[Row]) -> StoredDecision:
         """The decision of a row of `WHOLE` and of the outcomes of its slots, all of which is checked."""
         made, first, newest = row[:_D], row[_D : _D + _O], row[_D + _O :]
-        self._check(made, self._seal_decision)
+        self._check(made, self._seal_decision, "decisions")
         status, reward, reward_time, person = "pending", None, None, None
         if first[0] is not None:
             self._check(first, seal_outcome)
@@ -511,14 +559,14 @@ class Journal:
         seq, identity = row[0], self.id_of(row[0])
         # The columns from `contexts` to `slots` are the last fields of a stored decision.
         found = StoredDecision(identity, status, reward, reward_time, person, seq, row[2] / 1e6, *row[3:19])
-        if found.slots_json is not None:
+        if found.slots_json is not None and not found.gone:
             found.slots = self._slots(found, ended)
         return found
 
     def record(self, row: Row) -> tuple[Array, float | None]:
         """Context and reward of a row of `WHOLE` as they are learnt: those of a slot, times its weight."""
         made, first, newest = row[:_D], row[_D : _D + _O], row[_D + _O :]
-        self._check(made, self._seal_decision)
+        self._check(made, self._seal_decision, "decisions")
         self._check(first, seal_outcome)
         if newest[0] is not None:
             self._check(newest, seal_outcome)

@@ -18,6 +18,7 @@ MIGRATIONS: list[str | Callable[[Database], None]] = [
     *map(statements, ("1.sql", "2.sql", "3.sql")),
     seal_all,
     statements("5.sql"),
+    statements("6.sql"),
 ]
 
 

@@ -97,6 +97,9 @@ class PostgresDatabase:
     def leave_mark(self, mark: dict[str, Any]) -> None:
         """Do nothing: only peers can tell that a PostgreSQL database is older than it was."""
 
+    def overwrite_deleted(self) -> None:
+        """Do nothing: the server's autovacuum makes room of dead rows, in its own time."""
+
     def begin(self) -> None:
         with self._translated():
             connection = self._connected()

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from fedfairx.storage.database import PAGE, pages
-from fedfairx.storage.journal import REPLACED, WHOLE, Journal
+from fedfairx.storage.journal import REPLACED, WHOLE, WITH_CONTENT, Journal
 from fedfairx.storage.records import StoredDecision, unpacked_log
 from fedfairx.storage.seals import EVENT
 from fedfairx.util.arrays import Array
@@ -16,19 +16,21 @@ from fedfairx.util.arrays import Array
 _RECORDS = (
     f"SELECT o.seq, {WHOLE.removeprefix('SELECT ')} FROM outcomes o JOIN decisions d ON d.seq = o.decision "
     f"{REPLACED} WHERE o.agent = ? AND (o.slot > 0 OR d.slots IS NULL) AND o.turn = 0 "
-    "AND o.status <> 'withdrawn' "
+    f"AND o.status <> 'withdrawn' AND {WITH_CONTENT} "
     "AND o.seq < ? AND o.seq > ? ORDER BY o.seq LIMIT ?"
 )
 _LEARNT = (
     f"SELECT {EVENT}, seal FROM events "
-    "WHERE agent = ? AND kind IN ('learn', 'learn weighted') AND seq < ? AND seq > ? ORDER BY seq LIMIT ?"
+    "WHERE agent = ? AND kind IN ('learn', 'learn weighted') AND LENGTH(body) > 8 "
+    "AND seq < ? AND seq > ? ORDER BY seq LIMIT ?"
 )
 
 
 def latest(journal: Journal, *, limit: int, before: int | None = None) -> list[StoredDecision]:
     """The latest decisions, or the latest before a number; the newest first."""
     numbers = journal.log.database.read(
-        "SELECT seq FROM decisions WHERE agent = ? AND seq < ? ORDER BY seq DESC LIMIT ?",
+        f"SELECT d.seq FROM decisions d WHERE d.agent = ? AND d.seq < ? AND {WITH_CONTENT} "
+        "ORDER BY d.seq DESC LIMIT ?",
         (journal.agent, journal.end("decisions") if before is None else before, limit),
     )
     first = numbers[-1][0] if numbers else 0
@@ -38,8 +40,8 @@ def latest(journal: Journal, *, limit: int, before: int | None = None) -> list[S
 def last_of(journal: Journal, count: int, *, first: int, end: int) -> int:
     """The number of the first of the last `count` decisions from `first` on and before `end`."""
     rows = journal.log.database.read(
-        "SELECT seq FROM decisions WHERE agent = ? AND seq >= ? AND seq < ? "
-        "ORDER BY seq DESC LIMIT 1 OFFSET ?",
+        f"SELECT d.seq FROM decisions d WHERE d.agent = ? AND d.seq >= ? AND d.seq < ? AND {WITH_CONTENT} "
+        "ORDER BY d.seq DESC LIMIT 1 OFFSET ?",
         (journal.agent, first, end, count - 1),
     )
     return int(rows[0][0]) if rows else first
@@ -68,10 +70,12 @@ def records(
 ) -> Iterator[tuple[int, Array, Array]]:
     """Rewards from number `first` on and before `end`, in the order of their arrival, in parts of `page`.
 
+    Those of decisions whose content is gone, and those that a rollback has undone, are left out.
     Each part: the number of its last step, the contexts (n, d) of the actions taken, and the rewards (n,).
     """
+    said = journal.amendments()
     rows = pages(journal.log.database.read, _RECORDS, (journal.agent, end), after=first - 1)
-    found = ((row[0], *journal.record(row[1:])) for row in rows)
+    found = ((row[0], *journal.record(row[1:])) for row in rows if not said.is_undone(row[0]))
     rewarded = ((seq, context, reward) for seq, context, reward in found if reward is not None)
     while some := list(islice(rewarded, page)):
         contexts = np.zeros((len(some), dimension))
@@ -85,7 +89,10 @@ def learnt(journal: Journal, *, first: int, end: int) -> Iterator[tuple[Array, A
 
     Contexts (n, d), fewer columns if features were added since, or names' coordinates (n, 1); weights (n, 1).
     """
+    said = journal.amendments()
     for row in pages(journal.log.database.read, _LEARNT, (journal.agent, end), after=first - 1):
+        if said.is_undone(row[0]):
+            continue
         event = journal.event(row)
         rows, rewards = unpacked_log(event.body)
         weighted = event.kind == "learn weighted"

@@ -13,7 +13,7 @@ from fedfairx.core.slates import ONE, Weights
 from fedfairx.util.arrays import Array, Coordinates
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # made once, unlike in `json.dumps`
-#: The status of a decision.
+#: The status of a decision; one that was deleted has none of these.
 STATUSES = ("pending", "rewarded", "withdrawn", "expired")
 
 
@@ -85,6 +85,7 @@ class StoredDecision:
     slots: of a decision that showed several actions; empty for one. `policy` then holds exposures, `action`
         and `drawn` are those of the first slot, and `reward` is the sum of all, once every slot has an
         outcome.
+    rolled_back: whether the agent was rolled back to a time before it was made.
     """
 
     id: str
@@ -111,6 +112,12 @@ class StoredDecision:
     extra: str | None
     slots_json: str | None
     slots: list[StoredSlot] = field(default_factory=list, repr=False)
+    rolled_back: bool = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether its contexts, policy and names were dropped or deleted; only id, time and outcome stay."""
+        return not self.packed_policy
 
     @property
     def featureless(self) -> bool:

@@ -84,6 +84,7 @@ class SqliteDatabase:
                 raise StateError(f"{self.place} is a SQLite file, but no durable agent's")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA secure_delete=ON")  # what is deleted is overwritten
         except BaseException:
             connection.close()
             raise
@@ -111,6 +112,9 @@ class SqliteDatabase:
     def leave_mark(self, mark: dict[str, Any]) -> None:
         if self._lock is not None:
             self._lock.leave(mark)
+
+    def overwrite_deleted(self) -> None:
+        self.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # pages themselves are overwritten by secure_delete
 
     def _check(self) -> None:
         """Raise in a forked child, or if the lock was lost."""

@@ -141,6 +141,16 @@ class Log:
             self._begun = True
 
     @property
+    def in_transaction(self) -> bool:
+        """Whether this thread is inside a step."""
+        if not self.lock.acquire(blocking=False):
+            return False  # another thread is
+        try:
+            return self._depth > 0
+        finally:
+            self.lock.release()
+
+    @property
     def closed(self) -> bool:
         return self._closed
 

@@ -10,8 +10,9 @@ from itertools import islice
 
 from fedfairx.errors import StateError, require
 from fedfairx.storage.agents import read_agent
+from fedfairx.storage.amendments import LEARNT, Amendments
 from fedfairx.storage.database import PAGE, Database, Row, pages
-from fedfairx.storage.journal import Journal, Made, Outcome
+from fedfairx.storage.journal import Event, Journal, Made, Outcome, Step
 from fedfairx.storage.migrations import MIGRATIONS, migrate, version_of
 from fedfairx.storage.open_log import FILE, open_database
 from fedfairx.storage.seals import SIZE
@@ -23,6 +24,8 @@ class LogCheck:
     """The result of checking one agent's log; `damage` names the first damaged row.
 
     Decisions and rewards are counted up to that row. `head` is the digest of the last row, in hexadecimal.
+    `dropped` and `deleted` are the numbers of rows that lost their content by age, and in the deletion of
+    people's records; `gone` says until when and by what rule.
     """
 
     agent: str
@@ -30,6 +33,9 @@ class LogCheck:
     rewards: int
     head: str
     damage: str | None
+    dropped: int = 0
+    deleted: int = 0
+    gone: str | None = None
 
 
 @contextmanager
@@ -46,8 +52,8 @@ def open_for_reading(place: str | os.PathLike[str]) -> Iterator[Database]:
             raise StateError(f"{database.place} holds no agent")
         if version < len(MIGRATIONS):
             raise StateError(
-                f"{database.place} has version {version}, and this reads version {len(MIGRATIONS)}: open its "
-                "agent once, which migrates it"
+                f"{database.place} has version {version}, and this fedfairx reads version {len(MIGRATIONS)}: "
+                "open its agent once, which migrates it"
             )
         yield database
     finally:
@@ -71,13 +77,19 @@ def check_logs(database: Database, *, agent: str | None = None) -> list[LogCheck
 
 
 def _check(log: Log, number: int, name: str) -> LogCheck:
-    journal, decisions, rewards = Journal(log, number), 0, 0
+    journal, decisions, rewards, said = Journal(log, number), 0, 0, Amendments()
+    gone = {"dropped": 0, "deleted": 0}
     slates: set[int] = set()  # decisions with several slots, whose last outcome has the sum of the others
     head, damage = journal.head(before=0), None
     try:
         read_agent(log, number)
+        said = journal.amendments()
         for found in journal.checked():
             step = found.step
+            if found.seq in said.deleted:
+                gone["deleted"] += 1
+            elif _is_empty(step):
+                gone["dropped"] += 1
             if isinstance(step, Made):
                 decisions += 1
                 slates |= set() if step.slots is None else {step.seq}
@@ -88,7 +100,13 @@ def _check(log: Log, number: int, name: str) -> LogCheck:
             pass
     except StateError as error:
         damage = str(error)
-    return LogCheck(name, decisions, rewards, head.hex(), damage)
+    return LogCheck(name, decisions, rewards, head.hex(), damage, **gone, gone=said.gone())
+
+
+def _is_empty(step: Step | None) -> bool:
+    if isinstance(step, Event):
+        return step.kind in LEARNT and not step.body
+    return isinstance(step, Made) and not step.policy.size
 
 
 def copy_database(source: Database, path: str | os.PathLike[str]) -> None:

@@ -71,6 +71,8 @@ def test_a_record_beyond_the_limit_stays_blank_when_it_is_amended(tmp_path: Path
         with pytest.raises(ReplacementRefused, match="which of them have entered is not kept") as caught:
             privatizer.amend(X, 0.5, 1.0, 0, person="ann", turn=(1, 2))
         assert "ann" not in str(caught.value)
+        assert privatizer.blank(X, 1.0, 2, person="ann", turn=(3, 3))  # it is blank already
+        assert not privatizer.blank(X, 0.5, 0, person="ann", turn=(1, 2))
         assert privatizer.release().packed[-2:] == pytest.approx(0.75 * X, abs=1e-4)
 
 

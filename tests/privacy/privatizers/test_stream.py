@@ -75,6 +75,25 @@ def test_an_amended_record_is_as_if_it_had_had_the_other_reward(bounds: Bounds) 
     assert ours.clipped > 0
 
 
+@pytest.mark.parametrize("bounds", [Bounds(), Bounds(nonnegative=True), Bounds(context_norm=0.5, reward=0.3)])
+def test_a_blanked_record_is_as_if_it_had_been_blank(bounds: Bounds) -> None:
+    blanked, right = (StreamPrivatizer(3, **configured(bounds=bounds)) for _ in range(2))
+    generator = np.random.default_rng(4)
+    for number in range(20):
+        x, y = generator.normal(size=3), float(generator.normal())
+        blanked.add(x, y, number)
+        right.add(*((x, y) if number % 3 else (np.zeros(3), 0.0)), number)
+        if number % 3 == 0:
+            assert blanked.blank(x, y, number)
+    ours, theirs = blanked._position, right._position
+    assert ours.leaf == pytest.approx(theirs.leaf, abs=1e-12)
+    assert (ours.leaf_count, ours.clipped) == (theirs.leaf_count, theirs.clipped)
+    blanked.release()
+    before = blanked._position
+    assert not blanked.blank(x, y, 19)  # its leaf is frozen
+    assert blanked._position == before
+
+
 def test_a_record_of_a_frozen_leaf_is_amended_no_more(tmp_path: Path) -> None:
     x = np.array([0.1, 0.2, 0.3])
     for ledger in (MemoryLedger(), SqliteLedger(tmp_path / "ledger.db", create=True)):

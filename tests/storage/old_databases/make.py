@@ -19,7 +19,6 @@ from unittest.mock import patch
 import numpy as np
 
 import fedfairx as ffx
-from fedfairx.service.decisions import DecisionMeta  # type: ignore[attr-defined]
 from fedfairx.storage import ApiKeys, DecisionNote, migrations
 from fedfairx.storage.seen import SeenTables
 from golden import machine
@@ -31,6 +30,8 @@ BUDGET = ffx.Budget(epsilon=4.0, delta=1e-3, releases=8)
 
 def plain(place: Path) -> None:
     """Every kind of step but those of privacy, in three openings."""
+    from fedfairx.service.decisions import DecisionMeta  # type: ignore[attr-defined]
+
     with ffx.Agent.open(place, dimension=2, seed=1, name="plain") as agent:
         ApiKeys(agent.journal.log).add("shop", "writer")
         made = [agent.decide(SOME) for _ in range(6)]

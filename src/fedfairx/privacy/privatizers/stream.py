@@ -127,6 +127,8 @@ class StreamPrivatizer(NoCopy):
     - A record enters exactly one leaf, after clipping; a record id given twice is refused.
     - `amend` changes the sums as if the record had come with the new reward, up to rounding; once the leaf of
       the record is frozen, `amend` is refused.
+    - `blank` changes the sums as if the record had come blank, up to rounding; once the leaf of the record is
+      frozen, nothing changes.
     - Release k is total_k + noise_k with the noise of `mechanism` for the entry scale of `bounds`, on a
       fixed grid. With `centring` it is a function of that, the public point and the number of records.
     - The mechanism's sensitivity is the bounds' own; anything smaller is refused.
@@ -341,6 +343,45 @@ class StreamPrivatizer(NoCopy):
             amended = replace(here, leaf=leaf, clipped=here.clipped + now - was)
             self.ledger.add(None, amended)
             self._held = amended
+
+    def blank(
+        self,
+        context: Array,
+        reward: float,
+        record: str | int,
+        *,
+        person: str | None = None,
+        turn: tuple[int, int] = (1, 1),
+        weight: float = 1.0,
+    ) -> bool:
+        """Blank a record of the open leaf: it adds nothing and still counts. False if it must stay.
+
+        It must if its leaf is frozen, or if it is not known whether it has entered (see `amend`).
+        """
+        try:
+            entered = self.person_records is None or self._has_entered(person, *turn)
+        except ReplacementRefused:
+            return False
+        with self._one_at_a_time():
+            here = self._position
+            if self.ledger.leaf_of(record) != here.frozen + 1:
+                return False
+            if not entered:
+                return True
+            leaf, clipped, blank = here.leaf.copy(), here.clipped, (np.zeros(self.dimension), 0.0)
+            if self.centring is not None:
+                blank = self.centring.blank
+            for sign, given in ((-1, (context, reward)), (1, blank)):
+                x, y, moved = self._clip(*given)
+                part = np.zeros_like(leaf)
+                add_one(part, np.ascontiguousarray(weight * x, dtype=np.float64), float(y))
+                leaf += sign * part
+                clipped += sign * moved
+            self._held = None
+            after = replace(here, leaf=leaf, clipped=clipped)
+            self.ledger.add(None, after)
+            self._held = after
+            return True
 
     def _has_entered(self, person: str | None, place: int, of: int) -> bool:
         """Tell whether record number `place` of the `of` records of a person is not blank."""

@@ -190,7 +190,8 @@ async def decisions(service: ServedAgent, query: QueryParams, exact: bool) -> Vi
     found = await service.read(lambda journal: latest(journal, limit=LINES + 1, before=number))
     lines = [_line(stored, exact) for stored in found[:LINES]]
     older = found[LINES - 1].seq if len(found) > LINES else None  # `before` of the next page
-    return {"lines": lines, "older": older, "newest": not before}
+    gone = await service.read(lambda journal: journal.amendments().gone())
+    return {"lines": lines, "older": older, "newest": not before, "gone": gone}
 
 
 def _line(stored: StoredDecision, exact: bool) -> View:

@@ -34,7 +34,7 @@ IDEMPOTENCY = Parameter(
 )
 MATCHES = re.compile(KEY).fullmatch
 MAKING: dict[str, Any] = {"status": 201, "problems": ("key-reused", "archived"), "headers": (IDEMPOTENCY,)}
-ENDED = ("unknown-decision", "conflict")  # why a decision may not be ended
+ENDED = ("unknown-decision", "conflict", "gone")  # why a decision may not be ended
 
 
 class DecisionQuery(Window):
@@ -149,22 +149,26 @@ async def decisions(service: ServedAgent, request: Request) -> schemas.DecisionP
     return schemas.DecisionPage([seen(stored, exact=exact) for stored in page], following)
 
 
-@endpoint("GET", "/v1/decisions/{decision_id}", role="reader", problems=("unknown-decision",))
+@endpoint("GET", "/v1/decisions/{decision_id}", role="reader", problems=("unknown-decision", "gone"))
 async def decision(service: ServedAgent, request: Request) -> schemas.DecisionSeen:
     """Show a decision and its status."""
     identity = request.path_params["decision_id"]
     stored = await service.read(lambda journal: journal.decision(identity))
     if stored is None:
         raise ProblemError("unknown-decision", "This service made no such decision.")
+    if stored.gone:
+        raise ProblemError("gone", "The content of the decision was dropped or deleted.")
     return seen(stored, exact=sees_exact(request))
 
 
 @endpoint("GET", "/v1/export", role="admin", media_types=tuple(FORMATS.values()), query=ExportQuery)
 async def export(service: ServedAgent, request: Request) -> Response:
-    """Export decisions with contexts, propensities and rewards."""
+    """Export decisions with contexts, propensities and rewards; a header says what is gone."""
     query = query_of(request, ExportQuery)
-    rows = service.journal.decisions(since=query.since, until=query.until)
+    rows = await service.read(lambda journal: journal.decisions(since=query.since, until=query.until))
+    gone = await service.read(lambda journal: journal.amendments().gone(query.since))
     headers = {"content-disposition": f'attachment; filename="decisions.{query.format}"'}
+    headers |= {} if gone is None else {"fedfairx-gone": gone}
     kind = FORMATS[query.format]
     if query.format != "parquet":
         return StreamingResponse(LINES[query.format](rows), media_type=kind, headers=headers)

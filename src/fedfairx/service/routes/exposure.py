@@ -38,6 +38,7 @@ def _written(looked: ExposureSnapshot) -> schemas.ExposureTable:
         looked.first,
         looked.last,
         looked.bounded,
+        looked.gone,
         found.error,
         found.tolerance,
         list(found.claims()),

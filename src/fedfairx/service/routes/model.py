@@ -43,17 +43,18 @@ async def actions(service: ServedAgent, _request: Request) -> schemas.ActionList
 @endpoint("PUT", "/v1/actions/{action_id}", role="admin", problems=CHANGE)
 async def add_action(service: ServedAgent, request: Request) -> None:
     """Offer an action: a new one, or one that was retired."""
-    await service.add_action(_name(request))
+    await service.add_action(name_in(request, "action_id"))
 
 
 @endpoint("DELETE", "/v1/actions/{action_id}", role="admin", problems=("unknown-action", *CHANGE))
 async def retire_action(service: ServedAgent, request: Request) -> None:
     """Retire an action: it is no longer offered, but rewards that come later are learnt."""
-    await service.retire_action(_name(request))
+    await service.retire_action(name_in(request, "action_id"))
 
 
-def _name(request: Request) -> str:
-    name: str = request.path_params["action_id"]
+def name_in(request: Request, parameter: str) -> str:
+    """The name of an action or a person in the path."""
+    name: str = request.path_params[parameter]
     fits = 0 < len(name) <= LONGEST and REPLACED not in name
-    require(fits, "action_id", f"must be 1 to {LONGEST} characters of UTF-8", f"{len(name)} characters")
+    require(fits, parameter, f"must be 1 to {LONGEST} characters of UTF-8", f"{len(name)} characters")
     return name

@@ -1,0 +1,47 @@
+"""What leaves the log, and what is undone: the records of a person, and rollbacks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+
+from fedfairx.service import schemas
+from fedfairx.service.endpoint import body_as, endpoint, query_of
+from fedfairx.service.routes.model import name_in
+from fedfairx.service.served_agent import ServedAgent
+
+
+class PersonQuery(Struct, forbid_unknown_fields=True):
+    """What else is deleted.
+
+    decisions: Ids of more decisions of this person, with commas between: ones that wait for a reward, or
+        whose reward came without a person.
+    """
+
+    decisions: Annotated[str, Meta(min_length=1, max_length=20_000)] | None = None
+
+
+@endpoint(
+    "DELETE",
+    "/v1/persons/{person}",
+    role="admin",
+    query=PersonQuery,
+    problems=("unknown-decision", "conflict"),
+)
+async def delete_person(agent: ServedAgent, request: Request) -> schemas.Deleted:
+    """Delete the records of a person from the log, and from what was learnt."""
+    more = query_of(request, PersonQuery).decisions
+    person = name_in(request, "person")
+    deleted = await agent.delete_person(person, [] if more is None else more.split(","))
+    return schemas.Deleted(**asdict(deleted), statement=str(deleted))
+
+
+@endpoint("POST", "/v1/rollback", role="admin", takes=schemas.RollbackRequest)
+async def roll_back(agent: ServedAgent, request: Request) -> schemas.RolledBack:
+    """Return to what was known at a time; an agent whose messages are private can't."""
+    to = (await body_as(schemas.RollbackRequest, agent, request)).to
+    undone = await agent.roll_back(to)
+    return schemas.RolledBack(**asdict(undone), statement=str(undone))

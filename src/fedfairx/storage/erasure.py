@@ -1,0 +1,224 @@
+"""Content that leaves the log: contexts that are older than they must be, and the records of a person.
+
+A row that loses its content keeps its number, its time and its seal. What is written is an event in the chain
+(`amendments`) that says which rows these are, and the rows themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fedfairx.storage.amendments import STEPS, marks
+from fedfairx.storage.database import Ask
+from fedfairx.storage.journal import SOME, WITH_CONTENT, Journal
+from fedfairx.util.formatting import counted
+
+#: What stays of a decision; of several slots, their weights and the positions of their actions.
+_KEPT = "seq, agent, time, slots, seal"
+_BLANK = (
+    f"INSERT INTO decisions ({_KEPT}, contexts, policy, theta, action, drawn, propensity) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_ENDED = (
+    "EXISTS (SELECT 1 FROM outcomes o WHERE o.decision = d.seq AND o.slot = 0 AND o.turn = 0 AND o.seq < ?)"
+)
+_OLD = f"FROM decisions d WHERE d.agent = ? AND d.seq >= ? AND d.seq < ? AND {WITH_CONTENT} AND {_ENDED}"
+_LEARNT = (
+    "FROM events WHERE agent = ? AND kind IN ('learn', 'learn weighted') "
+    f"AND seq < ? AND time < ? AND LENGTH(body) > {STEPS}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Old:
+    """Rows that are old: decisions from `first` on and before `before`, and logs learnt before `until`.
+
+    Of the decisions only those that had ended before number `ended`.
+    """
+
+    first: int
+    before: int
+    ended: int
+    until: int  # microseconds since 1970
+
+    def count(self, journal: Journal) -> int:
+        """How many of them have content."""
+        read, agent = journal.log.database.read, journal.agent
+        decisions = read(f"SELECT COUNT(*) {_OLD}", (agent, self.first, self.before, self.ended))
+        learnt = read(f"SELECT COUNT(*) {_LEARNT}", (agent, self.before, self.until))
+        return int(decisions[0][0]) + int(learnt[0][0])
+
+    def drop(self, journal: Journal, limit: int) -> int:
+        """Inside a step: drop the content of some of them, at most `limit`; return of how many."""
+        log, agent = journal.log, journal.agent
+        values = (agent, self.first, self.before, self.ended, limit)
+        numbers = [seq for (seq,) in log.write(f"SELECT d.seq {_OLD} ORDER BY d.seq LIMIT ?", values)]
+        blank_decisions(journal, numbers)
+        more = min(1, limit - len(numbers))  # a log may be long
+        question = f"SELECT seq, body {_LEARNT} LIMIT ?"
+        for seq, body in log.write(question, (agent, self.before, self.until, more)):
+            log.write("UPDATE events SET body = ? WHERE agent = ? AND seq = ?", (body[:STEPS], agent, seq))
+            numbers.append(seq)
+        return len(numbers)
+
+
+def first_with_content(journal: Journal, *, after: int, before: int) -> int:
+    """The number of the first decision with content, from `after` on; `before` if there is none before it."""
+    where = f"d.agent = ? AND d.seq >= ? AND d.seq < ? AND {WITH_CONTENT}"
+    question = f"SELECT d.seq FROM decisions d WHERE {where} ORDER BY d.seq LIMIT 1"
+    rows = journal.log.database.read(question, (journal.agent, after, before))
+    return int(rows[0][0]) if rows else before
+
+
+def append_drop(journal: Journal, old: Old, *, count: int, rule: str, snapshot: int) -> None:
+    """Inside a step: say that these rows lose their content, and delete snapshots before `snapshot`."""
+    said = journal.amendments(journal.log.database.execute)
+    body = {
+        "dropped": said.dropped + count,
+        "before": old.before,
+        "until": old.until,
+        "rule": rule,
+        "whole_from": old.first,
+    }
+    journal.append_event("drop", json.dumps(body).encode())
+    journal.log.write("DELETE FROM snapshots WHERE agent = ? AND seq < ?", (journal.agent, snapshot))
+
+
+def blank_decisions(journal: Journal, numbers: Sequence[int]) -> None:
+    """Inside a step: remove the content of these decisions.
+
+    Rows are deleted and inserted again: SQLite does not free the pages of rows that become shorter.
+    """
+    log = journal.log
+    for at in range(0, len(numbers), SOME):
+        values = (journal.agent, *numbers[at : at + SOME])
+        where = f"FROM decisions WHERE agent = ? AND seq IN ({marks(values[1:])})"
+        rows = log.write(f"SELECT {_KEPT} {where} ORDER BY seq", values)
+        log.write(f"DELETE {where}", values)
+        log.database.execute_many(_BLANK, [(*row, b"", b"", b"", 0, 0, 0.0) for row in rows])
+
+
+# --- a person's records -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """What was deleted, and what could not be.
+
+    decisions: whose contexts, policies and names were deleted.
+    rewards: that were deleted.
+    withdrawn: decisions that waited for a reward.
+    shared: decisions that keep their contexts, because they also have rewards of other people.
+    remaining: rewards that stay in the agent's sums, because what it learnt before was dropped by age.
+    sent: rewards that are in messages that were sent.
+    private: whether those messages have noise.
+    release: the number of the message without these rewards, if an agent without noise has sent some.
+    """
+
+    decisions: int = 0
+    rewards: int = 0
+    withdrawn: int = 0
+    shared: int = 0
+    remaining: int = 0
+    sent: int = 0
+    private: bool = False
+    release: int | None = None
+
+    def __str__(self) -> str:
+        said = [
+            f"Deleted: {counted(self.decisions, 'decision')} and {counted(self.rewards, 'reward')}; "
+            f"{counted(self.withdrawn, 'decision')} waited and will get no reward."
+        ]
+        if self.shared:
+            many = counted(self.shared, "decision")
+            said.append(f"The contexts of {many} stay: other people have rewards for them too.")
+        if self.remaining:
+            many = counted(self.remaining, "reward")
+            said.append(f"{many} stay in the agent's sums: the contexts before them were dropped by age.")
+        if self.sent and self.private:
+            many = counted(self.sent, "reward")
+            said.append(f"{many} stay, under noise, in messages that were sent, and in those to come.")
+        elif self.sent:
+            many = counted(self.sent, "reward")
+            said.append(f"Peers hold sums with {many} until they take release {self.release}.")
+        return " ".join(said)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A row of outcomes: of a decision, or of a slot of it."""
+
+    seq: int
+    decision: int
+    status: str
+    person: str | None
+    slot: int
+    turn: int
+
+
+def decisions_of(journal: Journal, person: str) -> list[int]:
+    """The numbers of decisions with an outcome of this person, as of the open transaction."""
+    question = "SELECT DISTINCT decision FROM outcomes WHERE agent = ? AND person = ? ORDER BY decision"
+    return [number for (number,) in journal.log.database.execute(question, (journal.agent, person))]
+
+
+def outcomes_of(journal: Journal, decision: int) -> list[Ended]:
+    """All rows of outcomes of a decision, as of the open transaction."""
+    question = (
+        "SELECT seq, decision, status, person, slot, turn FROM outcomes WHERE agent = ? AND decision = ? "
+        "ORDER BY seq"
+    )
+    return [Ended(*row) for row in journal.log.database.execute(question, (journal.agent, decision))]
+
+
+def delete_rows(journal: Journal, decisions: Sequence[int], outcomes: Iterable[Ended]) -> None:
+    """Inside a step: remove the content of decisions and outcomes, and say which in the chain, not whose.
+
+    A sum over slots whose other slots stay keeps its status.
+    """
+    blank_decisions(journal, decisions)
+    ended = {each.seq: each for each in outcomes}
+    for seq, each in ended.items():
+        whole = each.decision in decisions or each.slot > 0
+        status = "deleted" if whole and each.status == "rewarded" else each.status
+        journal.log.write(
+            "UPDATE outcomes SET reward = NULL, person = NULL, status = ? WHERE agent = ? AND seq = ?",
+            (status, journal.agent, seq),
+        )
+    body = {"rows": sorted((*decisions, *ended))}
+    journal.append_event("delete", json.dumps(body).encode())
+
+
+# --- rollbacks --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """What a rollback has undone: decisions and rewards since then.
+
+    withdrawn: decisions since then that waited for a reward.
+    release: the number of the message that replaces those sent since then, if the agent has sent any.
+    """
+
+    decisions: int
+    rewards: int
+    withdrawn: int
+    release: int | None = None
+
+    def __str__(self) -> str:
+        said = (
+            f"Undone: what {counted(self.rewards, 'reward')} taught. {counted(self.decisions, 'decision')} "
+            f"since then stay in the log, marked; {self.withdrawn} of them waited and will get no reward."
+        )
+        if self.release is not None:
+            said += f" Release {self.release} replaces what was sent; peers must take it as a new run."
+        return said
+
+
+def first_step_at(journal: Journal, time: int, ask: Ask) -> int | None:
+    """The number of the first step at `time` (microseconds since 1970) or later; None if there is none."""
+    question = "SELECT MIN(seq) FROM {} WHERE agent = ? AND time >= ?"
+    found = [ask(question.format(table), (journal.agent, time))[0][0] for table in journal.log.rows]
+    return min((int(seq) for seq in found if seq is not None), default=None)
