@@ -25,6 +25,12 @@ FRONT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "deploy/
 PAGES = sorted([*(ROOT / name for name in FRONT), *(ROOT / "docs").rglob("*.md")])
 TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
+#: Other texts that speak of compiling.
+SPOKEN = [
+    ROOT / "benchmarks/README.md",
+    *(ROOT / "src/fedfairx/lanes").glob("*.py"),
+    ROOT / "src/fedfairx/cli/warm.py",
+]
 #: Pages whose Python block is a plug-in or a client: test_plugin.py, test_tour.py and test_personalizer.py
 #: run those.
 APART = {"write-an-experiment.md", "first-service.md", "from-personalizer.md"}
@@ -90,6 +96,14 @@ def test_every_relative_link_resolves(page: Path) -> None:
 def test_every_path_that_a_page_names_exists(page: Path) -> None:
     for name in re.findall(r"`((?:[a-z_]+/)+\w+\.(?:py|md|json))`", TEXT[page]):
         assert any((below / name).exists() for below in (ROOT, ROOT / "src" / "fedfairx")), name
+
+
+def test_how_long_compiling_takes_is_told_in_one_place() -> None:
+    """A second number would disagree with the first after the next change."""
+    texts = {**TEXT, **{path: path.read_text(encoding="utf-8") for path in SPOKEN}}
+    time = r"((\d+|three|ten|twenty) seconds|(a|\d+) minutes?)"
+    timed = re.compile(rf"compil[^.|]{{0,60}}?\b{time}|\b{time} of compil")
+    assert {path.name for path, text in texts.items() if timed.search(text)} == {"measurements.md"}
 
 
 def test_every_page_that_the_code_names_exists() -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 import fedfairx
+from fedfairx.errors import MissingLibrary, needs
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -31,6 +37,66 @@ def test_numba_is_bounded_by_the_minor_version_that_was_tested() -> None:
     bound = re.search(r"<0\.(\d+)$", numba)
     assert bound is not None
     assert int(metadata.version("numba").split(".")[1]) < int(bound[1])
+
+
+def _distributions(extra: str) -> set[str]:
+    """What an extra installs, with the extras that it names."""
+    found = set()
+    for line in PROJECT["project"]["optional-dependencies"][extra]:
+        name, extras = re.match(r"([\w-]+)(?:\[([\w,]+)\])?", line).groups()  # type: ignore[union-attr]
+        found |= (
+            set().union(*map(_distributions, extras.split(","))) if name == "fedfairx" else {name.lower()}
+        )
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.process
+def test_a_light_install_is_told_the_right_extra() -> None:
+    """Without any optional library, each command that needs one names an extra that has it."""
+    optional = set().union(*map(_distributions, ("all", "data")))
+    of = metadata.packages_distributions()
+    absent = [name for name, sources in of.items() if optional & {source.lower() for source in sources}]
+    commands = {
+        "serve --dimension 2": "service",
+        "serve --database postgresql:///none --dimension 2": "service",
+        "demo": "service,client",
+        "federate demo": "service,client",
+        "verify --data postgresql:///none": "postgres",
+        "reproduce flights": "data",
+    }
+    program = f"""
+import sys
+class Absent:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Absent)
+import fedfairx.experiments.datasets as datasets
+datasets.find_spec = lambda name: None
+from fedfairx.cli.main import main
+for command in {list(commands)!r}:
+    assert main(command.split()) == 2
+"""
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    said = [
+        re.fullmatch(r"fedfairx: .*this needs (\w+).*: pip install 'fedfairx\[([\w,]+)\]'", line)
+        for line in done.stderr.splitlines()
+    ]
+    assert [None if each is None else each[2] for each in said] == list(commands.values()), done.stderr
+    for each in said:
+        assert each is not None
+        given = {name.replace("-", "_") for extra in each[2].split(",") for name in _distributions(extra)}
+        assert {source.lower().replace("-", "_") for source in of[each[1]]} & given
+
+
+def test_an_error_that_names_an_extra_keeps_it() -> None:
+    with pytest.raises(MissingLibrary, match=r"needs nats: .*\[nats\]"), needs("service"), needs("nats"):
+        raise ModuleNotFoundError("No module named 'nats'", name="nats")
+    with pytest.raises(MissingLibrary, match=r"needs no wrapper: .*\[postgres\]"), needs("postgres"):
+        raise ImportError("no wrapper")
 
 
 def test_no_link_of_the_long_description_is_relative() -> None:

@@ -150,9 +150,14 @@ def require(condition: bool, name: str, rule: str, value: object, remedy: str = 
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Turn an ImportError of the `with` block into a `MissingLibrary` that names the extra."""
+    """Turn an ImportError of the `with` block into a `MissingLibrary` that names the extra.
+
+    One that names an extra already stays.
+    """
     try:
         yield
+    except MissingLibrary:
+        raise
     except ImportError as error:
-        text = f"this needs {error.name}: pip install 'fedfairx[{extra}]'"
+        text = f"this needs {error.name or error}: pip install 'fedfairx[{extra}]'"
         raise MissingLibrary(text, name=error.name) from None

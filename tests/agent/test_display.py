@@ -31,7 +31,7 @@ def test_a_federation_in_one_line() -> None:
 
 
 def test_tables_for_notebooks_tell_the_privacy() -> None:
-    assert "NOT PRIVATE: exact sums are sent" in ffx.Agent(3, name="<north>")._repr_html_()
+    assert "NOT PRIVATE: releases are exact sums" in ffx.Agent(3, name="<north>")._repr_html_()
     assert "Agent &lt;north&gt;" in ffx.Agent(3, name="<north>")._repr_html_()
     fed = ffx.Federation(agents=12, dimension=3, horizon=5, algorithm="b2", epsilon=1.0, seed=0)
     text = fed._repr_html_()

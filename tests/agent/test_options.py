@@ -173,6 +173,7 @@ def test_data_decide_where_a_schedule_is_not_public() -> None:
     assert table.is_due(5, since=5, growths=(0.1, 0.9), made=1)
     assert not table.is_due(5, since=5, growths=(0.1, 0.8), made=1)  # 5 · 0.8 does not exceed 4
     assert not table.is_due(5, since=5, growths=(0.1, 0.9), made=2)
+    assert table.is_due(9, since=5, growths=(0.1, 0.9), made=1)  # the last round
     assert not table.is_due(10, since=5, growths=(0.1, 0.9), made=1)
 
 

@@ -38,6 +38,7 @@ def told(*agents: ffx.Agent) -> None:
 def test_one_odd_partner_gets_next_to_no_weight_and_the_others_keep_theirs() -> None:
     good = [taught(f"good-{i}", THETA, 400, seed=i) for i in range(4)]
     told(*good, taught("odd", -THETA, 400, seed=9))
+    assert good[0]._model.learner.count == 5 * 400  # those of one that is not believed are there, too
     partners = good[0].partners
     assert partners["odd"].weight < 1e-3
     assert partners["odd"].reason == "contradicts our rewards"
@@ -54,6 +55,20 @@ def test_decisions_come_from_own_sums_and_each_release_by_its_weight() -> None:
         each.weight * held[name].packed for name, each in partners.items()
     )
     assert agents[0]._model.learner.statistics == pytest.approx(expected, rel=1e-12)
+
+
+def test_noise_of_several_partners_adds_up_in_squares() -> None:
+    """Two that say the same with the same noise are one that says twice that, with √2 of the noise."""
+    mine, other = taught("mine", THETA, 60), taught("other", THETA, 80, seed=1)
+    own, release, sd = mine.own_sums(), other.release().packed, 5.0
+    assert own is not None
+    judges = [Judge(own, np.zeros(3), size=1.0, ridge=1.0, variance=0.01) for _ in range(2)]
+    found = judges[0].together({"a": release, "b": release}, {"a": sd, "b": sd}, {})
+    assert found.weights["a"] == pytest.approx(found.weights["b"])
+    whole = 2.0 * release
+    power = judges[1]._power(whole, np.sqrt(2.0) * sd, found.weights["a"])
+    assert found.told == pytest.approx(power * whole)
+    assert found.powers == pytest.approx({"a": power, "b": power})
 
 
 def test_reasons_in_words() -> None:

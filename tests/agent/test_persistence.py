@@ -434,6 +434,7 @@ def test_times_never_go_back(place: str) -> None:
             warnings.simplefilter("error")
             agent.observe(second, reward=0.5)
         assert log.clock_went_back == 2
+        assert log.now() == now // 1000
         assert second.time == first.time
     with pytest.warns(ClockWarning):
         again = ffx.Agent.open(place)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import posterior_reference
-from fedfairx.agent.pooling import Known, Pool
+from fedfairx.agent.pooling import Known, Pool, lift, weigh
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.statistics import pack, packed_size, unpack
 from fedfairx.privacy import NonPrivate, Release, calibrate
@@ -51,6 +51,14 @@ def test_noise_adds_up_over_releases_and_sets_the_shift() -> None:
     lifted, _ = unpack(pooled.packed)
     plain, _ = unpack(np.asarray(sum(each.packed for each in RELEASES)))
     assert lifted == pytest.approx(plain + 4.0 * sd * np.eye(D))
+
+
+def test_lifting_and_weighing_leave_what_they_are_given() -> None:
+    """Releases are kept, and pooled again with the next ones."""
+    packed = RELEASES[0].packed.copy()
+    lift(packed, 4.0)
+    weigh(packed, noise_sd=1.0, size=1.0, variance=0.01)
+    assert (packed == RELEASES[0].packed).all()
 
 
 def test_alone_it_is_ones_own() -> None:

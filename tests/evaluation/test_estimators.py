@@ -10,6 +10,7 @@ import pytest
 
 from fedfairx import Logged
 from fedfairx.core.slates import exposures_of
+from fedfairx.evaluation.confidence_sequence import lower_limit
 from fedfairx.evaluation.estimators import CUT, Range, self_normalised, series_of
 from fedfairx.fairness.decision_log import Block, gather
 
@@ -46,6 +47,19 @@ def test_one_slot_is_unbiased_on_both_sides(guess: float | None, gain: bool) -> 
     assert (series.value >= series.least_value - 1e-12).all()
     assert (series.rest >= series.least_rest - 1e-12).all()
     assert series.floor[0] - 1e-12 <= value <= series.top[0] + 1e-12
+
+
+@pytest.mark.parametrize("gain", [False, True])
+def test_each_end_of_an_interval_has_half_of_the_error(gain: bool) -> None:
+    rng = np.random.default_rng(0)
+    taken = rng.choice(3, 2_000, p=POLICY)
+    block = block_of([Logged(POLICY, int(each), reward=float(rng.random() < MEANS[each])) for each in taken])
+    series = series_of([block], [np.tile(OTHER, (2_000, 1))], UNIT, gain=gain)
+    found, ends = series.estimate(0.1), {"floor": series.floor, "top": series.top, "error": 0.05}
+    low = lower_limit(series.value, least=series.least_value, **ends)
+    assert series.floor.mean() < low < found.value
+    assert found.low == low
+    assert found.high == series.whole - lower_limit(series.rest, least=series.least_rest, **ends)
 
 
 def test_good_guesses_remove_variance() -> None:

@@ -228,6 +228,19 @@ def test_guesses_learn_a_linear_reward_of_any_scale() -> None:
         assert np.abs(guesses[1000:] - truth[1000:]).mean() < 0.06
 
 
+def test_guesses_of_actions_without_features_are_for_the_first_slot() -> None:
+    """A lower slot earns its weight of what the first would, so a guess is Σvr/Σv²."""
+    worth, slots = {"ann": 0.8, "ben": 0.4, "cid": 0.2}, (1.0, 0.5)
+    log = []
+    for t in range(400):
+        shown = [t % 3, (t + 1 + t // 3 % 2) % 3]
+        rewards = [weight * worth[NAMES[row]] for weight, row in zip(slots, shown, strict=True)]
+        log.append(Logged([0.5] * 3, shown, names=NAMES, reward=rewards, slots=slots))
+    found = decisions_of(log)
+    (guesses,) = guesses_of(found.blocks, found.scale)
+    assert guesses[-1] == pytest.approx([worth[name] for name in NAMES], abs=0.02)
+
+
 def test_an_agent_is_evaluated_as_it_is() -> None:
     log, _ = context_log(50, 8)
     agent = Agent(3, name="mine", seed=0)
@@ -252,6 +265,17 @@ def test_an_agent_is_asked_once_for_actions_that_repeat(monkeypatch: pytest.Monk
         assert row == pytest.approx(agent.policy(list(each.names or ())))
 
 
+def test_an_agent_is_asked_again_for_other_slots() -> None:
+    """Its shares of the same actions are others where the second slot weighs more."""
+    agent = Agent(actions=NAMES, seed=0)
+    agent.learn(["ann", "ben", "ben"], [1.0, 0.0, 0.5])
+    slots = [(1.0, 0.25), (1.0, 1.0)] * 2
+    log = [Logged([sum(each) / 3] * 3, [0, 1], names=NAMES, reward=[0.5, 0.0], slots=each) for each in slots]
+    (shares,) = shares_of(agent, decisions_of(log))
+    for row, weights in zip(shares, slots, strict=True):
+        assert row == pytest.approx(agent.policy(NAMES, slots=weights))
+
+
 def test_decisions_of_several_sizes_stay_in_order() -> None:
     log = named_log(40, 9)
     for place in range(0, 40, 3):  # two actions in some of them
@@ -268,6 +292,14 @@ def test_decisions_of_several_sizes_stay_in_order() -> None:
 
 
 # --- what the log can't tell ------------------------------------------------------------------------------
+
+
+def test_the_largest_weight_is_that_of_all_decisions() -> None:
+    """Of decisions among two and among three actions, in either order."""
+    few = [Logged([0.1, 0.9], t % 10 > 0, names=["ann", "ben"], reward=1.0) for t in range(100)]
+    many = [Logged([1 / 3] * 3, t % 3, names=NAMES, reward=1.0) for t in range(99)]
+    for log in (few + many, many + few):
+        assert evaluate(log, "uniform")["uniform"].largest == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize("chance", [0.0, 1e-12, 5e-4])

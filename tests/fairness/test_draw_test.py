@@ -61,9 +61,21 @@ def test_greed_is_found_out_also_where_everybody_wins_equally_often() -> None:
     assert draws([Logged(policy, int(policy.argmax())) for policy in policies]) < 1e-6
 
 
+@pytest.mark.parametrize("names", [1, 3, 40])
+def test_all_bets_together_stake_one(names: int) -> None:
+    """Where there is no choice no bet wins or loses, so their sum is the stake: more would make p below 1."""
+    assert draws([Logged([1.0], 0, names=[f"n{k}"]) for k in range(names)]) == pytest.approx(1.0, abs=1e-12)
+
+
 def test_an_impossible_draw_is_enough() -> None:
     answer = exposure([Logged([1.0, 0.0], 1)]).draws
     assert answer.p_value == 0
+
+
+def test_an_impossible_draw_is_not_forgotten() -> None:
+    later = [Logged([0.2, 0.3, 0.5], t % 3) for t in range(9)]  # of another size, so in another block
+    assert draws([Logged([0.0, 1.0], 0), *later]) == 0.0
+    assert draws([*later, Logged([0.0, 1.0], 0)]) == 0.0
 
 
 def test_what_was_drawn_counts_not_what_a_baseline_took() -> None:

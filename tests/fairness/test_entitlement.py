@@ -9,7 +9,7 @@ from fedfairx.core.merit import Affine, Custom, Exponential, Logistic, Merit, Po
 from fedfairx.core.merit_kernels import log_merit_values
 from fedfairx.fairness.confidence_region import Region, region
 from fedfairx.fairness.decision_log import Block
-from fedfairx.fairness.entitlement import entitled
+from fedfairx.fairness.entitlement import _merit_range, entitled, entitled_units
 from fedfairx.fairness.totals import Sets, Tally
 
 MERITS: list[Merit] = [
@@ -105,6 +105,36 @@ def test_the_second_derivative_is_bounded() -> None:
         second = (policy * ((moves - mean) ** 2 - variance))[inside].sum()
         rho, share = np.ptp(moves), policy[inside].sum()
         assert abs(second) <= rho**2 * min(9 / 64, 1.25 * share) + 1e-12
+
+
+@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("half_width", [0.2, 0.5, 1.0])
+def test_what_the_linear_bound_leaves_out_is_bounded_for_rare_actions_too(
+    units: bool, half_width: float
+) -> None:
+    """The share of the second of two actions at every θ of the region, against its tangent at the centre.
+
+    Where merit is steep a rare action may be far less rare elsewhere in the region.
+    """
+    steepness, centre, root = 10.0, np.array([0.0, -1.0]), np.array([1e-9, 1.0])
+    found = Region(centre, root if units else np.diag(root), half_width)
+    if units:
+        bounds = entitled_units(found, Exponential(steepness), np.array([[0, 1]]), None, None)
+    else:
+        bounds = entitled(found, Exponential(steepness), np.eye(2)[None], None)
+    share = 1.0 / (1.0 + np.exp(-steepness * -1.0))
+    assert bounds.share[0, 1] == pytest.approx(share)
+    moves = half_width * np.linspace(-1.0, 1.0, 201)
+    shares = 1.0 / (1.0 + np.exp(-steepness * (moves - 1.0)))
+    tangent = share + steepness * share * (1.0 - share) * moves
+    assert np.abs(shares - tangent).max() <= bounds.bend[0, 1]
+
+
+def test_a_merit_of_ones_own_is_bounded_on_both_sides() -> None:
+    merit = Custom(lambda mean: 1.0 + abs(mean), minimum_merit=1.0, lipschitz_constant=1.0)
+    least, most = _merit_range(merit, np.array([[0.5, -0.2]]), np.array([[0.3, 0.4]]))
+    assert np.exp(least) == pytest.approx(np.array([[1.2, 1.0]]))  # of means from 0.2 to 0.8, and -0.6 to 0.2
+    assert np.exp(most) == pytest.approx(np.array([[1.8, 1.6]]))
 
 
 def test_an_action_that_nothing_is_known_of_may_be_entitled_to_anything() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import doctest
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -13,7 +13,10 @@ import fedfairx.fairness.exposure_table
 from fedfairx.core.merit import Exponential, Power
 from fedfairx.errors import InvalidInput
 from fedfairx.fairness import Logged
-from fedfairx.fairness.exposure_table import ABOVE, BELOW, UNKNOWN, WITHIN, Share, verdict
+from fedfairx.fairness.confidence_region import region
+from fedfairx.fairness.confidence_sequences import share_interval, spending
+from fedfairx.fairness.entitlement import entitled
+from fedfairx.fairness.exposure_table import ABOVE, BELOW, UNKNOWN, WITHIN, Row, Share, verdict
 from worlds import GROUPS, NAMES, fair_policy, world
 
 MERIT = Exponential(4.0)
@@ -145,6 +148,67 @@ def test_what_was_withdrawn_was_not_shown_but_was_drawn() -> None:
     assert table.groups == shorter.groups
     assert (table.decisions, table.draws.decisions) == (300, 400)
     assert ffx.exposure(never).actions == ()
+
+
+def test_the_error_is_spent_once() -> None:
+    """Half is for the region of θ, and a quarter each for shown shares of actions and of groups."""
+    rng, error = np.random.default_rng(0), 0.08
+    contexts = rng.random((400, 2, 2))
+    log = [
+        Logged(
+            [0.5, 0.5], int(rng.random() < 0.3), each, groups=["north", "south"], reward=float(rng.random())
+        )
+        for each in contexts
+    ]
+    table = ffx.exposure(log, error=error, merit=MERIT)
+    taken = np.array([each.action for each in log])
+    times = np.bincount(taken, minlength=2).astype(float)
+    for rows in (table.actions, table.groups):
+        ends = share_interval(times, np.full(2, 400.0), 0.25 * error * spending(2))
+        assert [row.shown.low for row in rows] == pytest.approx(ends[0], rel=1e-12)
+        assert [row.shown.high for row in rows] == pytest.approx(ends[1], rel=1e-12)
+    x, y = contexts[np.arange(400), taken], np.array([each.reward for each in log])
+    known = region(x.T @ x, x.T @ y, noise_sd=0.5, error=0.5 * error)
+    alone = entitled(known, MERIT, contexts, None)
+    for k, row in enumerate(table.actions):  # the narrower of the bound of each round and the linear one
+        reach = known.radius * np.linalg.norm(alone.gradient[:, k].sum(axis=0)) + alone.bend[:, k].sum()
+        middle = alone.share[:, k].sum()
+        assert row.entitled.low == pytest.approx(max(alone.low[:, k].mean(), (middle - reach) / 400))
+        assert row.entitled.high == pytest.approx(min(alone.high[:, k].mean(), (middle + reach) / 400))
+
+
+def test_sums_of_the_log_itself_change_nothing() -> None:
+    log = world(300)
+    rows = [np.asarray(each.contexts)[each.action] for each in log]
+    gram, moment = (
+        sum(np.outer(x, x) for x in rows),
+        sum(x * each.reward for x, each in zip(rows, log, strict=True)),
+    )
+    ours, theirs = ffx.exposure(log, merit=MERIT, sums=(gram, moment)), ffx.exposure(log, merit=MERIT)
+    for one, two in zip(ours.actions, theirs.actions, strict=True):
+        assert astuple(one.entitled) == pytest.approx(astuple(two.entitled), rel=1e-9)
+
+
+def test_a_reward_of_what_was_withdrawn_is_not_learnt() -> None:
+    log = [Logged([0.5, 0.5], t % 2, np.eye(2), reward=0.5) for t in range(20)]
+    more = [*log, *(Logged([0.5, 0.5], None, np.eye(2), drawn=0, reward=1.0) for _ in range(20))]
+    assert ffx.exposure(more).rewards == ffx.exposure(log).rewards == 20
+    assert ffx.exposure(more).actions == ffx.exposure(log).actions
+
+
+def test_shown_shares_do_not_depend_on_the_order_of_a_log() -> None:
+    """A group that could fill both slots is bounded by both, also where it had one action later."""
+    wide = Logged([2 / 3] * 3, [0, 2], groups=["a", "a", "b"], slots=2)
+    narrow = Logged([2 / 3] * 3, [0, 1], groups=["a", "b", "b"], slots=2)
+    forth, back = (ffx.exposure([one] * 20 + [two] * 20) for one, two in ((wide, narrow), (narrow, wide)))
+    for row, other in zip(forth.groups, back.groups, strict=True):
+        assert (row.name, astuple(row.shown)) == (other.name, pytest.approx(astuple(other.shown)))
+
+
+def test_a_shortfall_is_as_wide_as_both_intervals() -> None:
+    row = Row("ann", 10, 3, Share(0.3, 0.2, 0.4), 0.3, Share(0.5, 0.45, 0.6), BELOW)
+    short = row.shortfall
+    assert (short.value, short.low, short.high) == pytest.approx((0.2, 0.05, 0.4))
 
 
 def test_an_empty_log_is_an_empty_table() -> None:

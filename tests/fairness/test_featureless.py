@@ -76,6 +76,15 @@ def test_the_table_is_that_of_unit_vectors(rounds: list[tuple[list[int], float]]
 
 
 @pytest.mark.parametrize("merit", MERITS)
+def test_an_action_may_change_its_group(merit: Merit) -> None:
+    """Rounds of the same actions are merged, but not those in which they are of other groups."""
+    log = log_of([([0, 1, 2], t / 60) for t in range(60)], 3)
+    for t, each in enumerate(log):
+        each.groups = ["a", "b", "c"] if t % 3 else ["b", "a", None]
+    assert_same(ffx.exposure(log, merit=merit), ffx.exposure(as_units(log, 3), merit=merit))
+
+
+@pytest.mark.parametrize("merit", MERITS)
 def test_one_that_is_there_twice_counts_once(merit: Merit) -> None:
     rng = np.random.default_rng(2)
     rounds = [(rng.integers(0, 4, 1 + t % 6).tolist(), 0.9 * float(rng.random())) for t in range(500)]

@@ -53,9 +53,7 @@ def test_each_rule_prints_its_own_scope(decide_from, part) -> None:
     narrower = decide_from != "released"
     assert ("narrower" in str(guarantee)) == narrower
     assert ("the other records stay as recorded" in str(guarantee)) == narrower
-    assert (
-        'decide_from="released" is the strict mode, which covers decisions too' in str(guarantee)
-    ) == narrower
+    assert ('decide_from="released" is the strict mode, which covers that too' in str(guarantee)) == narrower
 
 
 def test_the_default_is_the_narrower_claim() -> None:

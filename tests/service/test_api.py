@@ -5,12 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
+import re
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
 
 import fedfairx as ffx
+from fedfairx.service import decisions
+from fedfairx.service.metrics import EDGES, Metrics
+from fedfairx.service.routes import OPERATIONS
+from fedfairx.service.settings import Settings
 from old_databases import load
 from service_helpers import ACTIONS, CONTEXTS, asking, decide, metrics_of, until
 
@@ -180,6 +188,25 @@ def test_shadow_takes_the_baseline_and_learns_from_it(place: str) -> None:
         )  # cat's context is even
 
 
+def test_a_baseline_is_found_among_those_that_are_not_excluded(tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.sqlite"), mode="shadow") as client:
+        for baseline, excluded in (("ben", ["ann"]), ("cat", ["ann"]), ("cat", ["ben"])):
+            made = decide(client, actions=ACTIONS, baseline=baseline, excluded=excluded)
+            assert (made["action_id"], made["mode"]) == (baseline, "shadow")
+            assert made["action"] == [each["id"] for each in ACTIONS].index(baseline)
+
+
+def test_a_control_share_is_the_share_of_the_baseline() -> None:
+    """Seeded; 10 % of 1 000 is within 70 and 130 with probability 0.998."""
+    random.seed(0)
+    settings = Settings(control_share=0.1)
+    modes = Counter(decisions._draw_mode(settings) for _ in range(1_000))
+    assert 70 <= modes["control"] <= 130
+    assert modes["control"] + modes["live"] == 1_000
+    assert {decisions._draw_mode(Settings()) for _ in range(100)} == {"live"}
+    assert {decisions._draw_mode(Settings(mode="shadow", control_share=0.1)) for _ in range(9)} == {"shadow"}
+
+
 def test_a_control_share_keeps_the_baseline(place: str) -> None:
     """200 decisions with a share of one half: 64 to 136 of them but for one in 10⁷ runs."""
     with asking(place, control_share=0.5) as client:
@@ -231,6 +258,22 @@ def test_pages_of_decisions(place: str) -> None:
         assert 'reward"' not in text
         for bad in ({"limit": 0}, {"status": "odd"}, {"wrong": 1}, {"since": "NaN"}, {"until": "null"}):
             assert client.get("/v1/decisions", params=bad).status_code == 422
+        assert client.get("/v1/decisions?limit=2&limit=3").status_code == 422
+
+
+def test_a_number_in_a_query_is_one(tmp_path: Path) -> None:
+    """Of every endpoint: what a float may be and a time or a count may not."""
+    asked = 0
+    with asking(str(tmp_path / "agent.sqlite")) as client:
+        for operation in OPERATIONS:
+            numbers = [each for each in operation.parameters if each.place == "query"]
+            for each in numbers:
+                if each.schema["type"] in ("number", "integer"):
+                    for bad in ("nan", "NaN", "-nan", "inf", "-Infinity", "1e999", "-1", "0x10", "", "٣"):
+                        answer = client.request(operation.method, operation.path, params={each.name: bad})
+                        assert answer.status_code == 422, (operation.path, each.name, bad)
+                        asked += 1
+    assert asked >= 60
 
 
 def test_exports_agree(place: str) -> None:
@@ -244,6 +287,9 @@ def test_exports_agree(place: str) -> None:
         rows = list(csv.DictReader(io.StringIO(client.get("/v1/export?format=csv").text)))
         assert [json.loads(row["policy"]) for row in rows] == [line["policy"] for line in lines]
         assert [row["decision_id"] for row in rows] == [line["decision_id"] for line in lines]
+        between = [0.5 * (one["time"] + two["time"]) for one, two in pairwise(lines)]
+        window = client.get("/v1/export", params={"since": between[0], "until": between[2]}).text
+        assert [json.loads(line) for line in window.splitlines()] == lines[1:3]
 
 
 def test_a_csv_computes_nothing(place: str) -> None:
@@ -310,6 +356,16 @@ def test_a_private_service_says_what_it_promises(place: str) -> None:
         assert privacy["epsilon"] == pytest.approx(2.0)
         assert privacy["clipped"] == 1
         assert "\nfedfairx_budget_releases 10\n" in metrics_of(client)
+
+
+def test_a_bucket_holds_what_takes_as_long_as_its_edge() -> None:
+    metrics = Metrics()
+    for seconds in (0.0001, EDGES[0], EDGES[3], EDGES[-1], 99.0):
+        metrics.request("decide", 201, seconds)
+    found = re.findall(r'_bucket{operation="decide",le="(\S+)"} (\d+)', "\n".join(metrics.lines()))
+    assert found == [
+        (str(edge), str(2 + (k >= 3) + (k == len(EDGES) - 1))) for k, edge in enumerate(EDGES)
+    ] + [("+Inf", "5")]
 
 
 def test_metrics_count(place: str) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -257,6 +260,48 @@ def test_a_window_counts_what_was_made_in_it(place: str, monkeypatch: pytest.Mon
         assert (empty["decisions"], empty["actions"], empty["first"]) == (0, [], None)
 
 
+def test_the_noise_of_rewards_is_half_of_their_range() -> None:
+    assert exposing._half_range(ffx.Agent(2)) == 0.5
+    assert exposing._half_range(ffx.Agent(2, reward_range=(1.0, 5.0))) == 2.0
+
+
+def test_each_window_has_a_table_of_its_own(tmp_path: Path) -> None:
+    """While they are fresh, too: a table is not that of another beginning, end or role."""
+    with served(str(tmp_path / "agent.sqlite")) as (client, service):
+        rewarded(client, 3)
+        middle = time.time()
+        rewarded(client, 5)
+
+        def decisions(**window: float) -> int:
+            return int(client.get("/v1/exposure", params=window).json()["decisions"])
+
+        for _ in range(2):
+            assert [decisions(), decisions(since=middle), decisions(until=middle)] == [8, 5, 3]
+            assert [decisions(since=middle, until=middle), decisions(until=time.time() + 1)] == [0, 8]
+        look = service.exposures.look
+        assert np.isnan(client.portal.call(lambda: look(exact=False)).table.actions[0].policy)
+        assert np.isfinite(client.portal.call(lambda: look(exact=True)).table.actions[0].policy)
+
+
+def test_a_clock_that_goes_back_keeps_no_old_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wall, passed = time.time(), 100.0
+    clocks = SimpleNamespace(time=lambda: wall, monotonic=lambda: passed)
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=3) as agent:
+        cache = exposing.ExposureCache(agent, settings_for(str(tmp_path / "agent.sqlite")))
+        monkeypatch.setattr(exposing, "time", clocks)
+
+        def decisions() -> int:
+            return asyncio.run(cache.look(exact=True)).table.decisions
+
+        agent.decide(np.eye(3))
+        assert decisions() == 1
+        agent.decide(np.eye(3))
+        passed += exposing.FRESH
+        assert decisions() == 1  # it is still fresh
+        wall, passed = wall - 3_600.0, passed + 1.0
+        assert decisions() == 2
+
+
 def test_of_too_many_decisions_the_latest_are_looked_at(place: str) -> None:
     with asking(place, exposure_decisions=10) as client:
         rewarded(client, 10)
@@ -265,6 +310,17 @@ def test_of_too_many_decisions_the_latest_are_looked_at(place: str) -> None:
         rewarded(client, 3)
         found = client.get("/v1/exposure").json()
         assert (found["decisions"], found["bounded"]) == (10, True)
+
+
+def test_steps_that_are_no_decisions_are_not_too_many(tmp_path: Path) -> None:
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=3) as agent:
+        agent.learn(np.eye(3), [0.0, 0.5, 1.0])
+        settings = settings_for(str(tmp_path / "agent.sqlite"), exposure_decisions=4)
+        for many in (4, 5):
+            while agent.pending < many:
+                agent.decide(np.eye(3))
+            looked = asyncio.run(exposing.ExposureCache(agent, settings).look(exact=True))
+            assert (looked.table.decisions, looked.bounded) == (4, many > 4)
 
 
 def test_in_shadow_mode_it_is_a_table_of_the_callers_own_choices(place: str) -> None:
@@ -333,3 +389,41 @@ def test_counts_are_brought_up_to_date(place: str) -> None:
                 now = counting.by_time(journal, since=since, width=width, count=count)
                 assert now == by_time(journal, since=since, width=width, count=count)
         assert counting.by_status(journal) == {"pending": 3, "rewarded": 15, "withdrawn": 3, "expired": 0}
+
+
+def test_the_last_interval_is_counted_again(tmp_path: Path) -> None:
+    """It is not over: what was made since the last look is in it, and in those that have begun since."""
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=3) as agent:
+        journal, counting = agent.journal, DecisionCounters()
+        since = journal.log.now() // 1_000_000
+        for step in range(6):
+            journal.log.clock = lambda step=step: int((since + 4.0 * step) * 1e9)
+            agent.observe(agent.decide(np.eye(3)), reward=0.5)
+            agent.decide(np.eye(3))
+            count = int(4.0 * step / 10.0) + 1  # intervals of ten seconds
+            found = counting.by_time(journal, since=since, width=10.0, count=count)
+            assert found == by_time(journal, since=since, width=10.0, count=count)
+            assert sum(found[0]) == 2 * (step + 1)
+        assert counting.by_time(journal, since=since, width=10.0, count=2) == by_time(
+            journal, since=since, width=10.0, count=2
+        )
+
+
+def test_threads_that_count_at_once_count_once() -> None:
+    """The second waits until the first has written down how far it has counted."""
+    both, asked = threading.Barrier(2), []
+
+    class Slow:
+        """A journal whose steps are counted while another thread asks."""
+
+        def counted(self, until: int) -> tuple[int, dict[str, int], int]:
+            asked.append(until)
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.2)  # never both, if one waits for the other
+            return 10 - until, {}, 10
+
+    counting = DecisionCounters()
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(counting.by_status, [Slow(), Slow()]))
+    assert [each["pending"] for each in found] == [10, 10]
+    assert asked == [0, 10]

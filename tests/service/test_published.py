@@ -206,6 +206,15 @@ def test_before_the_first_batch_a_reader_sees_who_was_shown(tmp_path: Path) -> N
         for row in found["actions"]:
             assert row["entitled"] == {"value": None, "low": 0.0, "high": 1.0}
             assert row["verdict"] == "too little data"
+        for role, exact in (
+            ("reader", False),
+            ("writer", False),
+            ("admin", True),
+        ):  # each would tell a reward
+            for seen in client.get("/v1/decisions", headers=headers[role]).json()["decisions"]:
+                one = client.get(f"/v1/decisions/{seen['decision_id']}", headers=headers[role]).json()
+                assert one == seen
+                assert (seen["probability"] is not None, seen["policy"] is not None) == (exact, exact)
 
 
 def test_a_batch_is_what_it_sums(place: str, batches_of_four: None) -> None:

@@ -194,6 +194,18 @@ def test_what_is_refused(tmp_path: Path) -> None:
         refused(client.post("/v1/actions/ann"), 405, "method")
 
 
+def test_more_than_may_be_are_not_decided_about(tmp_path: Path) -> None:
+    """Where the limit was lowered since they were named."""
+    place = str(tmp_path / "agent.sqlite")
+    with asking(place, actions=["ann", "ben", "cid"]):
+        pass
+    with asking(place, dimension=0, max_actions=2) as client:
+        answer = client.post("/v1/decisions", json={})
+        assert answer.status_code == 422
+        assert "must be at most 2 (max_actions)" in answer.json()["detail"]
+        assert client.post("/v1/decisions", json={"excluded": ["cid"]}).status_code == 201
+
+
 def test_a_retry_is_answered_as_then(place: str) -> None:
     key = {"idempotency-key": "k"}
     with asking(place, actions=NAMES) as client:

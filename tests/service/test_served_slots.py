@@ -234,6 +234,16 @@ def test_keys_batches_and_a_restart_in_the_middle(place: str) -> None:
         pass
 
 
+def test_a_slot_that_nobody_saw_is_no_reward(tmp_path: Path) -> None:
+    with asking(str(tmp_path / "agent.sqlite")) as client:
+        made = decide(client, actions=ACTIONS, slots=3)
+        first, second, third = (each["action_id"] for each in made["shown"])
+        path = f"/v1/decisions/{made['decision_id']}/reward"
+        assert client.put(path, json={"rewards": {first: 0.5, second: None}}).status_code == 204
+        assert client.put(path, json={"rewards": {second: None, third: 0.0}}).status_code == 204
+        assert "\nfedfairx_rewards_total 2\n" in client.get("/metrics").text
+
+
 def test_what_waits_is_withdrawn(place: str) -> None:
     with asking(place) as client:
         half, none = (decide(client, actions=ACTIONS, slots=2) for _ in range(2))

@@ -12,6 +12,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import StateError, StorageUnavailable, UnknownDecision
+from fedfairx.service import write_queue
 from fedfairx.service.metrics import Metrics
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.write_queue import PAUSE, WriteQueue
@@ -70,6 +71,16 @@ def test_what_waits_is_written_together() -> None:
         assert len({one.id for one in made}) == 20
 
     assert run(work).groups == [20]
+
+
+def test_more_than_a_group_holds_are_several_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_queue, "MOST", 3)
+
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        async with asyncio.timeout(10):
+            assert len(await asyncio.gather(*(queue.do(watched, decide) for _ in range(8)))) == 8
+
+    assert run(work).groups == [3, 3, 2]
 
 
 def test_what_comes_while_it_writes_is_the_next_group() -> None:
@@ -146,6 +157,20 @@ def test_a_mistake_with_one_agent_fails_no_other() -> None:
 
     watched = run(work)
     assert sorted(watched.groups) == [0, 0, 1, 1, 2]
+
+
+def test_a_probe_does_not_outlive_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_queue, "PROBED", 1e9)
+
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        watched.write = lambda _statement: []  # type: ignore[attr-defined]
+        assert await queue.ready()
+        watched.fail = True
+        with pytest.raises(StorageUnavailable):
+            await queue.do(watched, decide)
+        assert not await queue.ready()
+
+    run(work)
 
 
 def test_a_mistake_of_ours_leaves_nobody_waiting() -> None:

@@ -21,6 +21,7 @@ from states import told
 D = 3
 X = np.eye(D)
 BUDGET = ffx.Budget(epsilon=4.0, delta=0.1, releases=10)
+RESTORE = "restore a backup, and check it with `fedfairx verify`$"
 
 
 def opened(path: Path, budget: ffx.Budget | None = BUDGET) -> ffx.Agent:
@@ -248,6 +249,45 @@ def test_a_step_that_was_changed_is_noticed(tmp_path: Path) -> None:
             ffx.Agent.open(path)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE decisions SET action = 1 - action", r"step \d+ is not as it was written"),
+        ("DELETE FROM decisions", "decisions that wait for a reward are missing"),
+        ("UPDATE agents SET settings = '{}'", "the settings of agent 'a' are not as they were written"),
+        ("DELETE FROM snapshots", "it has no sound snapshot"),
+        ("DROP TABLE outcomes", "no such table: outcomes"),
+        ("DELETE FROM fedfairx", "it does not say which version it is"),
+    ],
+)
+def test_damage_names_the_remedy(tmp_path: Path, change: str, said: str) -> None:
+    path = tmp_path / "agent.db"
+    opened(path, None).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(change)
+    with pytest.raises(StateError, match=f"^{path} is damaged: {said}; {RESTORE}"):
+        ffx.Agent.open(path)
+
+
+def test_a_file_that_was_cut_short_names_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "agent.db"
+    opened(path, None).close()
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(StateError, match=f"^{path} is damaged: database disk image is malformed; {RESTORE}"):
+        ffx.Agent.open(path)
+
+
+def test_a_table_that_is_missing_on_a_server_names_the_remedy(postgres: Postgres) -> None:
+    import psycopg
+
+    place = postgres.schema()
+    opened(place, None).close()  # type: ignore[arg-type]
+    with psycopg.connect(place, autocommit=True) as connection:
+        connection.execute("DROP TABLE outcomes")
+    with pytest.raises(StateError, match=f'is damaged: relation "outcomes" does not exist; {RESTORE}'):
+        ffx.Agent.open(place)
+
+
 def test_a_damaged_snapshot_is_done_without(tmp_path: Path) -> None:
     path = tmp_path / "agent.db"
     with opened(path) as agent:
@@ -264,13 +304,11 @@ def test_a_damaged_snapshot_is_done_without(tmp_path: Path) -> None:
 
 def test_other_files(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database at all, but longer than a header of one would be" * 9)
-    with pytest.raises(
-        StateError, match="is damaged or was changed by somebody else: file is not a database"
-    ):
+    with pytest.raises(StateError, match=f"is damaged: file is not a database; {RESTORE}"):
         ffx.Agent.open(tmp_path / "text", dimension=D)
     with sqlite3.connect(tmp_path / "other") as connection:
         connection.execute("CREATE TABLE decisions (x)")
-    with pytest.raises(StateError, match="is a SQLite file, but no durable agent's"):
+    with pytest.raises(StateError, match="is a SQLite file, but no durable agent's; name another one"):
         ffx.Agent.open(tmp_path / "other", dimension=D)
     with pytest.raises(StorageUnavailable, match="No such file"):
         ffx.Agent.open(tmp_path / "no" / "folder", dimension=D)

@@ -241,8 +241,9 @@ def test_a_newer_version_is_refused_as_it_is(place: str) -> None:
     database = open_database(place)
     database.execute("UPDATE fedfairx SET version = 99")
     database.close()
-    with pytest.raises(
-        StateError, match=f"has version 99, and this fedfairx reads up to version {LAST}: update"
-    ):
+    said = (
+        f"has version 99, and this fedfairx reads up to version {LAST}; update fedfairx, or restore a backup"
+    )
+    with pytest.raises(StateError, match=said):
         ffx.Agent.open(place)
     assert version_of(place) == 99

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedfairx.util.formatting import counted, duration, html_table, mean_and_half, number, text_table
+from fedfairx.util.formatting import counted, duration, html_table, mean_and_half, number, text_table, visible
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,24 @@ def test_nothing_in_a_table_is_taken_for_markup() -> None:
     assert "<script>" not in text
     assert "<caption>a &amp; b</caption>" in text
     assert text.count("<tr>") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Zoë 💥 日本", "Zoë 💥 日本"),
+        ("12\u202f000\u00a0%", "12\u202f000\u00a0%"),  # spaces that do not break are seen
+        ("ann\u202eneb", "ann\\u202eneb"),
+        ("a\u2066b\u2069", "a\\u2066b\\u2069"),
+        ("a\u200db\ufeff", "a\\u200db\\ufeff"),
+        ("a\tb\x00\x1b\x85", "a\\tb\\x00\\x1b\\x85"),
+        ("\u2028\u3164\U000e0041", "\\u2028\\u3164\\U000e0041"),
+    ],
+)
+def test_invisible_characters_are_escaped(name: str, shown: str) -> None:
+    assert visible(name) == shown
+    assert text_table((name,), [(name,)]).splitlines()[::2] == [shown, shown]
+    assert html_table((name,), [(name,)], caption=name).count(f">{shown}<") == 3
 
 
 def test_durations() -> None:

@@ -89,7 +89,7 @@ class Options:
     bounds: what records are clipped to; also their neighbouring relation, and how noise is divided.
     centring: the public point that records are clipped around; by default zero.
     decide_from: what a private agent's decisions may use, instead of the algorithm's own; "released" is the
-        strict mode, whose claim covers decisions too.
+        strict mode, whose claim also covers what a record changes in later decisions.
     shift: what "optimism" adds to private sums to make them definite, in sds of their noise.
     partners: "alike" (one θ for all) or "differ": each agent learns from its own rewards how far the θ of
         others agrees with its own.

@@ -44,6 +44,7 @@ from fedfairx.storage.agents import (
     update_settings,
 )
 from fedfairx.storage.amendments import KINDS
+from fedfairx.storage.database import damaged
 from fedfairx.storage.journal import Event, Journal, Made, Outcome
 from fedfairx.storage.open_log import leave_mark
 from fedfairx.storage.privacy_ledger import StoredLedger, StoredPersons
@@ -199,7 +200,7 @@ class AgentStore:
             raise
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             said = type(error).__name__  # the text might contain data
-            raise StateError(f"{self.journal.place} is damaged: it can't be read, {said}") from None
+            raise damaged(self.journal.place, f"it can't be read, {said}") from None
 
     def _restore(self, whole: bool) -> None:
         parts = self.parts
@@ -249,7 +250,7 @@ class AgentStore:
             body = self.journal.snapshot(seq)
             if body is not None:
                 return seq, body
-        raise StateError(f"{self.journal.place} is damaged: it has no sound snapshot")
+        raise damaged(self.journal.place, "it has no sound snapshot")
 
     def clock(self) -> int:
         """The time of the step that is made or replayed, in microseconds since 1970."""
@@ -264,7 +265,7 @@ class AgentStore:
         elif isinstance(step, Outcome):
             made = parts.pending.get(step.decision)
             if made is None:
-                raise StateError(f"{self.journal.place} is damaged: step {step.seq} belongs to no decision")
+                raise damaged(self.journal.place, f"step {step.seq} belongs to no decision")
             if step.slot == 0:
                 del parts.pending[step.decision]
             elif made.slate is not None:
@@ -366,7 +367,7 @@ class AgentStore:
             finally:
                 self.restore()
             if not same:
-                raise StateError(f"{self.journal.place} is damaged: replayed, its log ends in another state")
+                raise damaged(self.journal.place, "replayed, its log ends in another state")
 
     def take_snapshot(self) -> None:
         """Store the state after all steps so far."""

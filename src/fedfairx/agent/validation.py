@@ -38,7 +38,7 @@ def as_contexts(contexts: ArrayLike, dimension: int) -> Array:
         raise InvalidInput(
             f"contexts must have shape (K, {dimension}) with K >= 1, got contexts=array of shape {rows.shape}"
         )
-    # Numba would compile another version for read-only or unaligned arrays, which takes a minute.
+    # Numba would compile another version for read-only or unaligned arrays, which takes seconds.
     return rows if rows.flags.carray else rows.copy()
 
 

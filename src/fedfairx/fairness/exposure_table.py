@@ -19,10 +19,9 @@ from fedfairx.fairness.totals import Sets, Tally
 from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import html_table, text_table
 
-_MERIT_SHARE, _SHOWN_SHARE = (
-    0.5,
-    0.25,
-)  # of the error: for entitlements; for shown shares of actions, of groups
+# Of the error: one half is for entitlements, and a quarter each for shown shares of actions and of groups.
+_MERIT_SHARE = 0.5
+_SHOWN_SHARE = 0.25
 _TITLES = ("", "decisions", "shown", "between", "entitled", "between", "verdict")
 
 

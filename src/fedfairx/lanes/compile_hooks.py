@@ -59,10 +59,10 @@ class Announcer(event.Listener):
 
     def __init__(self, folder: str | None) -> None:
         self._text = (
-            "compiling for some ten seconds, in every process, because no cache folder is writable; set "
+            "compiling for some seconds, in every process, because no cache folder is writable; set "
             "NUMBA_CACHE_DIR to one that is"
             if folder is None
-            else f"compiling once, for some ten seconds; the machine code is cached in {folder}"
+            else f"compiling once, for some seconds; the machine code is cached in {folder}"
         )
         self._said = False
 

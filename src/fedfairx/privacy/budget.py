@@ -32,7 +32,8 @@ class Budget:
     bounds: what records are clipped to; by default norm 1 and reward 1.
     centring: public point that records are clipped around instead; only the adjacency and the gram_share of
         `bounds` matter then.
-    decide_from: what decisions may use; "released" is the strict mode, whose claim covers decisions too.
+    decide_from: what decisions may use; "released" is the strict mode, whose claim also covers what a record
+        changes in later decisions.
     person_records: number of records of one person that may enter; None for no bound.
     public_schedule: False if the data decide when a release is made; nothing is guaranteed then.
 

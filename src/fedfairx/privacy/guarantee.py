@@ -18,7 +18,7 @@ DECIDE_FROM: tuple[str, ...] = get_args(DecideFrom)
 
 LARGE_DELTA = 1e-3
 
-_STRICT = 'decide_from="released" is the strict mode, which covers decisions too'
+_STRICT = 'decide_from="released" is the strict mode, which covers that too'
 #: Scope of the default in one sentence, for those who set up or join a federation.
 NARROWER = (
     "the claim is for replacing one record of the log while the other records stay as recorded; what the "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ class ExposureSnapshot:
     table: Exposure
     first: float | None  # time of the first decision in it
     last: float | None
-    when: float
+    when: float  # it was computed, by the monotonic clock: that of the system may go back
     took: float  # seconds
     bounded: bool  # whether decisions of the window were left out because there are too many
     withdrawn: int
@@ -67,7 +68,7 @@ class ExposureCache:
         self._logged = _Logged()
         self._lift: LiftReader | None = None
         self._change, self._earnings = Change(), Earnings()
-        self._change_until = 0.0  # `_change` is current until then
+        self._change_until = -math.inf  # `_change` is current until then, by the monotonic clock
         self._looking: asyncio.Task[None] | None = None  # for a change
         self._publishing = threading.Lock()
         self._outdated = False  # whether rows that the published sums are of mean something else now
@@ -90,7 +91,7 @@ class ExposureCache:
         """
         async with self._one_at_a_time:
             kept = self._kept.pop((since, until, exact), None)
-            if kept is None or time.time() - kept.when > max(FRESH, COST * kept.took):
+            if kept is None or time.monotonic() - kept.when > max(FRESH, COST * kept.took):
                 kept = await asyncio.to_thread(self._make, since, until, exact)
             self._kept[since, until, exact] = kept
             if len(self._kept) > KEPT:
@@ -112,7 +113,7 @@ class ExposureCache:
         return self._earnings
 
     async def _look_again(self) -> None:
-        if time.time() > self._change_until:
+        if time.monotonic() > self._change_until:
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look_for_change())
             await asyncio.wait([self._looking], timeout=PATIENCE)
@@ -126,7 +127,7 @@ class ExposureCache:
         found = published.test.found
         self._change = replace(found, evidence=float(f"{found.evidence:.3g}"))
         self._earnings = Earnings.of(published.total, published.count, self._lift)
-        self._change_until = time.time() + max(FRESH, COST * (time.monotonic() - began))
+        self._change_until = time.monotonic() + max(FRESH, COST * (time.monotonic() - began))
 
     def _make(self, since: float | None, until: float | None, exact: bool) -> ExposureSnapshot:
         began = time.monotonic()
@@ -155,7 +156,7 @@ class ExposureCache:
             table if exact else coarse(table),
             seen.first,
             seen.last,
-            time.time(),
+            time.monotonic(),
             time.monotonic() - began,
             bounded,
             seen.withdrawn,

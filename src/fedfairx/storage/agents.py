@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from fedfairx.errors import StateError
+from fedfairx.storage.database import damaged
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.open_log import open_log
 from fedfairx.storage.seals import seal_other
@@ -43,10 +43,7 @@ def read_agent(log: Log, agent: int) -> AgentRow:
         "SELECT name, settings, secret, seal FROM agents WHERE agent = ?", (agent,)
     )
     if seal_other(agent, name, settings) != seal:
-        raise StateError(
-            f"{log.database.place} is damaged: the settings of agent {name!r} are not as they were written; "
-            "restore a backup"
-        )
+        raise damaged(log.database.place, f"the settings of agent {name!r} are not as they were written")
     return AgentRow(agent, name, json.loads(settings), secret)
 
 

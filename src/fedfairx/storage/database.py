@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
+from fedfairx.errors import StateError
+
 Row = tuple[Any, ...]
 #: "own": exclusive for this process, by a lock. "shared": single statements while another process owns it.
 #: "read": a read-only snapshot of what is committed.
@@ -72,6 +74,11 @@ class Database(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def damaged(place: str, what: str) -> StateError:
+    """The error of a database that does not hold what was written; it names the remedy."""
+    return StateError(f"{place} is damaged: {what}; restore a backup, and check it with `fedfairx verify`")
 
 
 def pages(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from fedfairx.errors import KeyTaken, StateError, StorageUnavailable, require
 from fedfairx.storage.amendments import AMENDING, Amendments, amendments, is_blank, marks
-from fedfairx.storage.database import Ask, Row, pages
+from fedfairx.storage.database import Ask, Row, damaged, pages
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.records import (
     STATUSES,
@@ -363,7 +363,7 @@ class Journal:
             question = f"{_DECISIONS} WHERE agent = ? AND seq IN ({marks(some)}) ORDER BY seq"
             rows = self.log.database.execute(question, (self.agent, *some))
             if len(rows) != len(some):
-                raise StateError(f"{self.place} is damaged: decisions that wait for a reward are missing")
+                raise self._damaged("decisions that wait for a reward are missing")
             yield from map(self._made, rows)
 
     def slot_outcomes(self, decision: int, *, before: int) -> Iterator[Outcome]:
@@ -429,7 +429,7 @@ class Journal:
             raise self._damaged(f"step {row[0]} is not as it was written")
 
     def _damaged(self, what: str) -> StateError:
-        return StateError(f"{self.place} is damaged: {what}; restore a backup")
+        return damaged(self.place, what)
 
     # --- queries: they see only what is committed ----------------------------------------------------
 
@@ -437,7 +437,7 @@ class Journal:
         """The id of the decision with this number."""
         prefix = self.origins.of(number)
         if prefix is None:
-            raise StateError(f"{self.place} is damaged: step {number} is of no opening")
+            raise self._damaged(f"step {number} is of no opening")
         return f"{prefix}-{number}"
 
     def decision(self, identity: str) -> StoredDecision | None:

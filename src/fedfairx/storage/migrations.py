@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedfairx.errors import StateError
-from fedfairx.storage.database import Database
+from fedfairx.storage.database import Database, damaged
 from fedfairx.storage.seal_migration import execute_all, seal_all, statements
 
 MIGRATIONS: list[str | Callable[[Database], None]] = [
@@ -30,13 +30,15 @@ def version_of(database: Database) -> int:
         rows = database.execute("SELECT version FROM fedfairx")
         version = int(rows[0][0]) if len(rows) == 1 else -1
     elif "decisions" in there or "agents" in there:
-        raise StateError(f"{database.place} has tables of these names that are not a durable agent's")
+        raise StateError(
+            f"{database.place} has tables of these names that are not a durable agent's; name another one"
+        )
     if version < 0:
-        raise StateError(f"{database.place} does not say which version it is")
+        raise damaged(database.place, "it does not say which version it is")
     if version > len(MIGRATIONS):
         raise StateError(
             f"{database.place} has version {version}, and this fedfairx reads up to version "
-            f"{len(MIGRATIONS)}: update it"
+            f"{len(MIGRATIONS)}; update fedfairx, or restore a backup that is older"
         )
     return version
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fedfairx.errors import StateError, StorageError, StorageUnavailable, needs
-from fedfairx.storage.database import Access, Row
+from fedfairx.storage.database import Access, Row, damaged
 from fedfairx.util.fork_safety import watch
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ _WAITS = (0.05, 0.1, 0.2, 0.4)  # seconds
 _LOCK = "('fedfairx ' || current_schema())"
 #: Error codes after which a retry may succeed: connection, conflict, resources, operator, read-only.
 _TRY_AGAIN = ("08", "40", "53", "55", "57", "58", "25006")
+#: Error codes of damage: values, constraints, a missing table or column, the server's own checks.
+_DAMAGED = ("22", "23", "42P01", "42703", "XX")
 
 
 class PostgresDatabase:
@@ -189,7 +191,9 @@ class PostgresDatabase:
             if self._writer is not None and (self._writer.broken or self._writer.closed):
                 self._writer.close()
             return StorageUnavailable(f"{self.place} can't be used for now: {said}; nothing has changed")
-        return StateError(f"{self.place} is damaged or was changed by somebody else: {said}")
+        if code is not None and code.startswith(_DAMAGED):
+            return damaged(self.place, said)
+        return StateError(f"{self.place} can't be used: {said}")
 
 
 def _marks(statement: str) -> Any:

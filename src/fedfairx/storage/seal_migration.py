@@ -20,7 +20,7 @@ from typing import Any
 from zlib import crc32
 
 from fedfairx.errors import StateError
-from fedfairx.storage.database import Database, Row, pages
+from fedfairx.storage.database import Database, Row, damaged, pages
 from fedfairx.storage.decision_ids import IdPrefixes
 from fedfairx.storage.records import DecisionNote
 from fedfairx.storage.seals import SIZE, START, seal_decision, seal_event, seal_other, seal_outcome
@@ -109,7 +109,7 @@ class _Sealing:
                 yield agent, seq, body
         for (agent,) in self._ask("SELECT agent FROM agents"):
             if agent not in sound:
-                raise StateError(f"{self._database.place} is damaged: it has no sound snapshot")
+                raise damaged(self._database.place, "it has no sound snapshot")
 
     def _decision(self, row: Row) -> None:
         (seq, agent, time, contexts, policy, theta, action, drawn, _, mode, names, groups, *more) = row
@@ -184,9 +184,7 @@ class _Sealing:
             raise self._damaged(seq)
 
     def _damaged(self, seq: int) -> StateError:
-        return StateError(
-            f"{self._database.place} is damaged: step {seq} is not as it was written; restore a backup"
-        )
+        return damaged(self._database.place, f"step {seq} is not as it was written")
 
 
 def _note(mode: str, action: int, extra: str | None) -> tuple[DecisionNote, str | None]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError, StateError, StorageError, StorageUnavailable
-from fedfairx.storage.database import Access, Row
+from fedfairx.storage.database import Access, Row, damaged
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.fork_safety import watch
 
@@ -81,7 +81,7 @@ class SqliteDatabase:
             if tables == 0:
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
             elif application != APPLICATION:
-                raise StateError(f"{self.place} is a SQLite file, but no durable agent's")
+                raise StateError(f"{self.place} is a SQLite file, but no durable agent's; name another one")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA secure_delete=ON")  # what is deleted is overwritten
@@ -98,7 +98,7 @@ class SqliteDatabase:
         try:
             connection.execute("BEGIN")
             if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
-                raise StateError(f"{self.place} is a SQLite file, but no durable agent's")
+                raise StateError(f"{self.place} is a SQLite file, but no durable agent's; name another one")
         except BaseException:
             connection.close()
             raise
@@ -222,10 +222,12 @@ def _connection(file: Path) -> sqlite3.Connection:
 def _meaning(error: sqlite3.Error | UnicodeDecodeError, place: str) -> StorageError:
     """The error to raise: by SQLite's error name, a retry may succeed or not."""
     if isinstance(error, UnicodeDecodeError):  # an error message quotes damaged bytes
-        return StateError(f"{place} is damaged or was changed by somebody else: it holds no UTF-8")
+        return damaged(place, "it holds no UTF-8")
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith(_DAMAGED) or isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
-        return StateError(f"{place} is damaged or was changed by somebody else: {error}")
+        return damaged(place, str(error))
     if isinstance(error, sqlite3.OperationalError) and not name.startswith("SQLITE_ERROR"):
         return StorageUnavailable(f"{place} can't be used for now: {error}; nothing has changed")
+    if "no such" in str(error):  # a table or a column
+        return damaged(place, str(error))
     return StateError(f"{place} can't be read: {error}")

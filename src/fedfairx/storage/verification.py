@@ -11,7 +11,7 @@ from itertools import islice
 from fedfairx.errors import StateError, require
 from fedfairx.storage.agents import read_agent
 from fedfairx.storage.amendments import LEARNT, Amendments
-from fedfairx.storage.database import PAGE, Database, Row, pages
+from fedfairx.storage.database import PAGE, Database, Row, damaged, pages
 from fedfairx.storage.journal import Event, Journal, Made, Outcome, Step
 from fedfairx.storage.migrations import MIGRATIONS, migrate, version_of
 from fedfairx.storage.open_log import FILE, open_database
@@ -72,7 +72,7 @@ def check_logs(database: Database, *, agent: str | None = None) -> list[LogCheck
             f"SELECT seq FROM {table} WHERE agent NOT IN (SELECT agent FROM agents) LIMIT 1"
         )
         if rows:
-            raise StateError(f"{database.place} is damaged: step {rows[0][0]} is of no agent")
+            raise damaged(database.place, f"step {rows[0][0]} is of no agent")
     return [_check(log, number, name) for number, name in agents if agent in (None, name)]
 
 

@@ -1,9 +1,10 @@
-"""Format numbers, means with intervals, and tables for a terminal or a notebook."""
+"""Format numbers, names, means with intervals, and tables for a terminal or a notebook."""
 
 from __future__ import annotations
 
 import html
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,6 +12,11 @@ import numpy as np
 from fedfairx.util.arrays import Array
 
 Rows = Iterable[Sequence[object]]
+
+#: Unicode categories of characters without a shape: control, format (such as a change of the direction of
+#: writing), surrogates, and separators of lines and paragraphs.
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"  # letters and marks that are drawn as nothing
 
 
 def half_width(values: Array) -> Array:
@@ -45,9 +51,24 @@ def mean_and_half(values: Array) -> str:
     return number(mean) if math.isnan(half) else f"{number(mean)} ± {number(half)}"
 
 
+def visible(text: str) -> str:
+    """The text with invisible characters escaped as in Python, so that two names never look the same by them.
+
+    A right-to-left override, for instance, becomes the six characters ``\\u202e``.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        each.encode("unicode_escape").decode("ascii")
+        if each in _BLANK or unicodedata.category(each) in _UNSEEN
+        else each
+        for each in text
+    )
+
+
 def text_table(columns: Sequence[object], rows: Rows) -> str:
-    """Format rows as a plain-text table."""
-    cells = [[str(column) for column in columns], *([str(cell) for cell in row] for row in rows)]
+    """Format rows as a plain-text table; invisible characters are escaped."""
+    cells = [[visible(str(cell)) for cell in row] for row in (columns, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -59,10 +80,13 @@ def text_table(columns: Sequence[object], rows: Rows) -> str:
 def html_table(columns: Sequence[object], rows: Rows, *, caption: str = "") -> str:
     """Format rows as an HTML table for a notebook; every cell is escaped."""
 
-    def line(kind: str, cells: Sequence[object]) -> str:
-        return "<tr>" + "".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in cells) + "</tr>"
+    def shown(cell: object) -> str:
+        return html.escape(visible(str(cell)))
 
-    head = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    def line(kind: str, cells: Sequence[object]) -> str:
+        return "<tr>" + "".join(f"<{kind}>{shown(cell)}</{kind}>" for cell in cells) + "</tr>"
+
+    head = f"<caption>{shown(caption)}</caption>" if caption else ""
     titles = line("th", columns) if columns else ""
     return f"<table>{head}{titles}{''.join(line('td', row) for row in rows)}</table>"
 

@@ -46,7 +46,7 @@ def test_a_release_does_not_change_later() -> None:
 def test_it_says_that_it_is_not_private() -> None:
     guarantee = NonPrivateSums(2).guarantee
     assert guarantee.mu == guarantee.epsilon == math.inf
-    assert str(guarantee) == "NOT PRIVATE: exact sums are sent, without noise."
+    assert str(guarantee) == "NOT PRIVATE: releases are exact sums, without noise."
 
 
 def test_a_saved_state_goes_on_with_the_same_bits() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
 import fedfairx as ffx
+from fedfairx.fairness import Row, Share
 from fedfairx.privacy import Guarantee
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.pages.jinja import page
 from fedfairx.service.schemas import PeerSeen, Privacy, Sync
+from market import fill, looking
 
 FRAME = {
     "agent": "clinic-3",
@@ -40,7 +44,7 @@ def test_a_private_agent() -> None:
         decide_from="own+released",
     )
     told = Privacy(True, "All releases together are (2, 1e-06)-DP.", "blt", 2.0, 1e-6, 1_000, 12, 3)
-    text = html("privacy", {"privacy": told, "guarantee": guarantee, "records": 400})
+    text = html("privacy", {"privacy": told, "guarantee": guarantee, "records": 400, "silent": False})
     assert told.statement in text
     assert guarantee.warnings[0] in unescape(text)
     assert "<strong>988</strong> left of 1\u202f000" in text
@@ -75,6 +79,20 @@ def test_a_table_that_leaves_decisions_out_says_so() -> None:
     for bounded in (True, False):
         looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, bounded, 0, 0)
         assert ("its start moves" in html("exposure", {"looked": looked, "periods": ()})) == bounded
+
+
+def test_the_page_to_sign_has_the_ends_of_each_interval_in_order(tmp_path) -> None:
+    row = Row("ann", 10, 3, Share(0.3, 0.2, 0.4), 0.3, Share(0.5, 0.45, 0.6), "below")
+    table = replace(ffx.exposure([ffx.Logged([0.5, 0.5], t % 2) for t in range(100)]), actions=(row,))
+    looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, False, 0, 0)
+    text = " ".join(re.sub(r"<[^>]*>", " ", html("exposure", {"looked": looked, "periods": ()})).split())
+    assert "30.0 % 20.0 – 40.0 % 50.0 % 45.0 – 60.0 % +20.0 +5.0 to +40.0 10 3 shown" in text
+    place = str(tmp_path / "agent.sqlite")
+    fill(place, 60)
+    with looking(place) as client:  # the report has the same table
+        between = re.findall(r'between">([+−][\d.]+) to ([+−][\d.]+)<', client.get("/report").text)
+    assert len(between) >= 5
+    assert all(float(low.replace("−", "-")) < float(high.replace("−", "-")) for low, high in between)
 
 
 def test_a_log_that_was_drawn_otherwise_is_said_aloud() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from fedfairx.service.pages import PAGES, jinja
-from market import NAMES, fill, looking
+import fedfairx as ffx
+from fedfairx.service.pages import PAGES, jinja, page_data
+from fedfairx.storage.records import DecisionNote
+from market import MERIT, NAMES, fill, looking
 
 PATHS = [path for path, _ in PAGES.values()]
 
@@ -57,6 +61,47 @@ def test_names_are_escaped_everywhere(market: str) -> None:
             assert path == "/" or "&lt;b&gt;Eve" in text
 
 
+def test_invisible_characters_in_names_are_shown_escaped(tmp_path) -> None:
+    hidden = "[\u202e\u200b\x1b\u2066\u3164]"
+    names, groups = (
+        ["ann\u202eneb", "cid\u200b", "dora\x1b[31m", "eve\n"],
+        ["left\u2066", None, None, "two\u3164"],
+    )
+    actions = {"ann\\u202eneb", "cid\\u200b", "dora\\x1b[31m", "eve\\n"}
+    everything = actions | {"left\\u2066", "two\\u3164"}
+    place = str(tmp_path / "agent.sqlite")
+    with ffx.Agent.open(place, dimension=2, name="market\u202e", seed=0) as agent:
+        for _ in range(12):
+            note = DecisionNote(groups=groups)
+            agent.observe(agent.decide(np.ones((4, 2)), names=names, note=note), reward=0.5)
+    with looking(place) as client:
+        for path, shown in {
+            "/": set(),
+            "/exposure": everything,
+            "/decisions": actions,
+            "/report": everything,
+        }.items():
+            text = client.get(path).text
+            assert not re.search(hidden, text), path
+            assert {each for each in (*shown, "market\\u202e") if each not in text} == set(), path
+
+
+@pytest.mark.parametrize("decide_from", [None, "own+released", "released"])
+def test_the_privacy_page_of_an_agent_that_is_alone_does_not_contradict_itself(
+    empty: str, decide_from: str | None
+) -> None:
+    given = {} if decide_from is None else {"epsilon": 2.0, "decide_from": decide_from}
+    with looking(empty, dimension=3, **given) as client:
+        text = unescape(re.sub(r"<[^>]*>|\s+", " ", client.get("/privacy").text))
+    later = "What a record changes in later decisions, which use this agent's own data without noise."
+    assert "sent, without noise" not in text
+    assert "nothing has been sent" in text.lower()
+    assert ("Outside of the guarantee" in text) == (decide_from is not None)
+    assert (later in text) == (decide_from == "own+released")
+    assert ("so it has learnt nothing" in text) == (decide_from == "released")
+    assert ("It is the strict claim" in text) == (decide_from == "released")
+
+
 def test_pages_tell_no_context_and_no_reward(market: str) -> None:
     """Every number with many digits would be one; ours are rounded."""
     with looking(market) as client:
@@ -101,6 +146,16 @@ def test_decisions_come_page_by_page_newest_first(market: str) -> None:
         assert seen == sorted(seen, reverse=True)
         for odd in ("x", "-1", "1e9", "9" * 40, "²"):
             assert client.get("/decisions", params={"before": odd}).status_code == 422
+
+
+def test_a_page_that_is_just_full_leads_nowhere(empty: str) -> None:
+    with ffx.Agent.open(empty, dimension=3, name="market", merit=MERIT) as agent:
+        agent.learn(np.eye(3), [0.0, 0.5, 1.0])  # so that the number of the first decision is not 0
+    fill(empty, page_data.LINES)
+    with looking(empty) as client:
+        text = client.get("/decisions").text
+        assert text.count('<tr role="row">') == 1 + page_data.LINES
+        assert "Older" not in text
 
 
 def test_pages_only_read(market: str) -> None:

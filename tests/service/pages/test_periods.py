@@ -25,6 +25,8 @@ def test_windows_start_at_fixed_times() -> None:
     assert str(starts["last-month"]) == "2026-02-01 00:00:00+00:00"
     assert str(starts["month"]) == "2026-03-01 00:00:00+00:00"
     assert str(starts["today"]) == "2026-03-31 00:00:00+00:00"
+    ends = {each.query: each.until for each in one if each.until is not None}
+    assert ends == {"last-month": starts["month"].timestamp()}
 
 
 def test_one_is_chosen() -> None:

@@ -46,7 +46,7 @@ class NonPrivateSums:
 
     @property
     def guarantee(self) -> Guarantee:
-        """NOT PRIVATE: the exact sums are sent."""
+        """NOT PRIVATE: releases are exact sums."""
         return Guarantee(
             mechanism=self.mechanism.name,
             epsilon=math.inf,
@@ -58,7 +58,7 @@ class NonPrivateSums:
             releases=self.mechanism.releases,
             spent=self.spent,
             decide_from="released+local",
-            reasons=("exact sums are sent, without noise",),
+            reasons=("releases are exact sums, without noise",),
         )
 
     @property

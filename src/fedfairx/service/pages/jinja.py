@@ -1,4 +1,5 @@
-"""Responses from templates: all values are escaped, and browsers may load only files of this service."""
+"""Responses from templates: all values are escaped, invisible characters in them too, and browsers may load
+only files of this service."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from fedfairx.service.pages import charts, formatting
-from fedfairx.util.formatting import duration
+from fedfairx.util.formatting import duration, visible
 
 HEADERS = {
     "content-security-policy": (
@@ -33,9 +35,16 @@ STATIC = {
 }
 VERSION = hashlib.sha256(b"".join(STATIC[name] for name in sorted(STATIC))).hexdigest()[:12]
 
+
+def _finalize(value: object) -> object:
+    """A value as it is put into a page; a name may come from anyone."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 _templates = Environment(
     loader=PackageLoader("fedfairx.service.pages"),
     autoescape=True,
+    finalize=_finalize,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,

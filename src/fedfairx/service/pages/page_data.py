@@ -221,7 +221,8 @@ def _line(stored: StoredDecision, exact: bool) -> View:
 async def privacy(service: ServedAgent, _query: QueryParams, exact: bool) -> View:
     def read(agent: Agent) -> View:
         told, guarantee = serializers.privacy(agent, exact=exact), agent.privatizer.guarantee
-        return {"privacy": told, "guarantee": guarantee, "records": agent.observed}
+        silent = service.membership is None and told.spent == 0
+        return {"privacy": told, "guarantee": guarantee, "records": agent.observed, "silent": silent}
 
     return await asyncio.to_thread(read, service.agent)
 
