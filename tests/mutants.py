@@ -53,6 +53,9 @@ AGEING = (
     "counts_half or release or (not postgresql and (refused_message or replaced))",
 )
 CHANGED = ("tests/fairness/test_change_test.py", "-k", "worst or least or weigh or apart")
+CREDIBLE = ("tests/fairness/test_credible.py", "-k", "not often and not slots")
+FORECAST = ("tests/fairness/test_forecast.py",)
+CONTRIBUTIONS = ("tests/fairness/test_contributions.py",)
 DURABLE = ("tests/agent/test_persistence.py", "-k", "sqlite or tmp or copy or older")
 NEW_RUN = ("tests/agent/test_agent_private.py", "-k", "run or interrupted")
 SCORES = ("tests/experiments/test_scores.py",)
@@ -1085,9 +1088,9 @@ MUTANTS = (
     ),
     Mutant(
         "overlapping intervals are called within",
-        "verdict",
-        "if shown.low >= least * entitled.high and least * shown.high <= entitled.low:",
-        "if shown.low <= entitled.high and shown.high >= entitled.low:",
+        "_is_within",
+        "return (low >= least * due_high) & (least * high <= due_low)",
+        "return (low <= due_high) & (high >= due_low)",
         TABLE,
     ),
     Mutant(
@@ -2040,14 +2043,14 @@ MUTANTS = (
     ),
     Mutant(
         "an action is found where it was only drawn",
-        "Journal.decisions",
+        "Journal.filters",
         """f'%"shown":[%,{action},%'""",
         'f"%,{action},%"',
         QUERIES,
     ),
     Mutant(
         "an action is not found in the last slot",
-        "Journal.decisions",
+        "Journal.filters",
         'f"%,{action}]}}"',
         '""',
         QUERIES,
@@ -2200,10 +2203,80 @@ MUTANTS = (
         CONNECTIONS,
     ),
     Mutant(
-        "a reader sees the estimate",
-        "model",
-        "estimate=agent.estimate.tolist() if exact else None,",
-        "estimate=agent.estimate.tolist(),",
+        "a credible interval of 96 %",
+        "Estimates.interval",
+        "ordered[:, place - 1], ordered[:, -place]",
+        "ordered[:, place - 2], ordered[:, 1 - place]",
+        CREDIBLE,
+    ),
+    Mutant(
+        "draws are around zero",
+        "Posterior.draws",
+        "self.mean[:, None] + moves]",
+        "moves]",
+        CREDIBLE,
+    ),
+    Mutant(
+        "stretches of time are merged",
+        "Block.distinct",
+        "weights, self.stretch[:, None]]",
+        "weights, 0 * self.stretch[:, None]]",
+        CREDIBLE,
+    ),
+    Mutant(
+        "a forecast takes the shape of the past for the future",
+        "Forecast.__init__",
+        "weighted.T @ weighted",
+        "10 * weighted.T @ weighted",
+        FORECAST,
+    ),
+    Mutant(
+        "a forecast takes shown shares to be known",
+        "Forecast.rewards",
+        "more = seen.rounds / so_far",
+        "more = 100 * seen.rounds / so_far",
+        FORECAST,
+    ),
+    Mutant(
+        "uncertainty counts twice",
+        "contributions",
+        "spread = 0.5 * merit.steepness**2",
+        "spread = merit.steepness**2",
+        CONTRIBUTIONS,
+    ),
+    Mutant(
+        "a minimum share is taken for merit",
+        "_log_merits",
+        "(policy - minimum_share * sum(weights)) / rest",
+        "policy / rest",
+        CONTRIBUTIONS,
+    ),
+    Mutant(
+        "the estimates of readers have all digits",
+        "coarse_estimates",
+        "return np.round(means / step) * step,",
+        "return means,",
+        ("tests/service/test_published.py", "-k", "rounded_to_what"),
+    ),
+    Mutant(
+        "the head on a report is not the log's",
+        "length_and_head",
+        "last[1][SIZE:].hex()",
+        "last[1][:SIZE].hex()",
+        QUERIES,
+    ),
+    Mutant(
+        "a search goes on where its last page began",
+        "matching",
+        "at, over = numbers[-1], False",
+        "over = False",
+        QUERIES,
+    ),
+    Mutant(
+        "a reader sees the estimate that decides",
+        "estimates",
+        "if exact:\n        mean,",
+        "if True:\n        mean,",
         TWIN,
     ),
     Mutant(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from fedfairx.errors import FedFairXError, InvalidInput, needs, require
 
@@ -269,9 +269,14 @@ class AsyncClient:
         """Archive an agent: it makes no more decisions, but can be read; needs an admin's key."""
         await self._ask("DELETE", f"{AGENTS}/{_quoted(name)}")
 
-    async def get(self, path: str) -> Any:
-        """Read a path, such as "/v1/model", of the client's agent."""
-        return await self._ask("GET", path)
+    async def explain(self, decision: RemoteDecision | str) -> dict[str, Any]:
+        """Why each action of a decision has its share, as `/v1/decisions/…/explanation`; for admins."""
+        found: dict[str, Any] = await self.get(f"/v1/decisions/{quote(_id(decision), safe='')}/explanation")
+        return found
+
+    async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        """Read a path, such as "/v1/decisions", of the client's agent, with a query, such as {"limit": 10}."""
+        return await self._ask("GET", f"{path}?{urlencode(query)}" if query else path)
 
     async def _ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
         """Send a request until it is answered or there are no retries left; return the answer's content.
@@ -455,6 +460,7 @@ class Client:
     agents = _blocking(AsyncClient.agents)
     make_agent = _blocking(AsyncClient.make_agent)
     archive_agent = _blocking(AsyncClient.archive_agent)
+    explain = _blocking(AsyncClient.explain)
     get = _blocking(AsyncClient.get)
 
     def close(self) -> None:

@@ -15,6 +15,8 @@ import reference as ref
 from fedfairx.agent.algorithms import ALGORITHMS, Algorithm
 from fedfairx.agent.pooling import sum_sd
 from fedfairx.agent.schedules import Paper
+from fedfairx.core.posterior import posterior_of
+from fedfairx.core.statistics import unpack
 from fedfairx.errors import InvalidInput
 from fedfairx.privacy import Bounds
 
@@ -268,3 +270,26 @@ def test_the_names_fix_their_rules() -> None:
     assert rules["fairx-linucb"] == rules["priv-fairx-linucb"] == "optimism"
     assert ffx.Agent(2).rule == "expected-merit"
     assert ffx.Federation(agents=2, dimension=2, horizon=9).algorithm.name == "fed-fairx-bayes"
+
+
+@pytest.mark.parametrize("rule", ["expected-merit", "optimism"])
+def test_what_is_believed_can_be_read(rule: str) -> None:
+    agent, rng = ffx.Agent(3, rule=rule, seed=0), np.random.default_rng(0)
+    contexts = rng.random((4, 3)) / 2
+    for _ in range(40):
+        made = agent.decide(contexts)
+        agent.observe(made, reward=float(rng.random() < contexts[made.action].sum()))
+    assert agent.covariance == pytest.approx(agent.noise_sd**2 * np.linalg.inv(agent.gram))
+    prior = agent.prior
+    if rule == "optimism":
+        assert prior == ffx.Prior.for_merit(agent.merit)
+        return
+    assert prior.noise_sd == agent.noise_sd != 0.5  # it is learnt
+    ridge = (prior.noise_sd / prior.sd) ** 2
+    sums = agent.own_sums()
+    assert sums is not None
+    gram, moment = unpack(sums)
+    assert agent.gram == pytest.approx(gram + ridge * np.eye(3))
+    mean, covariance = posterior_of(gram, moment, mean=prior.means(3), sd=prior.sd, noise_sd=prior.noise_sd)
+    assert mean == pytest.approx(agent.estimate)
+    assert covariance == pytest.approx(agent.covariance)

@@ -27,8 +27,9 @@ def test_honest_logs_are_ever_doubted_as_rarely_as_stated() -> None:
         for _ in range(20):
             policies = rng.dirichlet([0.5, 1.0, 2.0], size=10)
             drawn = np.array([[by_chance(rng, policy)] for policy in policies])
+            rows = np.arange(10)
             block = Block(
-                policies, one, drawn, drawn, names, names, None, np.nan * one, np.ones(10), np.arange(10)
+                policies, one, drawn, drawn, names, names, None, np.nan * one, np.ones(10), rows, 0 * rows
             )
             so_far.take(block, Sets.of(names), 3)
             ever |= so_far.answer().p_value < 0.2

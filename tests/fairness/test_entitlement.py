@@ -35,7 +35,19 @@ def tallied(found: Region, merit: Merit, contexts: np.ndarray, codes: np.ndarray
     n, arms, dimension = contexts.shape
     first, one = np.zeros((n, 1), dtype=np.int64), np.ones((n, 1))
     policy = np.full((n, arms), 1 / arms)
-    block = Block(policy, one, first, first, codes, codes, contexts, np.nan * one, np.ones(n), np.arange(n))
+    block = Block(
+        policy,
+        one,
+        first,
+        first,
+        codes,
+        codes,
+        contexts,
+        np.nan * one,
+        np.ones(n),
+        np.arange(n),
+        np.zeros(n, int),
+    )
     tally = Tally.empty(int(codes.max()) + 1, dimension)
     tally.count(block, codes, Sets.of(codes))
     tally.entitle(block, codes, Sets.of(codes), found, merit)

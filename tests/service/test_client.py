@@ -187,3 +187,16 @@ def test_what_was_refused_is_not_asked_again(flaky: Any) -> None:
     with pytest.raises(ServiceError, match=r"No\. Ask\."):
         client.decide([[1.0]])
     assert len(transport.asked) == 1
+
+
+def test_a_query_and_an_explanation_are_asked_for_by_their_addresses(flaky: Any) -> None:
+    """The mocked answer is of no interest; the address is."""
+    client, _ = flaky()
+    asked: list[str] = []
+    client._calls._http.event_hooks = {"request": [lambda request: asked.append(str(request.url))]}
+    client.get("/v1/decisions", {"action_id": "Bo & Sons", "status": "pending"})
+    client.explain("a/b")
+    assert asked == [
+        "http://there/v1/decisions?action_id=Bo+%26+Sons&status=pending",
+        "http://there/v1/decisions/a%2Fb/explanation",
+    ]

@@ -126,8 +126,10 @@ def test_slots_count_with_their_weights(place: str, private: bool, monkeypatch: 
         assert gram == pytest.approx(sum(np.outer(x, x) for x, _ in records), rel=1e-9)
         assert moment == pytest.approx(sum(x * y for x, y in records), rel=1e-9)
         looked = asyncio.run(cache.look(exact=True))
-        table = ffx.exposure(log, merit=agent.merit, sums=(gram, moment))
+        posterior = exposing.posterior(agent, (gram, moment), exact=True)
+        table = ffx.exposure(log, merit=agent.merit, sums=(gram, moment), posterior=posterior)
         assert looked.table.actions == table.actions
+        assert all(row.estimate is not None for row in table.actions)
         assert looked.table.draws == table.draws
         assert (looked.withdrawn, looked.table.decisions) == (len(log) - table.decisions, table.decisions)
 

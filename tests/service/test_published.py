@@ -21,7 +21,7 @@ from fedfairx.service import exposure_cache as exposing
 from fedfairx.service.app import make_app
 from fedfairx.service.auth import ROLES
 from fedfairx.service.factory import open_service
-from fedfairx.service.pages import PAGES, page_data
+from fedfairx.service.pages import DECISION, PAGES, page_data
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
@@ -75,6 +75,8 @@ def look(client: Any, headers: dict[str, str]) -> dict[Leaf, object]:
     last = decisions[-1]["decision_id"] if decisions else "none"
     paths = [operation.path.replace("{decision_id}", last) for operation in READ]
     paths += [path for path, _ in PAGES.values()] + ["/exposure?period=month", "/report?period=today"]
+    paths += [DECISION.replace("{decision_id}", last), "/exposure?format=csv", "/model?format=csv"]
+    paths += ["/decisions?format=csv", "/decisions?status=rewarded"]
     paths += ["/v1/export?format=csv", "/v1/exposure?since=1"]
     for path in paths:
         answer = client.get(path, headers=headers)
@@ -173,7 +175,14 @@ def test_a_reader_s_table_moves_by_batches(tmp_path: Path, batches_of_four: None
     with open_keys(place_of(settings_for(place))) as keys:
         roles = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ROLES}
     seen: dict[str, list[str]] = {
-        path: [] for path in ("/v1/exposure", "/exposure", "/exposure?period=today")
+        path: []
+        for path in (
+            "/v1/exposure",
+            "/exposure",
+            "/exposure?period=today",
+            "/exposure?format=csv",
+            "/model?format=csv",
+        )
     }
     exact = []
     for count in (3, 2, 6):  # in three lives
@@ -192,7 +201,7 @@ def test_a_reader_s_table_moves_by_batches(tmp_path: Path, batches_of_four: None
     table = json.loads(seen["/v1/exposure"][-1])
     for row in table["actions"]:
         assert row["policy"] is None
-        for share in row["entitled"].values():
+        for share in (*row["entitled"].values(), *row["estimate"].values()):
             assert share == round(share, 3)
     assert 0 < table["actions"][0]["entitled"]["value"] < 1
     assert table["draws"]["p_value"] in (1.0, 0.1, 0.01)
@@ -206,6 +215,10 @@ def test_before_the_first_batch_a_reader_sees_who_was_shown(tmp_path: Path) -> N
         for row in found["actions"]:
             assert row["entitled"] == {"value": None, "low": 0.0, "high": 1.0}
             assert row["verdict"] == "too little data"
+            assert 0 < row["estimate"]["low"] < row["estimate"]["value"] < row["estimate"]["high"] < 1
+        model = client.get("/v1/model", headers=headers["reader"]).json()
+        assert model["estimate"] == [0.0, 0.0, 0.0]  # the prior
+        assert model["sd"] == [0.5, 0.5, 0.5]
         for role, exact in (
             ("reader", False),
             ("writer", False),
@@ -238,10 +251,26 @@ def test_a_batch_is_what_it_sums(place: str, batches_of_four: None) -> None:
         assert found.end == 8 * 4  # a round has four steps
 
 
+@pytest.mark.parametrize("sd", [0.0123, 0.99, 3.0, 2e-9])
+def test_estimates_are_rounded_to_what_is_known(sd: float) -> None:
+    """By a twentieth to a half of the sd."""
+    values = np.linspace(-5.0, 5.0, 997) * sd
+    means, sds = published.coarse_estimates(values, np.full(997, sd))
+    off = np.abs(means - values)
+    assert off.max() <= 0.25 * sd * (1 + 1e-9)
+    assert off.max() >= 0.02 * sd
+    assert sds == pytest.approx(sd, rel=0.26)
+    assert len(set(np.round(means / sd, 6))) < 220
+
+
 def test_an_admin_alone_chooses_a_window(tmp_path: Path) -> None:
     with service(tmp_path / "here", epsilon=2.0) as (client, headers):
         for query in ("since=1", "until=3e9", "since=1&until=2"):
             asked = f"/v1/exposure?{query}"
+            assert client.get(asked, headers=headers["reader"]).status_code == 403
+            assert client.get(asked, headers=headers["admin"]).status_code == 200
+        for page in ("/exposure", "/report"):
+            asked = f"{page}?since=2026-01-01"
             assert client.get(asked, headers=headers["reader"]).status_code == 403
             assert client.get(asked, headers=headers["admin"]).status_code == 200
 
@@ -267,5 +296,5 @@ def test_the_documentation_says_what_each_route_tells() -> None:
     rows = [line for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
     routes = {f"{operation.method} {operation.path}" for operation in OPERATIONS}
-    assert named == routes | {f"GET {path}" for path, _ in PAGES.values()}
+    assert named == routes | {f"GET {path}" for path in (DECISION, *(path for path, _ in PAGES.values()))}
     assert all(row.count(" | ") == 4 for row in rows)

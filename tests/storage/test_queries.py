@@ -7,7 +7,8 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import InvalidInput
-from fedfairx.storage import ApiKeys, DecisionNote, database
+from fedfairx.storage import ApiKeys, DecisionNote, database, queries
+from fedfairx.storage.queries import length_and_head, matching
 
 D = 2
 
@@ -103,3 +104,73 @@ def test_keys_of_callers(agent: ffx.Agent) -> None:
         keys.revoke(identity)
     rows = agent.journal.log.database.read("SELECT * FROM api_keys")
     assert secret not in str(rows)
+
+
+def test_decisions_are_found_by_what_they_showed(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name, group and status, in either direction, page by page; as a look at each of them says."""
+    monkeypatch.setattr(queries, "PAGE", 7)
+    names, groups = ["a", "b", 'c"%_\\', "d"], ["g", None, "h", "g"]
+    with ffx.Agent.open(place, dimension=D, seed=0) as agent:
+        rng = np.random.default_rng(0)
+        for t in range(60):
+            note = DecisionNote(groups=groups)
+            made = agent.decide(rng.random((4, D)), names=names, note=note, slots=2 if t % 4 == 0 else 1)
+            if t % 3 == 0:
+                agent.forget(made)
+        agent.observe(agent.decide(rng.random((2, D))), reward=1.0)  # without names
+        every = list(agent.journal.decisions())
+        shown = {
+            each.id: [slot.action for slot in each.slots] or [each.action] for each in every if each.names
+        }
+        for name in (None, *names, "nobody"):
+            for group in (None, "g", "h"):
+                for status in (None, "withdrawn"):
+                    right = [
+                        each.id
+                        for each in every
+                        if status in (None, each.status)
+                        and (
+                            (name is None and group is None)
+                            or any(
+                                name in (None, names[row]) and group in (None, groups[row])
+                                for row in shown.get(each.id, ())
+                            )
+                        )
+                    ]
+                    for newest in (False, True):
+                        found, at = list[str](), None
+                        while True:
+                            where = {"before" if newest else "after": at} if at is not None else {}
+                            some, at = matching(
+                                agent.journal,
+                                name=name,
+                                group=group,
+                                status=status,
+                                newest=newest,
+                                limit=3,
+                                **where,
+                            )
+                            found += [each.id for each in some]
+                            assert len(some) <= 3
+                            if at is None:
+                                break
+                        assert found == (right[::-1] if newest else right)
+
+
+def test_a_search_ends_after_many_decisions_and_goes_on(agent: ffx.Agent, monkeypatch) -> None:
+    monkeypatch.setattr(queries, "PAGE", 2)
+    monkeypatch.setattr(queries, "SEARCHED", 4)
+    some, at = matching(agent.journal, name="nobody", limit=5)
+    assert (some, at) == ([], [each.seq for each in agent.journal.decisions()][3])
+
+
+def test_the_length_and_the_head_are_those_of_the_check(place: str) -> None:
+    with ffx.Agent.open(place, dimension=D, seed=0) as agent:
+        for _ in range(5):
+            agent.observe(agent.decide(np.ones((2, D)) / 2), reward=1.0)
+        agent.forget(agent.decide(np.ones((2, D)) / 2))
+        end = agent.journal.end()
+        assert length_and_head(agent.journal, before=0) == (0, "")
+        assert length_and_head(agent.journal, before=end) == (12, agent.journal.head().hex())
+        before = agent.journal.head(before=end - 1).hex()
+        assert length_and_head(agent.journal, before=end - 1) == (11, before)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import threading
 from collections import Counter
@@ -285,6 +286,12 @@ class Agent:
             return np.asarray(self._model.learner.inverse @ self._model.learner.moment)
 
     @property
+    def covariance(self) -> Array:
+        """σ² V⁻¹ (d, d), of θ around `estimate` under the posterior; "optimism" has none, and takes its σ."""
+        with self._lock:
+            return np.asarray(self._model.noise_sd**2 * self._model.learner.inverse)
+
+    @property
     def radius(self) -> float:
         """√β, the half-width of the confidence region in the norm of V.
 
@@ -296,6 +303,22 @@ class Agent:
     def noise_sd(self) -> float:
         """σ of the rewards: assumed, or learnt from the agent's own rewards."""
         return self._model.noise_sd
+
+    @property
+    def prior(self) -> Prior:
+        """The prior with the sd and the σ that it decides with, learnt from its own rewards or assumed.
+
+        For "optimism", which has none, the default prior of its merit.
+        """
+        with self._lock:
+            assumed, learner = self.options.prior, self._model.learner
+            if assumed is None:
+                own = self._model.actions is not None
+                return Prior.for_merit(
+                    self.merit, reward_range=self.options.reward_range, arms_of_their_own=own
+                )
+            sd = math.sqrt(learner.noise_variance / learner.ridge)
+            return Prior(assumed.mean, sd, math.sqrt(learner.noise_variance), assumed.learn)
 
     @property
     def growth(self) -> float:

@@ -99,6 +99,19 @@ class Prior:
         return np.array(np.broadcast_to(np.asarray(self.mean, dtype=np.float64), dimension))
 
 
+def posterior_of(
+    gram: Array, moment: Array, *, mean: Array, sd: float, noise_sd: float
+) -> tuple[Array, Array]:
+    """θ̂ and σ²V⁻¹ from G (d, d) and b (d,), for a prior of this mean (d,) and sd."""
+    ridge = max(noise_sd / sd, LEAST_NOISE) ** 2
+    sizes = np.diagonal(gram) + ridge
+    if np.count_nonzero(gram) == np.count_nonzero(np.diagonal(gram)):  # actions without features
+        inverse = np.diag(1.0 / sizes)
+    else:
+        inverse = np.asarray(np.linalg.inv(gram + ridge * np.eye(mean.size)), dtype=np.float64)
+    return np.asarray(inverse @ (moment + ridge * mean)), np.asarray(noise_sd**2 * inverse)
+
+
 @stage
 def posterior_mean(inverse: Rows, packed: Rows, mean: Rows, ridge: float, theta: Rows) -> None:
     """θ̂ = V⁻¹(b + λ·mean). inverse (d, d), packed (q,), mean and theta (d,)."""

@@ -39,6 +39,7 @@ class Logged:
     slots: their number or their weights, if several actions are shown. `action`, `drawn` and `reward` are
         then lists in the order of slots, with None for an action that was not seen and for a reward that has
         not arrived.
+    stretch: the number of the stretch of time that it was made in, for shares over time.
     """
 
     policy: ArrayLike
@@ -49,6 +50,7 @@ class Logged:
     drawn: int | Sequence[int] | None = None
     reward: float | Sequence[float | None] | None = None
     slots: Slots | None = None
+    stretch: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Block:
     rewards: Array  # (n, m) NaN where none has arrived
     times: Array  # (n,) how often the round occurred, in parts of the weights that were seen
     positions: Codes  # (n,) in the log
+    stretch: Codes  # (n,) of time
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Block:
         parts: Any = (None if part is None else part[rows] for part in vars(self).values())
@@ -80,7 +83,8 @@ class Block:
         times: dict[bytes, float] = {}
         first = []
         weights = np.ascontiguousarray(self.weights).view(np.int64)
-        for place, key in enumerate(np.hstack([self.contexts, self.names, self.groups, weights])):
+        parts = [self.contexts, self.names, self.groups, weights, self.stretch[:, None]]
+        for place, key in enumerate(np.hstack(parts)):
             written = key.tobytes()
             if written not in times:
                 first.append(place)
@@ -172,8 +176,8 @@ def records(blocks: Sequence[Block]) -> Iterator[tuple[Array, Array]]:
 
 
 _Slots = tuple[int, ...]
-# place, policy, weights, taken, drawn, names, groups, contexts, rewards; `_block` checks the numbers
-_Row = tuple[int, Array, Weights, _Slots, _Slots, Codes, Codes, NDArray[Any] | None, tuple[float, ...]]
+# place, policy, weights, taken, drawn, names, groups, contexts, rewards, stretch; `_block` checks the numbers
+_Row = tuple[int, Array, Weights, _Slots, _Slots, Codes, Codes, NDArray[Any] | None, tuple[float, ...], int]
 
 
 def _row(decision: Logged, place: int, found: Blocks) -> _Row:
@@ -195,7 +199,7 @@ def _row(decision: Logged, place: int, found: Blocks) -> _Row:
         contexts = _contexts(decision.contexts, arms)
         if contexts is None:
             raise InvalidInput(f"contexts must be (K, d) finite numbers, got decision {place}")
-    return place, policy, weights, taken, drawn, names, groups, contexts, rewards
+    return place, policy, weights, taken, drawn, names, groups, contexts, rewards, decision.stretch
 
 
 def _one(decision: Logged, place: int) -> tuple[Weights, _Slots, _Slots, tuple[float, ...]]:
@@ -252,7 +256,9 @@ def range_names(arms: int) -> tuple[str, ...]:
 
 
 def _block(rows: list[_Row]) -> Block:
-    places, policies, attention, taken, drawn, names, groups, given, rewards = zip(*rows, strict=True)
+    places, policies, attention, taken, drawn, names, groups, given, rewards, stretch = zip(
+        *rows, strict=True
+    )
     policy, weights = np.array(policies), np.array(attention)
     total = weights.sum(axis=1)
     odd = np.any((policy < 0) | (policy > weights[:, :1] + _SUM), axis=1)
@@ -275,6 +281,7 @@ def _block(rows: list[_Row]) -> Block:
         np.array(rewards),
         seen,
         np.array(places),
+        np.array(stretch),
     )
 
 

@@ -158,7 +158,12 @@ def gradient_of_units(shares: Array, places: Codes, root: Array, codes: Codes, s
 
 def _bend(moves: Array, high: Array) -> Array:
     rho = 2.0 * moves.max(axis=1, keepdims=True)
-    return np.asarray(0.5 * rho**2 * np.minimum(_BEND, _BEND_OF_RARE * high))
+    return bend_of(rho**2, high)
+
+
+def bend_of(span: Array, high: Array) -> Array:
+    """Return the bound on the bend of shares of at most `high`, if log merits move within ρ; ρ² = `span`."""
+    return np.asarray(0.5 * span * np.minimum(_BEND, _BEND_OF_RARE * high))
 
 
 def _shares(logs: Array) -> Array:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.errors import InvalidInput, require
 from fedfairx.fairness.confidence_region import Region, region
 from fedfairx.fairness.confidence_sequences import share_interval, spending
+from fedfairx.fairness.credible import LEVEL, Estimates, OverTime, Posterior, estimate
 from fedfairx.fairness.decision_log import Block, Blocks, Labels, Logged, gather, records
 from fedfairx.fairness.draw_test import Draws, DrawsSoFar
+from fedfairx.fairness.forecast import Forecast, Seen
 from fedfairx.fairness.totals import Sets, Tally
 from fedfairx.util.arrays import Array
 from fedfairx.util.formatting import html_table, text_table
@@ -22,6 +26,7 @@ from fedfairx.util.formatting import html_table, text_table
 # Of the error: one half is for entitlements, and a quarter each for shown shares of actions and of groups.
 _MERIT_SHARE = 0.5
 _SHOWN_SHARE = 0.25
+_LEAST_MORE = 0.1  # of the rewards so far: a forecast is not nearer than that
 _TITLES = ("", "decisions", "shown", "between", "entitled", "between", "verdict")
 
 
@@ -41,6 +46,7 @@ class Exposure:
     featureless: bool = False  # whether actions have no features, so that each has a separate expected reward
     several: bool = False  # whether decisions have several slots, or a slot of a weight other than 1
     changing: bool = False  # whether merit is expected to change, so that nothing is said of entitlements
+    over_time: OverTime | None = None  # shares of actions, if entitlements were estimated
 
     def claims(self) -> tuple[str, ...]:
         """Return the claims of this table, in sentences."""
@@ -71,6 +77,16 @@ class Exposure:
             f'"Within" means surely between {100 * least:.0f} and {100 / least:.0f} % of the entitlement; '
             '"below" and "above" mean surely less and surely more than it; "too little data" means none of '
             "these is sure.",
+            *self._estimates(),
+        )
+
+    def _estimates(self) -> tuple[str, ...]:
+        if self.over_time is None:
+            return ()
+        return (
+            f'"Estimated" is the expected entitled share with a {100 * LEVEL:g} % credible interval: an '
+            "estimate under the model, right if the model and its prior are, and not at all times at once. "
+            "No verdict rests on it.",
         )
 
     def __str__(self) -> str:
@@ -91,6 +107,8 @@ def exposure(
     tolerance: float = 0.2,
     sums: tuple[ArrayLike, ArrayLike] | None = None,
     changing: bool = False,
+    posterior: tuple[ArrayLike, ArrayLike] | None = None,
+    times: Sequence[float] = (0.0,),
 ) -> Exposure:
     """Compare shown with entitled shares, from a log of decisions in the order in which they were made.
 
@@ -102,6 +120,10 @@ def exposure(
     sums: (Σxxᵀ, Σxy) over all rewards so far, if the log is only a part of the decisions.
     changing: whether merit is expected to change, as by an agent with a half-life. Entitlements, which rest
         on one parameter for all rounds, are then not estimated.
+    posterior: (mean, covariance) of θ, such as (agent.estimate, agent.covariance): each row then has an
+        `estimate` with a 95 % credible interval, which says more than `entitled` while there are few rewards,
+        and rests on the model; and `more`, about how many rewards it takes until the verdict is certain.
+    times: when each stretch of time begins, if decisions have a `stretch`.
 
     >>> arms = [[1.0, 0.0], [0.0, 1.0]]
     >>> log = [Logged([0.5, 0.5], t % 2, contexts=arms, reward=0.5) for t in range(30_000)]
@@ -119,7 +141,7 @@ def exposure(
     known = None
     if not changing and gram.any() and all(block.contexts is not None for block in found.blocks):
         known = region(gram, moment, noise_sd=noise_sd, error=error * _MERIT_SHARE)
-    draws, tallies = _count(found, known, merit)
+    draws, tallies = _count(found, known, merit, len(times))
     unsaid = NOT_JUDGED if changing else UNKNOWN
     actions, groups = (
         tuple(_rows(tally, labels, known, error * _SHOWN_SHARE, tolerance, unsaid))
@@ -129,7 +151,13 @@ def exposure(
     featureless = any(map(_featureless, found.blocks))
     several = any(block.weights.shape[1] > 1 or bool((block.weights != 1.0).any()) for block in found.blocks)
     settings = error, tolerance, noise_sd, merit, featureless, several, changing
-    return Exposure(actions, groups, draws, shown, rewards, *settings)
+    table = Exposure(actions, groups, draws, shown, rewards, *settings)
+    belief = None if changing or not actions else _belief(posterior, found)
+    return (
+        table
+        if belief is None
+        else _with_estimates(table, found, tallies, belief, None if known is None else gram, times)
+    )
 
 
 def _featureless(block: Block) -> bool:
@@ -155,10 +183,96 @@ def _given(sums: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array, int]:
     return gram, moment, 0
 
 
-def _count(found: Blocks, known: Region | None, merit: Merit) -> tuple[Draws, tuple[Tally, Tally]]:
+def _belief(posterior: tuple[ArrayLike, ArrayLike] | None, found: Blocks) -> Posterior | None:
+    if posterior is None or any(block.contexts is None for block in found.blocks):
+        return None
+    mean, covariance = (np.asarray(part, dtype=np.float64) for part in posterior)
+    sound = covariance.shape == (mean.size, mean.size) and np.isfinite(covariance).all()
+    if not (sound and np.isfinite(mean).all() and all(block.fits(mean.size) for block in found.blocks)):
+        raise InvalidInput("posterior must be a (d,) array and a (d, d) array of finite numbers")
+    return Posterior(mean, covariance)
+
+
+def _with_estimates(
+    table: Exposure,
+    found: Blocks,
+    tallies: tuple[Tally, Tally],
+    belief: Posterior,
+    gram: Array | None,
+    times: Sequence[float],
+) -> Exposure:
+    """Add what the posterior says; `gram` is None if nothing was learnt yet."""
+    labels = found.names, found.groups
+    sizes = len(found.names.numbers), len(found.groups.numbers)
+    believed = estimate(_seen(found), belief, table.merit, sizes, len(times))
+    forecast = None if gram is None else _forecast(table, found, belief, gram)
+    rows = []
+    for each, known, tally, sums in zip(
+        (table.actions, table.groups), labels, tallies, believed, strict=True
+    ):
+        weight = np.where(tally.weight > 0, tally.weight, 1.0)
+        value, low, high = sums.interval(weight)
+        more = np.full(tally.rounds.size, math.nan)
+        if forecast is not None and each:
+            latest, so_far = forecast
+            codes = latest.latest.names if known is found.names else latest.latest.groups
+            errors = table.error * _SHOWN_SHARE * spending(tally.rounds.size)
+            seen = Seen(np.maximum(tally.rounds, 1.0), tally.shown, errors)
+            more = latest.rewards(codes, seen, so_far, partial(_certain, tolerance=table.tolerance))
+            more = np.maximum(more, _LEAST_MORE * so_far)
+        places = [known.numbers[row.name] for row in each]
+        rows.append(
+            tuple(
+                replace(
+                    row,
+                    estimate=Share(float(value[k]), float(low[k]), float(high[k])),
+                    more=_about(row, more[k]),
+                )
+                for row, k in zip(each, places, strict=True)
+            )
+        )
+    over_time = _over_time(found.names, tallies[0], believed[0], times)
+    return replace(table, actions=rows[0], groups=rows[1], over_time=over_time)
+
+
+def _about(row: Row, more: float) -> int | None:
+    """Round a forecast to two digits; None for a row that is judged, or of which nothing can be said."""
+    return None if row.verdict != UNKNOWN or math.isnan(more) else int(float(f"{more:.1e}"))
+
+
+def _seen(found: Blocks) -> Iterator[Block]:
+    """Yield the rounds that showed something, those with equal entitlements merged."""
+    for block in found.blocks:
+        seen = block.times > 0
+        yield (block if seen.all() else block[seen]).distinct()
+
+
+def _forecast(table: Exposure, found: Blocks, belief: Posterior, gram: Array) -> tuple[Forecast, int] | None:
+    """Forecast from the latest rounds, where the linear bound holds, and say how many rewards came so far."""
+    so_far = sum(int(np.isfinite(block.rewards).sum()) for block in found.blocks)
+    if not isinstance(table.merit, Exponential) or table.several or not so_far:
+        return None
+    latest = max(found.blocks, key=lambda block: int(block.positions[-1]))
+    error = table.error * _MERIT_SHARE
+    return Forecast(latest, belief.mean, gram, table.merit, table.noise_sd, error), so_far
+
+
+def _over_time(labels: Labels, tally: Tally, believed: Estimates, times: Sequence[float]) -> OverTime:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shown = tally.shown_over_time / tally.weight_over_time
+        due = believed.over_time / tally.weight_over_time
+    shares = ({name: each[k].tolist() for name, k in labels.numbers.items()} for each in (shown, due))
+    return OverTime(list(times), *shares)
+
+
+def _count(
+    found: Blocks, known: Region | None, merit: Merit, stretches: int
+) -> tuple[Draws, tuple[Tally, Tally]]:
     dimension = 0 if known is None else known.centre.size
     draws = DrawsSoFar()
-    names, groups = (Tally.empty(len(each.numbers), dimension) for each in (found.names, found.groups))
+    names, groups = (
+        Tally.empty(len(each.numbers), dimension, stretches) for each in (found.names, found.groups)
+    )
     for block in found.blocks:
         seen = block.times > 0
         for part in _parts(block, 1):
@@ -248,6 +362,8 @@ class Row:
     policy: float  # share under the policies: the shown share without the luck of the draw
     entitled: Share
     verdict: str
+    estimate: Share | None = None  # of the entitlement, under a posterior, with a credible interval
+    more: int | None = None  # rewards, about, until the verdict may be certain
 
     @property
     def shortfall(self) -> Share:
@@ -258,11 +374,23 @@ class Row:
 
 def verdict(shown: Share, entitled: Share, tolerance: float) -> str:
     """Return the verdict that is certain while both intervals hold."""
-    least = 1.0 - tolerance
-    if shown.low >= least * entitled.high and least * shown.high <= entitled.low:
+    if _is_within(shown.low, shown.high, entitled.low, entitled.high, tolerance):
         return WITHIN
     if shown.high < entitled.low:
         return BELOW
     if shown.low > entitled.high:
         return ABOVE
     return UNKNOWN
+
+
+def _is_within(low: Any, high: Any, due_low: Any, due_high: Any, tolerance: float) -> Any:
+    least = 1.0 - tolerance
+    return (low >= least * due_high) & (least * high <= due_low)
+
+
+def _certain(
+    low: Array, high: Array, due_low: Array, due_high: Array, *, tolerance: float
+) -> NDArray[np.bool_]:
+    """Tell of which rows the verdict is certain."""
+    within = _is_within(low, high, due_low, due_high, tolerance)
+    return np.asarray(within | (high < due_low) | (low > due_high))

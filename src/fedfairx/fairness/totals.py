@@ -37,14 +37,17 @@ class Tally:
     middle: Array  # of the linear bound
     bend: Array
     gradient: Array  # (m, d)
+    shown_over_time: Array  # (m, stretches of time)
+    weight_over_time: Array
     linear: bool = True  # whether gradient and bend bound anything
 
     @classmethod
-    def empty(cls, size: int, dimension: int) -> Tally:
-        gradient = np.zeros((size, dimension))
+    def empty(cls, size: int, dimension: int, stretches: int = 1) -> Tally:
+        gradient, over_time = np.zeros((size, dimension)), np.zeros((2, size, stretches))
         rounds, times, shown, weight, most, *sums = np.zeros((11, size))
         policy, share, low, high, middle, bend = sums
-        return cls(rounds, times, shown, weight, most, policy, share, low, high, middle, bend, gradient)
+        ends = low, high, middle, bend, gradient
+        return cls(rounds, times, shown, weight, most, policy, share, *ends, *over_time)
 
     def count(self, block: Block, codes: Codes, sets: Sets) -> None:
         """Add the shares that a block shows."""
@@ -53,11 +56,22 @@ class Tally:
         taken = np.where(block.taken >= 0, codes[np.arange(len(codes))[:, None], block.taken], -1)
         shown = taken >= 0
         self.times += np.bincount(taken[shown], minlength=size)
+        seen = np.broadcast_to((block.times * block.weights.sum(axis=1))[:, None], codes.shape)
+        self._over_time(self.shown_over_time, taken, shown, block.stretch, block.weights)
+        self._over_time(self.weight_over_time, codes, sets.first, block.stretch, seen)
         self.shown += np.bincount(taken[shown], block.weights[shown], size)
-        seen = (block.times * block.weights.sum(axis=1))[:, None]
-        self.weight += np.bincount(once, np.broadcast_to(seen, codes.shape)[sets.first], size)
+        self.weight += np.bincount(once, seen[sets.first], size)
         np.maximum.at(self.most, once, sets.most(block.weights)[sets.first])
         self.policy += np.bincount(codes[named], (block.times[:, None] * block.policy)[named], size)
+
+    @staticmethod
+    def _over_time(
+        sums: Array, codes: Codes, which: NDArray[np.bool_], stretch: Codes, values: Array
+    ) -> None:
+        """Add values by code and stretch of time."""
+        size, width = sums.shape
+        cells = (codes * width + stretch[:, None])[which]
+        sums += np.bincount(cells, values[which], size * width).reshape(size, width)
 
     def entitle(self, block: Block, codes: Codes, sets: Sets, region: Region | None, merit: Merit) -> None:
         """Add the entitlements in a block; `region` is None if merit can't be estimated."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -108,21 +108,22 @@ def json_lines(rows: Iterable[StoredDecision]) -> Iterator[bytes]:
 
 def csv_lines(rows: Iterable[StoredDecision]) -> Iterator[bytes]:
     """A header, and a line for each; lists are JSON, and no text begins like a spreadsheet formula."""
-    yield _csv(COLUMNS)
+    yield csv_line(list(COLUMNS))
     for stored in rows:
-        yield _csv(map(_cell, record(stored).values()))
+        yield csv_line(list(record(stored).values()))
+
+
+def csv_line(values: Sequence[object]) -> bytes:
+    """A line of CSV."""
+    line = io.StringIO()
+    csv.writer(line).writerow(map(_cell, values))
+    return line.getvalue().encode()
 
 
 def _cell(value: object) -> object:
     if isinstance(value, list):
         return msgspec.json.encode(value).decode()  # it begins with a bracket
     return f"'{value}" if isinstance(value, str) and value.startswith(RISKY) else value
-
-
-def _csv(values: Iterable[object]) -> bytes:
-    line = io.StringIO()
-    csv.writer(line).writerow(values)
-    return line.getvalue().encode()
 
 
 def write_parquet(rows: Iterable[StoredDecision], path: Path) -> None:

@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedfairx.core.posterior import posterior_of
 from fedfairx.core.statistics import unpack
 from fedfairx.errors import StorageError
 from fedfairx.fairness import Exposure, Logged, exposure
 from fedfairx.fairness.change_test import Change, ChangeTest
 from fedfairx.service.earnings import Earnings, LiftReader
 from fedfairx.service.published import Published, Sums, batch_of, coarse
+from fedfairx.service.stretches import stretches
 from fedfairx.storage.journal import Journal
-from fedfairx.storage.queries import last_of, learnt, number_at, records
+from fedfairx.storage.queries import last_of, latest, learnt, number_at, records
 from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.replacement import replaced_between
 from fedfairx.util.arrays import Array
@@ -54,6 +56,8 @@ class ExposureSnapshot:
     bounded: bool  # whether decisions of the window were left out because there are too many
     withdrawn: int
     baseline: int  # decisions that took the caller's own action
+    end: int  # the number after the last step of the log that its estimates rest on
+    stretch: str = ""  # of time, in `table.over_time`
     gone: str | None = None  # what is no longer in the log, as a sentence
 
 
@@ -133,17 +137,19 @@ class ExposureCache:
         began = time.monotonic()
         agent, settings, journal = self._agent, self._settings, self._agent.journal
         first = 0 if since is None else number_at(journal, since)
-        end = number_at(journal, until)
+        behind, end = journal.end(), number_at(journal, until)
         sums, changing = None, agent.options.half_life is not None  # then entitlements are not estimated
         if not exact:
             published = self._update_published()
             sums = published.sums.gram, published.sums.moment
             end = end if published.end is None else min(end, published.end)
+            behind = published.end or 0
         elif not changing:
             sums = self._sums()
         start = last_of(journal, settings.exposure_decisions, first=first, end=end)
         bounded = start > first and last_of(journal, 1, first=first, end=start) > first
-        seen = _Seen(0 if sums is None else sums[1].size)
+        since_time, width, count, stretch = _stretches(journal, start, end)
+        seen = _Seen(0 if sums is None else sums[1].size, since_time, width)
         table = exposure(
             seen.read(journal.decisions(after_seq=start - 1, before_seq=end)),
             merit=agent.merit,
@@ -151,6 +157,8 @@ class ExposureCache:
             tolerance=settings.tolerance,
             sums=sums,
             changing=changing,
+            posterior=None if sums is None else posterior(agent, sums, exact=exact),
+            times=[since_time + width * k for k in range(count)],
         )
         return ExposureSnapshot(
             table if exact else coarse(table),
@@ -161,8 +169,15 @@ class ExposureCache:
             bounded,
             seen.withdrawn,
             seen.baseline,
+            behind,
+            stretch,
             journal.amendments().gone(since),
         )
+
+    def published_posterior(self) -> tuple[Array, Array]:
+        """The posterior of θ that callers without the role admin may know, as of the last whole batch."""
+        sums = self._update_published().sums
+        return posterior(self._agent, (sums.gram, sums.moment), exact=False)
 
     def _sums(self) -> tuple[Array, Array]:
         """Sums over this agent's rewards only: a peer's parameter may differ."""
@@ -190,6 +205,24 @@ class ExposureCache:
             return self._published
 
 
+def posterior(agent: Agent, sums: tuple[Array, Array], *, exact: bool) -> tuple[Array, Array]:
+    """The posterior of θ from sums of own rewards: its mean and its covariance.
+
+    Unless `exact`, σ and the prior's sd are as assumed: learnt ones change with each reward.
+    """
+    gram, moment = sums
+    prior = agent.prior if exact else agent.options.prior or agent.prior
+    size = moment.size  # less than the agent's if an action was added meanwhile
+    return posterior_of(gram, moment, mean=prior.means(size), sd=prior.sd, noise_sd=prior.noise_sd)
+
+
+def _stretches(journal: Journal, start: int, end: int) -> tuple[float, float, int, str]:
+    """(since, width, count, name) of the stretches of time between the first and the last decision."""
+    first = next((made.time for made in journal.decisions(after_seq=start - 1, before_seq=end, limit=1)), 0.0)
+    last = next((made.time for made in latest(journal, limit=1, before=end)), first)
+    return stretches(first, max(first, last))
+
+
 class _Seen:
     """Converts stored decisions for `exposure`, and counts withdrawn and baseline ones.
 
@@ -201,8 +234,9 @@ class _Seen:
     withdrawn = 0
     baseline = 0
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, since: float, width: float) -> None:
         self._dimension = dimension
+        self._since, self._width = since, width  # of stretches of time
 
     def read(self, decisions: Iterator[StoredDecision]) -> Iterator[Logged]:
         for made in decisions:
@@ -223,6 +257,7 @@ class _Seen:
                 _labels(made.groups_json),
                 made.drawn,
                 made.reward,
+                stretch=max(0, int((made.time - self._since) // self._width)),
             )
             if made.slots:
                 logged.slots = [slot.weight for slot in made.slots]

@@ -17,6 +17,7 @@ import numpy as np
 from fedfairx.core.agent_kernels import LARGEST
 from fedfairx.fairness import Draws, Exposure, Row, Share
 from fedfairx.fairness.change_test import ChangeTest
+from fedfairx.fairness.credible import OverTime
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.queries import records
 from fedfairx.util.arrays import Array
@@ -94,13 +95,36 @@ def coarse(table: Exposure) -> Exposure:
         actions=tuple(map(_coarse, table.actions)),
         groups=tuple(map(_coarse, table.groups)),
         draws=Draws(table.draws.decisions, _power_of_ten(table.draws.p_value)),
+        over_time=None if table.over_time is None else _coarse_over_time(table.over_time),
     )
 
 
 def _coarse(row: Row) -> Row:
-    low, high = math.floor(row.entitled.low * DIGITS), math.ceil(row.entitled.high * DIGITS)
-    value = round(row.entitled.value * DIGITS) / DIGITS if math.isfinite(row.entitled.value) else math.nan
-    return replace(row, policy=math.nan, entitled=Share(value, low / DIGITS, high / DIGITS))
+    estimate = None if row.estimate is None else _coarse_share(row.estimate)
+    return replace(row, policy=math.nan, entitled=_coarse_share(row.entitled), estimate=estimate)
+
+
+def _coarse_share(share: Share) -> Share:
+    low, high = math.floor(share.low * DIGITS), math.ceil(share.high * DIGITS)
+    return Share(_rounded(share.value), low / DIGITS, high / DIGITS)
+
+
+def _rounded(value: float) -> float:
+    return round(value * DIGITS) / DIGITS if math.isfinite(value) else math.nan
+
+
+def _coarse_over_time(shares: OverTime) -> OverTime:
+    entitled = {name: [_rounded(share) for share in each] for name, each in shares.entitled.items()}
+    return replace(shares, entitled=entitled)
+
+
+def coarse_estimates(means: Array, sds: Array) -> tuple[Array, Array]:
+    """θ and its sds, rounded to a power of ten between a half and a twentieth of each sd.
+
+    Further digits would say nothing of θ, and much of single rewards.
+    """
+    step = 10.0 ** np.floor(np.log10(np.maximum(sds, 1e-300) / 2.0))
+    return np.round(means / step) * step, np.round(sds / step) * step
 
 
 def _power_of_ten(p_value: float) -> float:

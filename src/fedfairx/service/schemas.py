@@ -236,10 +236,53 @@ class DecisionSeen(Struct):
     exposure: list[Exposure] | UnsetType | None = UNSET
 
 
+class ActionExplained(Struct):
+    """Why an action has its share, each number less its mean over the actions of the decision.
+
+    action: Its position among the actions that were not excluded.
+    action_id: Its id; null if `contexts` were given.
+    share: Its share by the fair policy; of several slots, the expected weight of its slot.
+    log_merit: Its log merit, whose exponential the share is in proportion to; null if slots or the minimum
+        share hide it.
+    contributions: The part of each feature in log merit or, as `unit` says, in the expected reward.
+    uncertainty: The part in log merit of what is not known yet; null if the rule has none, or if it is
+        hidden.
+    uncertainties: The same by feature; null if the model has changed since.
+    """
+
+    action: int
+    action_id: str | None
+    share: Exposure
+    log_merit: float | None
+    contributions: list[float]
+    uncertainty: float | None
+    uncertainties: list[float] | None
+
+
+class Explanation(Struct):
+    """Why each action of a decision has its share, by the model of that time.
+
+    unit: What contributions add up to: "log merit", together with the uncertainty, or "reward".
+    columns: What each contribution is of: a feature, "intercept", or "expected reward" if actions have no
+        features.
+    statement: How to read it.
+    """
+
+    decision_id: str
+    model_version: Annotated[int, Meta(ge=0)]
+    merit: str
+    rule: str
+    unit: str
+    columns: list[str]
+    actions: list[ActionExplained]
+    statement: str
+
+
 class DecisionPage(Struct):
     """Decisions in the order in which they were made.
 
-    next: The parameter `after` for the next page; null on the last page.
+    next: The parameter `after` for the next page, which may follow on a page of few decisions or none if a
+        name or a group was asked for; null on the last page.
     """
 
     decisions: list[DecisionSeen]
@@ -340,11 +383,12 @@ class Model(Struct):
 
     features: Named features, in order; empty if there are none.
     schema: What they are; null if there are none.
-    columns: The name of each number of `estimate`, as price, city=Rome or price:city=Rome; empty if features
-        have no names.
     actions: Actions without features, retired ones too; empty if actions have features.
+    columns: What each number of `estimate` and `sd` is of: a feature, as price, city=Rome or price:city=Rome,
+        "intercept", or an action.
     estimate: θ, the expected change of the reward with each feature or, for actions without features, the
-        expected reward of each; null unless for admins.
+        expected reward of each; unless for admins, as of the last whole batch of own rewards, and rounded.
+    sd: The standard deviation of each under the model.
     observed: Rewards that were learnt; those of several slots count each.
     pending: Decisions that wait for a reward.
     slots: The weights of the slots of a decision that asks for no others; one of weight 1 is one action.
@@ -360,10 +404,11 @@ class Model(Struct):
     dimension: int
     features: list[str]
     schema: SchemaSeen | None
-    columns: list[str]
     actions: list[str]
     intercept: bool
-    estimate: list[float] | None
+    columns: list[str]
+    estimate: list[float]
+    sd: list[Annotated[float, Meta(ge=0)]]
     observed: int
     pending: int
     model_version: int
@@ -502,6 +547,10 @@ class Exposed(Struct):
     entitled: Its share in proportion to true merit, as far as slots allow.
     shortfall: Entitled minus shown.
     verdict: within, above, below or too little data; with a half-life, not judged.
+    estimate: The mean of the entitled share under the model, with a 95 % credible interval, which is right
+        if the model is, and which no verdict rests on; null with a half-life.
+    more_rewards: About how many more rewards it takes until the verdict is certain, often wrong by a factor
+        of two; null if it is certain, or if nothing can be said.
     """
 
     name: str
@@ -512,6 +561,8 @@ class Exposed(Struct):
     entitled: Interval
     shortfall: Interval
     verdict: str
+    estimate: Interval | None
+    more_rewards: Annotated[int, Meta(ge=0)] | None
 
 
 class Drawn(Struct):
@@ -526,7 +577,7 @@ class Drawn(Struct):
 
 
 class ExposureTable(Struct):
-    """Shown and entitled shares. All intervals hold at all times at once, with probability 1 - error.
+    """Shown and entitled shares. Their intervals hold at all times at once, with probability 1 - error.
 
     withdrawn: Decisions that were drawn and never shown; not counted.
     baseline: Decisions that took the caller's baseline; counted as shown.

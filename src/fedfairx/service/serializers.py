@@ -7,6 +7,8 @@ from dataclasses import astuple
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedfairx.agent.agent import Agent
 from fedfairx.errors import StorageError
 from fedfairx.fairness.change_test import Change
@@ -14,7 +16,7 @@ from fedfairx.features import Schema
 from fedfairx.federation.exchange.member import peers_of
 from fedfairx.service import schemas
 from fedfairx.service.earnings import Earnings
-from fedfairx.service.published import batch_of
+from fedfairx.service.published import batch_of, coarse_estimates
 from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.records import StoredDecision
 
@@ -84,8 +86,30 @@ def actions(agent: Agent) -> schemas.ActionList:
     )
 
 
+def columns(service: ServedAgent) -> list[str]:
+    """What each coordinate of θ is of: an action without features, or a feature."""
+    agent = service.agent
+    if agent.all_actions or agent.schema is not None:
+        return list(agent.all_actions if agent.schema is None else agent.schema.columns)
+    names = [f"x{place}" for place in range(1, agent.dimension + 1)]
+    return [*names[:-1], "intercept"] if service.settings.intercept else names
+
+
+def estimates(service: ServedAgent, *, exact: bool) -> tuple[list[float], list[float]]:
+    """θ and the sd of each coordinate: what decisions are made by or, unless `exact`, what may be known."""
+    agent = service.agent
+    if exact:
+        mean, covariance = agent.estimate, agent.covariance
+    else:
+        mean, covariance = service.exposures.published_posterior()
+    sds = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    found = (mean, sds) if exact else coarse_estimates(mean, sds)
+    return found[0].tolist(), found[1].tolist()
+
+
 def model(service: ServedAgent, change: Change, earned: Earnings, *, exact: bool) -> schemas.Model:
     agent, settings = service.agent, service.settings
+    estimate, sd = estimates(service, exact=exact)
     return schemas.Model(
         name=agent.name,
         rule=agent.rule,
@@ -93,10 +117,11 @@ def model(service: ServedAgent, change: Change, earned: Earnings, *, exact: bool
         dimension=agent.dimension,
         features=list(service.features.names),
         schema=None if agent.schema is None else _schema(agent, agent.schema, exact=exact),
-        columns=list(agent.all_actions if agent.schema is None else agent.schema.columns),
         actions=list(agent.all_actions),
         intercept=bool(settings.intercept) if agent.schema is None else agent.schema.intercept,
-        estimate=agent.estimate.tolist() if exact else None,
+        columns=columns(service),
+        estimate=estimate,
+        sd=sd,
         observed=agent.observed,
         pending=agent.pending,
         model_version=agent.model_version,

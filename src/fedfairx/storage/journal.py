@@ -51,10 +51,9 @@ REPLACED = (
     "LEFT JOIN outcomes r ON r.decision = o.decision AND r.slot = o.slot AND o.turn = 0 AND r.turn > 0 "
     "AND r.turn = (SELECT MAX(turn) FROM outcomes WHERE decision = o.decision AND slot = o.slot)"
 )
-_JOINED = (
-    f"{WHOLE} FROM decisions d LEFT JOIN outcomes o ON o.decision = d.seq AND o.slot = 0 AND o.turn = 0 "
-    f"{REPLACED} WHERE d.agent = ?"
-)
+_ENDED = "FROM decisions d LEFT JOIN outcomes o ON o.decision = d.seq AND o.slot = 0 AND o.turn = 0"
+_JOINED = f"{WHOLE} {_ENDED} {REPLACED} WHERE d.agent = ?"
+CHOSEN = f"{_ENDED} WHERE d.agent = ?"  # what `Journal.filters` are for
 _OUTCOMES = f"SELECT {columns(OUTCOME, 'o')}, {columns(OUTCOME, 'r')} FROM outcomes o {REPLACED}"
 #: Whether an action was shown: in the first slot, or in a later one of the list that ends the JSON of slots.
 _SHOWN = "(d.action = ? OR d.slots LIKE ? OR d.slots LIKE ?)"
@@ -481,6 +480,21 @@ class Journal:
 
         action: the row of one that was shown, in whichever slot.
         """
+        where, values = self.filters(since, until, status, action, mode, before_seq)
+        question = f"{_JOINED}{where} AND d.seq > ? ORDER BY d.seq LIMIT ?"
+        after = max(after_seq, self.amendments().whole_from - 1)
+        return self._wholes(pages(self.log.database.read, question, values, after=after, limit=limit))
+
+    def filters(
+        self,
+        since: float | None = None,
+        until: float | None = None,
+        status: str | None = None,
+        action: int | None = None,
+        mode: str | None = None,
+        before_seq: int | None = None,
+    ) -> tuple[str, list[Any]]:
+        """The conditions of `decisions` in SQL, and their values, the agent's number first."""
         fits = status is None or status in STATUSES
         require(fits, "status", f"must be one of {', '.join(STATUSES)}", status)
         values: list[Any] = [self.agent]
@@ -498,9 +512,15 @@ class Journal:
         if action is not None:
             where += f" AND {_SHOWN}"
             values += [action, f'%"shown":[%,{action},%', f"%,{action}]}}"]
-        question = f"{_JOINED}{where} AND {WITH_CONTENT} AND d.seq > ? ORDER BY d.seq LIMIT ?"
-        after = max(after_seq, self.amendments().whole_from - 1)
-        return self._wholes(pages(self.log.database.read, question, values, after=after, limit=limit))
+        where += f" AND {WITH_CONTENT}"
+        return where, values
+
+    def of_numbers(self, numbers: Sequence[int]) -> Iterator[StoredDecision]:
+        """The decisions of these numbers, in order."""
+        for at in range(0, len(numbers), SOME):
+            some = numbers[at : at + SOME]
+            question = f"{_JOINED} AND d.seq IN ({marks(some)}) ORDER BY d.seq"
+            yield from self._wholes(iter(self.log.database.read(question, (self.agent, *some))))
 
     def _wholes(self, rows: Iterator[Row]) -> Iterator[StoredDecision]:
         """The decisions of rows of `WHOLE`; outcomes of slots are read for many of them at a time."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
-from fedfairx.storage.database import PAGE, pages
-from fedfairx.storage.journal import REPLACED, WHOLE, WITH_CONTENT, Journal
+from fedfairx.storage.database import PAGE, Row, pages
+from fedfairx.storage.journal import CHOSEN, REPLACED, WHOLE, WITH_CONTENT, Journal
 from fedfairx.storage.records import StoredDecision, unpacked_log
-from fedfairx.storage.seals import EVENT
+from fedfairx.storage.seals import EVENT, SIZE
+from fedfairx.storage.transaction_log import TABLES
 from fedfairx.util.arrays import Array
 
 _RECORDS = (
@@ -19,6 +23,8 @@ _RECORDS = (
     f"AND o.status <> 'withdrawn' AND {WITH_CONTENT} "
     "AND o.seq < ? AND o.seq > ? ORDER BY o.seq LIMIT ?"
 )
+_CHOICES = f"SELECT d.seq, d.action, d.names, d.groups, d.slots {CHOSEN}"
+SEARCHED = 20_000  # decisions that are looked at in one search for a name or a group
 _LEARNT = (
     f"SELECT {EVENT}, seal FROM events "
     "WHERE agent = ? AND kind IN ('learn', 'learn weighted') AND LENGTH(body) > 8 "
@@ -35,6 +41,68 @@ def latest(journal: Journal, *, limit: int, before: int | None = None) -> list[S
     )
     first = numbers[-1][0] if numbers else 0
     return list(journal.decisions(after_seq=first - 1, limit=len(numbers)))[::-1]
+
+
+def matching(
+    journal: Journal,
+    *,
+    name: str | None = None,
+    group: str | None = None,
+    newest: bool = False,
+    after: int = -1,
+    before: int | None = None,
+    limit: int,
+    **more: Any,
+) -> tuple[list[StoredDecision], int | None]:
+    """Decisions that showed an action of this name, of this group, and more as `Journal.decisions` takes it.
+
+    They are the first `limit` after a number or, the newest first, before one. The second value is the number
+    to continue from; None at the end. At most `SEARCHED` decisions are looked at for a name or a group.
+    """
+    where, values = journal.filters(**more)
+    compared, order = ("<", "DESC") if newest else (">", "")
+    question = f"{_CHOICES}{where} AND d.seq {compared} ? ORDER BY d.seq {order} LIMIT ?"
+    at = (journal.end("decisions") if before is None else before) if newest else after
+    plain, found, looked, over = name is None and group is None, list[int](), 0, False
+    page = min(PAGE, limit + 1) if plain else PAGE
+    while len(found) <= limit and looked < SEARCHED and not over:
+        rows = journal.log.database.read(question, (*values, at, page))
+        found += [row[0] for row in rows if plain or _shows(row, name, group)]
+        looked, over = looked + len(rows), len(rows) < page
+        at = rows[-1][0] if rows else at
+    numbers = found[:limit]
+    if len(found) > limit:
+        at, over = numbers[-1], False
+    wholes = {made.seq: made for made in journal.of_numbers(sorted(numbers))}
+    return [wholes[number] for number in numbers], None if over else at
+
+
+def _shows(row: Row, name: str | None, group: str | None) -> bool:
+    """Whether an action shown, of a row of `_CHOICES`, has this name and this group."""
+    _, action, names, groups, slots = row
+    shown = [action] if slots is None else json.loads(slots)["shown"]
+    called, grouped = _texts(names), _texts(groups)
+    return any(
+        (name is None or (called is not None and called[place] == name))
+        and (group is None or (grouped is not None and grouped[place] == group))
+        for place in shown
+    )
+
+
+@functools.lru_cache(256)
+def _texts(text: str | None) -> list[str | None] | None:
+    return None if text is None else json.loads(text)
+
+
+def length_and_head(journal: Journal, *, before: int) -> tuple[int, str]:
+    """How many rows the log has before a number, and the digest of the last of them, as `fedfairx verify`."""
+    read, length, last = journal.log.database.read, 0, (-1, b"")
+    for table in TABLES:
+        values = (journal.agent, before)
+        length += int(read(f"SELECT COUNT(*) FROM {table} WHERE agent = ? AND seq < ?", values)[0][0])
+        newest = f"SELECT seq, seal FROM {table} WHERE agent = ? AND seq < ? ORDER BY seq DESC LIMIT 1"
+        last = max([last, *((int(seq), bytes(seal)) for seq, seal in read(newest, values))])
+    return length, last[1][SIZE:].hex()
 
 
 def last_of(journal: Journal, count: int, *, first: int, end: int) -> int:

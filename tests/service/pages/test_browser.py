@@ -22,6 +22,7 @@ from fedfairx.service.factory import open_service
 from fedfairx.service.pages import PAGES
 from fedfairx.service.settings import load
 from fedfairx.storage.api_keys import ApiKeys
+from fedfairx.storage.queries import matching
 from market import fill
 from servers import missing
 
@@ -33,6 +34,7 @@ COLOURS = ["color-contrast", "link-in-text-block"]  # axe's rules that look at t
 PATHS = [
     *(path for path, _ in PAGES.values()),
     "/decisions?before=1",
+    "/decisions/{newest}",
     "/exposure?period=last-month",
     "/sign-in",
 ]
@@ -51,6 +53,11 @@ class Site:
             time.sleep(0.01)
         port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
+
+    def at(self, path: str) -> str:
+        """The address of a path, in which {newest} is the newest decision."""
+        newest, _ = matching(self.service.default.journal, newest=True, limit=1)
+        return self.url + path.replace("{newest}", newest[0].id)
 
     def stop(self) -> None:
         self._server.should_exit = True
@@ -118,11 +125,15 @@ def test_a_browser_has_nothing_to_complain_about(browser: Any, site: Site) -> No
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     for path in PATHS:
-        page.goto(site.url + path)
+        page.goto(site.at(path))
         page.wait_for_load_state("networkidle")
     assert said == []
     assert {url for url in asked if not url.startswith(site.url)} == set()
     page.goto(site.url + "/")
+    assert page.locator(".plot canvas").count() == 1
+    page.goto(site.url + "/exposure")
+    page.get_by_role("link", name="Cy Ltd").click()
+    page.get_by_role("heading", name="Cy Ltd over time").wait_for()
     assert page.locator(".plot canvas").count() == 1
     context.close()
 
@@ -136,7 +147,7 @@ def test_axe_finds_no_violation(browser: Any, site: Site, width: int) -> None:
     look = "rules => axe.run(rules).then(result => [result.violations, result.passes.length])"
     rules: dict[str, Any] = {"resultTypes": ["violations"]}
     for path in PATHS:
-        page.goto(site.url + path)
+        page.goto(site.at(path))
         page.evaluate(AXE)
         for scheme, more, least in (("light", {}, 15), ("dark", {"runOnly": COLOURS}, 0)):
             page.emulate_media(color_scheme=scheme)  # which changes colours and nothing else
@@ -162,9 +173,11 @@ def test_a_reader_sees_less_and_as_well(browser: Any, tmp_path: Path) -> None:
         for path, said in (
             ("/decisions", "an admin sees them"),
             ("/exposure", "after every 100 rewards"),
+            ("/model", "after every 100 of them"),
+            ("/decisions/{newest}", "only an admin may see"),
             ("/report", "after every 100 rewards"),
         ):
-            page.goto(site.url + path)
+            page.goto(site.at(path))
             assert page.get_by_text(said).count() == 1
             page.evaluate(AXE)
             for width in (390, 1200):
@@ -183,7 +196,7 @@ def telephone(browser: Any) -> Any:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_it_fits_a_telephone(telephone: Any, site: Site, path: str) -> None:
-    telephone.goto(site.url + path)
+    telephone.goto(site.at(path))
     assert telephone.evaluate("document.documentElement.scrollWidth") <= 390
     small = telephone.evaluate(
         """[...document.querySelectorAll("main *")].filter(each => each.childNodes.length
@@ -203,12 +216,13 @@ def test_the_keyboard_is_enough(browser: Any, site: Site) -> None:
     assert page.evaluate(focused) == "Skip to the content"
     assert page.locator(".skip").bounding_box()["x"] >= 0  # it is seen while it has the focus
     visited = []
-    for _ in range(8):
+    for _ in range(9):
         page.keyboard.press("Tab")
         visited.append(page.evaluate(focused))
         seen = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert seen != "none", visited[-1]
-    assert visited[1:7] == ["Overview", "Exposure", "Decisions", "Privacy", "Federation", "Report"]
+    names = ["Overview", "Exposure", "Model", "Decisions", "Privacy", "Federation", "Report"]
+    assert visited[1:8] == names
     page.goto(site.url + "/decisions")
     page.locator("summary").first.focus()
     page.keyboard.press("Enter")

@@ -14,7 +14,15 @@ from fedfairx.service.pages.charts import Option
 
 shares = st.lists(st.floats(0, 1), min_size=3, max_size=3).map(sorted).map(lambda s: Share(s[1], s[0], s[2]))
 rows = st.builds(
-    Row, st.just("a"), st.just(9), st.just(3), shares, st.floats(0, 1), shares, st.just("within")
+    Row,
+    st.just("a"),
+    st.just(9),
+    st.just(3),
+    shares,
+    st.floats(0, 1),
+    shares,
+    st.just("within"),
+    st.none() | shares,
 )
 
 
@@ -44,7 +52,41 @@ def test_a_policy_fills_its_line() -> None:
     assert 'class="taken" x="25.000%"' in text
 
 
+def test_of_many_options_those_taken_are_seen() -> None:
+    options = [Option(str(k), 0.001, k in (3, 700)) for k in range(1_000)]
+    text = charts.policy(options)
+    assert text.count("<rect") == 5  # between them, the others
+    assert text.count('class="taken"') == 2
+    widths = [float(width) for width in re.findall(r'width="([\d.]+)%"', text)]
+    assert widths[1] == widths[3] == 0.6
+    assert widths[2] == 69.6
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5))
+def test_a_range_has_zero_and_all_values_in_it(values: list[float]) -> None:
+    shown = charts.Range.around(values)
+    places = [float(shown.x(value)[:-1]) for value in sorted([0.0, *values])]
+    assert places == sorted(places)
+    assert 1.99 < places[0] <= places[-1] < 98.01
+    for value in values:
+        for text in (charts.bar(value, shown), charts.estimate(value, value - 1, value + 1, shown)):
+            for place in re.findall(r'(?:x|x1|x2|cx|width)="(-?[\d.]+)%"', text):
+                assert 0 <= float(place) <= 98.01
+
+
 def test_words() -> None:
+    assert [formatting.number(each) for each in (0.12345, -12.345, 0.0, 2e-5, 3e7, None, math.nan)] == [
+        "0.123",
+        "\u221212.3",
+        "0.000",
+        "2.0e\u221205",
+        "3.0e+07",
+        "–",
+        "–",
+    ]
+    assert [formatting.factor(each) for each in (math.log(2), -9.0, None)] == ["×2.00", "×e^\u22129", "–"]
+    assert formatting.percent(0.00123) == "0.12\u00a0%"
+    assert formatting.between(0.001, 0.25) == "0.10 – 25.0\u00a0%"
     assert formatting.percent(0.1234) == "12.3\u00a0%"
     assert formatting.percent(math.nan) == "–"
     assert formatting.points(-0.012) == "\u22121.2"

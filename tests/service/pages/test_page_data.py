@@ -7,11 +7,15 @@ from dataclasses import replace
 from html import unescape
 from typing import Any
 
+from starlette.datastructures import QueryParams
+
 import fedfairx as ffx
 from fedfairx.fairness import Row, Share
 from fedfairx.privacy import Guarantee
 from fedfairx.service.exposure_cache import ExposureSnapshot
+from fedfairx.service.pages.exposure_page import view_of
 from fedfairx.service.pages.jinja import page
+from fedfairx.service.pages.periods import Window
 from fedfairx.service.schemas import PeerSeen, Privacy, Sync
 from market import fill, looking
 
@@ -74,11 +78,15 @@ def test_how_far_a_peer_is_believed_and_why() -> None:
     assert 'data-label="Why">–' in text  # nothing came from it yet
 
 
+def exposure(looked: ExposureSnapshot) -> str:
+    return html("exposure", view_of(looked, Window("All", ""), QueryParams(), exact=True))
+
+
 def test_a_table_that_leaves_decisions_out_says_so() -> None:
     table = ffx.exposure([ffx.Logged([0.5, 0.5], t % 2) for t in range(100)])
     for bounded in (True, False):
-        looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, bounded, 0, 0)
-        assert ("its start moves" in html("exposure", {"looked": looked, "periods": ()})) == bounded
+        looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, bounded, 0, 0, 100)
+        assert ("its start moves" in exposure(looked)) == bounded
 
 
 def test_the_page_to_sign_has_the_ends_of_each_interval_in_order(tmp_path) -> None:
@@ -97,7 +105,6 @@ def test_the_page_to_sign_has_the_ends_of_each_interval_in_order(tmp_path) -> No
 
 def test_a_log_that_was_drawn_otherwise_is_said_aloud() -> None:
     table = ffx.exposure([ffx.Logged([0.5, 0.5], 0) for _ in range(200)])
-    looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, False, 0, 0)
-    text = html("exposure", {"looked": looked, "periods": ()})
+    text = exposure(ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, False, 0, 0, 200))
     assert "Actions were NOT drawn as the policy said" in text
     assert 'class="draws bad"' in text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from collections.abc import Iterator
 from html import unescape
 
 import numpy as np
@@ -10,7 +12,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import fedfairx as ffx
-from fedfairx.service.pages import PAGES, jinja, page_data
+from fedfairx.service.pages import PAGES, jinja
+from fedfairx.service.pages.listing import LINES
 from fedfairx.storage.records import DecisionNote
 from market import MERIT, NAMES, fill, looking
 
@@ -151,10 +154,10 @@ def test_decisions_come_page_by_page_newest_first(market: str) -> None:
 def test_a_page_that_is_just_full_leads_nowhere(empty: str) -> None:
     with ffx.Agent.open(empty, dimension=3, name="market", merit=MERIT) as agent:
         agent.learn(np.eye(3), [0.0, 0.5, 1.0])  # so that the number of the first decision is not 0
-    fill(empty, page_data.LINES)
+    fill(empty, LINES)
     with looking(empty) as client:
         text = client.get("/decisions").text
-        assert text.count('<tr role="row">') == 1 + page_data.LINES
+        assert text.count('<tr role="row">') == 1 + LINES
         assert "Older" not in text
 
 
@@ -176,7 +179,7 @@ def test_a_page_that_fails_tells_nothing_of_the_error(market: str, monkeypatch: 
         def fail(*_args, **_more):
             raise RuntimeError("a secret")
 
-        monkeypatch.setattr("fedfairx.service.pages.page_data.latest", fail)
+        monkeypatch.setattr("fedfairx.service.pages.decision_pages.matching", fail)
         answer = client.get("/decisions")
         assert answer.status_code == 500
         assert "a secret" not in answer.text
@@ -200,3 +203,119 @@ def test_files_have_the_licence_beside_them() -> None:
     assert "MIT" in (static / "uPlot.LICENSE").read_text()
     assert "v1.6" in jinja.STATIC["uPlot.iife.min.js"][:100].decode()
     assert {"pages.css", "pages.js", "uPlot.min.css", "mark.svg"} <= set(jinja.STATIC)
+
+
+def test_decisions_are_filtered(market: str) -> None:
+    with looking(market) as client:
+        api = client.get("/v1/decisions?action_id=Cy%20Ltd&group=large&status=rewarded&limit=1000").json()
+        assert api["next"] is None
+        right = [each["decision_id"] for each in api["decisions"]]
+        every = client.get("/v1/decisions?limit=1000").json()["decisions"]
+        assert right == [
+            each["decision_id"]
+            for each in every
+            if (each["action_id"], each["status"]) == ("Cy Ltd", "rewarded")
+        ]
+        path = "/decisions?action=Cy%20Ltd&group=large&status=rewarded"
+        found, text = [], client.get(path).text
+        while True:
+            found += re.findall(r'/decisions/([^"?]+)"><code>', text)
+            older = re.search(r'href="/decisions([^"]+)">Older', text)
+            if older is None:
+                break
+            text = client.get(f"/decisions{older[1].replace('&amp;', '&')}").text
+        assert found == right[::-1]
+        assert len(found) > 50
+        lines = client.get(f"{path}&format=csv").text.splitlines()
+        assert [line.split(",")[0] for line in lines[1:]] == found
+        one = client.get(f"/decisions?id={found[3]}").text
+        assert re.findall(r'/decisions/([^"?]+)"><code>', one) == [found[3]]
+        assert "No decision is like that." in client.get("/decisions?group=nobody").text
+        assert client.get("/decisions?status=odd").status_code == 422
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Pages of 230 actions, one with a long name and one like a formula."""
+    place = str(tmp_path_factory.mktemp("many") / "agent.sqlite")
+    names = [*(f"seller {number:04d}" for number in range(228)), "=1+1", "W" * 190]
+    with ffx.Agent.open(place, actions=names, name="many", seed=0) as agent, agent.transaction():
+        for t in range(60):
+            agent.observe(agent.decide(), reward=float(t % 2))
+    with looking(place) as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/exposure", "/model"])
+def test_many_actions_come_in_pages(many: TestClient, path: str) -> None:
+    text = many.get(path).text
+    assert text.count('scope="row" role="rowheader"') == 50
+    assert "Page 1 of 5" in text
+    assert "seller 0051" not in text
+    assert "seller 0051" in many.get(f"{path}?page=2").text
+    assert "=1+1" in many.get(f"{path}?page=999").text  # the last one
+    found = many.get(f"{path}?q=SELLER%200051").text
+    assert found.count('scope="row" role="rowheader"') == 1
+    assert "No name contains" in many.get(f"{path}?q=nobody").text
+    downwards = many.get(f"{path}?sort=-name").text
+    assert downwards.index("W" * 190) < downwards.index("seller 0227")
+    lines = list(csv.reader(many.get(f"{path}?format=csv").text.splitlines()))
+    assert len(lines) == 1 + 230
+    assert sum("'=1+1" in line for line in lines) == 1
+    for odd in ("sort=odd", "page=0", "page=x", f"q={201 * 'x'}"):
+        assert many.get(f"{path}?{odd}").status_code == 422
+
+
+def test_a_decision_among_many_is_on_pages_too(many: TestClient) -> None:
+    text = many.get("/decisions").text
+    assert len(text) < 200_000
+    link = re.search(r'href="(/decisions/[^"]+)">230 actions', text)
+    assert link is not None
+    found = many.get(f"{link[1]}?sort=-share").text
+    assert "Page 1 of 5" in found
+    assert "Why this share" in found
+
+
+def test_a_report_says_what_it_rests_on(market: str) -> None:
+    with looking(market) as client:
+        service = client.app_service.default  # type: ignore[attr-defined]
+        text = client.get("/report").text
+        assert service.journal.head().hex() in text
+        assert "x1, x2, x3" in text
+        number = re.search(r"<dt>Number</dt><dd><code>([0-9a-f]{12})", text)
+        assert number is not None
+        assert text.count(number[1]) == 2  # at the top, and where it is signed
+        assert client.get("/report").text.count(number[1]) == 2
+        assert number[1] not in client.get("/report?period=month").text
+        chosen = client.get("/report?since=2020-02-03&until=2020-03-04").text
+        assert "from 2020-02-03 until before 2020-03-04" in chosen
+        assert "There is nothing to sign" in chosen
+        assert "Signature" not in chosen
+        assert "Signature" in text
+        for odd in ("since=2020-02-30", "since=yesterday", "since=2020-02-02&until=2020-02-02"):
+            assert client.get(f"/report?{odd}").status_code == 422
+
+
+def test_charts_say_that_the_last_stretch_is_not_over(market: str) -> None:
+    with looking(market) as client:
+        for path, name in (("/", "data-series"), ("/exposure", "data-shares")):
+            text = client.get(path).text
+            assert "dashed, is not over" in text
+            assert re.search(rf"{name}='[^']*\"open\": true", text), path
+        past = client.get("/exposure?until=2100-01-01").text
+        assert '"open": false' in past
+        shown = client.get("/exposure?chart=Cy%20Ltd").text
+        assert "Cy Ltd over time" in shown
+
+
+def test_the_first_day_has_estimates(tmp_path) -> None:
+    """Before any reward they are the prior's: the same for all, and wide."""
+    place = str(tmp_path / "agent.sqlite")
+    with ffx.Agent.open(place, actions=["ann", "ben"], name="new", seed=0) as agent:
+        agent.decide()
+    with looking(place) as client:
+        for row in client.get("/v1/exposure").json()["actions"]:
+            assert row["estimate"]["value"] == pytest.approx(0.5, abs=0.1)
+            assert row["estimate"]["low"] < 0.05
+            assert row["estimate"]["high"] > 0.95
+        assert "estimated under the model" in client.get("/exposure").text

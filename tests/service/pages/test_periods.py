@@ -1,14 +1,12 @@
-"""Windows that start at fixed times, and the stretches of a chart."""
+"""Windows that start at fixed times."""
 
 from __future__ import annotations
 
 import datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fedfairx.service.pages.periods import periods, stretches, window_of, windows
+from fedfairx.service.pages.periods import periods, window_of, windows
 from fedfairx.service.problems import ProblemError
 
 
@@ -30,15 +28,6 @@ def test_windows_start_at_fixed_times() -> None:
 
 
 def test_one_is_chosen() -> None:
-    assert [each.chosen for each in periods(window_of("month"))].count(True) == 1
+    assert [each.chosen for each in periods(window_of({"period": "month"}, free=False))].count(True) == 1
     with pytest.raises(ProblemError):
-        window_of("since the best day")
-
-
-@given(st.floats(1e9, 2e9), st.floats(0, 3e8))
-def test_a_chart_has_few_stretches_and_reaches_until_now(first: float, length: float) -> None:
-    now = first + length
-    since, width, count, _ = stretches(first, now)
-    assert 10 <= count <= 61
-    assert since <= max(first, now - 365 * 86_400)
-    assert since + width * (count - 1) <= now < since + width * count + 1e-3
+        window_of({"period": "since the best day"}, free=False)

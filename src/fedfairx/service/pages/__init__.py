@@ -1,7 +1,7 @@
 """The web pages: read-only, rendered on the server, and without anything from other hosts.
 
-`page_data` reads the values of each page from the service, `jinja` renders them with `templates/`, and
-`access` checks who may see them.
+`page_data` and the modules named after pages read values from the service, `jinja` renders them with
+`templates/`, and `access` checks who may see them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from starlette.routing import BaseRoute, Route
 
 from fedfairx.service import serializers
 from fedfairx.service.auth import may_use, refuse_other_agents, sees_exact
-from fedfairx.service.pages import access, page_data
-from fedfairx.service.pages.jinja import HEADERS, page, static
+from fedfairx.service.pages import access, decision_pages, exposure_page, model_page, page_data
+from fedfairx.service.pages.jinja import HEADERS, csv_file, page, static
 from fedfairx.service.problems import KINDS, ProblemError, problem_of
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.service import Service
@@ -30,12 +30,15 @@ Show = Callable[[ServedAgent, QueryParams, bool], Awaitable[page_data.View]]
 #: The path of each page, in the order of the navigation.
 PAGES: dict[str, tuple[str, Show]] = {
     "overview": ("/", page_data.overview),
-    "exposure": ("/exposure", page_data.exposure),
-    "decisions": ("/decisions", page_data.decisions),
+    "exposure": ("/exposure", exposure_page.exposure),
+    "model": ("/model", model_page.model),
+    "decisions": ("/decisions", decision_pages.decisions),
     "privacy": ("/privacy", page_data.privacy),
     "federation": ("/federation", page_data.federation),
-    "report": ("/report", page_data.report),
+    "report": ("/report", exposure_page.report),
 }
+#: The page of one decision.
+DECISION = "/decisions/{decision_id}"
 
 
 def pages(service: Service) -> list[BaseRoute]:
@@ -43,7 +46,7 @@ def pages(service: Service) -> list[BaseRoute]:
     routes: list[BaseRoute] = [
         Route(f"{agent}{path}", _shown(service, name, show), methods=["GET"])
         for agent in ("", "/agents/{agent}")
-        for name, (path, show) in PAGES.items()
+        for name, (path, show) in (PAGES | {"decision": (DECISION, decision_pages.decision)}).items()
     ]
 
     async def choose(request: Request) -> Response:
@@ -106,12 +109,16 @@ def _shown(service: Service, name: str, show: Show) -> Callable[[Request], Await
             named = request.path_params.get("agent")
             agent = named or agents.default_name
             if named is None and seen and agent not in seen:  # the key is for others than the default
-                return _to_agent(request, seen[0], PAGES[name][0])
+                return _to_agent(request, seen[0], PAGES.get(name, PAGES["decisions"])[0])
             refuse_other_agents(request, agent)
             if agent is None:
                 raise ProblemError("unknown-agent", "There is no agent yet.")
+            of_path = {key: value for key, value in request.path_params.items() if key != "agent"}
+            query = QueryParams({**request.query_params, **of_path})
             async with agents.using(agent) as served:
-                view = await show(served, request.query_params, exact)
+                view = await show(served, query, exact)
+                if query.get("format") == "csv" and "csv" in view:
+                    return csv_file(name, view["csv"])
                 signed_in = access.signed_in(request)
                 frame = page_data.frame(served, agents=seen, signed_in=signed_in, exact=exact)
             if name == "overview":  # a key that is limited to some agents does not see counts of all together

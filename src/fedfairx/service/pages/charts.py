@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from fedfairx.fairness import Row
+from fedfairx.service.pages.formatting import number
 
+_MANY = 40  # options whose shares are drawn one by one
+_SEEN = 0.006  # the least width of one that was taken, among many
 _TICKS = (0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
 
 
@@ -22,6 +25,7 @@ def scale_of(rows: Sequence[Row]) -> float:
     if not rows:
         return 1.0
     furthest = max(max(row.shown.high, min(row.entitled.high, 2.5 * row.shown.high + 0.02)) for row in rows)
+    furthest = max(furthest, *(row.estimate.high for row in rows if row.estimate is not None), 0.0)
     step = _step(max(furthest, _TICKS[0]))
     return min(1.0, max(1, math.ceil(furthest / step - 1e-9)) * step)
 
@@ -47,7 +51,7 @@ def axis(scale: float) -> Markup:
 
 
 def intervals(row: Row, scale: float) -> Markup:
-    """The entitlement as a band with its middle, and the share shown as a dot with its interval."""
+    """The entitlement as a band, the share shown as a dot with its interval, and an estimate as a circle."""
     shown, entitled = row.shown, row.entitled
     grid = "".join(
         f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="36"/>'
@@ -56,21 +60,29 @@ def intervals(row: Row, scale: float) -> Markup:
     low, high = min(entitled.low, scale), min(entitled.high, scale)
     width = f"{100 * (high - low) / scale:.3f}%"
     band = f'<rect class="entitled" x="{_x(low, scale)}" y="7" width="{width}" height="22" rx="3"/>'
-    middle = ""
-    if not math.isnan(entitled.value) and entitled.value <= scale:
+    middle, level = "", 18
+    if row.estimate is not None:
+        guess, level = row.estimate, 13
+        left, right = _x(guess.low, scale), _x(guess.high, scale)
+        middle = (
+            f'<line class="estimated" x1="{left}" x2="{right}" y1="24" y2="24"/>'
+            f'<circle class="estimated" cx="{_x(guess.value, scale)}" cy="24" r="3.5"/>'
+        )
+    elif not math.isnan(entitled.value) and entitled.value <= scale:
         x = _x(entitled.value, scale)
         middle = f'<line class="middle" x1="{x}" x2="{x}" y1="7" y2="29"/>'
     left, right = _x(shown.low, scale), _x(shown.high, scale)
-    whisker = f'<line class="shown" x1="{left}" x2="{right}" y1="18" y2="18"/>'
-    dot = f'<circle class="shown" cx="{_x(shown.value, scale)}" cy="18" r="4.5"/>'
+    whisker = f'<line class="shown" x1="{left}" x2="{right}" y1="{level}" y2="{level}"/>'
+    dot = f'<circle class="shown" cx="{_x(shown.value, scale)}" cy="{level}" r="4.5"/>'
     ends = (
         '<text class="ends" x="0" y="48">0 %</text>'
         f'<text class="ends" x="100%" y="48" text-anchor="end">{_percent(scale)}</text>'
     )
     share, least, most = (_percent(each, 1) for each in (shown.value, entitled.low, entitled.high))
+    about = "" if row.estimate is None else f", estimated {_percent(row.estimate.value, 1)}"
     return Markup(
         '<svg class="intervals" height="36" role="img" '
-        f'aria-label="shown {share}, entitled {least} to {most}">'
+        f'aria-label="shown {share}, entitled {least} to {most}{about}">'
         f"{grid}{band}{middle}{whisker}{dot}{ends}</svg>"
     )
 
@@ -86,13 +98,67 @@ class Option:
 
 def policy(options: Sequence[Option], whole: float = 1.0) -> Markup:
     """A decision's shares of the whole side by side, those taken filled."""
-    parts, at = [], 0.0
-    for option in options:
+    parts, at, many = [], 0.0, len(options) > _MANY
+    for option in _merged(options) if many else options:
         kind, share = "taken" if option.taken else "left", (option.share or 0.0) / whole
-        place, width = f"{100 * at:.3f}%", f"{100 * share:.3f}%"
+        seen = max(share, _SEEN) if option.taken and many else share
+        place, width = f"{100 * at:.3f}%", f"{100 * seen:.3f}%"
         parts.append(f'<rect class="{kind}" x="{place}" y="1" width="{width}" height="14"/>')
         at += share
-    return Markup(f'<svg class="policy" height="16" aria-hidden="true">{"".join(parts)}</svg>')
+    kind = "policy many" if many else "policy"
+    return Markup(f'<svg class="{kind}" height="16" aria-hidden="true">{"".join(parts)}</svg>')
+
+
+def _merged(options: Sequence[Option]) -> Sequence[Option]:
+    """Options in the same order; neighbours that were not taken become one."""
+    found: list[Option] = []
+    for option in options:
+        if found and not (option.taken or found[-1].taken):
+            last = found.pop()
+            option = Option("", (last.share or 0.0) + (option.share or 0.0), False)
+        found.append(option)
+    return found
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values at both ends of a column of figures, for dots with intervals and for bars."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def around(cls, values: Sequence[float]) -> Range:
+        """A range with zero and all of the values in it."""
+        low, high = min([0.0, *values]), max([0.0, *values])
+        return cls(low, high if high > low else low + 1.0)
+
+    def x(self, value: float) -> str:
+        place = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return f"{2 + 96 * place:.3f}%"
+
+
+def estimate(value: float, low: float, high: float, shown: Range) -> Markup:
+    """A dot with its interval, on a scale with a line at zero."""
+    zero, at = shown.x(0.0), shown.x(value)
+    label = f"{number(value)}, between {number(low)} and {number(high)}"
+    return Markup(
+        f'<svg class="estimate" height="22" role="img" aria-label="{label}">'
+        f'<line class="grid" x1="{zero}" x2="{zero}" y1="0" y2="22"/>'
+        f'<line class="shown" x1="{shown.x(low)}" x2="{shown.x(high)}" y1="11" y2="11"/>'
+        f'<circle class="shown" cx="{at}" cy="11" r="4.5"/></svg>'
+    )
+
+
+def bar(value: float, shown: Range) -> Markup:
+    """A bar from zero to the left or to the right."""
+    zero, at = sorted(float(shown.x(end)[:-1]) for end in (0.0, value))
+    kind = "less" if value < 0 else "more"
+    return Markup(
+        '<svg class="estimate" height="22" aria-hidden="true">'
+        f'<rect class="{kind}" x="{zero:.3f}%" y="4" width="{at - zero:.3f}%" height="14" rx="1"/>'
+        f'<line class="grid" x1="{shown.x(0.0)}" x2="{shown.x(0.0)}" y1="0" y2="22"/></svg>'
+    )
 
 
 def meter(value: float, most: float) -> Markup:

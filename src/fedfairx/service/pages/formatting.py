@@ -7,8 +7,17 @@ import math
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """12.3 %, with a space that does not break."""
-    return "–" if math.isnan(share) else f"{100 * share:.{digits}f}\u00a0%"
+    """12.3 %, with a space that does not break; less than a percent has one digit more."""
+    return "–" if math.isnan(share) else f"{_hundred(share, digits)}\u00a0%"
+
+
+def between(low: float, high: float) -> str:
+    """1.2 – 12.3 %."""
+    return f"{_hundred(low, 1)} – {percent(high)}"
+
+
+def _hundred(share: float, digits: int) -> str:
+    return f"{100 * share:.{digits + (0 < share < 0.00995)}f}"
 
 
 def points(share: float) -> str:
@@ -19,6 +28,22 @@ def points(share: float) -> str:
 def count(number: int) -> str:
     """12 345, with spaces that do not break."""
     return f"{number:,}".replace(",", "\u202f")
+
+
+def number(value: float | None) -> str:
+    """0.123, with at most three decimals."""
+    if value is None or math.isnan(value):
+        return "–"
+    size = abs(value)
+    text = f"{value:.1e}" if size >= 1e6 or 0 < size < 1e-3 else f"{value:.{3 if size < 10 else 1}f}"
+    return text.replace("-", "\u2212")
+
+
+def factor(log: float | None) -> str:
+    """×1.35, by what a share is multiplied."""
+    if log is None or math.isnan(log):
+        return "–"
+    return f"×{math.exp(log):.2f}" if abs(log) < 6 else f"×e^{log:.0f}".replace("-", "\u2212")
 
 
 def moment(seconds: float | None) -> str:

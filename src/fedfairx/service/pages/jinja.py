@@ -4,6 +4,7 @@ only files of this service."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -11,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
+from fedfairx.service.export import csv_line
 from fedfairx.service.pages import charts, formatting
 from fedfairx.util.formatting import duration, visible
 
@@ -49,8 +51,11 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.globals.update(figures=charts, version=VERSION)
-_FILTERS = ("percent", "points", "count", "moment", "precise", "iso", "sentence", "milliseconds", "size")
+_templates.globals.update(figures=charts, version=VERSION, between=formatting.between)
+_FILTERS = (
+    *("percent", "points", "count", "moment", "precise", "iso", "sentence", "milliseconds", "size"),
+    *("number", "factor"),
+)
 _templates.filters.update({name: getattr(formatting, name) for name in _FILTERS}, duration=duration)
 
 
@@ -62,6 +67,12 @@ def page(name: str, *, root: str, agent: str = "", status: int = 200, **values: 
     """
     text = _templates.get_template(f"{name}.html").render(page=name, site=root, root=root + agent, **values)
     return HTMLResponse(text, status_code=status, headers=HEADERS)
+
+
+def csv_file(name: str, rows: Iterable[Sequence[object]]) -> Response:
+    """What a page shows, as a file for spreadsheets; no text in it begins like a formula."""
+    headers = {**HEADERS, "content-disposition": f'attachment; filename="{name}.csv"'}
+    return Response(b"".join(map(csv_line, rows)), media_type="text/csv", headers=headers)
 
 
 def static(name: str) -> Response | None:

@@ -1,11 +1,9 @@
-"""The values that each page's template shows, read from the service."""
+"""The values that all pages have, and those of the overview, the privacy and the federation page."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.datastructures import QueryParams
@@ -16,13 +14,10 @@ from fedfairx.fairness.exposure_table import ABOVE, BELOW
 from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
 from fedfairx.service.federation import REFUSED, UNKNOWN, expiry_text
-from fedfairx.service.pages.charts import Option
 from fedfairx.service.pages.formatting import count, percent, sentence
-from fedfairx.service.pages.periods import periods, stretches, window_of
-from fedfairx.service.problems import ProblemError
 from fedfairx.service.published import batch_of
-from fedfairx.storage.queries import first_time, latest
-from fedfairx.storage.records import StoredDecision
+from fedfairx.service.stretches import stretches
+from fedfairx.storage.queries import first_time
 from fedfairx.util.formatting import duration
 
 if TYPE_CHECKING:
@@ -30,10 +25,8 @@ if TYPE_CHECKING:
     from fedfairx.features import Feature, Schema
     from fedfairx.service.served_agent import ServedAgent
 
-LINES = 50  # decisions on a page
 LITTLE_LEFT = 0.1  # of a privacy budget
 MANY_CLIPPED = 0.01  # of the records
-LARGEST = 2**53  # number of a decision
 FEW_LEVELS = 8  # of a category, all of which are shown
 
 View = dict[str, Any]  # by the names in the template
@@ -125,14 +118,12 @@ def _slots(weights: Weights) -> str:
 
 
 def _series(service: ServedAgent) -> View | None:
-    """Decisions and rewards in intervals of time, for the chart; `times` are seconds since 1970."""
+    """Decisions and rewards in intervals of time, the last of which is not over; `times` are since 1970."""
     first = first_time(service.journal)
     if first is None:
         return None
     since, width, many, name = stretches(first, time.time())
     made, rewarded = service.counters.by_time(service.journal, since=since, width=width, count=many)
-    if many > 3:  # the last interval is not over, and would look like a fall
-        many, made, rewarded = many - 1, made[:-1], rewarded[:-1]
     times = [int(since + width * k) for k in range(many)]
     return {"times": times, "decisions": made, "rewards": rewarded, "stretch": name}
 
@@ -174,48 +165,6 @@ def _privacy_attention(service: ServedAgent, exact: bool) -> list[Attention]:
         detail = f"{count(now.clipped)} of {count(records)} records were clipped to the privacy bounds."
         found.append(Attention("warn", "Many records are clipped", detail, "privacy"))
     return found
-
-
-async def exposure(service: ServedAgent, query: QueryParams, exact: bool) -> View:
-    window = window_of(query.get("period", ""))
-    looked = await service.exposures.look(since=window.since, until=window.until, exact=exact)
-    return {"looked": looked, "periods": periods(window)}
-
-
-async def decisions(service: ServedAgent, query: QueryParams, exact: bool) -> View:
-    before = query.get("before", "")
-    if before and not (before.isascii() and before.isdigit() and int(before) <= LARGEST):
-        raise ProblemError("invalid", "before must be a number that a page linked to.")
-    number = int(before) if before else None
-    found = await service.read(lambda journal: latest(journal, limit=LINES + 1, before=number))
-    lines = [_line(stored, exact) for stored in found[:LINES]]
-    older = found[LINES - 1].seq if len(found) > LINES else None  # `before` of the next page
-    gone = await service.read(lambda journal: journal.amendments().gone())
-    return {"lines": lines, "older": older, "newest": not before, "gone": gone}
-
-
-def _line(stored: StoredDecision, exact: bool) -> View:
-    """A decision as the API shows it, with the names of its actions and those that it chose from.
-
-    shown: the slots, where there are several, each with the name of its action.
-    whole: the sum of all shares.
-    """
-    seen = serializers.seen(stored, exact=exact)
-    slots = seen.shown or []
-    names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
-    shares: Sequence[float | None] = seen.policy or seen.exposure or [None] * len(names)
-    taken = {slot.action for slot in slots} or {stored.action}
-    options = [
-        Option(name, share, place in taken)
-        for place, (name, share) in enumerate(zip(names, shares, strict=True))
-    ]
-    return {
-        "seen": seen,
-        "action": names[stored.action],
-        "options": options,
-        "shown": [(names[slot.action], slot) for slot in slots],
-        "whole": sum(slot.weight for slot in slots) or 1.0,
-    }
 
 
 async def privacy(service: ServedAgent, _query: QueryParams, exact: bool) -> View:
@@ -267,16 +216,3 @@ def _federation_attention(service: ServedAgent, exact: bool) -> list[Attention]:
             detail = f"It {each.reason}: {percent(each.weight)} of its records count here."
             found.append(Attention("warn", f"{each.name} differs from us", detail, "federation"))
     return found
-
-
-async def report(service: ServedAgent, query: QueryParams, exact: bool) -> View:
-    agent = service.agent
-    return {
-        **await exposure(service, query, exact),
-        "overview": await overview(service, query, exact),
-        "privacy": await privacy(service, query, exact),
-        "version": version("fedfairx"),
-        "dimension": agent.dimension,
-        "minimum_share": agent.options.minimum_share,
-        "model_version": agent.model_version,
-    }

@@ -7,22 +7,10 @@ that was fixed in advance; "the last 30 days" would start at another time with e
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fedfairx.service.problems import ProblemError
-
-_LENGTHS = (
-    (1, "second"),
-    (10, "10 seconds"),
-    (60, "minute"),
-    (600, "10 minutes"),
-    (3_600, "hour"),
-    (21_600, "6 hours"),
-    (86_400, "day"),
-    (604_800, "week"),
-)
-_MOST = 60  # intervals in a chart
-_LEAST = 10
 
 
 @dataclass(frozen=True)
@@ -50,24 +38,33 @@ def windows(now: datetime.datetime) -> list[Window]:
     ]
 
 
-def window_of(query: str) -> Window:
-    """The window of this name."""
+def window_of(query: Mapping[str, str], *, free: bool) -> Window:
+    """The window of the name `period` or, if `free`, from the day `since` on and before the day `until`."""
+    since, until = (_day(query.get(name, ""), name) for name in ("since", "until"))
+    if since is not None or until is not None:
+        if not free:
+            raise ProblemError("forbidden", "since and until need the role admin; pages have fixed periods.")
+        if since is not None and until is not None and since >= until:
+            raise ProblemError("invalid", "since must be before until.")
+        return Window("Chosen", "chosen", since, until)
     for each in windows(datetime.datetime.now(datetime.UTC)):
-        if each.query == query:
+        if each.query == query.get("period", ""):
             return each
     raise ProblemError("invalid", "The period must be one of those that the page offers.")
+
+
+def _day(text: str, name: str) -> float | None:
+    """The start of a day in UTC, as a form sends it."""
+    if not text:
+        return None
+    try:
+        day = datetime.date.fromisoformat(text)
+        return datetime.datetime(day.year, day.month, day.day, tzinfo=datetime.UTC).timestamp()
+    except ValueError:
+        raise ProblemError("invalid", f"{name} must be a day such as 2026-03-01.") from None
 
 
 def periods(chosen: Window) -> list[Window]:
     """The windows to choose from."""
     now = datetime.datetime.now(datetime.UTC)
     return [replace(each, chosen=each.query == chosen.query) for each in windows(now)]
-
-
-def stretches(first: float, now: float) -> tuple[float, float, int, str]:
-    """(since, width, count, name) of a chart from the first decision until now, a year at most."""
-    since = max(first, now - 365 * 86_400)
-    width, name = next((each for each in _LENGTHS if (now - since) / each[0] < _MOST), _LENGTHS[-1])
-    since = min(since, now - (_LEAST - 1) * width)  # a single interval would be a dot on an axis of years
-    start = since - since % width
-    return start, float(width), int((now - start) // width) + 1, name

@@ -19,11 +19,13 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from fedfairx.service import schemas
 from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import Parameter, Window, body_as, endpoint, query_of
+from fedfairx.service.explanation import explain
 from fedfairx.service.export import FORMATS, LINES, write_parquet
 from fedfairx.service.fast_path import body_of, decode, header_of
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.serializers import seen
 from fedfairx.service.served_agent import ServedAgent, Wish
+from fedfairx.storage.queries import matching
 
 KEY = r"[!-~]{1,200}"
 IDEMPOTENCY = Parameter(
@@ -42,12 +44,16 @@ class DecisionQuery(Window):
 
     status: Their status.
     action: The position, among those not excluded, of an action that was shown in any slot.
+    action_id: The id of an action that was shown in any slot.
+    group: The group of an action that was shown in any slot; together with `action_id`, of that action.
     after: `next` of the previous page.
     limit: Decisions on a page.
     """
 
     status: Literal["pending", "rewarded", "withdrawn", "expired"] | None = None
     action: Annotated[int, Meta(ge=0, le=2**31)] | None = None
+    action_id: schemas.Name | None = None
+    group: schemas.Name | None = None
     after: Annotated[int, Meta(ge=0, le=2**53)] | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
@@ -132,21 +138,21 @@ async def withdraw_many(service: ServedAgent, request: Request) -> None:
 async def decisions(service: ServedAgent, request: Request) -> schemas.DecisionPage:
     """List decisions in the order in which they were made, page by page."""
     query = query_of(request, DecisionQuery)
-    found = await service.read(
-        lambda journal: list(
-            journal.decisions(
-                since=query.since,
-                until=query.until,
-                status=query.status,
-                action=query.action,
-                after_seq=-1 if query.after is None else query.after,
-                limit=query.limit + 1,  # one more tells whether there is another page
-            )
+    found, following = await service.read(
+        lambda journal: matching(
+            journal,
+            name=query.action_id,
+            group=query.group,
+            since=query.since,
+            until=query.until,
+            status=query.status,
+            action=query.action,
+            after=-1 if query.after is None else query.after,
+            limit=query.limit,
         )
     )
-    page, exact = found[: query.limit], sees_exact(request)
-    following = page[-1].seq if len(found) > len(page) else None
-    return schemas.DecisionPage([seen(stored, exact=exact) for stored in page], following)
+    exact = sees_exact(request)
+    return schemas.DecisionPage([seen(stored, exact=exact) for stored in found], following)
 
 
 @endpoint("GET", "/v1/decisions/{decision_id}", role="reader", problems=("unknown-decision", "gone"))
@@ -159,6 +165,16 @@ async def decision(service: ServedAgent, request: Request) -> schemas.DecisionSe
     if stored.gone:
         raise ProblemError("gone", "The content of the decision was dropped or deleted.")
     return seen(stored, exact=sees_exact(request))
+
+
+@endpoint("GET", "/v1/decisions/{decision_id}/explanation", role="admin", problems=("unknown-decision",))
+async def explanation(service: ServedAgent, request: Request) -> schemas.Explanation:
+    """Explain why each action of a decision has its share."""
+    identity = request.path_params["decision_id"]
+    stored = await service.read(lambda journal: journal.decision(identity))
+    if stored is None:
+        raise ProblemError("unknown-decision", "This service made no such decision.")
+    return await asyncio.to_thread(explain, service, stored)
 
 
 @endpoint("GET", "/v1/export", role="admin", media_types=tuple(FORMATS.values()), query=ExportQuery)

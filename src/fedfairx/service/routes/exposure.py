@@ -55,6 +55,8 @@ def _row(row: Row) -> schemas.Exposed:
         _interval(row.entitled),
         _interval(row.shortfall),
         row.verdict,
+        None if row.estimate is None else _interval(row.estimate),
+        row.more,
     )
 
 

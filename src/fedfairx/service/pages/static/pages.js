@@ -5,12 +5,19 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function draw(figure) {
-  const data = JSON.parse(figure.dataset.series);
+// Lines over time. If the last stretch is not over, the way to it is dashed, and its end a hollow point.
+function draw(figure, shares) {
+  const data = JSON.parse(shares ? figure.dataset.shares : figure.dataset.series);
+  const lines = shares ? [["shown", data.shown, "--shown"], ["entitled", data.entitled, "--entitled"]]
+    : [["decisions", data.decisions, "--shown"], ["rewarded", data.rewards, "--entitled"]];
   const place = figure.querySelector(".plot");
   const size = () => ({ width: place.clientWidth, height: place.clientWidth < 500 ? 200 : 260 });
   const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
-  const line = (label, name) => ({ label, stroke: colour(name), width: 2, fill: colour(name) + "14", points: { show: false } });
+  const last = data.open ? data.times.length - 1 : data.times.length;
+  const over = values => values.map((value, k) => k < last ? value : null);
+  const open = values => values.map((value, k) => k < last - 1 ? null : value);
+  const line = (label, name) => ({ label, stroke: colour(name), width: 2, fill: shares ? undefined : colour(name) + "14", points: { show: shares && last < 40 }, spanGaps: false });
+  const dashed = (label, name) => ({ ...line(label, name), fill: undefined, dash: [5, 5], points: { show: true, filter: () => [last], size: 8, width: 2, stroke: colour(name), fill: colour("--paper") } });
   const two = number => String(number).padStart(2, "0");
   const moment = (seconds, step) => {
     const at = new Date(seconds * 1e3), day = `${two(at.getUTCMonth() + 1)}-${two(at.getUTCDate())}`;
@@ -19,6 +26,7 @@ function draw(figure) {
     if (step < 60) return `${minute}:${two(at.getUTCSeconds())}`;
     return step >= 86400 || midnight ? day : minute;
   };
+  const written = value => shares ? `${Math.round(100 * value)} %` : Number.isInteger(value) ? value.toLocaleString("fr-FR") : "";
   place.replaceChildren();
   const plot = new uPlot({
     ...size(),
@@ -26,17 +34,18 @@ function draw(figure) {
     legend: { show: false },
     padding: [10, 30, 0, 0],
     cursor: { drag: { x: false, y: false }, points: { size: 7 } },
-    scales: { y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.08] } },
-    series: [{}, line("decisions", "--shown"), line("rewarded", "--entitled")],
-    axes: [{ ...axis, size: 32, grid: { show: false }, space: 72, values: (_, splits, __, ___, step) => splits.map(at => moment(at, step)) }, { ...axis, size: 56, values: (_, values) => values.map(value => Number.isInteger(value) ? value.toLocaleString("fr-FR") : "") }],
-  }, [data.times, data.decisions, data.rewards], place);
+    scales: { y: { range: (_, low, high) => [0, shares ? Math.min(1, Math.max(high, 0.02) * 1.15) : Math.max(high, 1) * 1.08] } },
+    series: [{}, ...lines.flatMap(([label, , name]) => [line(label, name), dashed(label, name)])],
+    axes: [{ ...axis, size: 32, grid: { show: false }, space: 72, values: (_, splits, __, ___, step) => splits.map(at => moment(at, step)) }, { ...axis, size: 56, values: (_, values) => values.map(written) }],
+  }, [data.times, ...lines.flatMap(([, values]) => [over(values), open(values)])], place);
   return () => plot.setSize(size());
 }
 
-for (const figure of document.querySelectorAll("figure[data-series]")) {
-  let fit = draw(figure);
+for (const figure of document.querySelectorAll("figure[data-series], figure[data-shares]")) {
+  const again = () => draw(figure, "shares" in figure.dataset);
+  let fit = again();
   addEventListener("resize", () => fit());
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { fit = draw(figure); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { fit = again(); });
 }
 
 for (const button of document.querySelectorAll("button.print")) {

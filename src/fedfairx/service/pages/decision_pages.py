@@ -1,0 +1,175 @@
+"""Decisions, and why the actions of one have their shares, as their pages show them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.datastructures import QueryParams
+
+from fedfairx.service import serializers
+from fedfairx.service.explanation import explain
+from fedfairx.service.pages.charts import Option, Range
+from fedfairx.service.pages.listing import LINES, Keys, link, listed
+from fedfairx.service.pages.page_data import View
+from fedfairx.service.problems import ProblemError
+from fedfairx.service.schemas import Explanation
+from fedfairx.storage.journal import Journal
+from fedfairx.storage.queries import matching
+from fedfairx.storage.records import STATUSES, StoredDecision
+
+if TYPE_CHECKING:
+    from fedfairx.service.served_agent import ServedAgent
+
+MOST_LINES = 10_000  # in a file
+MOST_PARTS = 25  # contributions that are drawn
+LARGEST = 2**53  # number of a decision
+
+
+async def decisions(service: ServedAgent, query: QueryParams, exact: bool) -> View:
+    before = query.get("before", "")
+    if before and not (before.isascii() and before.isdigit() and int(before) <= LARGEST):
+        raise ProblemError("invalid", "before must be a number that a page linked to.")
+    wanted = {name: query.get(name, "").strip() for name in ("action", "group", "status", "id")}
+    if wanted["status"] not in ("", *STATUSES):
+        raise ProblemError("invalid", f"status must be one of {', '.join(STATUSES)}.")
+    limit = MOST_LINES if query.get("format") == "csv" else LINES
+
+    def read(journal: Journal) -> tuple[list[StoredDecision], int | None]:
+        if wanted["id"]:
+            found = journal.decision(wanted["id"])
+            return ([] if found is None or found.gone else [found]), None
+        return matching(
+            journal,
+            name=wanted["action"] or None,
+            group=wanted["group"] or None,
+            status=wanted["status"] or None,
+            newest=True,
+            before=int(before) if before else None,
+            limit=limit,
+        )
+
+    found, older = await service.read(read)
+    gone = await service.read(lambda journal: journal.amendments().gone())
+    kept = {name: value for name, value in wanted.items() if value}
+    return {
+        "lines": [_line(stored, exact) for stored in found] if limit == LINES else [],
+        "older": None if older is None else link(kept, before=older),
+        "newest": not before,
+        "newest_link": link(kept),
+        "csv_link": link(kept, before=before, format="csv"),
+        "wanted": wanted,
+        "gone": gone,
+        "filtered": bool(kept),
+        "statuses": STATUSES,
+        "csv": _decision_rows(found, exact),
+    }
+
+
+def _decision_rows(found: Sequence[StoredDecision], exact: bool) -> Iterator[Sequence[object]]:
+    """Decisions as lines of CSV; of several slots, lists in their order."""
+    columns = ["decision_id", "seq", "time", "mode", "status", "action_id", "group", "model_version"]
+    yield [*columns, *(["probability"] if exact else [])]
+    for stored in found:
+        seen = serializers.seen(stored, exact=exact)
+        slots = seen.shown or []
+        name = [slot.action_id for slot in slots] if slots else seen.action_id
+        group = [slot.group for slot in slots] if slots else seen.group
+        chance = [slot.exposure for slot in slots] if slots else seen.probability
+        row = [seen.decision_id, seen.seq, seen.time, seen.mode, seen.status, name, group, seen.model_version]
+        yield [*row, *([chance] if exact else [])]
+
+
+#: How the actions of a decision can be sorted.
+OPTIONS: Keys = {
+    "name": lambda each: each["name"].casefold(),
+    "share": lambda each: each["share"],
+}
+
+
+async def decision(service: ServedAgent, query: QueryParams, exact: bool) -> View:
+    identity = query["decision_id"]
+    stored = await service.read(lambda journal: journal.decision(identity))
+    if stored is None:
+        raise ProblemError("unknown-decision", "This service made no such decision.")
+    if stored.gone:
+        raise ProblemError("gone", "The content of the decision was dropped or deleted.")
+    view: View = {"line": _line(stored, exact), "explanation": None, "contexts_hidden": not exact}
+    names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
+    shown = {slot.action for slot in stored.slots} or {stored.action}
+    rows: list[View] = [
+        {"place": place, "name": name, "taken": place in shown, "share": 0.0, "log_merit": None}
+        for place, name in enumerate(names)
+    ]
+    if exact:
+        found = await asyncio.to_thread(explain, service, stored)
+        for row, each in zip(rows, found.actions, strict=True):
+            row |= {"share": each.share, "log_merit": each.log_merit}
+        view |= _why(found, query.get("of", ""), stored.action)
+    plain = QueryParams({name: value for name, value in query.items() if name != "decision_id"})
+    listing = listed(rows, plain, OPTIONS, lambda each: each["name"])
+    return view | {"listing": listing, "csv": _explained_rows(view["explanation"], listing.matching)}
+
+
+class Part(NamedTuple):
+    """The contribution of a feature, and of what is not known about it."""
+
+    name: str
+    value: float
+    unsure: float
+
+
+def _why(found: Explanation, asked: str, taken: int) -> View:
+    """The contributions to one action's share: the one at this place, or the one taken."""
+    fits = asked.isascii() and asked.isdigit() and int(asked[:9]) < len(found.actions)
+    one = found.actions[int(asked) if fits else taken]
+    split = one.uncertainties or [0.0] * len(found.columns)
+    parts = [Part(*each) for each in zip(found.columns, one.contributions, split, strict=True)]
+    parts.sort(key=lambda part: -abs(part.value + part.unsure))
+    drawn, others = parts[:MOST_PARTS], parts[MOST_PARTS:]
+    ends = [end for part in drawn for end in (part.value, part.unsure)]
+    return {
+        "explanation": found,
+        "one": one,
+        "parts": drawn,
+        "others": sum(part.value + part.unsure for part in others),
+        "left": len(others),
+        "range": Range.around([*ends, one.uncertainty or 0.0, one.log_merit or 0.0]),
+    }
+
+
+def _explained_rows(found: Explanation | None, rows: Sequence[View]) -> Iterator[Sequence[object]]:
+    """The actions of a decision as lines of CSV, with contributions if they may be seen."""
+    if found is None:
+        yield ["action", "taken"]
+        yield from ([row["name"], row["taken"]] for row in rows)
+        return
+    yield ["action", "taken", "share", "log_merit", "uncertainty", *found.columns]
+    for row in rows:
+        one = found.actions[row["place"]]
+        yield [row["name"], row["taken"], one.share, one.log_merit, one.uncertainty, *one.contributions]
+
+
+def _line(stored: StoredDecision, exact: bool) -> View:
+    """A decision as the API shows it, with the names of its actions and those that it chose from.
+
+    shown: the slots, where there are several, each with the name of its action.
+    whole: the sum of all shares.
+    """
+    seen = serializers.seen(stored, exact=exact)
+    slots = seen.shown or []
+    names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
+    shares: Sequence[float | None] = seen.policy or seen.exposure or [None] * len(names)
+    taken = {slot.action for slot in slots} or {stored.action}
+    options = [
+        Option(name, share, place in taken)
+        for place, (name, share) in enumerate(zip(names, shares, strict=True))
+    ]
+    return {
+        "seen": seen,
+        "action": names[stored.action],
+        "options": options,
+        "shown": [(names[slot.action], slot) for slot in slots],
+        "whole": sum(slot.weight for slot in slots) or 1.0,
+    }

@@ -1,0 +1,124 @@
+"""The exposure table and the report that is made from it, as their pages show them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import QueryParams
+
+from fedfairx.fairness import Row, Share
+from fedfairx.service import serializers
+from fedfairx.service.exposure_cache import ExposureSnapshot
+from fedfairx.service.pages.listing import Keys, Listing, listed
+from fedfairx.service.pages.page_data import View, overview, privacy
+from fedfairx.service.pages.periods import Window, periods, window_of
+from fedfairx.storage.queries import length_and_head
+
+if TYPE_CHECKING:
+    from fedfairx.service.served_agent import ServedAgent
+
+#: How the exposure table can be sorted.
+EXPOSED: Keys = {
+    "name": lambda row: row.name.casefold(),
+    "verdict": lambda row: row.verdict,
+    "shown": lambda row: row.shown.value,
+    "entitled": lambda row: _or_least(_due(row)),
+    "shortfall": lambda row: _or_least(_due(row) - row.shown.value),
+    "decisions": lambda row: row.rounds,
+}
+
+
+def _due(row: Row) -> float:
+    """The share that it is entitled to, as well as it is known."""
+    return row.entitled.value if row.estimate is None else row.estimate.value
+
+
+def _or_least(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
+
+
+async def exposure(service: ServedAgent, query: QueryParams, exact: bool) -> View:
+    window = window_of(query, free=exact)
+    looked = await service.exposures.look(since=window.since, until=window.until, exact=exact)
+    return view_of(looked, window, query, exact)
+
+
+def view_of(looked: ExposureSnapshot, window: Window, query: QueryParams, exact: bool) -> View:
+    """The values of the exposure page for a table."""
+    table = looked.table
+    actions, groups = (
+        listed(rows, query, EXPOSED, lambda row: row.name) for rows in (table.actions, table.groups)
+    )
+    return {
+        "looked": looked,
+        "periods": periods(window),
+        "free": exact,
+        "chosen": {name: query.get(name, "") for name in ("period", "since", "until")},
+        "actions": actions,
+        "groups": groups,
+        "chart": _chart(looked, query.get("chart", ""), actions, open_end=window.until is None),
+        "csv": _exposure_rows(actions.matching, groups.matching),
+    }
+
+
+def _chart(looked: ExposureSnapshot, name: str, actions: Listing[Row], *, open_end: bool) -> View | None:
+    """The shares of one action over time: the one of this name, or the first of the page."""
+    shares = looked.table.over_time
+    if shares is None or not actions.rows:
+        return None
+    chosen = name if name in shares.shown else actions.rows[0].name
+    series = (
+        [None if math.isnan(share) else round(share, 3) for share in each[chosen]]
+        for each in (shares.shown, shares.entitled)
+    )
+    times, (shown, entitled) = [int(at) for at in shares.times], series
+    data = {"times": times, "shown": shown, "entitled": entitled, "open": open_end}
+    return {"name": chosen, "stretch": looked.stretch, "data": data}
+
+
+def _exposure_rows(*tables: Sequence[Row]) -> Iterator[Sequence[object]]:
+    """The table as lines of CSV."""
+    shares = ("shown", "entitled", "estimated", "shortfall")
+    ends = [f"{share}{end}" for share in shares for end in ("", "_low", "_high")]
+    yield ["kind", "name", "verdict", "decisions", "shown_times", *ends, "more_rewards"]
+    for kind, rows in zip(("action", "group"), tables, strict=True):
+        for row in rows:
+            found = (row.shown, row.entitled, row.estimate, row.shortfall)
+            numbers = [None if each is None else end for each in found for end in _ends(each)]
+            yield [kind, row.name, row.verdict, row.rounds, row.count, *numbers, row.more]
+
+
+def _ends(share: Share | None) -> tuple[float | None, ...]:
+    if share is None:
+        return None, None, None
+    return tuple(None if math.isnan(end) else float(end) for end in (share.value, share.low, share.high))
+
+
+async def report(service: ServedAgent, query: QueryParams, exact: bool) -> View:
+    agent, shown = service.agent, await exposure(service, query, exact)
+    looked = shown["looked"]
+    length, head = await service.read(lambda journal: length_and_head(journal, before=looked.end))
+    return {
+        **shown,
+        "overview": await overview(service, query, exact),
+        "privacy": await privacy(service, query, exact),
+        "version": version("fedfairx"),
+        "features": [] if service.featureless else serializers.columns(service),
+        "minimum_share": agent.options.minimum_share,
+        "model_version": agent.model_version,
+        "length": length,
+        "head": head,
+        "number": _report_number(service, shown["chosen"], looked, head),
+    }
+
+
+def _report_number(service: ServedAgent, chosen: View, looked: ExposureSnapshot, head: str) -> str:
+    """The number of a report: the same for the same agent, period and log, and no other."""
+    settings = service.settings
+    told = (service.agent.name, chosen, looked.first, looked.last, looked.table.decisions, head)
+    rules = (repr(service.agent.merit), settings.tolerance, settings.noise_sd, version("fedfairx"))
+    return hashlib.sha256(repr((told, rules)).encode()).hexdigest()[:12]

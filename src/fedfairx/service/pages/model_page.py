@@ -1,0 +1,69 @@
+"""What was learnt, as the model page shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.datastructures import QueryParams
+
+from fedfairx.service import serializers
+from fedfairx.service.pages.charts import Range
+from fedfairx.service.pages.listing import Keys, listed
+from fedfairx.service.pages.page_data import View
+
+if TYPE_CHECKING:
+    from fedfairx.service.served_agent import ServedAgent
+
+TWO_SIDED = 1.96  # sds on either side of an interval of 95 %
+
+
+class Coordinate(NamedTuple):
+    """A feature or an action without features: its θ, with an interval of 95 %."""
+
+    place: int
+    name: str
+    value: float
+    sd: float
+
+    @property
+    def low(self) -> float:
+        return self.value - TWO_SIDED * self.sd
+
+    @property
+    def high(self) -> float:
+        return self.value + TWO_SIDED * self.sd
+
+
+#: How θ can be sorted.
+MODEL: Keys = {
+    "name": lambda each: each.name.casefold(),
+    "value": lambda each: each.value,
+    "sd": lambda each: each.sd,
+}
+
+
+async def model(service: ServedAgent, query: QueryParams, exact: bool) -> View:
+    def read() -> View:
+        values, sds = serializers.estimates(service, exact=exact)
+        names, agent = serializers.columns(service), service.agent
+        found = [Coordinate(*each) for each in zip(range(len(values)), names, values, sds, strict=False)]
+        listing = listed(found, query, MODEL, lambda each: each.name)
+        ends = [end for each in listing.rows for end in (each.low, each.high)]
+        return {
+            "listing": listing,
+            "range": Range.around(ends),
+            "featureless": service.featureless,
+            "retired": set(agent.all_actions) - set(agent.actions),
+            "observed": agent.observed,
+            "rule": agent.rule,
+            "merit": repr(agent.merit),
+            "noise_sd": agent.noise_sd if exact else None,
+            "alone": not agent.held,
+            "csv": [
+                ["name", "estimate", "sd", "low", "high"],
+                *([each.name, each.value, each.sd, each.low, each.high] for each in listing.matching),
+            ],
+        }
+
+    return await asyncio.to_thread(read)
