@@ -196,6 +196,35 @@ MUTANTS = (
     Mutant("few keys are compared", "_KEYS", "1 << 14", "1 << 4", AUDIT_KEYS),
     Mutant("one tail of two", "_tails", "/ _TAIL_SAMPLES) / 2)", "/ _TAIL_SAMPLES))", AUDIT_DRAWS),
     Mutant("no bit of a key is changed", "_related", "_one_bit_changed(key)", "[key]", AUDIT_DRAWS),
+    # Many arms, many decisions.
+    Mutant(
+        "V⁻¹ counts as diagonal whatever it is",
+        "Model._is_diagonal",
+        "bool(np.count_nonzero(self.learner.inverse) == self.dimension)",
+        "True",
+        (*ACTIONS[:2], "began_with"),
+    ),
+    Mutant(
+        "V⁻¹ counts as diagonal after others came in",
+        "Model._derive",
+        "self.updates, self._diagonal = 0, None",
+        "self.updates = 0",
+        (*ACTIONS[:2], "began_with"),
+    ),
+    Mutant(
+        "uniforms of many decisions come in another order",
+        "Draws.take",
+        "taken += self.ahead[: first - 1 if first else None : -1]",
+        "taken += self.ahead[first:]",
+        ("tests/agent/test_agent.py", "-k", "same_order"),
+    ),
+    Mutant(
+        "many decisions are stored with the same seal before them",
+        "Journal.append_decisions",
+        "            head = sealed[SIZE:]\n",
+        "",
+        ("tests/agent/test_persistence.py", "-k", "many and not optimism"),
+    ),
     # Several slots.
     Mutant(
         "blocks are pooled one too few",

@@ -275,7 +275,7 @@ class AsyncClient:
         return found
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Read a path, such as "/v1/decisions", of the client's agent, with a query, such as {"limit": 10}."""
+        """Read a path, such as "/v1/decisions", of the client's agent, with a query such as {"limit": 10}."""
         return await self._ask("GET", f"{path}?{urlencode(query)}" if query else path)
 
     async def _ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> Any:

@@ -415,7 +415,11 @@ def test_a_private_agent_has_the_actions_that_it_began_with(decide_from: str) ->
         named.observe(ours, reward=reward)
         plain.observe(theirs, reward=reward)
         if turn % 20 == 19:
-            assert (named.release().packed == plain.release().packed).all()
+            sent, same = named.release(), plain.release()
+            assert (sent.packed == same.packed).all()
+            named.absorb({"a": sent})  # its noise couples actions: rewards of each tell of the others
+            plain.absorb({"a": same})
+            assert decide_from == "own+released" or np.count_nonzero(named.gram) == 9
     with pytest.raises(InvalidInput, match="whose size is fixed, got actions=\\['dora'\\]"):
         named.add_actions("dora")
     named.retire_actions("ben")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import fedfairx as ffx
 from federation_helpers import D, contexts, private_agent, taught
+from fedfairx.agent.draws import Draws
 from fedfairx.core.agent_kernels import decide_by_posterior
 from fedfairx.core.estimate import REFRESH_EVERY
 from fedfairx.core.statistics import unpack
@@ -317,3 +318,14 @@ def test_an_agent_does_not_share_its_draws_with_its_caller() -> None:
     theirs = np.random.default_rng(0).random(64 + 2000)[64:]
     assert not np.array_equal(ours, theirs)
     assert abs(np.corrcoef(ours, theirs)[0, 1]) < 0.09
+
+
+@given(st.integers(1, 150), st.integers(0, 2**32 - 1))
+def test_uniforms_are_taken_in_the_same_order(count: int, seed: int) -> None:
+    one, other = Draws(seed, 1), Draws(seed, 1)
+    taken = []
+    for _ in range(count):
+        taken.append(other.ahead[-1])
+        other.advance()
+    assert one.take(count) == taken
+    assert one.ahead == other.ahead

@@ -28,7 +28,7 @@ from fedfairx.errors import (
     UnknownDecision,
 )
 from fedfairx.privacy import Bounds, Centring, Release, refuse_old_copy
-from fedfairx.storage import DecisionNote, Journal
+from fedfairx.storage import DecisionNote, Journal, open_database
 from states import told
 
 BUDGET = ffx.Budget(epsilon=4.0, delta=0.1, releases=10)
@@ -617,3 +617,49 @@ def test_who_was_parted_from_stays_away(place: str) -> None:
         agent.absorb({"other": other.release()})
         agent.verify()
         assert agent.held.keys() == {"a", "other"}
+
+
+NOTES = [
+    None,
+    DecisionNote(model_version=3),
+    DecisionNote(mode="live", control_share=0.25, model_version=2),
+    DecisionNote("key", "digest", ["f", None, "m"], model_version=1, extra="extra"),
+]
+
+
+@pytest.mark.parametrize("names", [None, ["x", "y", "é"]])
+@pytest.mark.parametrize("rule", ["expected-merit", "greedy", "thompson", "optimism"])
+def test_many_decisions_are_stored_like_single_ones(
+    rule: str, names: list[str] | None, tmp_path: Path
+) -> None:
+    """Also under rules that can't draw them together."""
+    x, found = np.random.default_rng(0).random((len(NOTES), 3, D)) / D, []
+    for together in (True, False):
+        place = tmp_path / f"{together}.db"
+        with ffx.Agent.open(place, dimension=D, seed=0, name="a", rule=rule) as agent:
+            agent.observe(agent.decide(x[0]), reward=1.0)
+            called = [names] * len(NOTES)
+            if together:
+                made = agent.decide_many(x, names=called, notes=NOTES)
+            else:
+                pairs = zip(x, NOTES, strict=True)
+                made = [agent.decide(each, names=names, note=note) for each, note in pairs]
+            assert agent.pending == len(NOTES)
+            agent.observe(made[1].id, reward=0.5)
+        stored = list(open_database(place).read("SELECT * FROM decisions ORDER BY seq"))
+        found.append([(*row[:2], *row[3:-1]) for row in stored])  # all but time and seal, which depends on it
+        with ffx.Agent.open(place) as agent:
+            agent.verify()
+            assert agent.pending == len(NOTES) - 1
+    assert found[0] == found[1]
+
+
+def test_two_of_many_decisions_have_the_same_key(place: str) -> None:
+    with ffx.Agent.open(place, dimension=D, seed=0) as agent:
+        x, note = np.ones((2, 2, D)) / D, DecisionNote("key")
+        with pytest.raises(InvalidInput, match="notes"):
+            agent.decide_many(x, notes=[note, note])
+        agent.decide_many(x, notes=[note, None])
+        with pytest.raises(KeyTaken):
+            agent.decide_many(x, notes=[None, note])
+        assert agent.pending == 2

@@ -21,6 +21,7 @@ class Actions:
     def __init__(self, names: Iterable[str] = (), retired: Iterable[str] = ()) -> None:
         self._numbers: dict[str, int] = {}
         self._retired: set[str] = set()
+        self._offered: dict[str, int] = {}  # coordinates of those that are not retired
         self._all: tuple[Coordinates, list[str]] | None = None
         self.add(names)
         self.retire(retired)
@@ -56,30 +57,35 @@ class Actions:
         for name in given:
             self._numbers.setdefault(name, len(self._numbers))
             self._retired.discard(name)
-        self._all = None
+        self._change()
 
     def retire(self, names: Iterable[str]) -> None:
         """Stop offering these actions; at least one must remain."""
         given = set(_texts(names))
         for name in given:
-            self._require(name)
+            if name not in self._offered:
+                raise self._unknown(name)
         left = len(self._numbers) - len(self._retired | given)
         require(left > 0 or not given, "actions", "must leave one that is offered", len(given))
         self._retired |= given
+        self._change()
+
+    def _change(self) -> None:
+        self._offered = {name: at for name, at in self._numbers.items() if name not in self._retired}
         self._all = None
 
     def offered(self, given: object = None) -> tuple[Coordinates, list[str]]:
         """Coordinates and names of these actions; by default of all that are not retired."""
         if given is None:
             if self._all is None:
-                names = [name for name in self._numbers if name not in self._retired]
-                self._all = self._coordinates(names), names
+                self._all = np.array([*self._offered.values()], dtype=np.int64), [*self._offered]
             return self._all
         names = _texts(given)
-        for name in names:
-            self._require(name)
         require(bool(names), "actions", "must be at least one", 0)
-        return self._coordinates(names), names
+        try:
+            return np.array([self._offered[name] for name in names], dtype=np.int64), names
+        except KeyError as error:
+            raise self._unknown(error.args[0]) from None
 
     def coordinates(self, names: object) -> Coordinates:
         """Coordinates of actions that were shown, possibly several times; retired ones are allowed."""
@@ -91,9 +97,9 @@ class Actions:
     def _coordinates(self, names: Sequence[str]) -> Coordinates:
         return np.array([self._numbers[name] for name in names], dtype=np.int64)
 
-    def _require(self, name: str) -> None:
-        known = name in self._numbers and name not in self._retired
-        require(known, "actions", "must be ones that this agent has and has not retired", name)
+    def _unknown(self, name: str) -> InvalidInput:
+        text = "must be ones that this agent has and has not retired"
+        return InvalidInput(f"actions {text}, got actions={name!r}")
 
 
 def as_arms(
@@ -143,7 +149,8 @@ def context_of(rows: Any, row: int, dimension: int) -> Array:
 def _texts(names: object, *, different: bool = True) -> list[str]:
     several = isinstance(names, Iterable) and not isinstance(names, str | bytes)
     given: list[Any] = list(names) if several else []  # type: ignore[call-overload]
-    if not several or not all(isinstance(name, str) and name for name in given):
+    texts = set(map(type, given)) <= {str} or all(isinstance(name, str) for name in given)
+    if not (several and texts and all(given)):
         raise InvalidInput("actions must be a list of names, which are strings that are not empty")
     same = not different or len(set(given)) == len(given)
     require(same, "actions", "must have different names", f"{len(given)} names")

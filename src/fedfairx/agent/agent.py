@@ -39,6 +39,7 @@ from fedfairx.agent.validation import (
     Releases,
     Seen,
     as_baseline,
+    as_blocks,
     as_contexts,
     as_names,
     as_persons,
@@ -436,7 +437,7 @@ class Agent:
 
     def _arms(
         self,
-        contexts: Arms | None,
+        contexts: Arms | None = None,
         names: Sequence[str] | None = None,
         actions: Arms | None = None,
         context: Any = None,
@@ -525,21 +526,31 @@ class Agent:
             self._scale.look(rows)
         self._looks -= 1
 
-    def decide_many(self, contexts: Sequence[Arms] | Array, *, slots: Slots | None = None) -> list[Decision]:
+    def decide_many(
+        self,
+        contexts: Sequence[Arms] | Array,
+        *,
+        slots: Slots | None = None,
+        names: Sequence[Sequence[str] | None] | None = None,
+        notes: Sequence[DecisionNote | None] | None = None,
+    ) -> list[Decision]:
         """Make independent decisions for a (B, K, d) array, or for B arrays (K_b, d).
 
         With a schema, one of them may also be {"actions": …, "context": …}, as `decide` takes them. The
         decisions are those of B calls of `decide`; if one array is refused, no decision is made.
         """
         with self._lock:
-            blocks: Sequence[Any] = list(contexts)
-            actions, most = self._model.actions, len(self._weights(slots))
-            called: list[list[str] | None] = [None] * len(blocks)
+            blocks: Any = list(contexts)
+            actions, weights = self._model.actions, self._weights(slots)
+            called: list[Any] = [None] * len(blocks) if names is None else list(names)
+            most = len(weights)
             if actions is None:
-                asked = [block if _is_request(block) else {"contexts": block} for block in blocks]
-                parts = [self._arms(each.pop("contexts", None), None, **each) for each in map(dict, asked)]
-                blocks = [as_sound_contexts(rows, self.dimension) for rows, _, _ in parts]
-                called = [names for _, names, _ in parts]
+                parts = [
+                    self._arms(names=given, **(block if _is_request(block) else {"contexts": block}))
+                    for block, given in zip(blocks, called, strict=True)
+                ]
+                blocks = as_blocks([rows for rows, _, _ in parts], self.dimension)
+                called = [each for _, each, _ in parts]
                 for rows in blocks if self._looks else ():
                     self._scale.look(rows)
                 for encoded in [each for *_, each in parts if each is not None]:
@@ -548,9 +559,57 @@ class Agent:
                 arms = len(block) if actions is None else len(actions.offered(block)[1])
                 text = f"must be at most as many as the {arms} arms of each decision"
                 require(most <= arms, "slots", text, most)
+            noted = [None] * len(blocks) if notes is None else list(notes)
             with self._step():
-                pairs = zip(blocks, called, strict=True)
-                return [self.decide(block, slots=slots, names=names) for block, names in pairs]
+                if weights is ONE and self._can_draw_together(blocks, noted):
+                    return self._decide_together(blocks, called, noted)
+                return [
+                    self.decide(block, slots=slots, names=each, note=note)
+                    for block, each, note in zip(blocks, called, noted, strict=True)
+                ]
+
+    def _can_draw_together(self, blocks: object, notes: Sequence[DecisionNote | None]) -> bool:
+        """Whether one call can draw all: by a posterior, among as many arms with features, no baseline."""
+        model = self._model
+        return (
+            model.actions is None
+            and not model.optimism
+            and self._draws.each == 1
+            and isinstance(blocks, np.ndarray)
+            and all(note is None or note.baseline is None for note in notes)
+        )
+
+    def _decide_together(
+        self,
+        contexts: Array,
+        called: Sequence[Sequence[str] | None],
+        notes: Sequence[DecisionNote | None],
+    ) -> list[Decision]:
+        """`decide` for sound contexts (B, K, d), where `_can_draw_together`."""
+        count, arms, dimension = contexts.shape
+        journal, pending, origin = self._journal, self._pending, self._origin
+        keys = [note.key for note in notes if note is not None and note.key is not None]
+        require(len(set(keys)) == len(keys), "notes", "must have different keys", f"{len(keys)} keys")
+        if journal is not None:
+            for key in keys:
+                journal.require_new(key)
+        self._looks = max(self._looks - count, 0)
+        values = np.empty((count, arms + 2 * dimension))
+        actions = self._model.draw_together(contexts, values, np.array(self._draws.take(count)))
+        first, decided = self._numbers.next, []
+        self._numbers.next = first + count
+        now = 0
+        if journal is not None:
+            shares = values[range(count), actions].tolist()
+            now = journal.append_decisions(first, contexts, values, actions, shares, called, notes)
+        for number, action, each, row in zip(
+            range(first, first + count), actions, called, values, strict=True
+        ):
+            name = None if each is None else each[action]
+            # A copy keeps the memory of no other decision.
+            made = pending[number] = Decision(number, action, row.copy(), arms, name, origin, now)
+            decided.append(made)
+        return decided
 
     # --- actions without features --------------------------------------------------------------------
 

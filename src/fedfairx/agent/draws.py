@@ -44,6 +44,17 @@ class Draws:
         if not self.ahead:
             self._fill()
 
+    def take(self, count: int) -> list[float]:
+        """Take the uniforms of this many decisions, which need one each."""
+        taken: list[float] = []
+        while len(taken) < count:
+            first = max(len(self.ahead) - (count - len(taken)), 0)
+            taken += self.ahead[: first - 1 if first else None : -1]
+            del self.ahead[first:]
+            if not self.ahead:
+                self._fill()
+        return taken
+
     def resize(self, each: int) -> None:
         """Draw `each` uniforms per decision from now on."""
         self._generator.bit_generator.advance(-len(self.ahead))  # type: ignore[attr-defined]

@@ -36,6 +36,7 @@ from fedfairx.core.agent_kernels import (
     decide_slate,
     decide_slate_among_arms,
     decide_slate_by_optimism,
+    decide_together,
     decision_workspace,
     draw_parameter,
     learn_arm,
@@ -104,6 +105,7 @@ class Model:
         )
         self.own = np.zeros(packed_size(self.dimension))  # exact sums of released records; zeros if not kept
         self._workspaces.clear()
+        self._diagonal: bool | None = None  # see `_is_diagonal`; None where V⁻¹ is another one than before
 
     # --- what the next decision uses -----------------------------------------------------------------
 
@@ -153,10 +155,21 @@ class Model:
             if rows.ndim == 2:
                 action = decide_by_posterior(rows, memory, values, uniform, learner.quadrature)
             else:
-                action = decide_among_arms(rows, dimension, memory, values, uniform, learner.quadrature)
+                more = self._is_diagonal(), values, uniform, learner.quadrature
+                action = decide_among_arms(rows, dimension, memory, *more)
         if action < 0:
             raise not_finite(rows)
         return action
+
+    def draw_together(self, contexts: Array, values: Array, uniforms: Array) -> list[int]:
+        """`draw` for B decisions of a rule that needs one uniform for each: their actions.
+
+        contexts: (B, K, d), which must be sound; values: (B, K + 2 d).
+        """
+        actions, learner = np.empty(len(contexts), dtype=np.int64), self.learner
+        decide_together(contexts, learner.memory, values, uniforms, actions, learner.quadrature)
+        drawn: list[int] = actions.tolist()
+        return drawn
 
     def draw_slate(
         self, rows: Any, weights: Weights, values: Array, draws: Draws, memory: Array | None = None
@@ -178,12 +191,18 @@ class Model:
             if rows.ndim == 2:
                 done = decide_slate(rows, memory, v, work, values, uniform, learner.quadrature)
             else:
-                more = memory, v, work, values, uniform, learner.quadrature
-                done = decide_slate_among_arms(rows, self.dimension, *more)
+                more = v, work, values, uniform, learner.quadrature
+                done = decide_slate_among_arms(rows, self.dimension, memory, self._is_diagonal(), *more)
         if done < 0:
             raise not_finite(rows)
         drawn: list[int] = shown.tolist()
         return drawn
+
+    def _is_diagonal(self) -> bool:
+        """Whether V⁻¹ is diagonal, as it is for actions without features until noise comes in."""
+        if self._diagonal is None:
+            self._diagonal = bool(np.count_nonzero(self.learner.inverse) == self.dimension)
+        return self._diagonal
 
     def _as_array(self, weights: Weights) -> Array:
         """`as_array`, which looks no further where weights are those of the last decision."""
@@ -296,7 +315,7 @@ class Model:
 
     def _derive(self) -> None:
         self.learner.derive()
-        self.updates = 0
+        self.updates, self._diagonal = 0, None
 
     def adopt(self, shared: Array, count: float) -> None:
         """Use these statistics of `count` records from now on; `MessageRefused` unless V is definite."""

@@ -59,6 +59,18 @@ def as_sound_contexts(contexts: ArrayLike, dimension: int) -> Array:
     return rows
 
 
+def as_blocks(blocks: Sequence[ArrayLike], dimension: int) -> list[Array] | Array:
+    """`as_sound_contexts` of each, as one (B, K, d) array if all are of the same size."""
+    rows = [as_contexts(block, dimension) for block in blocks]
+    if len({each.shape for each in rows}) != 1:
+        return [as_sound_contexts(each, dimension) for each in rows]
+    whole = np.array(rows)
+    sound = np.abs(whole) <= LARGEST
+    if not sound.all():
+        raise not_finite(rows[int(sound.all(axis=(1, 2)).argmin())])
+    return whole
+
+
 def as_names(names: Sequence[str], arms: int) -> list[str]:
     """Check that there is a name for each arm."""
     given = [] if isinstance(names, str) else list(names)

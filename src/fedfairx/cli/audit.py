@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedfairx.agent.by_name import as_schedule
 from fedfairx.agent.options import Options
-from fedfairx.cli.common import Output, as_schedule, slots_of
+from fedfairx.cli.common import Output, slots_of
 from fedfairx.cli.privacy import Mechanism
 
 

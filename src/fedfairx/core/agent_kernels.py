@@ -42,7 +42,7 @@ from fedfairx.core.optimism.problem import (
 )
 from fedfairx.core.optimism.solver import Solver, Variant, choose
 from fedfairx.core.policy import at_least, draw, normalize
-from fedfairx.core.posterior import Prior, posterior_mean, sample, squared_width
+from fedfairx.core.posterior import Prior, posterior_mean, posterior_mean_of_arms, sample, squared_width
 from fedfairx.core.rules import EXPECTED_MERIT, OPTIMISM, RULES, THOMPSON
 from fedfairx.core.slates import fill_slots, give_to_best, raise_to_least, share_out, slate_scratch
 from fedfairx.core.statistics import add, embedded, place
@@ -366,11 +366,16 @@ def _believe(contexts: Rows, parts: MemoryLayout, quadrature: bool | None, polic
 
 
 @stage
-def _believe_arms(arms: Coordinates, parts: MemoryLayout, quadrature: bool | None, policy: Rows) -> None:
-    """`_believe` for unit vectors as contexts, whose coordinates are arms (K,)."""
+def _believe_arms(
+    arms: Coordinates, parts: MemoryLayout, diagonal: bool, quadrature: bool | None, policy: Rows
+) -> None:
+    """`_believe` for unit vectors as contexts, whose coordinates are arms (K,); `diagonal` is that of V⁻¹."""
     state, rule = parts.learner, parts.settings[RULE]
-    if rule != THOMPSON:
-        posterior_mean(state.inverse, state.statistics, state.mean, state.numbers[RIDGE], state.estimate)
+    ridge = state.numbers[RIDGE]
+    if rule != THOMPSON and diagonal:
+        posterior_mean_of_arms(state.inverse, state.statistics, state.mean, ridge, state.estimate)
+    elif rule != THOMPSON:
+        posterior_mean(state.inverse, state.statistics, state.mean, ridge, state.estimate)
     theta, inverse, variance = state.estimate, state.inverse, state.numbers[NOISE_VARIANCE]
     merit, expecting, product = state.merit, rule == EXPECTED_MERIT, state.product
     put_log_merits_of_arms(arms, theta, inverse, variance, merit, expecting, quadrature, product, policy)
@@ -396,14 +401,44 @@ def decide_by_posterior(
 
 
 @compiled
+def decide_together(
+    contexts: Array,
+    memory: Array,
+    out: Array,
+    uniforms: Array,
+    actions: Coordinates,
+    quadrature: bool | None,
+) -> None:
+    """`decide_by_posterior` for contexts (B, K, d) that are sound, with a row of `out` and an action each."""
+    count, arms, dimension = contexts.shape
+    parts = memory_layout(floats(memory), dimension)
+    for b in range(count):
+        x, row = floats(contexts[b]), floats(out[b])
+        policy, _ = cut(row, arms)
+        _believe(x, parts, quadrature, policy)
+        normalize(policy)
+        estimate, least = parts.learner.estimate, parts.settings[LEAST_SHARE]
+        actions[b] = answer(x, policy, estimate, least, row, uniforms[b])
+
+
+@compiled
 def decide_among_arms(
-    arms: Coordinates, dimension: int, memory: Array, out: Array, uniform: float, quadrature: bool | None
+    arms: Coordinates,
+    dimension: int,
+    memory: Array,
+    diagonal: bool,
+    out: Array,
+    uniform: float,
+    quadrature: bool | None,
 ) -> int:
-    """`decide_by_posterior` for unit vectors as contexts, whose coordinates are arms (K,)."""
+    """`decide_by_posterior` for unit vectors as contexts, whose coordinates are arms (K,).
+
+    diagonal: whether V⁻¹ is diagonal, which takes a K-th of the time.
+    """
     count, rows = arms.shape[0], floats(out)
     parts = memory_layout(floats(memory), dimension)
     policy, _ = cut(rows, count)
-    _believe_arms(arms, parts, quadrature, policy)
+    _believe_arms(arms, parts, diagonal, quadrature, policy)
     normalize(policy)
     action = draw_at_least(policy, parts.settings[LEAST_SHARE], uniform)
     for j in range(dimension):
@@ -478,6 +513,7 @@ def decide_slate_among_arms(
     arms: Coordinates,
     dimension: int,
     memory: Array,
+    diagonal: bool,
     weights: Array,
     workspace: Array,
     out: Array,
@@ -489,7 +525,7 @@ def decide_slate_among_arms(
     parts = memory_layout(floats(memory), dimension)
     found = slate_answer(floats(out), arms.shape[0], dimension, v.shape[0])
     work = slate_scratch(floats(workspace), v.shape[0], arms.shape[0])
-    _believe_arms(arms, parts, quadrature, found.exposure)
+    _believe_arms(arms, parts, diagonal, quadrature, found.exposure)
     share_out(found.exposure, v, parts.settings[LEAST_SHARE], work)
     fill_slots(found.exposure, v, uniform, work)
     for j in range(dimension):

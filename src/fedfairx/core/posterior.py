@@ -125,6 +125,15 @@ def posterior_mean(inverse: Rows, packed: Rows, mean: Rows, ridge: float, theta:
 
 
 @stage
+def posterior_mean_of_arms(inverse: Rows, packed: Rows, mean: Rows, ridge: float, theta: Rows) -> None:
+    """`posterior_mean` where V⁻¹ is diagonal: the same bits in O(d)."""
+    dimension = theta.shape[0]
+    moment = packed.shape[0] - dimension
+    for i in range(dimension):
+        theta[i] = fma(inverse[i, i], fma(ridge, mean[i], packed[moment + i]), 0.0)
+
+
+@stage
 def squared_width(contexts: Rows, arm: int, inverse: Rows, product: Rows) -> float:
     """x_aᵀ V⁻¹ x_a: σ² times it is the posterior variance of the arm's mean.
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from fedfairx.agent.agent import Agent
+from fedfairx.agent.decision import Decision
 from fedfairx.core.slates import ONE, Weights, as_weights
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import Encoded
@@ -52,7 +53,7 @@ class AmongAll(msgspec.Struct, frozen=True):
         """The input, given the active actions, without the excluded ones."""
         for name in self.excluded:
             require(name in known, "excluded", "must be ids of existing actions", name)
-        names = [name for name in active if name not in self.excluded]
+        names = [name for name in active if name not in self.excluded] if self.excluded else [*active]
         require(bool(names), "excluded", "must leave an action", f"{len(active)} of {len(active)}")
         _check_count(len(names), self.most)
         for one in self.baseline:
@@ -85,14 +86,15 @@ def parse_request(
     if (request.actions is None) == (request.contexts is None):
         raise InvalidInput("either actions or contexts must be given")
     if request.contexts is not None:
-        return _input(request, features.encode(request.contexts, request.context, "contexts"), None, slots)
+        encoded = features.encode(request.contexts, request.context, "contexts")
+        return _input(request, encoded, None, None, slots)
     actions, rows = [], []
     for index, action in enumerate(request.actions or ()):
         if isinstance(action, str) or action.features is None:
             raise InvalidInput(f"actions[{index}] must have features: this service decides by them")
         actions.append(action)
         rows.append(action.features)
-    return _input(request, features.encode(rows, request.context, "actions"), actions, slots)
+    return _input(request, features.encode(rows, request.context, "actions"), *_named(actions), slots)
 
 
 def _slots(request: DecisionRequest, own: Weights, fixed: bool) -> Weights:
@@ -137,30 +139,32 @@ def _parse_names(request: DecisionRequest, most: int, slots: Weights) -> Decisio
         by_id = all(isinstance(one, str) for one in (*request.excluded, *baseline))
         require(by_id, "excluded and baseline", "must be ids of actions", "numbers")
         return AmongAll(frozenset(map(str, request.excluded)), [*map(str, baseline)], most, slots)
+    if set(map(type, request.actions)) == {str}:  # as most often
+        return _input(request, None, [*map(str, request.actions)], None, slots)
     actions = [Action(one) if isinstance(one, str) else one for one in request.actions]
     for index, action in enumerate(actions):
         if action.features is not None:
             raise InvalidInput(f"actions[{index}].features {without}")
-    return _input(request, None, actions, slots)
+    return _input(request, None, *_named(actions), slots)
+
+
+def _named(actions: Sequence[Action]) -> tuple[list[str], list[str | None] | None]:
+    """The ids of actions, and their groups if they have any."""
+    groups = [action.group for action in actions]
+    return [action.id for action in actions], groups if any(group is not None for group in groups) else None
 
 
 def _input(
     request: DecisionRequest,
     encoded: Encoded | None,
-    actions: Sequence[Action] | None,
+    ids: list[str] | None,
+    groups: list[str | None] | None,
     slots: Weights,
 ) -> DecisionInput:
     """The input from checked actions; a row that loses its position to excluded ones gets it as its name."""
     contexts = None if encoded is None else encoded.contexts
-    ids: list[str] | None = None
-    groups: list[str | None] | None = None
-    places: dict[str, int] = {}
-    if actions is not None:
-        ids = [action.id for action in actions]
-        places = {name: row for row, name in enumerate(ids)}
-        require(len(places) == len(ids), "actions", "must have different ids", f"{len(ids)} actions")
-        if any(action.group is not None for action in actions):
-            groups = [action.group for action in actions]
+    places = {name: row for row, name in enumerate(ids or ())}
+    require(len(places) == len(ids or ()), "actions", "must have different ids", f"{len(ids or ())} actions")
     count = len(places) if contexts is None else len(contexts)
     baseline = [_place(one, ids, places, count, "baseline") for one in _baseline(request)]
     if not request.excluded:
@@ -209,7 +213,7 @@ def decide(
     settings: Settings,
 ) -> list[schemas.DecisionMade]:
     """Make the decisions of one request; if the first key is taken, nothing has happened."""
-    version, made = agent.model_version, []
+    version = agent.model_version
     ready = [
         asked.among(agent.actions, agent.all_actions) if isinstance(asked, AmongAll) else asked
         for asked in inputs
@@ -217,8 +221,8 @@ def decide(
     if len(ready) > 1:  # a later one must not be refused after the first was made
         for asked in ready:
             _check_active(asked, agent)
-    for asked, key in zip(ready, keys, strict=True):
-        note = DecisionNote(
+    notes = [
+        DecisionNote(
             key=key,
             digest=digest,
             groups=asked.groups,
@@ -227,10 +231,10 @@ def decide(
             control_share=settings.control_share,
             model_version=version,
         )
-        if asked.contexts is None:
-            one = agent.decide(asked.names, slots=asked.slots, note=note)
-        else:
-            one = agent.decide(asked.contexts, slots=asked.slots, names=asked.names, note=note)
+        for asked, key in zip(ready, keys, strict=True)
+    ]
+    made = []
+    for asked, note, one in zip(ready, notes, _draw(agent, ready, notes), strict=True):
         shares = one.exposure.tolist()
         if one.slate is None:
             made.append(_answer(asked, one.id, one.action, one.probability, shares, note.mode, version))
@@ -241,6 +245,20 @@ def decide(
             ]
             made.append(_slate_answer(asked, one.id, shown, shares, note.mode, version))
     return made
+
+
+def _draw(agent: Agent, ready: Sequence[DecisionInput], notes: Sequence[DecisionNote]) -> Iterable[Decision]:
+    """Draw the actions; many with features in one call, which takes half of the time."""
+    slots = ready[0].slots
+    blocks = [asked.contexts for asked in ready if asked.contexts is not None and asked.slots is slots]
+    if len(blocks) == len(ready) > 1:
+        return agent.decide_many(blocks, slots=slots, names=[asked.names for asked in ready], notes=notes)
+    return [
+        agent.decide(asked.names, slots=asked.slots, note=note)
+        if asked.contexts is None
+        else agent.decide(asked.contexts, slots=asked.slots, names=asked.names, note=note)
+        for asked, note in zip(ready, notes, strict=True)
+    ]
 
 
 def _check_active(asked: DecisionInput, agent: Agent) -> None:

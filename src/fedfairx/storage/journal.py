@@ -32,6 +32,7 @@ from fedfairx.storage.records import (
 from fedfairx.storage.seals import (
     DECISION,
     EVENT,
+    NO_TEXTS,
     OUTCOME,
     SIZE,
     START,
@@ -169,25 +170,62 @@ class Journal:
         packed, end = values.tobytes(), 8 * (arms + (values.size - arms) // (1 + count))
         policy, theta = packed[: 8 * arms], packed[8 * arms : end]
         row: Row = (number, agent, log.time, packed_contexts(rows), policy, theta, action, drawn, propensity)
-        if note is not None or names is not None or slots is not None:
-            note = note or DecisionNote()
-            if note.key is not None:
-                log.keys[agent, note.key] = number
-            row = (
-                *row,
-                note.mode,
-                note.baseline if slots is None else None,
-                note.control_share or 0.0,  # SQLite stores no -0.0
-                note.model_version,
-                None if names is None else as_json(names),
-                None if note.groups is None else as_json(note.groups),
-                note.key,
-                note.digest,
-                note.extra,
-                slots,
-            )
-        self._append("decisions", row, self._seal_decision)
+        self._append("decisions", row + self._note_columns(number, names, note, slots), self._seal_decision)
         return log.time
+
+    def append_decisions(
+        self,
+        first: int,
+        contexts: Array,
+        values: Array,
+        actions: Sequence[int],
+        shares: Sequence[float],
+        names: Sequence[Sequence[str] | None],
+        notes: Sequence[DecisionNote | None],
+    ) -> int:
+        """`append_decision` for contexts (B, K, d) and values (B, K + 2 d), numbered from `first`."""
+        log, agent, now = self.log, self.agent, self.log.time
+        _, arms, dimension = contexts.shape
+        packed, numbers = contexts.tobytes(), values.tobytes()
+        size, width, theta, end = (8 * n for n in (contexts[0].size, values[0].size, arms, arms + dimension))
+        buffer, head = log.rows["decisions"], log.heads.get(agent) or self.head()
+        prefix = self.origins.of(first) or ""
+        for place, action in enumerate(actions):
+            at, seq = place * width, first + place
+            row = (
+                seq,
+                agent,
+                now,
+                packed[place * size : (place + 1) * size],
+                numbers[at : at + theta],
+                numbers[at + theta : at + end],
+                action,
+                action,
+                shares[place],
+                *self._note_columns(seq, names[place], notes[place], None),
+            )
+            sealed = seal_decision(head, row, prefix)
+            buffer.append((*row, sealed))
+            head = sealed[SIZE:]
+        log.heads[agent] = head
+        log.written += len(actions)
+        return now
+
+    def _note_columns(
+        self, number: int, names: Sequence[str] | None, note: DecisionNote | None, slots: str | None
+    ) -> Row:
+        """The columns after those of `PLAIN_DECISION`, without the last ones where these are NULL."""
+        if note is None:
+            if names is None and slots is None:
+                return ()
+            note = DecisionNote()
+        share = note.control_share or 0.0  # SQLite stores no -0.0
+        numbers = (note.mode, note.baseline if slots is None else None, share, note.model_version)
+        if note.key is not None:
+            self.log.keys[self.agent, note.key] = number
+        groups = None if note.groups is None else as_json(note.groups)
+        texts = (None if names is None else as_json(names), groups, note.key, note.digest, note.extra, slots)
+        return numbers if texts == NO_TEXTS else numbers + texts
 
     def append_outcome(
         self,

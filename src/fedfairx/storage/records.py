@@ -12,7 +12,6 @@ import numpy as np
 from fedfairx.core.slates import ONE, Weights
 from fedfairx.util.arrays import Array, Coordinates
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # made once, unlike in `json.dumps`
 #: The status of a decision; one that was deleted has none of these.
 STATUSES = ("pending", "rewarded", "withdrawn", "expired")
 
@@ -186,7 +185,9 @@ def context_of(blob: bytes, row: int, arms: int, dimension: int) -> Array:
 
 
 def as_json(values: Sequence[str | None]) -> str:
-    return _ENCODER.encode(list(values))
+    from msgspec.json import encode  # ten times as fast as `json`; not above: an agent may need no database
+
+    return encode(values, enc_hook=str).decode()
 
 
 def packed_log(rows: Array, rewards: Sequence[float]) -> bytes:

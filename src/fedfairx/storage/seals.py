@@ -20,8 +20,9 @@ START = bytes(SIZE)  # stands in for the row before the first one
 #: The columns of each table except the seal. Those of a plain row come first; the others have defaults in the
 #: database.
 PLAIN_DECISION = "seq, agent, time, contexts, policy, theta, action, drawn, propensity"
-_NOTE = "mode, baseline, control_share, model_version, names, groups, key, digest, extra, slots"
-DECISION = f"{PLAIN_DECISION}, {_NOTE}"
+NOTED_DECISION = f"{PLAIN_DECISION}, mode, baseline, control_share, model_version"
+DECISION = f"{NOTED_DECISION}, names, groups, key, digest, extra, slots"
+NO_TEXTS = 6 * (None,)  # the last columns of `DECISION`, where they are those of `NOTED_DECISION`
 PLAIN_OUTCOME = "seq, agent, decision, time, reward"
 OUTCOME = f"{PLAIN_OUTCOME}, status, person, slot, turn"
 EVENT = "seq, agent, time, kind, body"
@@ -39,7 +40,7 @@ def columns(names: str, table: str) -> str:
 
 
 def seal_decision(previous: bytes, row: Sequence[Any], prefix: str) -> bytes:
-    """The seal of a row of `DECISION` or `PLAIN_DECISION`; `prefix` is the one of the decision's id.
+    """The seal of a row of `DECISION`, or of fewer columns; `prefix` is the one of the decision's id.
 
     Columns after those of `DECISION` are ignored, as in the other functions: a stored row ends with its seal.
     """
@@ -48,7 +49,10 @@ def seal_decision(previous: bytes, row: Sequence[Any], prefix: str) -> bytes:
     numbers = _DECISION.pack(
         previous, seq, agent, time, action, drawn, propensity, len(contexts), len(policy), len(theta)
     )
-    packed = _plain_rest(prefix) if not rest or rest == _DEFAULTS else _decision_rest(prefix, *rest)
+    if len(rest) < 10 or rest[4:] == NO_TEXTS:
+        packed = _noted_rest(prefix, *rest[:4])
+    else:
+        packed = _decision_rest(prefix, *rest)
     return previous + blake2b(b"".join((numbers, contexts, policy, theta, packed))).digest()[:SIZE]
 
 
@@ -91,12 +95,16 @@ def _decision_rest(
     return _DECISION_REST.pack(row, control_share, model_version, *sizes) + content
 
 
-_DEFAULTS = ("live", None, 0.0, 0, *6 * (None,))
-
-
-@lru_cache(1024)
-def _plain_rest(prefix: str) -> bytes:
-    return _decision_rest(prefix, *_DEFAULTS)
+@lru_cache(1024, typed=True)  # equal numbers of another type are refused
+def _noted_rest(
+    prefix: str,
+    mode: str = "live",
+    baseline: int | None = None,
+    control_share: float = 0.0,
+    model_version: int = 0,
+) -> bytes:
+    """`_decision_rest` without texts, which many decisions share."""
+    return _decision_rest(prefix, mode, baseline, control_share, model_version, *NO_TEXTS)
 
 
 def _outcome_rest(status: str, person: str | None, slot: int, turn: int) -> bytes:

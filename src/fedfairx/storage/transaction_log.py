@@ -24,7 +24,7 @@ from fedfairx.errors import (
     StorageUnavailable,
 )
 from fedfairx.storage.database import Database, Row
-from fedfairx.storage.seals import DECISION, EVENT, OUTCOME, PLAIN_DECISION, PLAIN_OUTCOME
+from fedfairx.storage.seals import DECISION, EVENT, NOTED_DECISION, OUTCOME, PLAIN_DECISION, PLAIN_OUTCOME
 
 #: The tables of a log: each step is a row of one of them.
 TABLES = ("decisions", "outcomes", "events")
@@ -37,6 +37,7 @@ _INSERTIONS = {
     ): f"INSERT INTO {table} ({names}, seal) VALUES (?{', ?' * (names.count(',') + 1)})"
     for table, names in (
         ("decisions", PLAIN_DECISION),
+        ("decisions", NOTED_DECISION),
         ("decisions", DECISION),
         ("outcomes", PLAIN_OUTCOME),
         ("outcomes", OUTCOME),
