@@ -2598,9 +2598,9 @@ MUTANTS = (
     ),
     Mutant(
         "the upper end of a reader's interval is rounded down",
-        "_coarse",
-        "math.ceil(row.entitled.high * DIGITS)",
-        "math.floor(row.entitled.high * DIGITS)",
+        "_coarse_share",
+        "math.ceil(share.high * DIGITS)",
+        "math.floor(share.high * DIGITS)",
         ("tests/service/test_published.py", "-k", "rounding"),
     ),
     Mutant(
@@ -2627,8 +2627,8 @@ MUTANTS = (
     Mutant(
         "rounds of the same actions in other groups are merged",
         "Block.distinct",
-        "[self.contexts, self.names, self.groups, weights]",
-        "[self.contexts, self.names, weights]",
+        "[self.contexts, self.names, self.groups, weights, self.stretch[:, None]]",
+        "[self.contexts, self.names, weights, self.stretch[:, None]]",
         ("tests/fairness/test_featureless.py", "-k", "change_its_group"),
     ),
     Mutant(
@@ -2829,9 +2829,9 @@ MUTANTS = (
     ),
     Mutant(
         "a page of decisions that is just full leads to an empty one",
-        "decisions",
-        "if len(found) > LINES else None",
-        "if len(found) >= LINES else None",
+        "matching",
+        "    if len(found) > limit:",
+        "    if len(found) >= limit:",
         ("tests/service/pages/test_pages.py", "-k", "just_full"),
     ),
     Mutant(

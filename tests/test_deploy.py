@@ -108,7 +108,8 @@ def test_nobody_is_root() -> None:
 
 
 def exported(text: str) -> set[str]:
-    return set(re.findall(r"^(fedfairx_\w+?)(?:\{.*\})? \S+$", text, re.MULTILINE))
+    """The metrics that there are, also those that have no number yet."""
+    return set(re.findall(r"^(?:# TYPE )?(fedfairx_\w+?)(?:\{.*\})? \S+$", text, re.MULTILINE))
 
 
 @pytest.mark.long

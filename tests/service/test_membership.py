@@ -105,7 +105,7 @@ def test_it_releases_once_for_all_rounds_that_a_batch_has_passed(tmp_path: Path)
             assert (sync(one)["released"], sync(one)["next_round"]) == (made, following)
         (silent,) = sync(one)["peers"].items()  # one that was never heard counts, with nothing
         assert (silent[0], silent[1]["release"], silent[1]["records"]) == ("org2", 0, 0)
-        assert 'fedfairx_peer_records{peer="org2"} 0' in one.get("/metrics").text
+        assert 'fedfairx_peer_records{peer="org2"} 0' in metrics_of(one)
     with member_of(base / "org1") as one:  # what is due follows from what is kept
         assert sync(one)["next_round"] == 32
         rounds(one, 15)

@@ -21,7 +21,7 @@ from fedfairx.federation.setup.renew import renew_certificates
 from fedfairx.federation.transport import SqliteTransport
 from fedfairx.service.federation import REFUSED
 from member_service import founded, member_of, rounds, sync
-from service_helpers import until
+from service_helpers import metrics_of, until
 
 DAY = 86_400.0
 
@@ -40,9 +40,7 @@ def alive(folder: Path, moment: float) -> str:
 
 
 def value(client: Any, name: str) -> float:
-    lines = [
-        line for line in client.get("/metrics").text.splitlines() if line.startswith(f"fedfairx_{name} ")
-    ]
+    lines = [line for line in metrics_of(client).splitlines() if line.startswith(f"fedfairx_{name} ")]
     assert len(lines) == 1, lines
     return float(lines[0].split()[-1])
 
@@ -95,7 +93,7 @@ def test_an_engine_that_does_not_come_is_trouble(tmp_path: Path) -> None:
             assert sync(one)["trouble"] is None
             clock.now += 2.0
             assert "the engine that carries messages has not come for" in sync(one)["trouble"]
-        assert "fedfairx_federation_reached 0" in one.get("/metrics").text
+        assert "fedfairx_federation_reached 0" in metrics_of(one)
         assert "The engine that carries messages has not come for" in one.get("/").text
 
 

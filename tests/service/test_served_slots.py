@@ -241,7 +241,7 @@ def test_a_slot_that_nobody_saw_is_no_reward(tmp_path: Path) -> None:
         path = f"/v1/decisions/{made['decision_id']}/reward"
         assert client.put(path, json={"rewards": {first: 0.5, second: None}}).status_code == 204
         assert client.put(path, json={"rewards": {second: None, third: 0.0}}).status_code == 204
-        assert "\nfedfairx_rewards_total 2\n" in client.get("/metrics").text
+        assert "\nfedfairx_rewards_total 2\n" in metrics_of(client)
 
 
 def test_what_waits_is_withdrawn(place: str) -> None:

@@ -99,7 +99,7 @@ def test_old_contexts_go_and_the_agent_goes_on(
         assert (kept.gone, kept.status, kept.contexts.shape) == (False, "pending", (3, D))
         assert [made.id for made in latest(agent.journal, limit=35)] == whole[::-1]
         assert sum(len(rewards) for *_, rewards in records(agent.journal, D, first=0, end=9999)) == 25
-        assert sum(len(rewards) for _, rewards in learnt(agent.journal, first=0, end=9999)) == 4
+        assert sum(len(rewards) for *_, rewards in learnt(agent.journal, first=0, end=9999)) == 4
         agent.verify()
         with pytest.raises(AlreadyObserved):
             agent.observe(ids[1], reward=0.5)

@@ -197,7 +197,10 @@ class Agents:
                 if row.archived:
                     await self._set_archived(name, row, archived=False)
                 return
-            for_agent(self._settings, name, values, federation=self._folders.get(name, ""))
+            folder = self._folders.get(name, "")
+            if not folder and not values.keys() & {"dimension", "features", "actions"}:
+                raise InvalidInput("dimension, features or actions must be given")
+            for_agent(self._settings, name, values, federation=folder)
             await self._make_room()
             await self._write_queue.do(self._log, lambda log: store_served(log, name, values))
             self.known[name] = ServedRow(values, made=False)

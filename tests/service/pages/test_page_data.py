@@ -92,8 +92,8 @@ def test_a_table_that_leaves_decisions_out_says_so() -> None:
 def test_the_page_to_sign_has_the_ends_of_each_interval_in_order(tmp_path) -> None:
     row = Row("ann", 10, 3, Share(0.3, 0.2, 0.4), 0.3, Share(0.5, 0.45, 0.6), "below")
     table = replace(ffx.exposure([ffx.Logged([0.5, 0.5], t % 2) for t in range(100)]), actions=(row,))
-    looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, False, 0, 0)
-    text = " ".join(re.sub(r"<[^>]*>", " ", html("exposure", {"looked": looked, "periods": ()})).split())
+    looked = ExposureSnapshot(table, 1.7e9, 1.8e9, 1.8e9, 0.0, False, 0, 0, 100)
+    text = " ".join(re.sub(r"<[^>]*>", " ", exposure(looked)).split())
     assert "30.0 % 20.0 – 40.0 % 50.0 % 45.0 – 60.0 % +20.0 +5.0 to +40.0 10 3 shown" in text
     place = str(tmp_path / "agent.sqlite")
     fill(place, 60)

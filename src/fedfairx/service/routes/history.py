@@ -21,7 +21,7 @@ class PersonQuery(Struct, forbid_unknown_fields=True):
         whose reward came without a person.
     """
 
-    decisions: Annotated[str, Meta(min_length=1, max_length=20_000)] | None = None
+    decisions: Annotated[str, Meta(min_length=1, max_length=2_000)] | None = None
 
 
 @endpoint(
