@@ -406,6 +406,23 @@ def test_an_idle_agent_is_closed_with_a_snapshot(place: str, monkeypatch: pytest
         service.agents.open["news"].agent.verify()
 
 
+def test_contexts_of_a_closed_agent_are_dropped_too(tmp_path: Path) -> None:
+    with two(str(tmp_path / "agent.sqlite"), keep="30d") as client:
+        service = client.app_service  # type: ignore[attr-defined]
+        made = {
+            "shop": decided(client, "shop")["decision_id"],
+            "news": decided(client, "news", {})["decision_id"],
+        }
+        for name, identity in made.items():
+            reward = client.put(f"/v1/agents/{name}/decisions/{identity}/reward", json={"reward": 0.5})
+            assert reward.status_code == 204
+        client.portal.call(service.agents._close, service.agents.open["news"])
+        assert "news" not in service.agents.open
+        client.portal.call(service.drop_older, -60.0)  # those from before a minute from now
+        for name, identity in made.items():
+            assert client.get(f"/v1/agents/{name}/decisions/{identity}").status_code == 410
+
+
 def test_what_expired_while_it_was_closed_is_expired_when_it_is_opened(tmp_path: Path) -> None:
     with two(str(tmp_path / "agent.db")) as client:
         agents = client.app_service.agents

@@ -56,11 +56,15 @@ class Service:
         keep = keep_seconds(self.settings)
         assert keep is not None
         while True:
-            for name in [name for name, row in self.agents.known.items() if row.made]:
-                with suppress(Exception):  # the storage is unavailable: requests will say so
-                    async with self.agents.using(name) as served:
-                        await served.drop_contexts(time.time() - keep)
+            await self.drop_older(keep)
             await asyncio.sleep(min(DROP_EVERY, keep / 10))
+
+    async def drop_older(self, seconds: float) -> None:
+        """Drop contexts of all agents that are older than this."""
+        for name in [name for name, row in self.agents.known.items() if row.made]:
+            with suppress(Exception):  # the storage is unavailable: requests will say so
+                async with self.agents.using(name) as served:
+                    await served.drop_contexts(time.time() - seconds)
 
     async def close(self) -> None:
         """Finish waiting steps, and close the agents and the log."""
