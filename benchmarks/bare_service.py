@@ -1,7 +1,11 @@
-"""Baseline for the service: Starlette and msgspec parse the body and answer a constant."""
+"""Baseline for the service: Starlette and msgspec parse the body and answer a constant.
+
+With a file as its second argument, it first stores each body in SQLite, one commit for each.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 
 import msgspec
@@ -27,8 +31,19 @@ PARSE = msgspec.json.Decoder(Decision)
 CONSTANT = Made("o2svxvjvgvqszfpb-0", 1, 0.5, [0.5] * 10)
 
 
+DATABASE = sqlite3.connect(sys.argv[2], isolation_level=None) if len(sys.argv) > 2 else None
+if DATABASE is not None:
+    DATABASE.execute("PRAGMA journal_mode=WAL")
+    DATABASE.execute("PRAGMA synchronous=FULL")
+    assert DATABASE.execute("PRAGMA synchronous").fetchone() == (2,)
+    DATABASE.execute("CREATE TABLE bodies (body BLOB)")
+
+
 async def decide(request: Request) -> Response:
-    PARSE.decode(await request.body())
+    body = await request.body()
+    PARSE.decode(body)
+    if DATABASE is not None:
+        DATABASE.execute("INSERT INTO bodies VALUES (?)", (body,))
     return Response(msgspec.json.encode(CONSTANT), status_code=201, media_type="application/json")
 
 

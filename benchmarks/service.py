@@ -1,8 +1,9 @@
-"""Decisions per second over HTTP, durably, against a bare endpoint that answers a constant.
+"""Decisions per second over HTTP, durably, against bare endpoints that answer a constant.
 
-`wrk` sends the same body over the same connections to both, on loopback, in turns of one run. The bare
-endpoint (Starlette + msgspec) parses the body and stores nothing; the service decides, and stores each
-decision on disk before it answers.
+`wrk` sends the same body to both, on loopback, in turns of one run. A bare endpoint (Starlette + msgspec)
+parses the body; one of them also stores it, with a commit of its own. The service decides, and stores each
+decision on disk before it answers. With FEDFAIRX_BEFORE=PATH, the `src` folder of another checkout, batches
+and decisions among many names are compared with that version.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ import numpy as np
 
 from measure import Report, main
 
-ARMS, DIMENSION, CONNECTIONS = 10, 5, 256
+ARMS, DIMENSION = 10, 5
+MANY, ONE = 64, 1  # connections
+BATCH, NAMES = 100, 1_000
 CONTEXTS = np.round(np.random.default_rng(0).random((ARMS, DIMENSION)) / np.sqrt(DIMENSION), 4).tolist()
 SCRIPT = """
 wrk.headers["Content-Type"] = "application/json"
@@ -36,7 +39,7 @@ local waiting = {}
 function request()
   local id = %s and table.remove(waiting)
   if id then return wrk.format("PUT", "/v1/decisions/" .. id .. "/reward", nil, '{"reward": 0.5}') end
-  return wrk.format("POST", "/v1/decisions", nil, body)
+  return wrk.format("POST", "%s", nil, body)
 end
 %s
 """
@@ -65,9 +68,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(command: list[str], port: int, path: str) -> Iterator[int]:
-    """Run a server until the end of the block; yield its process."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def started(command: list[str], port: int, path: str, source: str | None = None) -> Iterator[int]:
+    """Run a server until the end of the block, from this source folder if one is given; yield its process."""
+    environment = os.environ if source is None else {**os.environ, "PYTHONPATH": source}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     try:
         for _ in range(600):
             try:
@@ -88,14 +92,14 @@ def cpu_of(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def ask(port: int, process: int, seconds: float, script: str) -> Held:
+def ask(port: int, process: int, seconds: float, script: str, connections: int) -> Held:
     """Run wrk for some seconds."""
     before = cpu_of(process)
     done = subprocess.run(
         [
             "wrk",
             "-t1",
-            f"-c{CONNECTIONS}",
+            f"-c{connections}",
             f"-d{seconds:g}s",
             "--latency",
             "-s",
@@ -114,58 +118,107 @@ def ask(port: int, process: int, seconds: float, script: str) -> Held:
     return Held(rate, p99, int(refused[1]) if refused else 0, (cpu_of(process) - before) / answers * 1e6)
 
 
-def script(folder: Path, *, rewards: bool) -> str:
-    path = folder / f"ask-{rewards}.lua"
-    body = json.dumps({"contexts": CONTEXTS})
-    path.write_text(SCRIPT % (body, "true" if rewards else "false", REMEMBER if rewards else ""))
-    return str(path)
+def script(
+    folder: Path, name: str, body: object, path: str = "/v1/decisions", *, rewards: bool = False
+) -> str:
+    file = folder / f"{name}.lua"
+    remember = REMEMBER if rewards else ""
+    file.write_text(SCRIPT % (json.dumps(body), "true" if rewards else "false", path, remember))
+    return str(file)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server under test."""
+
+    port: int
+    process: int
+
+
+class Servers:
+    """Starts servers, and stops all of them at the end."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self._stack, self._folder = stack, folder
+
+    def bare(self, *more: str) -> Server:
+        port = free_port()
+        command = [sys.executable, str(Path(__file__).with_name("bare_service.py")), str(port), *more]
+        return Server(port, self._stack.enter_context(started(command, port, "/")))
+
+    def service(self, *flags: str, source: str | None = None) -> Server:
+        port = free_port()
+        data = str(self._folder / f"data-{port}")
+        command = [sys.executable, "-m", "fedfairx", "serve", "--data", data, "--port", str(port), *flags]
+        return Server(port, self._stack.enter_context(started(command, port, "/healthz", source)))
+
+
+def in_turns(
+    servers: dict[str, Server], turns: int, seconds: float, script: str, connections: int
+) -> dict[str, list[Held]]:
+    """Ask servers in turns, every other one in reverse order: short ones, so that all meet the same load."""
+    found: dict[str, list[Held]] = {name: [] for name in servers}
+    for turn in range(turns):
+        order = list(servers.items())
+        for name, server in order if turn % 2 == 0 else reversed(order):
+            found[name].append(ask(server.port, server.process, seconds, script, connections))
+    return found
 
 
 def run(report: Report) -> None:
     if shutil.which("wrk") is None:
         report.note("wrk is not installed: nothing was measured")
         return
-    # Many short turns, so that both meet the same load.
     turns, seconds, long = (2, 2.0, 3.0) if report.quick else (20, 2.0, 60.0)
+    names = [f"worker-{k:04d}" for k in range(NAMES)]
+    before = os.environ.get("FEDFAIRX_BEFORE")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        bare_port, port = free_port(), free_port()
-        bare_command = [sys.executable, str(Path(__file__).with_name("bare_service.py")), str(bare_port)]
-        bare = stack.enter_context(started(bare_command, bare_port, "/"))
-        command = [
-            sys.executable,
-            "-m",
-            "fedfairx",
-            "serve",
-            "--data",
-            str(folder / "data"),
-            "--port",
-            str(port),
-        ]
-        service = stack.enter_context(started([*command, "--dimension", str(DIMENSION)], port, "/healthz"))
-        decisions = script(folder, rewards=False)
-        report.heading(f"Decisions over HTTP, K={ARMS}, d={DIMENSION}, {CONNECTIONS} connections, by turns")
-        found: dict[str, list[Held]] = {"bare": [], "service": []}
-        for turn in range(turns):
-            pair = [("bare", bare_port, bare), ("service", port, service)]
-            for name, where, process in pair if turn % 2 == 0 else reversed(pair):
-                found[name].append(ask(where, process, seconds, decisions))
-        compare(report, found["bare"], found["service"])
+        servers = Servers(stack, folder)
+        service = servers.service("--dimension", str(DIMENSION))
+        decisions = script(folder, "decisions", {"contexts": CONTEXTS})
+        report.heading(f"Decisions over HTTP, K={ARMS}, d={DIMENSION}, {MANY} connections, by turns")
+        found = in_turns({"bare": servers.bare(), "service": service}, turns, seconds, decisions, MANY)
+        compare(report, "bare endpoint", found, at_least=0.6)
+        report.heading(f"The same over {ONE} connection, compared with a commit for each request")
+        bare = servers.bare(str(folder / "bodies.db"))
+        found = in_turns({"bare": bare, "service": service}, turns, seconds, decisions, ONE)
+        compare(report, "bare endpoint with a commit", found, at_least=0.7)
+        batch = script(
+            folder, "batch", {"decisions": [{"contexts": CONTEXTS}] * BATCH}, "/v1/decisions/batch"
+        )
+        named = script(folder, "named", {"actions": names})
+        for title, flags, wanted, count, goal in (
+            (f"Batches of {BATCH}", ("--dimension", str(DIMENSION)), batch, BATCH, 0.5),
+            (f"Decisions among {NAMES} names", ("--actions", ",".join(names)), named, 1, 1 / 3),
+        ):
+            report.heading(f"{title}, 8 connections")
+            pair = {"now": servers.service(*flags)}
+            if before is not None:
+                pair["before"] = servers.service(*flags, source=before)
+            each = in_turns(pair, turns, seconds, wanted, 8)
+            cost = {name: np.array([one.cpu for one in all_]) / count for name, all_ in each.items()}
+            report.add("CPU of a decision", float(np.median(cost["now"])), "µs")
+            report.add("answers that were no success", sum(one.refused for one in each["now"]), "", at_most=0)
+            if before is not None:
+                report.ratio("CPU of a decision ÷ before", cost["now"] / cost["before"], at_most=goal)
         report.heading(f"Decisions and rewards at the same rate for {long:g} s, one process")
-        both = ask(port, service, long, script(folder, rewards=True))
+        mixed = script(folder, "mixed", {"contexts": CONTEXTS}, rewards=True)
+        both = ask(service.port, service.process, long, mixed, MANY)
         report.add("decisions per second, and as many rewards", both.rate / 2, "1/s")
         report.add("p99", both.p99, "ms")
         report.add("answers that were no success", both.refused, "", at_most=0)
 
 
-def compare(report: Report, bare: list[Held], service: list[Held]) -> None:
-    for name, found in (("bare endpoint", bare), ("service, durable", service)):
-        report.add(f"{name}: answers per second", float(np.median([one.rate for one in found])), "1/s")
-        report.add(f"{name}: p99", float(np.median([one.p99 for one in found])), "ms")
-        report.add(f"{name}: CPU of an answer", float(np.median([one.cpu for one in found])), "µs")
-        report.add(f"{name}: answers that were no success", sum(one.refused for one in found), "", at_most=0)
-    ratios = np.array([mine.rate / floor.rate for mine, floor in zip(service, bare, strict=True)])
-    report.ratio("service ÷ bare endpoint, answers per second", ratios, at_least=0.5)
+def compare(report: Report, name: str, found: dict[str, list[Held]], *, at_least: float) -> None:
+    for title, held in ((name, found["bare"]), ("service, durable", found["service"])):
+        report.add(f"{title}: answers per second", float(np.median([one.rate for one in held])), "1/s")
+        report.add(f"{title}: p99", float(np.median([one.p99 for one in held])), "ms")
+        report.add(f"{title}: CPU of an answer", float(np.median([one.cpu for one in held])), "µs")
+        report.add(f"{title}: answers that were no success", sum(one.refused for one in held), "", at_most=0)
+    pairs = zip(found["service"], found["bare"], strict=True)
+    ratios = np.array([mine.rate / floor.rate for mine, floor in pairs])
+    report.ratio(f"service ÷ {name}, answers per second", ratios, at_least=at_least)
 
 
 if __name__ == "__main__":

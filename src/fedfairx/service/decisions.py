@@ -19,7 +19,7 @@ from fedfairx.core.slates import ONE, Weights, as_weights
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import Encoded
 from fedfairx.service import schemas
-from fedfairx.service.feature_table import FeatureTable
+from fedfairx.service.feature_table import CONTEXTS, FeatureTable
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.schemas import Action, DecisionRequest
 from fedfairx.service.settings import Settings
@@ -86,7 +86,7 @@ def parse_request(
     if (request.actions is None) == (request.contexts is None):
         raise InvalidInput("either actions or contexts must be given")
     if request.contexts is not None:
-        encoded = features.encode(request.contexts, request.context, "contexts")
+        encoded = features.encode(request.contexts, request.context, CONTEXTS)
         return _input(request, encoded, None, None, slots)
     actions, rows = [], []
     for index, action in enumerate(request.actions or ()):

@@ -11,6 +11,8 @@ import numpy as np
 from fedfairx.errors import InvalidInput
 from fedfairx.features import Encoded, Schema
 
+CONTEXTS = "contexts"  # the field of a request whose numbers were checked when it was read
+
 
 class FeatureTable:
     """Converts requests into contexts; without a schema, they are `given` numbers, taken unchanged."""
@@ -27,16 +29,22 @@ class FeatureTable:
             return self._schema.encode(rows, context)
         if context is not None:
             raise InvalidInput("context must be left out: this service has no named features")
-        for index, row in enumerate(rows):
-            if isinstance(row, Mapping):
-                text = f"must be a list of {self.given} numbers: this service has no named features"
-                raise InvalidInput(f"{where}[{index}].features {text}")
-            if len(row) != self.given:
-                raise InvalidInput(f"{where}[{index}] must be {self.given} numbers, got {len(row)} of them")
-        if not {float} >= set(map(type, chain.from_iterable(rows))):
+        if set(map(type, rows)) != {list} or set(map(len, rows)) != {self.given}:
+            raise self._odd(rows, where)
+        if where != CONTEXTS and set(map(type, chain.from_iterable(rows))) != {float}:
             raise InvalidInput(f"{where} must have numbers: this service has no named features")
         made = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * self.given)
         made = made.reshape(len(rows), self.given)
         if self._intercept:
             made = np.column_stack([made, np.ones(len(made))])
         return Encoded(made, {}, {})
+
+    def _odd(self, rows: Sequence[Any], where: str) -> InvalidInput:
+        """The error for the first row that is not as many numbers as needed."""
+        for index, row in enumerate(rows):
+            if isinstance(row, Mapping):
+                text = f"must be a list of {self.given} numbers: this service has no named features"
+                return InvalidInput(f"{where}[{index}].features {text}")
+            if len(row) != self.given:
+                return InvalidInput(f"{where}[{index}] must be {self.given} numbers, got {len(row)} of them")
+        return InvalidInput(f"{where} must be at least one, got 0")
