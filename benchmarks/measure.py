@@ -172,11 +172,9 @@ def main(benchmark: str, run: Callable[[Report], None], description: str | None)
 
 
 COMPILE = """
-import numpy as np
 import fedfairx as ffx
-agent = ffx.Agent(2, seed=0)
-agent.observe(agent.decide(np.eye(2)), reward=0.5)
-agent.observe(agent.decide(np.eye(2), slots=2), rewards=[0.5, 0.5])
+from fedfairx.agent.warm import warm
+warm(ffx.Agent(2))
 ffx.simulate(ffx.Scenario(horizon=2), seeds=1)
 """
 

@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
 
 from fedfairx.cli.common import Output, as_json
 
@@ -26,6 +25,7 @@ class Warm(Output):
 
     def run(self) -> int:
         import fedfairx as ffx
+        from fedfairx.agent.warm import warm
         from fedfairx.privacy import SimulatedNoise, private
 
         tiny = ffx.Scenario(agents=2, arms=2, dimension=2, horizon=4)
@@ -42,15 +42,8 @@ class Warm(Output):
         for rule in rules:
             began = time.perf_counter()
             for names, secret in product((None, ["a", "b"]), (False, True)):
-                arms: dict[str, Any] = {"dimension": 2} if names is None else {"actions": names}
-                one, other = (
-                    ffx.Agent(**arms, rule=rule, privatizer=made_private() if secret else None)
-                    for _ in range(2)
-                )
-                for slots in (1,) if secret else (1, 2):
-                    made = one.decide([[1.0, 0.0], [0.0, 1.0]] if names is None else None, slots=slots)
-                    one.observe(made, rewards=[0.5] * slots)
-                one.absorb({agent.name: agent.release() for agent in (one, other)})
+                noisy = made_private() if secret else None
+                warm(ffx.Agent(2 if names is None else None, actions=names, rule=rule, privatizer=noisy))
             took(f"decisions by {rule}", began)
         for algorithm in algorithms:
             began = time.perf_counter()

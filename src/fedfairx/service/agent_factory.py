@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.by_name import as_merit
-from fedfairx.core.slates import ONE, as_weights
+from fedfairx.agent.warm import warm
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import features_of
 from fedfairx.federation.setup.member_folder import MemberFolder
@@ -24,7 +22,6 @@ from fedfairx.storage.agents import read_feature_schema, store_feature_schema
 
 #: Settings that are stored with the agent.
 KEPT = ("rule", "reward_range", "minimum_share", "slots", "half_life", "name", "window", "default_reward")
-_warmed: set[tuple[object, ...]] = set()  # kinds of agents that are compiled
 
 
 def open_served(settings: Settings, *, write_queue: WriteQueue, metrics: AgentMetrics) -> ServedAgent:
@@ -91,25 +88,6 @@ def _kept(settings: Settings) -> dict[str, Any]:
             person_records=settings.person_records,
         )
     return given
-
-
-def warm(agent: Agent) -> None:
-    """Compile what decisions with one slot and with several need, on a throw-away agent, before any request.
-
-    From a filled cache it takes a moment; compiling would stop all requests for seconds.
-    """
-    slots = as_weights(agent.options.slots)
-    kind = agent.rule, type(agent.merit), bool(agent.actions), agent.private, slots, agent.options.half_life
-    if kind in _warmed:
-        return
-    names = [str(number) for number in range(max(2, len(slots)))]
-    arms: dict[str, Any] = {"actions": names} if agent.actions else {"dimension": agent.dimension}
-    other, third = (Agent(**arms, options=agent.options) for _ in range(2))
-    contexts = None if agent.actions else np.zeros((len(names), agent.dimension))
-    for weights in {slots} if agent.private else {slots, ONE, ONE * 2}:
-        other.observe(other.decide(contexts, slots=weights), rewards=[0.0] * len(weights))
-    other.absorb({other.name: other.release(), third.name: third.release()})
-    _warmed.add(kind)
 
 
 def remembered(settings: Settings) -> Settings:

@@ -16,9 +16,10 @@ from dataclasses import replace
 from typing import Any
 
 from fedfairx.agent.agent import Agent
+from fedfairx.agent.warm import warm
 from fedfairx.errors import InvalidInput, PrivacyError, StorageError, require
 from fedfairx.federation.setup.member_folder import MemberFolder
-from fedfairx.service.agent_factory import open_served, warm
+from fedfairx.service.agent_factory import open_served
 from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.served_agent import ServedAgent

@@ -1,0 +1,45 @@
+"""Compiling in advance what an agent needs: a request must not wait for it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fedfairx.agent.agent import Agent
+from fedfairx.core.slates import ONE, as_weights
+from fedfairx.privacy import Bounds, SimulatedNoise, private
+
+_warmed: set[tuple[object, ...]] = set()  # kinds of agents that are compiled
+
+
+def warm(agent: Agent) -> None:
+    """Compile what this agent's calls need, with two agents of its kind that are thrown away.
+
+    From a filled cache it takes a moment; compiling would stop all requests for seconds.
+    """
+    options, slots = agent.options, as_weights(agent.options.slots)
+    kind = agent.rule, type(agent.merit), bool(agent.actions), agent.private, slots, options.half_life
+    if kind in _warmed:
+        return
+    names = [str(number) for number in range(max(2, len(slots)))]
+    arms: dict[str, Any] = {"actions": names} if agent.actions else {"dimension": agent.dimension}
+    noisy = partial(
+        private,
+        len(names) if agent.actions else agent.dimension,
+        epsilon=1.0,
+        releases=4,
+        noise=SimulatedNoise(0),
+        bounds=Bounds(slots=slots),
+        decide_from=agent.privatizer.guarantee.decide_from,
+    )
+    one, other = (
+        Agent(**arms, options=options, privatizer=noisy() if agent.private else None) for _ in range(2)
+    )
+    contexts = None if agent.actions else np.zeros((len(names), agent.dimension))
+    for weights in {slots} if agent.private else {slots, ONE, ONE * 2}:
+        for made in (one.decide(contexts, slots=weights), *one.decide_many([contexts], slots=weights)):
+            one.observe(made, rewards=[0.0] * len(weights))
+    one.absorb({one.name: one.release(), other.name: other.release()})
+    _warmed.add(kind)
