@@ -75,7 +75,14 @@ def test_what_was_clipped_or_unknown_is_counted() -> None:
     agent = ffx.Agent(schema=FIRST, seed=0)
     odd = [{"price": 99, "new": True}, {"price": -1, "new": False}]
     agent.policy(actions=odd, context=BONN)
-    assert not agent.clipped_values + agent.unknown_values  # nothing was decided
+    for refused in (
+        lambda: agent.decide(actions=odd, context=BONN, slots=3),
+        lambda: agent.decide_many([{"actions": odd, "context": BONN}], slots=3),
+        lambda: agent.learn([odd[0] | BONN], [0.5, 0.5]),
+    ):
+        with pytest.raises(InvalidInput, match=r"slots|rewards"):
+            refused()
+    assert not agent.clipped_values + agent.unknown_values  # nothing was decided or learnt
     agent.decide(actions=odd, context=BONN)
     agent.decide_many([{"actions": odd, "context": ROME}])
     agent.learn([odd[0] | BONN, odd[0] | ROME], [0.5, 0.5])

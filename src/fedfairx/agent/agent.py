@@ -398,31 +398,32 @@ class Agent:
         """
         with self._lock:
             rows, called, encoded = self._arms(contexts, names, actions, context)
-            if encoded is not None:
-                self.count_values(encoded)
             weights = self._slots if slots is None else self._weights(slots)
             if note is not None and note.baseline is not None:
                 note = note._replace(baseline=as_baseline(note.baseline, len(rows), weights))
             if self._journal is None:
-                return self._decide(rows, weights, called, note)
-            with self._journal.log.step():
-                if note is not None and note.key is not None:
-                    self._journal.require_new(note.key)
                 made = self._decide(rows, weights, called, note)
-                share = float(made._values[made._action])
-                made.time = self._journal.append_decision(
-                    made.number,
-                    rows,
-                    made._values,
-                    made._action,
-                    made.drawn,
-                    share if made._propensity is None else made._propensity,
-                    called,
-                    note,
-                    None if made.slate is None else made.slate.to_json(note),
-                    len(made.weights),
-                )
-                return made
+            else:
+                with self._journal.log.step():
+                    if note is not None and note.key is not None:
+                        self._journal.require_new(note.key)
+                    made = self._decide(rows, weights, called, note)
+                    share = float(made._values[made._action])
+                    made.time = self._journal.append_decision(
+                        made.number,
+                        rows,
+                        made._values,
+                        made._action,
+                        made.drawn,
+                        share if made._propensity is None else made._propensity,
+                        called,
+                        note,
+                        None if made.slate is None else made.slate.to_json(note),
+                        len(made.weights),
+                    )
+            if encoded is not None:
+                self.count_values(encoded)
+            return made
 
     def _weights(self, slots: Slots | None) -> Weights:
         """The weights of a decision's slots."""
@@ -538,12 +539,17 @@ class Agent:
 
         With a schema, one of them may also be {"actions": …, "context": …}, as `decide` takes them. The
         decisions are those of B calls of `decide`; if one array is refused, no decision is made.
+
+        slots: of every decision, as `decide` takes them.
+        names: of the arms of each decision, or None where they have none.
+        notes: stored by a durable agent beside each decision, or None where there is nothing to store.
         """
         with self._lock:
             blocks: Any = list(contexts)
             actions, weights = self._model.actions, self._weights(slots)
             called: list[Any] = [None] * len(blocks) if names is None else list(names)
             most = len(weights)
+            counted: list[Encoded] = []
             if actions is None:
                 parts = [
                     self._arms(names=given, **(block if _is_request(block) else {"contexts": block}))
@@ -553,8 +559,7 @@ class Agent:
                 called = [each for _, each, _ in parts]
                 for rows in blocks if self._looks else ():
                     self._scale.look(rows)
-                for encoded in [each for *_, each in parts if each is not None]:
-                    self.count_values(encoded)
+                counted = [each for *_, each in parts if each is not None]
             for block in blocks:
                 arms = len(block) if actions is None else len(actions.offered(block)[1])
                 text = f"must be at most as many as the {arms} arms of each decision"
@@ -562,11 +567,15 @@ class Agent:
             noted = [None] * len(blocks) if notes is None else list(notes)
             with self._step():
                 if weights is ONE and self._can_draw_together(blocks, noted):
-                    return self._decide_together(blocks, called, noted)
-                return [
-                    self.decide(block, slots=slots, names=each, note=note)
-                    for block, each, note in zip(blocks, called, noted, strict=True)
-                ]
+                    made = self._decide_together(blocks, called, noted)
+                else:
+                    made = [
+                        self.decide(block, slots=slots, names=each, note=note)
+                        for block, each, note in zip(blocks, called, noted, strict=True)
+                    ]
+            for encoded in counted:
+                self.count_values(encoded)
+            return made
 
     def _can_draw_together(self, blocks: object, notes: Sequence[DecisionNote | None]) -> bool:
         """Whether one call can draw all: by a posterior, among as many arms with features, no baseline."""
@@ -916,10 +925,10 @@ class Agent:
         refused, none is taken.
         """
         rows: Any
+        encoded: Encoded | None = None
         if self._model.actions is None:
             if self._model.schema is not None and are_described(contexts):
                 encoded = self._encode(contexts)
-                self.count_values(encoded)
                 contexts = encoded.contexts
             rows = as_sound_contexts(cast("Any", contexts), self.dimension)
         else:
@@ -950,6 +959,8 @@ class Agent:
                     if each is not None:
                         kind, body = "learn weighted", np.column_stack([body, each])
                     self._journal.append_event(kind, packed_log(body, values), steps=len(rows))
+            if encoded is not None:
+                self.count_values(encoded)
             self._warn(len(rows))
 
     def forget(self, decision: Decision | str) -> None:
