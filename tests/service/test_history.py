@@ -72,6 +72,8 @@ def test_what_is_older_is_dropped_and_said(place: str, capsys: pytest.CaptureFix
         answers = [client.get(f"/v1/decisions/{identity}") for identity in ids]
         assert [answer.status_code for answer in answers] == [410] * 3 + [200] * 3
         assert answers[0].json()["type"] == "urn:fedfairx:problem:gone"
+        answers = [client.get(f"/v1/decisions/{identity}/explanation") for identity in ids]
+        assert [answer.status_code for answer in answers] == [410] * 3 + [200] * 3
         assert [each["decision_id"] for each in client.get("/v1/decisions").json()["decisions"]] == ids[3:]
         again = client.put(f"/v1/decisions/{ids[0]}/reward", json={"reward": 0.5})
         assert (again.status_code, again.json()["type"]) == (410, "urn:fedfairx:problem:gone")

@@ -221,14 +221,15 @@ class ServedAgent:
                 await self.write(step(left))
                 break
             except (AlreadyObserved, UnknownDecision):
-                lacks = {stored.id: lack(stored) for stored in await self._stored(left)}
+                lacks = {stored.id: lack(stored) for stored in await self.stored(left)}
             left = [identity for identity in left if lacks[identity]]
             if sum(lacks.values()) >= before:
                 raise ProblemError("conflict", "Another request has just ended the decision.")
             before = sum(lacks.values())
         return left
 
-    async def _stored(self, identities: Sequence[str]) -> list[StoredDecision]:
+    async def stored(self, identities: Sequence[str]) -> list[StoredDecision]:
+        """Read decisions by their ids; refuse an unknown one, and one whose content is gone."""
         found = await self.read(lambda journal: [journal.decision(identity) for identity in identities])
         if None in found:
             raise ProblemError("unknown-decision", "This service made no such decision.")

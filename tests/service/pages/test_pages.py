@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 import fedfairx as ffx
 from fedfairx.service.pages import PAGES, jinja
-from fedfairx.service.pages.listing import LINES
+from fedfairx.service.pages.pagination import LINES
 from fedfairx.storage.records import DecisionNote
 from market import MERIT, NAMES, fill, looking
 

@@ -11,8 +11,8 @@ from starlette.datastructures import QueryParams
 from fedfairx.service import serializers
 from fedfairx.service.explanation import explain
 from fedfairx.service.pages.charts import Option, Range
-from fedfairx.service.pages.listing import LINES, Keys, link, listed
 from fedfairx.service.pages.page_data import View
+from fedfairx.service.pages.pagination import LINES, Keys, link, listed
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.schemas import Explanation
 from fedfairx.storage.journal import Journal
@@ -89,12 +89,7 @@ OPTIONS: Keys = {
 
 
 async def decision(service: ServedAgent, query: QueryParams, exact: bool) -> View:
-    identity = query["decision_id"]
-    stored = await service.read(lambda journal: journal.decision(identity))
-    if stored is None:
-        raise ProblemError("unknown-decision", "This service made no such decision.")
-    if stored.gone:
-        raise ProblemError("gone", "The content of the decision was dropped or deleted.")
+    (stored,) = await service.stored([query["decision_id"]])
     view: View = {"line": _line(stored, exact), "explanation": None, "contexts_hidden": not exact}
     names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
     shown = {slot.action for slot in stored.slots} or {stored.action}

@@ -13,8 +13,8 @@ from starlette.datastructures import QueryParams
 from fedfairx.fairness import Row, Share
 from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
-from fedfairx.service.pages.listing import Keys, Listing, listed
 from fedfairx.service.pages.page_data import View, overview, privacy
+from fedfairx.service.pages.pagination import Keys, Listing, listed
 from fedfairx.service.pages.periods import Window, periods, window_of
 from fedfairx.storage.queries import length_and_head
 

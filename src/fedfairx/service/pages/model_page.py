@@ -9,8 +9,8 @@ from starlette.datastructures import QueryParams
 
 from fedfairx.service import serializers
 from fedfairx.service.pages.charts import Range
-from fedfairx.service.pages.listing import Keys, listed
 from fedfairx.service.pages.page_data import View
+from fedfairx.service.pages.pagination import Keys, listed
 
 if TYPE_CHECKING:
     from fedfairx.service.served_agent import ServedAgent

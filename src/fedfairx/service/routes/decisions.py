@@ -158,22 +158,16 @@ async def decisions(service: ServedAgent, request: Request) -> schemas.DecisionP
 @endpoint("GET", "/v1/decisions/{decision_id}", role="reader", problems=("unknown-decision", "gone"))
 async def decision(service: ServedAgent, request: Request) -> schemas.DecisionSeen:
     """Show a decision and its status."""
-    identity = request.path_params["decision_id"]
-    stored = await service.read(lambda journal: journal.decision(identity))
-    if stored is None:
-        raise ProblemError("unknown-decision", "This service made no such decision.")
-    if stored.gone:
-        raise ProblemError("gone", "The content of the decision was dropped or deleted.")
+    (stored,) = await service.stored([request.path_params["decision_id"]])
     return seen(stored, exact=sees_exact(request))
 
 
-@endpoint("GET", "/v1/decisions/{decision_id}/explanation", role="admin", problems=("unknown-decision",))
+@endpoint(
+    "GET", "/v1/decisions/{decision_id}/explanation", role="admin", problems=("unknown-decision", "gone")
+)
 async def explanation(service: ServedAgent, request: Request) -> schemas.Explanation:
     """Explain why each action of a decision has its share."""
-    identity = request.path_params["decision_id"]
-    stored = await service.read(lambda journal: journal.decision(identity))
-    if stored is None:
-        raise ProblemError("unknown-decision", "This service made no such decision.")
+    (stored,) = await service.stored([request.path_params["decision_id"]])
     return await asyncio.to_thread(explain, service, stored)
 
 
