@@ -89,6 +89,16 @@ def test_what_others_hold_is_brought_before_its_own_is_taken_along(
     assert get == ("GET", "/v1/release/latest", "Bearer KEY", b"")
 
 
+def test_one_of_several_agents_is_named_by_the_node_s_configuration(
+    app: Any, service: Service, config: dict[str, str]
+) -> None:
+    assert carried(app, config | {"agent": "org1"}) == {"alive": b"life", "message": b"sealed"}
+    carried(app, config | {"agent": "../keys?"})
+    paths = [path for _, path, _, _ in service.came]
+    assert paths[:2] == ["/v1/agents/org1/peers", "/v1/agents/org1/release/latest"]
+    assert paths[2] == "/v1/agents/..%2Fkeys%3F/peers"
+
+
 def test_a_member_whose_message_is_as_large_as_can_be_hinders_nobody(
     app: Any, service: Service, config: dict[str, str]
 ) -> None:

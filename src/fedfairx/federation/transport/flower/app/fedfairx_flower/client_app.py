@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -48,11 +48,13 @@ def exchange(config: Mapping[str, Any], board: Mapping[str, Any]) -> dict[str, b
     """Deliver the board to the agent's service, then fetch its message: in this order the service knows what
     peers hold of it before it sends more."""
     host, port, key = service_address(config)
+    named = config.get("agent")  # of several in the service; by default its default agent
+    root = "/v1" if named is None else f"/v1/agents/{quote(str(named), safe='')}"
     answer = {}
     for told in portions(board):
-        taken = ask(host, port, key, "PUT", "/v1/peers", json.dumps({"envelopes": told}).encode())
+        taken = ask(host, port, key, "PUT", f"{root}/peers", json.dumps({"envelopes": told}).encode())
         answer["alive"] = base64.b64decode(taken["alive"], validate=True)
-    found = ask(host, port, key, "GET", "/v1/release/latest")
+    found = ask(host, port, key, "GET", f"{root}/release/latest")
     if found is not None:
         answer["message"] = base64.b64decode(found["envelope"], validate=True)
     return answer
