@@ -598,6 +598,13 @@ def test_peers_are_asked_on_opening(place: str) -> None:
     with pytest.raises(LedgerMismatch, match="ends at release 1, and peers hold release 2"):
         ffx.Agent.open(place, confirm=refuse_old_copy([ahead]))
     ffx.Agent.open(place).close()  # it was let go of
+    with ffx.Agent.open(place, dimension=D, name="b"):  # also where another agent holds the log open
+        with pytest.raises(LedgerMismatch):
+            ffx.Agent.open(place, name="a", confirm=refuse_old_copy([ahead]))
+        with pytest.raises(InvalidInput, match="default_reward must be at most"):
+            ffx.Agent.open(place, name="c", dimension=D, window=1.0, default_reward=1e9)
+        ffx.Agent.open(place, name="a").close()
+        ffx.Agent.open(place, name="c", dimension=2).close()  # nothing of it was stored
 
 
 def test_who_was_parted_from_stays_away(place: str) -> None:

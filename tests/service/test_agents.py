@@ -135,6 +135,7 @@ def test_other_settings_are_a_conflict_and_wrong_ones_make_nothing(place: str) -
             ({}, "dimension, features or actions must be given"),
             ({"dimension": 3, "actions": ["a"]}, "dimension must be left out beside actions"),
             ({"dimension": 3, "default_reward": 0.5}, "default_reward must come with a window"),
+            ({**SHOP, "default_reward": 2, "reward_range": [0, 1]}, "default_reward must be from 0 to 1"),
             ({"dimension": 3, "half_life": "30d", "epsilon": 1.0}, "half_life must be left out where sums"),
             ({"dimension": 3, "merit": "great"}, "merit must be one of"),
             ({"dimension": 3, "delta": 1e-5}, "epsilon must be given with delta"),
@@ -147,6 +148,8 @@ def test_other_settings_are_a_conflict_and_wrong_ones_make_nothing(place: str) -
         assert [each["name"] for each in client.get("/v1/agents").json()["agents"]] == ["shop"]
         assert make(client, "other", NEWS)["settings"] == NEWS  # nothing of them is left
         assert decided(client, "shop")["model_version"] == 0
+    with serving(place) as client:
+        assert [each["name"] for each in client.get("/v1/agents").json()["agents"]] == ["shop", "other"]
 
 
 @pytest.mark.parametrize(

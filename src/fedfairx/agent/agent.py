@@ -989,8 +989,11 @@ class Agent:
         require(fits, "window", "must be > 0", window)
         fits = default_reward is None or window is not None
         require(fits, "window", "must be given with default_reward", None)
-        self.window = window
-        self.default_reward = None if default_reward is None else self._reward(default_reward)
+        try:
+            reward = None if default_reward is None else self._reward(default_reward)
+        except InvalidInput as error:
+            raise InvalidInput(f"default_{error}") from None
+        self.window, self.default_reward = window, reward
 
     def expire(self, now: float | None = None) -> int:
         """Give up on decisions that are older than `window`; return how many.
@@ -1532,6 +1535,7 @@ class Agent:
                     agent.extend_schema(as_schema(schema))
                 size = agent.dimension
                 require(dimension in (None, size), "dimension", f"must be the stored one, {size}", dimension)
+                agent.set_window(window, default_reward)
             else:
                 if dimension is None and actions is None and schema is None:
                     which = f"no agent{'' if name is None else f' {name!r}'} in {log.database.place}"
@@ -1560,12 +1564,12 @@ class Agent:
                         **settings.arms(), options=asked, privatizer=made, name=settings.name, seed=seed
                     )
                     agent._attach_to(store)
+                    agent.set_window(window, default_reward)  # an agent that is refused is not stored
                     store.take_snapshot()
-            agent._origin = store.follow()
-            agent.set_window(window, default_reward)
             if confirm is not None:
                 last = agent._exchange.latest.get(agent.name)
                 confirm(agent.released, "" if last is None else last.digest)
+            agent._origin = store.follow()  # last: after an error, nothing of the agent may stay in the log
         return agent
 
     def _attach_to(self, store: AgentStore) -> None:
