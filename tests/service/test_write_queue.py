@@ -149,6 +149,9 @@ def test_a_mistake_with_one_agent_fails_no_other() -> None:
         assert kinds == ["Decision", "ZeroDivisionError", "UnknownDecision", "StateError", "Decision"]
         assert ended == ["watched"]
         assert queue.available
+        with pytest.raises(StateError):  # also when no other waits
+            await queue.do(StateError("damaged"), wrong)
+        assert queue.available
         outcomes = await asyncio.gather(
             queue.do(watched, decide), queue.do(StorageUnavailable("full"), wrong), return_exceptions=True
         )
@@ -156,7 +159,7 @@ def test_a_mistake_with_one_agent_fails_no_other() -> None:
         assert not queue.available
 
     watched = run(work)
-    assert sorted(watched.groups) == [0, 0, 1, 1, 2]
+    assert sorted(watched.groups) == [0, 0, 0, 1, 1, 2]
 
 
 def test_a_probe_does_not_outlive_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

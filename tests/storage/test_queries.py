@@ -95,7 +95,15 @@ def test_keys_of_callers(agent: ffx.Agent) -> None:
     assert keys.find(one).name == "shop"
     assert keys.find(two).role == "admin"
     identity, secret = one.split(".")
-    for wrong in ("", ".", identity, f"{identity}.", f"{identity}.{two.split('.')[1]}", f".{secret}"):
+    for wrong in (
+        "",
+        ".",
+        identity,
+        f"{identity}.",
+        f"{identity}.{two.split('.')[1]}",
+        f".{secret}",
+        "a\0.b",
+    ):
         assert keys.find(wrong) is None
     keys.revoke(identity)
     assert keys.find(one) is None

@@ -170,7 +170,8 @@ class WriteQueue:
         outcomes: list[Any] | Exception,
     ) -> None:
         if isinstance(outcomes, Exception):
-            self.failed = time.monotonic()
+            if isinstance(outcomes, StorageUnavailable):  # any other error concerns this agent alone
+                self.failed = time.monotonic()
             self.metrics.storage_failures += 1
             outcomes = [outcomes] * len(group)
         else:

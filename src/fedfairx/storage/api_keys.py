@@ -77,6 +77,8 @@ class ApiKeys:
 
     def find(self, key: str) -> ApiKey | None:
         """The stored key with this text; None if it is unknown or revoked."""
+        if not _WHOLE(key):  # PostgreSQL would refuse a NUL
+            return None
         identity, _, secret = key.partition(".")
         rows = self._log.database.read(f"SELECT {_COLUMNS}, hash FROM api_keys WHERE id = ?", (identity,))
         held = rows[0] if rows else ("", "", "", 0, None, None, "")

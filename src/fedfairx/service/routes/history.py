@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from starlette.requests import Request
 
+from fedfairx.errors import InvalidInput
 from fedfairx.service import schemas
 from fedfairx.service.endpoint import body_as, endpoint, query_of
 from fedfairx.service.routes.model import name_in
@@ -35,6 +36,8 @@ async def delete_person(agent: ServedAgent, request: Request) -> schemas.Deleted
     """Delete the records of a person from the log, and from what was learnt."""
     more = query_of(request, PersonQuery).decisions
     person = name_in(request, "person")
+    if "\0" in person:
+        raise InvalidInput("person must have no NUL in it, as in rewards")
     deleted = await agent.delete_person(person, [] if more is None else more.split(","))
     return schemas.Deleted(**asdict(deleted), statement=str(deleted))
 
