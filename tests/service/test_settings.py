@@ -118,3 +118,14 @@ def test_an_error_tells_where_the_value_came_from(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInput, match=re.escape(told)):
             load(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_data_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As where a container's volume belongs to somebody else: a line that names the setting, no traceback."""
+    file = tmp_path / "file"
+    file.touch()
+    for verb in (["serve", "--dimension", "2", "--port", "0"], ["keys", "list"]):
+        for place in (file, file / "below"):
+            assert main([*verb, "--data", str(place)]) == 2
+            said = capsys.readouterr().err
+            assert said.startswith("fedfairx: data must be a folder, or one that can be made ("), said

@@ -48,12 +48,11 @@ class Keys(Output):
         from pathlib import Path
 
         from fedfairx.errors import InvalidInput
-        from fedfairx.service.settings import load, place_of
+        from fedfairx.service.settings import load, make_data_folder, place_of
         from fedfairx.storage.api_keys import open_keys
 
         settings = load({"data": self.data, "database": self.database}, config=self.config)
-        if not settings.database:
-            Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_data_folder(settings)
         if self.what == "create" and self.role is None:
             raise InvalidInput("--role must be given for a new key")
         if self.what == "revoke" and self.id is None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fedfairx.errors import InvalidInput
 from fedfairx.service.auth import Authenticator, is_loopback
 from fedfairx.service.service import Service
-from fedfairx.service.settings import Settings, place_of
+from fedfairx.service.settings import Settings, make_data_folder, place_of
 from fedfairx.storage.api_keys import ApiKeys
 from fedfairx.storage.open_log import open_log
 
 
 def open_service(settings: Settings) -> Service:
     """Open a service, ready for requests."""
-    if not settings.database:
-        Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_data_folder(settings)
     log = open_log(place_of(settings))
     try:
         auth = Authenticator(ApiKeys(log), loopback=is_loopback(settings.host))

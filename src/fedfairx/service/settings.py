@@ -285,6 +285,17 @@ def place_of(settings: Settings) -> str:
     return settings.database or str(Path(settings.data) / FILE)
 
 
+def make_data_folder(settings: Settings) -> None:
+    """Make the data folder, unless the database is on a server."""
+    if settings.database:
+        return
+    try:
+        Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        text = f"must be a folder, or one that can be made ({error.strerror})"
+        raise InvalidInput(f"data {text}, got data={settings.data!r}") from None
+
+
 def _toml(path: Path) -> dict[str, Any]:
     values = read_toml(path)
     if isinstance(values.get("federation"), dict):  # a member's own file, in its folder
