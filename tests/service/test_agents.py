@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 from fedfairx.agent.persistence import AgentStore
 from fedfairx.cli.main import main
-from fedfairx.errors import InvalidInput
+from fedfairx.errors import InvalidInput, ScaleWarning
 from fedfairx.service import schemas
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
@@ -669,3 +670,27 @@ def test_an_agent_may_have_features_by_name(tmp_path: Path) -> None:
         assert model["schema"]["products"] == ["price:city", "new:city"]
         odd = client.put("/v1/agents/odd", json={"features": {"price": [10, 0]}})
         assert odd.status_code == 422
+
+
+def test_warnings_are_logged_by_agent_and_shown_to_admins(
+    place: str,
+    keys: dict[str, dict[str, str]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Contexts far too long: each agent's log line has its name, once, and the overview tells it."""
+    monkeypatch.setattr("fedfairx.service.service.TICK", 0.01)
+    with warnings.catch_warnings(), serving(place) as client:
+        warnings.simplefilter("ignore", ScaleWarning)
+        for name in ("news", "shop", "other"):
+            make(client, name, {"dimension": 3}, headers=keys["all"])
+        for name in ("news", "shop"):
+            decided(client, name, {"contexts": [[500.0, 0.0, 0.0], CONTEXTS[0]]}, headers=keys["all"])
+            until(lambda name=name: f"agent {name}: contexts are longer than 10" in caplog.text)
+            page = client.get(f"/agents/{name}/", headers=keys["all"]).text
+            assert "Contexts are longer than 10" in page
+        for name, role in (("news", "reader"), ("other", "all")):
+            assert "Nothing needs attention" in client.get(f"/agents/{name}/", headers=keys[role]).text
+        for served in client.app_service.agents.open.values():  # type: ignore[attr-defined]
+            served.log_warnings()
+        assert caplog.text.count("contexts are longer") == 2

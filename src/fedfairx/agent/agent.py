@@ -1017,6 +1017,12 @@ class Agent:
         if self._model.limits.contradiction is not None:
             self._model.limits.warn()
 
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings about the size of contexts and rewards (`ScaleWarning`) since it was opened."""
+        said = self._scale.said, self._model.limits.said
+        return [text for text in said if text is not None]
+
     # --- replacing a reward --------------------------------------------------------------------------
 
     def _replace_many(

@@ -61,16 +61,16 @@ class ScaleWatch:
 
     def __init__(self, expected: float) -> None:
         self._limit = FAR * expected
-        self._said = False
+        self.said: str | None = None  # the warning
 
     def look(self, rows: Array) -> None:
         """Warn if one of these finite contexts (K, d) is far too long."""
-        if self._said or float(np.einsum("kj,kj->k", rows, rows).max()) <= self._limit**2:
+        if self.said is not None or float(np.einsum("kj,kj->k", rows, rows).max()) <= self._limit**2:
             return
-        self._said = True
-        warn_caller(
+        self.said = (
             f"contexts are longer than {self._limit:g}, far beyond what this agent's prior or confidence "
-            "expects: it will learn slowly or starve arms. Scale them (fedfairx.features.unit_ball), or give "
-            "a prior with a smaller sd (rule='optimism': a confidence with a smaller parameter_norm)",
-            ScaleWarning,
+            "expects: it will learn slowly or starve arms. Scale them (fedfairx.features.unit_ball, or "
+            "features with ranges), or give a prior with a smaller sd (rule='optimism': a confidence with a "
+            "smaller parameter_norm)"
         )
+        warn_caller(self.said, ScaleWarning)

@@ -42,6 +42,7 @@ class RewardLimits:
     def __init__(self, expects: Prior | Confidence, reward_range: Range | None) -> None:
         self._range, self._said = reward_range, reward_range is not None
         self.contradiction: str | None = None  # the text of a warning that is due
+        self.said: str | None = None  # and that of the one that was given
         if isinstance(expects, Prior):
             self._sizes = expects.sd, expects.noise_sd
             means = expects.mean if isinstance(expects.mean, tuple) else (expects.mean,)
@@ -106,4 +107,5 @@ class RewardLimits:
         """Issue the warning that is due, if any. Call it last: a warning may be turned into an error."""
         text, self.contradiction = self.contradiction, None
         if text is not None:
+            self.said = text
             warn_caller(text, ScaleWarning)

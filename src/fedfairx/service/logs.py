@@ -7,10 +7,12 @@ import logging
 import random
 import re
 import sys
+import warnings
 from collections.abc import Iterable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
+from fedfairx.errors import ScaleWarning
 from fedfairx.service.settings import Settings
 
 #: The id of the request that is being answered; empty outside of requests.
@@ -66,3 +68,4 @@ def start_logging(settings: Settings) -> None:
         if as_json and type(each) is logging.StreamHandler:  # OpenTelemetry's, with ids of traces
             each.setFormatter(handler.formatter)
     logging.captureWarnings(True)
+    warnings.simplefilter("ignore", ScaleWarning)  # `ServedAgent.log_warnings` names the agent

@@ -21,7 +21,7 @@ from fedfairx.service.exposure_cache import ExposureCache
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.federation import Membership
 from fedfairx.service.metrics import AgentMetrics
-from fedfairx.service.problems import ProblemError
+from fedfairx.service.problems import LOG, ProblemError
 from fedfairx.service.settings import Settings
 from fedfairx.service.write_queue import Step, WriteQueue
 from fedfairx.storage.erasure import Deletion, Rollback
@@ -72,6 +72,7 @@ class ServedAgent:
         self.closed = False
         self.users = 0  # requests and steps that use it now
         self.used = time.monotonic()  # when one last did
+        self._logged: set[str] = set()  # warnings of the agent
         self._last = None if membership is None else membership.release_if_due
 
     @property
@@ -272,6 +273,13 @@ class ServedAgent:
         """Expire decisions whose window is past."""
         if self.settings.window is not None and not self.closed:
             await self.write(lambda agent: agent.expire(time.time()))
+
+    def log_warnings(self) -> None:
+        """Log the agent's new warnings, each with its name."""
+        for text in self.agent.warnings:
+            if text not in self._logged:
+                self._logged.add(text)
+                LOG.warning("agent %s: %s", self.agent.name, text)
 
     def leave_federation(self) -> None:
         """End the membership, if there is one."""

@@ -43,11 +43,13 @@ class Service:
                 served.membership.begin()
 
     async def watch(self) -> None:
-        """Expire decisions whose window is past, and close idle agents, every `TICK` seconds."""
+        """Every `TICK` seconds: log warnings, expire decisions whose window is past, close idle agents."""
         while True:
             await asyncio.sleep(TICK)
             with suppress(Exception):  # the storage is unavailable: requests will say so
                 opened = list(self.agents.open.values())
+                for served in opened:
+                    served.log_warnings()
                 await asyncio.gather(*(served.expire() for served in opened), return_exceptions=True)
                 await self.agents.close_idle()
 

@@ -71,11 +71,12 @@ def _overview(
     agent, counts = service.agent, service.counters.by_status(service.journal)
     waiting = next(iter(service.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
-    active = agent.actions
+    active, warned = agent.actions, agent.warnings if exact else ()  # which tell of single rewards
     return {
         "attention": [
             *_attention(service, looked, oldest, ready),
             *([Attention("warn", "Merit may have changed", str(change))] if change.alarm else []),
+            *(Attention("warn", "Numbers of an unexpected size", sentence(text)) for text in warned),
             *_privacy_attention(service, exact),
             *_federation_attention(service, exact),
         ],
