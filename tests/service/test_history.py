@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -200,7 +201,8 @@ def test_a_service_returns_to_a_time(place: str) -> None:
         waiting = decide(client)["decision_id"]
         undone = known.roll_back(to=mark)
         assert (undone["decisions"], undone["rewards"], undone["withdrawn"]) == (6, 5, 1)
-        assert undone["statement"].startswith("Undone: what 5 rewards taught. 6 decisions since then")
+        said = "Undone: what 5 rewards taught. The log keeps 6 decisions since then, marked; 1 waited"
+        assert undone["statement"].startswith(said)
         model = client.get("/v1/model").json()
         assert (model["estimate"], model["observed"]) == (then["estimate"], 5)
         seen = {each["decision_id"]: each for each in client.get("/v1/decisions").json()["decisions"]}
@@ -229,3 +231,10 @@ def test_the_command_returns_to_a_time(tmp_path: Path, capsys: pytest.CaptureFix
     for flags in (["--to", "soon"], [], ["--to", "1", "--data", str(tmp_path / "none")]):
         assert main(["rollback", "--data", folder, *flags]) == 2
     assert not (tmp_path / "none").exists()
+    with ffx.Agent.open(tmp_path / "agent.sqlite", name="north", dimension=2):
+        pass
+    capsys.readouterr()
+    for flags in ([], ["--agent", "south"]):
+        assert main(["rollback", "--data", folder, "--to", to, *flags]) == 2
+        assert re.match(r"fedfairx: --agent must be one of '.*', 'north', got", capsys.readouterr().err)
+    assert main(["rollback", "--data", folder, "--to", to, "--agent", "north"]) == 0

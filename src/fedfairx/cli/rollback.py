@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
 from fedfairx.cli.common import Output
-from fedfairx.errors import InvalidInput
+from fedfairx.errors import InvalidInput, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +36,12 @@ class RollBack(Output):
         if self.to is None:
             raise InvalidInput("--to must be given: the time to return to")
         time = seconds_since_1970(self.to)
-        with open_for_reading(self.data):  # it must be there: opening an agent would make it
-            place = os.path.join(self.data, FILE) if os.path.isdir(self.data) else self.data
+        with open_for_reading(self.data) as database:  # it must be there: opening an agent would make it
+            names = [name for (name,) in database.execute("SELECT name FROM agents ORDER BY agent")]
+        known = ", ".join(map(repr, names[:10]))
+        fits = len(names) == 1 if self.agent is None else self.agent in names
+        require(fits, "--agent", f"must be one of {known}", self.agent)
+        place = os.path.join(self.data, FILE) if os.path.isdir(self.data) else self.data
         with Agent.open(place, name=self.agent) as agent:
             undone = agent.roll_back(to=time)
         self.answer(asdict(undone), str(undone))

@@ -209,8 +209,9 @@ class Rollback:
 
     def __str__(self) -> str:
         said = (
-            f"Undone: what {counted(self.rewards, 'reward')} taught. {counted(self.decisions, 'decision')} "
-            f"since then stay in the log, marked; {self.withdrawn} of them waited and will get no reward."
+            f"Undone: what {counted(self.rewards, 'reward')} taught. The log keeps "
+            f"{counted(self.decisions, 'decision')} since then, marked; "
+            f"{self.withdrawn} waited and will get no reward."
         )
         if self.release is not None:
             said += f" Release {self.release} replaces what was sent; peers must take it as a new run."
