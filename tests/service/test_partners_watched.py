@@ -77,7 +77,10 @@ def test_a_silent_peer_is_named_everywhere_and_logged_once(
         assert sync(one)["peers"]["org2"]["silent"] is False
         assert "Nothing needs attention" in one.get("/").text
     said = [record.getMessage() for record in caplog.records if record.name == "fedfairx.service"]
-    assert said == ["org2 is silent: no sign of life for 6 minutes", "org2 is heard again"]
+    assert said == [
+        "agent org1: org2 is silent: no sign of life for 6 minutes",
+        "agent org1: org2 is heard again",
+    ]
 
 
 def test_an_engine_that_does_not_come_is_trouble(tmp_path: Path) -> None:
@@ -128,7 +131,7 @@ def test_refusals_are_told_in_words_and_logged_once_for_each_peer_and_reason(
         assert value(one, 'refused_total{peer="org2",reason="federation"}') == 3
     said = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
     assert sorted(said) == [
-        f"messages of {who} are refused ({reason}): {REFUSED[reason]}"
+        f"agent org1: messages of {who} are refused ({reason}): {REFUSED[reason]}"
         for who, reason in (
             ("org2", "federation"),
             ("org2", "malformed"),

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from fedfairx.client import Client, ServiceError
 from fedfairx.service import app, logs
-from fedfairx.service.logs import HEADER, REQUEST_ID, Lines, id_of, start_logging
+from fedfairx.service.logs import HEADER, REQUEST_ID, AgentLog, Lines, id_of, start_logging
 from fedfairx.service.settings import load
 from service_helpers import asking, decide
 
@@ -114,6 +114,14 @@ def test_text_and_json() -> None:
         assert (found["request_id"], found["trace_id"], found["span_id"]) == ("r-1", "abc", "def")
     finally:
         REQUEST_ID.reset(token)
+
+
+def test_lines_about_an_agent_name_it(caplog: pytest.LogCaptureFixture) -> None:
+    AgentLog("100 %s").warning("%s is silent", "org2")
+    (record,) = caplog.records
+    assert Lines(as_json=False).format(record).endswith("WARNING agent 100 %s: org2 is silent")
+    found = json.loads(Lines(as_json=True).format(record))
+    assert (found["agent"], found["logger"]) == ("100 %s", "fedfairx.service")
 
 
 def test_the_format_comes_from_any_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ queue's group in which its round was reached, in the same transaction as those r
 
 from __future__ import annotations
 
-import logging
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +18,9 @@ from fedfairx.federation.exchange.member import Peer
 from fedfairx.federation.roster.certificates import WARNED
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.transport.protocol import named_by
+from fedfairx.service.logs import AgentLog
 from fedfairx.util.formatting import duration
 
-LOG = logging.getLogger("fedfairx.service")
 EVERY = 1.0  # seconds between two exchanges if nothing happens
 UNKNOWN = "?"  # one name for all senders that are not in the roster, since they can use any name
 DAY = 86_400.0  # seconds
@@ -57,6 +56,7 @@ class Membership:
         )
         self.place = place
         self.agent = agent
+        self._logger = AgentLog(agent.name)
         self._stamp = place.stamp("roster", "key")
         self._certificates_stamp: tuple[int, ...] | None = None
         self._expiries: dict[str, float] = {}
@@ -103,10 +103,10 @@ class Membership:
             return  # the agent's database: try again later
         except (FedFairXError, OSError) as error:
             self._not_taken = f"the roster in {self.place.folder} is not taken: {error}"
-            LOG.warning("%s", self._not_taken)
+            self._logger.warning("%s", self._not_taken)
         else:
             members = ", ".join(place.roster.members)
-            LOG.info("roster version %d is taken: %s", place.roster.version, members)
+            self._logger.info("roster version %d is taken: %s", place.roster.version, members)
             self.place, self._not_taken = place, None
         self._stamp = stamp
 
@@ -116,17 +116,17 @@ class Membership:
         if now != self._state:
             self._state = now
             if now:
-                LOG.warning("not in touch with the federation: %s", self.trouble)
+                self._logger.warning("not in touch with the federation: %s", self.trouble)
             else:
-                LOG.info("in touch with the federation again")
+                self._logger.info("in touch with the federation again")
         for name, reason in self.refusals:
             who = "senders that are not in the roster" if name == UNKNOWN else name
             self._say_once(f"messages of {who} are refused ({reason}): {REFUSED.get(reason, reason)}")
         silent = self.silent
         for name in silent.keys() - self._silent:
-            LOG.warning("%s is silent: no sign of life for %s", name, duration(silent[name]))
+            self._logger.warning("%s is silent: no sign of life for %s", name, duration(silent[name]))
         for name in self._silent - silent.keys():
-            LOG.info("%s is heard again", name)
+            self._logger.info("%s is heard again", name)
         self._silent = set(silent)
         self._say_who_differs()
         self._warn_of_certificates()
@@ -148,7 +148,7 @@ class Membership:
             return
         for file, left in self.expiring:
             self._warned = now
-            LOG.warning("%s", expiry_text(file, left))
+            self._logger.warning("%s", expiry_text(file, left))
 
     def end(self) -> None:
         if self._stop is not None:
@@ -217,7 +217,7 @@ class Membership:
     def _say_once(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            LOG.warning("%s", text)
+            self._logger.warning("%s", text)
 
     # --- state for pages and metrics -------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ import random
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from typing import Any
 
 from fedfairx.errors import ScaleWarning
 from fedfairx.service.settings import Settings
@@ -19,7 +20,7 @@ from fedfairx.service.settings import Settings
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 HEADER = b"x-request-id"
 _SANE = re.compile(rb"[A-Za-z0-9._:+=/@-]{1,128}").fullmatch
-_FIELDS = ("operation", "status", "seconds")  # of a request's line
+_FIELDS = ("operation", "status", "seconds", "agent")  # of a request's line, and of an agent's
 
 
 def id_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -28,6 +29,17 @@ def id_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
         if name == HEADER and _SANE(value):
             return value
     return b"%016x" % random.getrandbits(64)
+
+
+class AgentLog(logging.LoggerAdapter[logging.Logger]):
+    """The service's log, for lines about one agent: each begins with its name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.getLogger("fedfairx.service"), {"agent": name})
+        self._head = f"agent {name}: ".replace("%", "%%")
+
+    def process(self, msg: str, kwargs: MutableMapping[str, Any]) -> tuple[str, MutableMapping[str, Any]]:
+        return super().process(self._head + msg, kwargs)
 
 
 class Lines(logging.Formatter):

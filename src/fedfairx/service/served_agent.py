@@ -20,8 +20,9 @@ from fedfairx.service.decisions import AmongAll, DecisionInput
 from fedfairx.service.exposure_cache import ExposureCache
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.federation import Membership
+from fedfairx.service.logs import AgentLog
 from fedfairx.service.metrics import AgentMetrics
-from fedfairx.service.problems import LOG, ProblemError
+from fedfairx.service.problems import ProblemError
 from fedfairx.service.settings import Settings
 from fedfairx.service.write_queue import Step, WriteQueue
 from fedfairx.storage.erasure import Deletion, Rollback
@@ -72,7 +73,7 @@ class ServedAgent:
         self.closed = False
         self.users = 0  # requests and steps that use it now
         self.used = time.monotonic()  # when one last did
-        self._logged: set[str] = set()  # warnings of the agent
+        self._logger, self._logged = AgentLog(agent.name), set[str]()  # warnings that were logged
         self._last = None if membership is None else membership.release_if_due
 
     @property
@@ -279,7 +280,7 @@ class ServedAgent:
         for text in self.agent.warnings:
             if text not in self._logged:
                 self._logged.add(text)
-                LOG.warning("agent %s: %s", self.agent.name, text)
+                self._logger.warning("%s", text)
 
     def leave_federation(self) -> None:
         """End the membership, if there is one."""
