@@ -19,10 +19,12 @@ from fedfairx.agent.persistence import AgentStore
 from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput, ScaleWarning
 from fedfairx.service import schemas
+from fedfairx.service.agents import Agents
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
 from fedfairx.service.pages import PAGES
 from fedfairx.service.routes import OPERATIONS
+from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import load, place_of
 from fedfairx.storage.agents import store_served
 from fedfairx.storage.api_keys import open_keys
@@ -444,12 +446,26 @@ def test_what_expired_while_it_was_closed_is_expired_when_it_is_opened(tmp_path:
         assert client.get("/v1/agents/quick/model").json()["observed"] == 1
 
 
-def test_too_many_in_use(tmp_path: Path) -> None:
+def test_too_many_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with two(str(tmp_path / "agent.db"), max_open=2) as client:
-        client.app_service.agents.open["news"].users = 1
-        assert "max_open" in refused(client.put("/v1/agents/more", json=SHOP), 503, "busy")
-        client.app_service.agents.open["news"].users = 0
-        make(client, "more", SHOP)
+        agents = client.app_service.agents
+        news = agents.open["news"]
+        with monkeypatch.context() as patch:
+            patch.setattr("fedfairx.service.agents.PATIENCE", 0.0)
+            news.users = 1
+            assert "max_open" in refused(client.put("/v1/agents/more", json=SHOP), 503, "busy")
+        looks: list[int] = []
+
+        def last_request_ends(served: ServedAgent) -> bool:
+            looks.append(served.users)
+            if len(looks) == 8:
+                news.users = 0
+            return Agents._closable(agents, served)
+
+        monkeypatch.setattr(agents, "_closable", last_request_ends)
+        make(client, "more", SHOP)  # it has waited
+        assert len(looks) >= 8
+        assert set(agents.open) == {"shop", "more"}
 
 
 # --- archived ----------------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.agents import ServedRow, forget_served, read_served, store_served
 from fedfairx.storage.transaction_log import Log
 
+PATIENCE = 1.0  # seconds for which a request waits until another agent is no longer in use
+PAUSE = 0.005  # seconds from one look to the next
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # of an agent that a request makes
 
 
@@ -160,12 +162,15 @@ class Agents:
                     await self._close(served)
 
     async def _make_room(self) -> None:
-        most = self._settings.max_open
+        most, end = self._settings.max_open, time.monotonic() + PATIENCE
         while len(self.open) >= most:
             idle = [served for served in self.open.values() if self._closable(served)]
-            if not idle:
+            if idle:
+                await self._close(min(idle, key=lambda served: served.used))
+            elif time.monotonic() > end:
                 raise ProblemError("busy", f"{most} agents are in use already (max_open).")
-            await self._close(min(idle, key=lambda served: served.used))
+            else:
+                await asyncio.sleep(PAUSE)
 
     def _closable(self, served: ServedAgent) -> bool:
         held = served.users or served.membership is not None or served is self._default
