@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -444,6 +445,29 @@ def test_what_expired_while_it_was_closed_is_expired_when_it_is_opened(tmp_path:
             path = f"/v1/agents/quick/decisions/{made['decision_id']}"
             assert client.get(path).json()["status"] == "expired"
         assert client.get("/v1/agents/quick/model").json()["observed"] == 1
+
+
+def test_nothing_is_written_for_an_agent_that_is_being_closed(tmp_path: Path) -> None:
+    """A step of a closed agent would fail those of all others in its group."""
+    with two(str(tmp_path / "agent.db")) as client:
+        agents = client.app_service.agents
+        make(client, "quick", {"dimension": 3, "window": 5.0})
+        quick = agents.open["quick"]
+
+        async def expire_meanwhile() -> None:
+            go, close = threading.Event(), quick.close
+            quick.close = lambda: (go.wait(), close())
+            quick.write = None  # it would raise
+            closing = asyncio.create_task(agents._close(quick))
+            await asyncio.sleep(0)
+            try:
+                await quick.expire()
+            finally:
+                go.set()
+                await closing
+
+        client.portal.call(expire_meanwhile)
+        assert "quick" not in agents.open
 
 
 def test_too_many_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,8 @@ def test_a_persons_records_are_deleted(place: str, tmp_path: Path) -> None:
         assert (deleted["decisions"], deleted["rewards"], deleted["withdrawn"]) == (3, 2, 1)
         assert (deleted["sent"], deleted["private"], deleted["release"]) == (0, False, None)
         assert deleted["statement"].startswith("Deleted: 3 decisions and 2 rewards; 1 decision waited")
-        assert client.get(f"/v1/decisions/{ids[1]}").status_code == 410
+        for path in (ids[1], f"{ids[1]}/explanation"):
+            assert client.get(f"/v1/decisions/{path}").status_code == 410
         assert client.get(f"/v1/decisions/{ids[4]}").json()["status"] == "pending"
         model, service = client.get("/v1/model").json(), client.app._app.state.service
         assert (model["observed"], model["pending"]) == (2, 1)

@@ -178,6 +178,7 @@ class Agents:
 
     async def _close(self, served: ServedAgent) -> None:
         del self.open[served.agent.name]
+        served.closed = True  # now, so that nothing is put into the write queue for it any more
         with suppress(StorageError):  # it is closed all the same
             await asyncio.to_thread(served.close)
 
