@@ -2156,9 +2156,30 @@ MUTANTS = (
     ),
     Mutant(
         "settings that differ are taken for the same",
-        "Agents._refuse_others",
-        "if one != two:",
+        "Agents._run_with",
+        "if key not in OF_RUNNING:",
         "if False:",
+        (*AGENTS, "conflict and not postgresql"),
+    ),
+    Mutant(
+        "a window stays changed although it could not be stored",
+        "ServedAgent.run_with",
+        "self.agent.set_window(*before)",
+        "pass",
+        (*AGENTS, "run_can_be_changed and not postgresql"),
+    ),
+    Mutant(
+        "a mistake with one agent stops the writes of all",
+        "WriteQueue._acknowledge",
+        "if isinstance(outcomes, StorageUnavailable):",
+        "if True:",
+        WRITE_QUEUE,
+    ),
+    Mutant(
+        "an agent that is refused stays in the log",
+        "Agent.open",
+        "                    agent.set_window(window, default_reward)  # an agent",
+        "                    # an agent",
         (*AGENTS, "conflict and not postgresql"),
     ),
     Mutant(

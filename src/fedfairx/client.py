@@ -261,7 +261,8 @@ class AsyncClient:
         """Make an agent with these settings, or offer an archived one again; needs an admin's key.
 
         Settings are those of an agent in docs/reference/settings.md, such as dimension, features or actions,
-        merit and window. The same call may be repeated; other settings of an agent that exists are refused.
+        merit and window. The same call may be repeated. Of an agent that exists, only window, default_reward,
+        mode, control_share, noise_sd, tolerance and exposure_decisions can be changed; others are refused.
         """
         await self._ask("PUT", f"{AGENTS}/{_quoted(name)}", settings)
 

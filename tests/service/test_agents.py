@@ -18,7 +18,7 @@ import pytest
 
 from fedfairx.agent.persistence import AgentStore
 from fedfairx.cli.main import main
-from fedfairx.errors import InvalidInput, ScaleWarning
+from fedfairx.errors import InvalidInput, ScaleWarning, StorageUnavailable
 from fedfairx.service import schemas
 from fedfairx.service.agents import Agents
 from fedfairx.service.app import make_app
@@ -129,9 +129,8 @@ def test_other_settings_are_a_conflict_and_wrong_ones_make_nothing(place: str) -
     with serving(place) as client:
         make(client, "shop", SHOP)
         for changed, text in (
-            ({**SHOP, "window": 61}, "window must be what the agent has, 60.0, got 61.0."),
-            ({"dimension": 3}, "window must be what the agent has, 60.0, got None."),
-            ({**SHOP, "mode": "shadow"}, "mode must be what the agent has, 'live', got 'shadow'."),
+            ({**SHOP, "slots": 2}, "slots must be what the agent has, 1, got (1.0, 1.0)."),
+            ({**SHOP, "window": 61, "rule": "greedy"}, "rule must be what the agent has, 'expected-merit'"),
             (NEWS, "actions must be what the agent has"),
         ):
             assert text in refused(client.put("/v1/agents/shop", json=changed), 409, "agent-exists")
@@ -154,6 +153,46 @@ def test_other_settings_are_a_conflict_and_wrong_ones_make_nothing(place: str) -
         assert decided(client, "shop")["model_version"] == 0
     with serving(place) as client:
         assert [each["name"] for each in client.get("/v1/agents").json()["agents"]] == ["shop", "other"]
+
+
+def test_how_an_agent_is_run_can_be_changed(place: str) -> None:
+    """From shadow mode to live, and the window; what is refused or can't be stored changes nothing."""
+    shadow = {"dimension": 3, "mode": "shadow", "window": 60.0, "reward_range": [0, 1]}
+    live = {"dimension": 3, "control_share": 0.25, "reward_range": [0, 1], "tolerance": 0.5}
+    with serving(place) as client:
+        make(client, "first", {"dimension": 3})
+        make(client, "shop", shadow)
+        agents, body = client.app_service.agents, {**BODY, "baseline": 1}  # type: ignore[attr-defined]
+        assert decided(client, "shop", body)["mode"] == "shadow"
+        wrong = client.put("/v1/agents/shop", json={**shadow, "window": 5.0, "default_reward": 7.0})
+        assert "default_reward must be from 0 to 1" in refused(wrong, 422, "invalid")
+        served = agents.open["shop"]
+        with pytest.MonkeyPatch.context() as patch:
+
+            def fail(*_: Any, **__: Any) -> None:
+                raise StorageUnavailable("full")
+
+            patch.setattr("fedfairx.service.agents.store_served", fail)
+            refused(client.put("/v1/agents/shop", json=live), 503, "unavailable")
+        assert (served.agent.window, served.agent.default_reward, served.settings.mode) == (
+            60,
+            None,
+            "shadow",
+        )
+        assert client.get("/v1/agents/shop").json()["settings"] == shadow
+        agents._write_queue.failed = -1e9
+        client.portal.call(agents._close, served)
+        assert client.delete("/v1/agents/shop").status_code == 204
+        seen = {"name": "shop", "status": "active", "default": False, "settings": live}
+        assert make(client, "shop", live) == seen  # also one that was archived and closed
+        modes = {decided(client, "shop", body)["mode"] for _ in range(60)}
+        assert modes == {"live", "control"}  # but for one in 10^7
+        assert agents.open["shop"].agent.window is None
+        assert agents.open["shop"].exposures._settings.tolerance == 0.5
+        assert client.get("/v1/agents/shop/model").json()["control_share"] == 0.25
+    with serving(place) as client:
+        assert client.get("/v1/agents/shop").json()["settings"] == live
+        assert client.get("/v1/agents/shop/model").json()["mode"] == "live"
 
 
 @pytest.mark.parametrize(
@@ -515,7 +554,7 @@ def test_an_archived_agent_decides_nothing_and_can_be_read(place: str) -> None:
         assert [json.loads(line)["decision_id"] for line in lines] == made
         assert "archived" in client.get("/agents/news/").text
         assert decided(client, "shop")
-        refused(client.put("/v1/agents/news", json={**NEWS, "mode": "shadow"}), 409, "agent-exists")
+        refused(client.put("/v1/agents/news", json={**NEWS, "rule": "greedy"}), 409, "agent-exists")
         assert make(client, "news", NEWS)["status"] == "active"
         decided(client, "news", {})
         refused(client.delete("/v1/agents/other"), 404, "unknown-agent")

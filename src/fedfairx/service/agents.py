@@ -23,7 +23,7 @@ from fedfairx.service.agent_factory import open_served
 from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.served_agent import ServedAgent
-from fedfairx.service.settings import OF_AGENT, Settings, for_agent
+from fedfairx.service.settings import OF_AGENT, OF_RUNNING, Settings, for_agent
 from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.agents import ServedRow, forget_served, read_served, store_served
 from fedfairx.storage.transaction_log import Log
@@ -191,7 +191,10 @@ class Agents:
     # --- making and archiving ------------------------------------------------------------------------
 
     async def make(self, name: str, values: dict[str, Any]) -> None:
-        """Make an agent with these settings; one that has them already is offered again if it is archived."""
+        """Make an agent with these settings.
+
+        One that is there already is run with them from now on, and offered again if it is archived.
+        """
         fits = re.fullmatch(NAME, name) or name in self.known
         rule = (
             "must be 1 to 64 letters, digits, dots, hyphens and underscores, and begin with a letter or digit"
@@ -200,7 +203,7 @@ class Agents:
         async with self._changing:
             row = self.known.get(name)
             if row is not None and row.made:
-                self._refuse_others(name, row, values)
+                row = await self._run_with(name, row, values)
                 if row.archived:
                     await self._set_archived(name, row, archived=False)
                 return
@@ -218,21 +221,28 @@ class Agents:
                 del self.known[name]
                 raise
 
-    def _refuse_others(self, name: str, row: ServedRow, values: dict[str, Any]) -> None:
-        """Refuse settings that differ from those of an agent that exists."""
+    async def _run_with(self, name: str, row: ServedRow, values: dict[str, Any]) -> ServedRow:
+        """Run an agent with these settings from now on; refuse those that it has learnt by others than."""
         if row.settings is None:
             if values:
                 text = f"It was made without a request: {min(values)} must be left out, like all settings."
                 raise ProblemError("agent-exists", text)
-            return
+            return row
         folder = self._folders.get(name, "")
         there, asked = (
             for_agent(self._settings, name, given, federation=folder) for given in (row.settings, values)
         )
-        for key in sorted(OF_AGENT):
-            one, two = getattr(there, key), getattr(asked, key)
-            if one != two:
+        changed = [key for key in sorted(OF_AGENT) if getattr(there, key) != getattr(asked, key)]
+        for key in changed:
+            if key not in OF_RUNNING:
+                one, two = getattr(there, key), getattr(asked, key)
                 raise ProblemError("agent-exists", f"{key} must be what the agent has, {one!r}, got {two!r}.")
+        if changed:
+            served = self.open.get(name) or await self._open_now(name)
+            archived = row.archived is not None
+            await served.run_with(asked, lambda log: store_served(log, name, values, archived=archived))
+            row = self.known[name] = row._replace(settings=values)
+        return row
 
     async def archive(self, name: str) -> None:
         """Archive an agent: it makes no more decisions, and can still be read and get rewards."""

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import TypeVar, cast
 
 import msgspec
@@ -23,11 +24,12 @@ from fedfairx.service.federation import Membership
 from fedfairx.service.logs import AgentLog
 from fedfairx.service.metrics import AgentMetrics
 from fedfairx.service.problems import ProblemError
-from fedfairx.service.settings import Settings
+from fedfairx.service.settings import OF_RUNNING, Settings
 from fedfairx.service.write_queue import Step, WriteQueue
 from fedfairx.storage.erasure import Deletion, Rollback
 from fedfairx.storage.journal import Journal
 from fedfairx.storage.records import StoredDecision
+from fedfairx.storage.transaction_log import Log
 
 Found = TypeVar("Found")
 PAUSES = 4  # times as long as it takes to drop some contexts
@@ -269,6 +271,22 @@ class ServedAgent:
             await asyncio.sleep(PAUSES * (time.monotonic() - began))
 
     # --- running -------------------------------------------------------------------------------------
+
+    async def run_with(self, settings: Settings, store: Callable[[Log], None]) -> None:
+        """Take `OF_RUNNING` from these settings, which `store` stores."""
+        before = self.agent.window, self.agent.default_reward
+
+        def step(agent: Agent) -> None:
+            agent.set_window(settings.window, settings.default_reward)
+            store(agent.journal.log)
+
+        try:
+            await self.write(step)
+        except BaseException:
+            self.agent.set_window(*before)
+            raise
+        self.settings = replace(self.settings, **{name: getattr(settings, name) for name in OF_RUNNING})
+        self.exposures = ExposureCache(self.agent, self.settings)
 
     async def expire(self) -> None:
         """Expire decisions whose window is past."""

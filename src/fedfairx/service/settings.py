@@ -52,6 +52,13 @@ OF_AGENT = frozenset(
         "exposure_decisions",
     }
 )
+#: Those of them that may change later: how an agent is run and measured, not what it has learnt by.
+OF_RUNNING = frozenset(
+    {
+        *("window", "default_reward", "mode", "control_share", "noise_sd", "tolerance"),
+        "exposure_decisions",
+    }
+)
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]

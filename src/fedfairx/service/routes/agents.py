@@ -33,7 +33,7 @@ async def agent(service: Service, request: Request) -> schemas.AgentSeen:
     problems=("agent-exists", "budget"),
 )
 async def make_agent(service: Service, request: Request) -> schemas.AgentSeen:
-    """Make an agent, or offer an archived one again; the same settings may be sent again."""
+    """Make an agent, change how one is run, or offer an archived one again; it may be repeated."""
     name = request.path_params["agent"]
     given = await body_as(schemas.AgentSettings, service, request)
     await service.agents.make(name, msgspec.to_builtins(given))
