@@ -151,7 +151,7 @@ def test_only_what_may_take_long_lets_other_threads_run() -> None:
     """A decision of microseconds that gave the GIL away would wait for it in a busy service: each time."""
     for brief in (agent_kernels.decide_by_posterior, agent_kernels.learn_one, agent_kernels.learn_and_add):
         assert not brief.targetoptions.get("nogil")
-    for long in (kernel.run, agent_kernels.decide_one, partners.power_in):
+    for long in (kernel.run, agent_kernels.decide_one, agent_kernels._learnt_sizes, partners.power_in):
         assert long.targetoptions["nogil"]
 
 

@@ -199,7 +199,7 @@ def _radius(memory: Array, dimension: int) -> float:
     return radius_of(by_lane(state.numbers), 0, state.numbers[COUNT], dimension)
 
 
-@compiled
+@releasing
 def _learnt_sizes(memory: Array, own: Array, workspace: Array) -> tuple[float, float]:
     dimension = workspace.shape[0]
     state, _ = learner(floats(memory), dimension)
