@@ -221,7 +221,7 @@ MUTANTS = (
     Mutant(
         "many decisions are stored with the same seal before them",
         "Journal.append_decisions",
-        "            head = sealed[SIZE:]\n",
+        "            head = digest\n",
         "",
         ("tests/agent/test_persistence.py", "-k", "many and not optimism"),
     ),

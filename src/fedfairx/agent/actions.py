@@ -76,14 +76,14 @@ class Actions:
 
     def offered(self, given: object = None) -> tuple[Coordinates, list[str]]:
         """Coordinates and names of these actions; by default of all that are not retired."""
-        if given is None:
-            if self._all is None:
-                self._all = np.array([*self._offered.values()], dtype=np.int64), [*self._offered]
+        if self._all is None:
+            self._all = np.array([*self._offered.values()], dtype=np.int64), [*self._offered]
+        if given is None or (type(given) is list and given == self._all[1]):
             return self._all
         names = _texts(given)
         require(bool(names), "actions", "must be at least one", 0)
         try:
-            return np.array([self._offered[name] for name in names], dtype=np.int64), names
+            return np.array([*map(self._offered.__getitem__, names)], dtype=np.int64), names
         except KeyError as error:
             raise self._unknown(error.args[0]) from None
 

@@ -47,6 +47,7 @@ from fedfairx.agent.validation import (
     as_rewards,
     as_sound_contexts,
     check_privatizer,
+    is_whole,
 )
 from fedfairx.core.merit import Merit
 from fedfairx.core.posterior import Prior
@@ -545,26 +546,34 @@ class Agent:
         notes: stored by a durable agent beside each decision, or None where there is nothing to store.
         """
         with self._lock:
-            blocks: Any = list(contexts)
+            whole = is_whole(contexts, self.dimension)
+            blocks: Any = contexts if whole else list(contexts)
             actions, weights = self._model.actions, self._weights(slots)
             called: list[Any] = [None] * len(blocks) if names is None else list(names)
+            noted = [None] * len(blocks) if notes is None else list(notes)
+            for what, given in (("names", called), ("notes", noted)):
+                text = f"must be as many as the {len(blocks)} decisions"
+                require(len(given) == len(blocks), what, text, len(given))
             most = len(weights)
             counted: list[Encoded] = []
-            if actions is None:
+            if whole and actions is None:
+                blocks = as_blocks(blocks, self.dimension)
+                if names is not None:
+                    called = [None if each is None else as_names(each, blocks.shape[1]) for each in called]
+            elif actions is None:
                 parts = [
                     self._arms(names=given, **(block if _is_request(block) else {"contexts": block}))
                     for block, given in zip(blocks, called, strict=True)
                 ]
                 blocks = as_blocks([rows for rows, _, _ in parts], self.dimension)
                 called = [each for _, each, _ in parts]
-                for rows in blocks if self._looks else ():
-                    self._scale.look(rows)
                 counted = [each for *_, each in parts if each is not None]
-            for block in blocks:
+            for rows in blocks if self._looks and actions is None else ():
+                self._scale.look(rows)
+            for block in blocks[:1] if whole else blocks:
                 arms = len(block) if actions is None else len(actions.offered(block)[1])
                 text = f"must be at most as many as the {arms} arms of each decision"
                 require(most <= arms, "slots", text, most)
-            noted = [None] * len(blocks) if notes is None else list(notes)
             with self._step():
                 if weights is ONE and self._can_draw_together(blocks, noted):
                     made = self._decide_together(blocks, called, noted)
@@ -609,8 +618,7 @@ class Agent:
         self._numbers.next = first + count
         now = 0
         if journal is not None:
-            shares = values[range(count), actions].tolist()
-            now = journal.append_decisions(first, contexts, values, actions, shares, called, notes)
+            now = journal.append_decisions(first, contexts, values, actions, called, notes)
         for number, action, each, row in zip(
             range(first, first + count), actions, called, values, strict=True
         ):

@@ -92,6 +92,11 @@ class Decision:
         return _read_only(self._values[: self._arms])
 
     @property
+    def shares(self) -> list[float]:
+        """`exposure` as a list."""
+        return self._values[: self._arms].tolist()
+
+    @property
     def policy(self) -> Array:
         """The probability (K,) of every arm."""
         if self.slate is not None:

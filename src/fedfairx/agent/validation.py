@@ -59,16 +59,25 @@ def as_sound_contexts(contexts: ArrayLike, dimension: int) -> Array:
     return rows
 
 
-def as_blocks(blocks: Sequence[ArrayLike], dimension: int) -> list[Array] | Array:
+def is_whole(contexts: object, dimension: int) -> bool:
+    """Whether this is a (B, K, d) array of floats."""
+    fits = type(contexts) is np.ndarray and contexts.dtype is FLOAT and contexts.ndim == 3
+    return fits and 0 not in contexts.shape and contexts.shape[2] == dimension  # type: ignore[attr-defined]
+
+
+def as_blocks(blocks: Sequence[ArrayLike] | Array, dimension: int) -> list[Array] | Array:
     """`as_sound_contexts` of each, as one (B, K, d) array if all are of the same size."""
-    rows = [as_contexts(block, dimension) for block in blocks]
-    if len({each.shape for each in rows}) != 1:
-        return [as_sound_contexts(each, dimension) for each in rows]
-    whole = np.array(rows)
+    if is_whole(blocks, dimension):
+        whole = np.ascontiguousarray(blocks)
+    else:
+        rows = [as_contexts(block, dimension) for block in blocks]
+        if len({each.shape for each in rows}) != 1:
+            return [as_sound_contexts(each, dimension) for each in rows]
+        whole = np.array(rows)
     sound = np.abs(whole) <= LARGEST
     if not sound.all():
-        raise not_finite(rows[int(sound.all(axis=(1, 2)).argmin())])
-    return whole
+        raise not_finite(whole[int(sound.all(axis=(1, 2)).argmin())])
+    return whole if whole.flags.carray else whole.copy()
 
 
 def as_names(names: Sequence[str], arms: int) -> list[str]:

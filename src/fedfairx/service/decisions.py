@@ -7,11 +7,14 @@ what the agent drew: one action, or a list of them in the order of slots.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any, cast
 
 import msgspec
-from msgspec import UNSET
+import numpy as np
+from msgspec import UNSET, structs
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.decision import Decision
@@ -66,6 +69,35 @@ class AmongAll(msgspec.Struct, frozen=True):
 def named(names: list[str], slots: Weights, baseline: int | list[int] | None = None) -> DecisionInput:
     """All of these actions without features."""
     return DecisionInput(None, range(len(names)), len(names), names, names, None, baseline, None, slots)
+
+
+def parse_requests(
+    requests: Sequence[DecisionRequest],
+    features: FeatureTable | None,
+    settings: Settings,
+    own: Weights,
+    *,
+    fixed: bool,
+) -> list[DecisionInput | AmongAll]:
+    """`parse_request` for each; contexts of the same size are converted in one call."""
+    if len(requests) > 1 and features is not None and not settings.control_share and settings.mode == "live":
+        sizes = {len(one.contexts or ()) if _is_plain(one) else 0 for one in requests}
+        count = max(sizes)
+        if sizes == {count} and len(own) <= count <= settings.max_actions:
+            rows = [row for one in requests for row in one.contexts or ()]
+            with suppress(InvalidInput):  # the text must name a row of the request: see below
+                encoded = features.encode(rows, None, CONTEXTS)
+                blocks = encoded.contexts.reshape(len(requests), count, -1)
+                rest = range(count), count, None, None, None, None
+                first, *more = (DecisionInput(block, *rest, None, own) for block in blocks)
+                return [structs.replace(first, encoded=encoded), *more]
+    return [parse_request(one, features, settings, own, fixed=fixed) for one in requests]
+
+
+def _is_plain(request: DecisionRequest) -> bool:
+    """Whether a request has contexts and nothing else."""
+    other = request.actions, request.context, request.baseline, request.slots
+    return not request.excluded and other == (None, None, None, None)
 
 
 def parse_request(
@@ -140,7 +172,7 @@ def _parse_names(request: DecisionRequest, most: int, slots: Weights) -> Decisio
         require(by_id, "excluded and baseline", "must be ids of actions", "numbers")
         return AmongAll(frozenset(map(str, request.excluded)), [*map(str, baseline)], most, slots)
     if set(map(type, request.actions)) == {str}:  # as most often
-        return _input(request, None, [*map(str, request.actions)], None, slots)
+        return _input(request, None, cast("list[str]", request.actions), None, slots)
     actions = [Action(one) if isinstance(one, str) else one for one in request.actions]
     for index, action in enumerate(actions):
         if action.features is not None:
@@ -163,9 +195,12 @@ def _input(
 ) -> DecisionInput:
     """The input from checked actions; a row that loses its position to excluded ones gets it as its name."""
     contexts = None if encoded is None else encoded.contexts
+    count = len(ids or ()) if contexts is None else len(contexts)
+    require(len(set(ids or ())) == len(ids or ()), "actions", "must have different ids", f"{count} actions")
+    if not request.excluded and request.baseline is None:
+        _check_slots(slots, count)
+        return DecisionInput(contexts, range(count), count, ids, ids, groups, None, encoded, slots)
     places = {name: row for row, name in enumerate(ids or ())}
-    require(len(places) == len(ids or ()), "actions", "must have different ids", f"{len(ids or ())} actions")
-    count = len(places) if contexts is None else len(contexts)
     baseline = [_place(one, ids, places, count, "baseline") for one in _baseline(request)]
     if not request.excluded:
         _check_slots(slots, count)
@@ -205,37 +240,55 @@ def _place(one: str | int, ids: list[str] | None, places: dict[str, int], count:
     return places[str(one)]
 
 
-def decide(
+class Deciding(msgspec.Struct, frozen=True):
+    """The step that makes the decisions of one request, all or none; with a taken key, it does nothing."""
+
+    inputs: Sequence[DecisionInput | AmongAll]
+    keys: Sequence[str | None]
+    digest: str | None
+    settings: Settings
+
+    def __call__(self, agent: Agent) -> list[schemas.DecisionMade]:
+        return _decide(agent, self.inputs, self.keys, self.digest, self.settings)
+
+    @property
+    def together(self) -> Callable[[Agent, Sequence[Deciding]], list[list[schemas.DecisionMade]]] | None:
+        """Takes several of these steps in one call; it makes the same decisions, or is refused as a whole."""
+        plain = isinstance(self.inputs[0], DecisionInput) and self.inputs[0].contexts is not None
+        return _decide_together if plain and self.digest is None else None
+
+
+def _decide_together(agent: Agent, steps: Sequence[Deciding]) -> list[list[schemas.DecisionMade]]:
+    inputs = [asked for step in steps for asked in step.inputs]
+    made = iter(_decide(agent, inputs, [None] * len(inputs), None, steps[0].settings))
+    return [list(islice(made, len(step.inputs))) for step in steps]
+
+
+def _decide(
     agent: Agent,
     inputs: Sequence[DecisionInput | AmongAll],
     keys: Sequence[str | None],
     digest: str | None,
     settings: Settings,
 ) -> list[schemas.DecisionMade]:
-    """Make the decisions of one request; if the first key is taken, nothing has happened."""
     version = agent.model_version
     ready = [
         asked.among(agent.actions, agent.all_actions) if isinstance(asked, AmongAll) else asked
         for asked in inputs
     ]
     if len(ready) > 1:  # a later one must not be refused after the first was made
-        for asked in ready:
-            _check_active(asked, agent)
+        _check_active(ready, agent)
+    share = settings.control_share
+    usual = DecisionNote(digest=digest, control_share=share, model_version=version)
     notes = [
-        DecisionNote(
-            key=key,
-            digest=digest,
-            groups=asked.groups,
-            mode=_draw_mode(settings),
-            baseline=asked.baseline,
-            control_share=settings.control_share,
-            model_version=version,
-        )
+        usual
+        if key is None and asked.groups is None and asked.baseline is None
+        else DecisionNote(key, digest, asked.groups, _draw_mode(settings), asked.baseline, share, version)
         for asked, key in zip(ready, keys, strict=True)
     ]
     made = []
     for asked, note, one in zip(ready, notes, _draw(agent, ready, notes), strict=True):
-        shares = one.exposure.tolist()
+        shares = one.shares
         if one.slate is None:
             made.append(_answer(asked, one.id, one.action, one.probability, shares, note.mode, version))
         else:
@@ -248,11 +301,17 @@ def decide(
 
 
 def _draw(agent: Agent, ready: Sequence[DecisionInput], notes: Sequence[DecisionNote]) -> Iterable[Decision]:
-    """Draw the actions; many with features in one call, which takes half of the time."""
-    slots = ready[0].slots
-    blocks = [asked.contexts for asked in ready if asked.contexts is not None and asked.slots is slots]
-    if len(blocks) == len(ready) > 1:
-        return agent.decide_many(blocks, slots=slots, names=[asked.names for asked in ready], notes=notes)
+    """Draw the actions; those of contexts of the same size in one call, which takes half of the time."""
+    slots, block = ready[0].slots, ready[0].contexts
+    if len(ready) > 1 and block is not None:
+        alike = [
+            asked.contexts
+            for asked in ready
+            if asked.slots is slots and asked.contexts is not None and asked.contexts.shape == block.shape
+        ]
+        if len(alike) == len(ready):
+            names = [asked.names for asked in ready]
+            return agent.decide_many(np.array(alike), slots=slots, names=names, notes=notes)
     return [
         agent.decide(asked.names, slots=asked.slots, note=note)
         if asked.contexts is None
@@ -261,13 +320,15 @@ def _draw(agent: Agent, ready: Sequence[DecisionInput], notes: Sequence[Decision
     ]
 
 
-def _check_active(asked: DecisionInput, agent: Agent) -> None:
+def _check_active(ready: Sequence[DecisionInput], agent: Agent) -> None:
     """Refuse actions without features that the agent has not, or no longer offers."""
-    if asked.contexts is None:
-        active = set(agent.actions)
-        for name in asked.names or ():
-            text = "must be ones that this agent has and has not retired"
-            require(name in active, "actions", text, name)
+    active: Collection[str] | None = None
+    for asked in ready:
+        if asked.contexts is None:
+            active = active or set(agent.actions)
+            for name in asked.names or ():
+                text = "must be ones that this agent has and has not retired"
+                require(name in active, "actions", text, name)
 
 
 def _draw_mode(settings: Settings) -> str:
@@ -299,16 +360,10 @@ def _answer(
 ) -> schemas.DecisionMade:
     """The answer in the request's terms: positions among all of its actions, excluded ones too."""
     place = asked.rows[action]
-    return schemas.DecisionMade(
-        decision_id=identity,
-        action=place,
-        action_id=None if asked.ids is None else asked.ids[place],
-        probability=propensity,
-        policy=_of_all(asked, shares),
-        model_version=version,
-        mode=mode,
-        action_ids=asked.ids if asked.contexts is None and asked.ids is not None else UNSET,
-    )
+    ids, name = asked.ids, None if asked.ids is None else asked.ids[place]
+    all_ids = ids if asked.contexts is None and ids is not None else UNSET
+    policy = _of_all(asked, shares)
+    return schemas.DecisionMade(identity, place, name, propensity, policy, version, mode, all_ids)
 
 
 def _slate_answer(

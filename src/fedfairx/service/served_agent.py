@@ -17,7 +17,7 @@ from fedfairx.core.slates import as_weights
 from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, UnknownDecision
 from fedfairx.service import decisions, schemas
 from fedfairx.service.counters import DecisionCounters
-from fedfairx.service.decisions import AmongAll, DecisionInput
+from fedfairx.service.decisions import AmongAll, Deciding, DecisionInput
 from fedfairx.service.exposure_cache import ExposureCache
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.federation import Membership
@@ -115,11 +115,11 @@ class ServedAgent:
             self._refuse_archived()
         settings, features = self.settings, None if self.featureless else self.features
         slots, fixed = self.slots, self.fixed_slots
-        asked = [decisions.parse_request(one, features, settings, slots, fixed=fixed) for one in requests]
+        asked = decisions.parse_requests(requests, features, settings, slots, fixed=fixed)
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest
         try:
-            made = await self.write(lambda agent: decisions.decide(agent, asked, keys, digest, settings))
+            made = await self.write(Deciding(asked, keys, digest, settings))
         except KeyTaken:
             assert wish is not None
             return await self.read(lambda journal: _again(journal, asked, wish))

@@ -16,8 +16,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from typing import Any, TypeVar
 
 from fedfairx.agent.agent import Agent
@@ -147,16 +148,10 @@ class WriteQueue:
         outcomes: list[Any] = []
         try:
             with self.log.step():
-                ends = {}
-                for owner, step, last, _ in group:
-                    try:
-                        outcomes.append(step(owner))
-                    except StorageError:
-                        raise
-                    except FedFairXError as error:
-                        outcomes.append(error)
-                    if last is not None:
-                        ends[last] = owner
+                for _, some in groupby(group, _alike):
+                    (owner, *_), *_ = alike = list(some)
+                    outcomes += _take_steps(owner, [step for _, step, *_ in alike])
+                ends = {last: owner for owner, _, last, _ in group if last is not None}
                 for last, owner in ends.items():
                     last(owner)
         except Exception as error:  # the waiting requests must get it
@@ -185,6 +180,37 @@ class WriteQueue:
             else:
                 future.set_result(outcome)
         self._take(loop)
+
+
+def _alike(waiting: _Waiting) -> tuple[int, object]:
+    """Steps that follow one another may be taken in one call if this is the same."""
+    owner, step, *_ = waiting
+    return id(owner), getattr(step, "together", None)
+
+
+def _take_steps(owner: Owner, steps: Sequence[Callable[[Owner], Any]]) -> list[Any]:
+    """The outcomes or errors of steps of one owner.
+
+    A step may have `together`, which takes several in one call, and to the same effect, unless it raises a
+    `FedFairXError` and has changed nothing: then each is taken by itself.
+    """
+    together = getattr(steps[0], "together", None) if len(steps) > 1 else None
+    outcomes: list[Any] = []
+    if together is not None:
+        try:
+            return list(together(owner, steps))
+        except StorageError:
+            raise
+        except FedFairXError:
+            pass
+    for step in steps:
+        try:
+            outcomes.append(step(owner))
+        except StorageError:
+            raise
+        except FedFairXError as error:
+            outcomes.append(error)
+    return outcomes
 
 
 def _probe(log: Log) -> None:

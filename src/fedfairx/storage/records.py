@@ -163,9 +163,9 @@ def floats(blob: bytes) -> Array:
     return np.frombuffer(blob, dtype="<f8").astype(np.float64)
 
 
-def packed_contexts(rows: Array | Coordinates) -> bytes:
+def packed_contexts(rows: Array | Coordinates) -> bytearray:
     """Pack contexts (K, d) as floats, or coordinates (K,) of actions without features as four bytes each."""
-    return rows.tobytes() if rows.ndim == 2 else rows.astype("<i4").tobytes()
+    return bytearray(rows if rows.ndim == 2 else rows.astype("<i4"))
 
 
 def unpacked_contexts(blob: bytes, arms: int, dimension: int) -> Array:

@@ -20,9 +20,11 @@ START = bytes(SIZE)  # stands in for the row before the first one
 #: The columns of each table except the seal. Those of a plain row come first; the others have defaults in the
 #: database.
 PLAIN_DECISION = "seq, agent, time, contexts, policy, theta, action, drawn, propensity"
-NOTED_DECISION = f"{PLAIN_DECISION}, mode, baseline, control_share, model_version"
-DECISION = f"{NOTED_DECISION}, names, groups, key, digest, extra, slots"
-NO_TEXTS = 6 * (None,)  # the last columns of `DECISION`, where they are those of `NOTED_DECISION`
+NOTED_DECISION = f"{PLAIN_DECISION}, mode, control_share, model_version"  # binding a NULL takes time too
+DECISION = (
+    f"{PLAIN_DECISION}, mode, baseline, control_share, model_version, names, groups, key, digest, extra, slots"
+)
+NO_TEXTS = 6 * (None,)  # the last columns of `DECISION`, where a decision has none of them
 PLAIN_OUTCOME = "seq, agent, decision, time, reward"
 OUTCOME = f"{PLAIN_OUTCOME}, status, person, slot, turn"
 EVENT = "seq, agent, time, kind, body"
@@ -44,16 +46,26 @@ def seal_decision(previous: bytes, row: Sequence[Any], prefix: str) -> bytes:
 
     Columns after those of `DECISION` are ignored, as in the other functions: a stored row ends with its seal.
     """
-    seq, agent, time, contexts, policy, theta, action, drawn, propensity = row[:9]
-    rest = row[9:19]
+    return previous + decision_digest(previous, row[:9], packed_rest(prefix, row[9:19]))
+
+
+def decision_digest(previous: bytes, plain: Sequence[Any], rest: bytes) -> bytes:
+    """The digest of a row of `PLAIN_DECISION` and the `packed_rest` of its other columns."""
+    seq, agent, time, contexts, policy, theta, action, drawn, propensity = plain
     numbers = _DECISION.pack(
         previous, seq, agent, time, action, drawn, propensity, len(contexts), len(policy), len(theta)
     )
-    if len(rest) < 10 or rest[4:] == NO_TEXTS:
-        packed = _noted_rest(prefix, *rest[:4])
-    else:
-        packed = _decision_rest(prefix, *rest)
-    return previous + blake2b(b"".join((numbers, contexts, policy, theta, packed))).digest()[:SIZE]
+    return blake2b(b"".join((numbers, contexts, policy, theta, rest))).digest()[:SIZE]
+
+
+def packed_rest(prefix: str, rest: Sequence[Any]) -> bytes:
+    """The columns of `DECISION` or `NOTED_DECISION` after those of `PLAIN_DECISION`, as bytes."""
+    if len(rest) < 10:
+        return _noted_rest(prefix, *rest)
+    mode, baseline, control_share, model_version, *texts = rest
+    if baseline is None and rest[4:] == NO_TEXTS:
+        return _noted_rest(prefix, mode, control_share, model_version)
+    return _decision_rest(prefix, mode, baseline, control_share, model_version, *texts)
 
 
 def seal_outcome(previous: bytes, row: Sequence[Any]) -> bytes:
@@ -97,14 +109,10 @@ def _decision_rest(
 
 @lru_cache(1024, typed=True)  # equal numbers of another type are refused
 def _noted_rest(
-    prefix: str,
-    mode: str = "live",
-    baseline: int | None = None,
-    control_share: float = 0.0,
-    model_version: int = 0,
+    prefix: str, mode: str = "live", control_share: float = 0.0, model_version: int = 0
 ) -> bytes:
-    """`_decision_rest` without texts, which many decisions share."""
-    return _decision_rest(prefix, mode, baseline, control_share, model_version, *NO_TEXTS)
+    """`_decision_rest` without baseline and texts, which many decisions share."""
+    return _decision_rest(prefix, mode, None, control_share, model_version, *NO_TEXTS)
 
 
 def _outcome_rest(status: str, person: str | None, slot: int, turn: int) -> bytes:
