@@ -86,11 +86,11 @@ class ServedAgent:
         """Query the journal, which sees only what is committed, in a thread."""
         return await asyncio.to_thread(question, self.journal)
 
-    async def write(self, step: Step[Found]) -> Found:
+    async def write(self, step: Step[Found], *, short: bool = False) -> Found:
         """Run a step in the service's write queue, and return its outcome once it is on disk."""
         self.users += 1
         try:
-            return await self.write_queue.do(self.agent, step, last=self._last)
+            return await self.write_queue.do(self.agent, step, last=self._last, short=short)
         finally:
             self.users -= 1
 
@@ -119,7 +119,7 @@ class ServedAgent:
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest
         try:
-            made = await self.write(Deciding(asked, keys, digest, settings))
+            made = await self.write(Deciding(asked, keys, digest, settings), short=len(asked) == 1)
         except KeyTaken:
             assert wish is not None
             return await self.read(lambda journal: _again(journal, asked, wish))
@@ -222,7 +222,7 @@ class ServedAgent:
         left, before = identities, math.inf
         while left:
             try:
-                await self.write(step(left))
+                await self.write(step(left), short=len(left) == 1)
                 break
             except (AlreadyObserved, UnknownDecision):
                 lacks = {stored.id: lack(stored) for stored in await self.stored(left)}

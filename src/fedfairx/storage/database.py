@@ -21,7 +21,12 @@ PAGE = 2000  # rows at a time
 
 
 class Database(Protocol):
-    """An open database. Every error is a `StorageUnavailable` or a `StateError`."""
+    """An open database. Every error is a `StorageUnavailable` or a `StateError`.
+
+    local: whether a commit waits for a disk of this machine, and for no server.
+    """
+
+    local: bool
 
     @property
     def place(self) -> str:

@@ -34,6 +34,7 @@ _DAMAGED = ("22", "23", "42P01", "42703", "XX")
 class PostgresDatabase:
     """A `Database` in the schema that the address selects; use a separate schema for each database."""
 
+    local = False
     mark: dict[str, Any] = {}  # noqa: RUF012 (there is no place outside of the database)
 
     def __init__(self, address: str, *, access: Access = "own") -> None:

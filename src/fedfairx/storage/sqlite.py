@@ -32,6 +32,7 @@ _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH", "SQLITE_SCHEMA
 class SqliteDatabase:
     """A `Database` in a file that only its owner may read: it holds contexts, rewards and keys."""
 
+    local = True
     _open = False
     _forked = False
 

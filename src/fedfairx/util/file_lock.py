@@ -34,9 +34,11 @@ class FileLock:
         import fcntl  # POSIX; imported here so that the package can be imported everywhere
 
         self._path = path
+        self._place = os.fspath(path)  # converted once: each transaction checks it
         self._process = os.getpid()
         self._since = datetime.now(UTC).isoformat(timespec="seconds")
         self._descriptor: int | None = _open(path)
+        self._held = _identity(os.fstat(self._descriptor))
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -72,10 +74,10 @@ class FileLock:
         if self._descriptor is None:
             raise PrivacyError("this ledger is closed")
         try:
-            there, held = os.lstat(self._path), os.fstat(self._descriptor)
+            there = _identity(os.lstat(self._place))
         except FileNotFoundError:
             there = None
-        if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
+        if there != self._held:
             raise PrivacyError(f"the lock {self._path} was removed, so another process may have the ledger")
 
     def free(self) -> None:
@@ -87,6 +89,10 @@ class FileLock:
     def __del__(self) -> None:
         if getattr(self, "_descriptor", None) is not None:
             self.free()
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _open(path: Path) -> int:
