@@ -67,6 +67,7 @@ SERVICE = ("tests/service/test_api.py", "-k", "sqlite")
 DESCRIBED = ("tests/test_features.py",)
 WITH_SCHEMA = ("tests/agent/test_schema.py", "-k", "not postgresql and not appended")
 WRITE_QUEUE = ("tests/service/test_write_queue.py",)
+DECISION_STEPS = ("tests/service/test_decision_steps.py",)
 AGENTS = ("tests/service/test_agents.py", "-k")
 DOORS = ("tests/service/test_auth.py", "-k", "sqlite")
 GATE = ("tests/service/test_gate.py",)
@@ -2107,7 +2108,7 @@ MUTANTS = (
     ),
     Mutant(
         "the mistake of one agent fails the steps of others",
-        "WriteQueue._do",
+        "WriteQueue._do_each",
         "isinstance(done, StorageUnavailable)",
         "True",
         WRITE_QUEUE,
@@ -2184,7 +2185,7 @@ MUTANTS = (
     ),
     Mutant(
         "a closed agent goes on writing",
-        "Journal._append",
+        "Journal._require_open",
         "if self.closed:",
         "if False:",
         DURABLE,
@@ -2553,6 +2554,83 @@ MUTANTS = (
         "self._waiting[:MOST], self._waiting[MOST:]",
         "self._waiting[:MOST], []",
         ("tests/service/test_write_queue.py", "-k", "several_groups"),
+    ),
+    Mutant(
+        "a step runs in the event loop beside others",
+        "WriteQueue._begin",
+        "short and not others and",
+        "short and",
+        WRITE_QUEUE,
+    ),
+    Mutant(
+        "a step runs in the event loop after a slow one",
+        "WriteQueue._begin",
+        "self._took < SHORT",
+        "True",
+        WRITE_QUEUE,
+    ),
+    Mutant(
+        "the event loop waits for another thread's transaction",
+        "WriteQueue._begin",
+        "if not alone or not self.log.lock.acquire(blocking=False):",
+        "if not alone or not self.log.lock.acquire(timeout=5):",
+        WRITE_QUEUE,
+    ),
+    Mutant(
+        "decisions of a group go to the wrong requests",
+        "Deciding.together",
+        "for asked in step.inputs]",
+        "for asked in step.inputs][::-1]",
+        DECISION_STEPS,
+    ),
+    Mutant(
+        "a refused step fails those that are taken with it",
+        "_take_steps",
+        "        except FedFairXError:\n            pass\n",
+        "        except FedFairXError as error:\n            return [error] * len(steps)\n",
+        DECISION_STEPS,
+    ),
+    Mutant(
+        "contexts of a batch are mixed up",
+        "parse_requests",
+        "reshape(len(requests), count, -1)",
+        "reshape(count, len(requests), -1).swapaxes(0, 1)",
+        DECISION_STEPS,
+    ),
+    Mutant(
+        "the notes of many decisions are those of the first",
+        "Journal.append_decisions",
+        "if place == 0 or called is not None or note is not noted:",
+        "if place == 0:",
+        DURABLE,
+    ),
+    Mutant(
+        "many decisions bring no snapshot nearer",
+        "Journal.append_decisions",
+        "self.unsaved += count",
+        "pass",
+        DURABLE,
+    ),
+    Mutant(
+        "a snapshot has null for what is not a number",
+        "_as_json",
+        "if decode(content) == body:",
+        "if True:",
+        ("tests/storage/test_several_agents.py", "-k", "not_a_number and sqlite"),
+    ),
+    Mutant(
+        "the head of a response is sent before its body",
+        "OneWrite.write",
+        "            self._head = data\n",
+        '            self._transport.write(data)\n            self._head = b""\n',
+        ("tests/service/test_one_write.py",),
+    ),
+    Mutant(
+        "a response that is cut off has no head",
+        "OneWrite.close",
+        "        if self._head:\n",
+        "        if False:\n",
+        ("tests/service/test_one_write.py",),
     ),
     Mutant(
         "one more may wait than is allowed",

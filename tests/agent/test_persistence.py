@@ -283,6 +283,8 @@ def test_one_of_several_is_closed_and_opened_again(place: str, monkeypatch: pyte
         with pytest.raises(StorageUnavailable, match="this agent is closed"):
             first.decide(contexts(rng))
         with pytest.raises(StorageUnavailable, match="this agent is closed"):
+            first.decide_many(np.ones((2, 2, D)))
+        with pytest.raises(StorageUnavailable, match="this agent is closed"):
             first.observe(made, reward=0.5)
         monkeypatch.setattr(persistence.AgentStore, "_replay", None)
         other.observe(other.decide(contexts(rng)), reward=0.5)
@@ -659,6 +661,22 @@ def test_many_decisions_are_stored_like_single_ones(
             agent.verify()
             assert agent.pending == len(NOTES) - 1
     assert found[0] == found[1]
+
+
+def test_many_decisions_bring_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 10)
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
+        for taken in ([0], [0, 10], [0, 10]):
+            agent.decide_many(np.ones((5, 2, D)) / D)
+            assert agent.journal.snapshot_numbers() == taken
+
+
+def test_as_many_names_and_notes_as_decisions() -> None:
+    agent = ffx.Agent(D, seed=0)
+    for what in ("names", "notes"):
+        with pytest.raises(InvalidInput, match=f"{what} must be as many as the 2 decisions, got {what}=1"):
+            agent.decide_many(np.ones((2, 2, D)) / D, **{what: [None]})
+    assert agent.pending == 0
 
 
 def test_two_of_many_decisions_have_the_same_key(place: str) -> None:

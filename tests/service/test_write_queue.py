@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,9 @@ class Watched:
         self.gate = threading.Event()
         self.gate.set()
         self.fail = False
+        self.lock = threading.RLock()
+        self.database = SimpleNamespace(local=True)
+        self.threads: list[bool] = []  # whether a step ran in the event loop's thread
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -42,6 +46,7 @@ class Watched:
 
     def decide(self) -> Any:
         self.groups[-1] += 1
+        self.threads.append(threading.current_thread() is threading.main_thread())
         return self.agent.decide(CONTEXTS)
 
 
@@ -95,6 +100,59 @@ def test_what_comes_while_it_writes_is_the_next_group() -> None:
         await asyncio.gather(first, *others)
 
     assert run(work).groups == [1, 5]
+
+
+def test_a_lone_short_step_changes_no_thread() -> None:
+    """The first does, since nobody knows the disk yet."""
+
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        for _ in range(3):
+            await queue.do(watched, decide, short=True)
+        assert watched.threads == [False, True, True]
+
+    assert run(work).groups == [1, 1, 1]
+
+
+@pytest.mark.parametrize("why", ["others", "long", "last", "busy", "remote", "slow"])
+def test_other_steps_run_in_the_thread(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        await queue.do(watched, decide, short=True)
+        if why == "busy":
+            held, done = threading.Event(), threading.Event()
+
+            def hold() -> None:
+                with watched.lock:
+                    held.set()
+                    done.wait(10)
+
+            threading.Thread(target=hold).start()
+            held.wait(10)
+        watched.database.local = why != "remote"
+        if why == "slow":
+            monkeypatch.setattr(write_queue, "SHORT", 0.0)
+        last = (lambda _: None) if why == "last" else None
+        count = 2 if why == "others" else 1
+        short = why != "long"
+        await asyncio.gather(*[queue.do(watched, decide, last=last, short=short) for _ in range(count)])
+        if why == "busy":
+            done.set()
+        assert watched.threads == [False] * (1 + count)
+
+    run(work)
+
+
+def test_a_lone_step_that_fails() -> None:
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        await queue.do(watched, decide, short=True)
+        with pytest.raises(UnknownDecision):
+            await queue.do(watched, unknown, short=True)
+        watched.fail = True
+        with pytest.raises(StorageUnavailable):
+            await queue.do(watched, decide, short=True)
+        assert watched.threads == [False, True]
+        assert not queue.available
+
+    run(work)
 
 
 def test_a_refused_step_does_the_others_no_harm() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -170,3 +171,12 @@ def test_each_slot_has_an_outcome_of_its_own(two: list[Journal], log: Log, place
     assert north.counts()["withdrawn"] == 1
     with open_for_reading(place) as database:
         assert [each.damage for each in check_logs(database)] == [None, None]
+
+
+def test_a_snapshot_with_what_is_not_a_number_or_too_large(two: list[Journal], log: Log) -> None:
+    """These are written as `json` writes them, and numbers to the bit."""
+    body = {"numbers": [0.1, 1e-7, -0.0, 1e300, 5e-324, 2**53 + 1], "text": "é"}
+    for more in ({}, {"odd": [math.nan, math.inf, -math.inf]}, {"large": 2**70}):
+        two[0].write_snapshot(body | more)
+        state = two[0].snapshot(log.end)
+        assert repr(state) == repr(body | more)

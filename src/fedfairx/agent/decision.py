@@ -94,7 +94,8 @@ class Decision:
     @property
     def shares(self) -> list[float]:
         """`exposure` as a list."""
-        return self._values[: self._arms].tolist()
+        found: list[float] = self._values[: self._arms].tolist()
+        return found
 
     @property
     def policy(self) -> Array:

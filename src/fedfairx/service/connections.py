@@ -41,7 +41,8 @@ class OneWrite:
             self._transport.write(self._take_head() + data)
 
     def close(self) -> None:
-        self._transport.write(self._take_head())
+        if self._head:
+            self._transport.write(self._take_head())
         self._transport.close()
 
     def is_closing(self) -> bool:
@@ -49,9 +50,10 @@ class OneWrite:
 
     def _take_head(self) -> bytes:
         head = self._head
-        if head:
-            self._head = b""
-        return head or b""
+        if not head:
+            return b""
+        self._head = b""
+        return head
 
 
 class Connection(HttpToolsProtocol):

@@ -7,14 +7,13 @@ what the agent drew: one action, or a list of them in the order of slots.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from itertools import islice
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, cast
 
 import msgspec
 import numpy as np
-from msgspec import UNSET, structs
+from msgspec import UNSET
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.decision import Decision
@@ -80,24 +79,28 @@ def parse_requests(
     fixed: bool,
 ) -> list[DecisionInput | AmongAll]:
     """`parse_request` for each; contexts of the same size are converted in one call."""
-    if len(requests) > 1 and features is not None and not settings.control_share and settings.mode == "live":
-        sizes = {len(one.contexts or ()) if _is_plain(one) else 0 for one in requests}
-        count = max(sizes)
-        if sizes == {count} and len(own) <= count <= settings.max_actions:
-            rows = [row for one in requests for row in one.contexts or ()]
-            with suppress(InvalidInput):  # the text must name a row of the request: see below
-                encoded = features.encode(rows, None, CONTEXTS)
-                blocks = encoded.contexts.reshape(len(requests), count, -1)
-                rest = range(count), count, None, None, None, None
-                first, *more = (DecisionInput(block, *rest, None, own) for block in blocks)
-                return [structs.replace(first, encoded=encoded), *more]
-    return [parse_request(one, features, settings, own, fixed=fixed) for one in requests]
+    count = len(requests[0].contexts or ())
+    plain = len(requests) > 1 and settings.mode == "live" and not settings.control_share
+    plain = plain and all(_is_plain(one, count) for one in requests)
+    if features is None or not plain or not len(own) <= count <= settings.max_actions:
+        return [parse_request(one, features, settings, own, fixed=fixed) for one in requests]
+    rows = list(chain.from_iterable([one.contexts or () for one in requests]))
+    try:
+        encoded = features.encode(rows, None, CONTEXTS)
+    except InvalidInput:  # whose text must name a row of its own request
+        return [parse_request(one, features, settings, own, fixed=fixed) for one in requests]
+    each = range(count), count, None, None, None, None
+    blocks = encoded.contexts.reshape(len(requests), count, -1)
+    return [
+        DecisionInput(block, *each, None if place else encoded, own) for place, block in enumerate(blocks)
+    ]
 
 
-def _is_plain(request: DecisionRequest) -> bool:
-    """Whether a request has contexts and nothing else."""
-    other = request.actions, request.context, request.baseline, request.slots
-    return not request.excluded and other == (None, None, None, None)
+def _is_plain(request: DecisionRequest, count: int) -> bool:
+    """Whether a request has this many contexts, and nothing else."""
+    given, named = request.contexts, request.actions is not None or request.context is not None
+    other = request.excluded or request.baseline is not None or request.slots is not None
+    return given is not None and len(given) == count and not named and not other
 
 
 def parse_request(
@@ -252,16 +255,24 @@ class Deciding(msgspec.Struct, frozen=True):
         return _decide(agent, self.inputs, self.keys, self.digest, self.settings)
 
     @property
-    def together(self) -> Callable[[Agent, Sequence[Deciding]], list[list[schemas.DecisionMade]]] | None:
-        """Takes several of these steps in one call; it makes the same decisions, or is refused as a whole."""
-        plain = isinstance(self.inputs[0], DecisionInput) and self.inputs[0].contexts is not None
-        return _decide_together if plain and self.digest is None else None
+    def kind(self) -> object:
+        """Steps for which this is the same can be taken `together`; None if this one can't be."""
+        first = self.inputs[0]
+        if self.digest is not None or not isinstance(first, DecisionInput) or first.contexts is None:
+            return None
+        shape, slots = first.contexts.shape, first.slots
+        for asked in self.inputs:
+            plain = isinstance(asked, DecisionInput) and asked.baseline is None and asked.slots is slots
+            if not plain or asked.contexts is None or asked.contexts.shape != shape:  # type: ignore[union-attr]
+                return None
+        return shape, slots
 
-
-def _decide_together(agent: Agent, steps: Sequence[Deciding]) -> list[list[schemas.DecisionMade]]:
-    inputs = [asked for step in steps for asked in step.inputs]
-    made = iter(_decide(agent, inputs, [None] * len(inputs), None, steps[0].settings))
-    return [list(islice(made, len(step.inputs))) for step in steps]
+    @staticmethod
+    def together(agent: Agent, steps: Sequence[Deciding]) -> list[list[schemas.DecisionMade]]:
+        """Take steps of one kind in one call: the same decisions, or an error, and nothing has happened."""
+        inputs = [asked for step in steps for asked in step.inputs]
+        made = iter(_decide(agent, inputs, [None] * len(inputs), None, steps[0].settings))
+        return [list(islice(made, len(step.inputs))) for step in steps]
 
 
 def _decide(

@@ -175,9 +175,9 @@ class WriteQueue:
         outcomes: list[Any] = []
         try:
             with self.log.step():
-                for _, some in groupby(group, _alike):
-                    (owner, *_), *_ = alike = list(some)
-                    outcomes += _take_steps(owner, [step for _, step, *_ in alike])
+                for _, alike in groupby(group, _kind):
+                    owners, steps, *_ = zip(*alike, strict=True)
+                    outcomes += _take_steps(owners[0], steps)
                 ends = {last: owner for owner, _, last, *_ in group if last is not None}
                 for last, owner in ends.items():
                     last(owner)
@@ -209,27 +209,26 @@ class WriteQueue:
         self._take(loop)
 
 
-def _alike(waiting: _Waiting) -> tuple[int, object]:
+def _kind(waiting: _Waiting) -> tuple[int, object]:
     """Steps that follow one another may be taken in one call if this is the same."""
     owner, step, *_ = waiting
-    return id(owner), getattr(step, "together", None)
+    return id(owner), getattr(step, "kind", None)
 
 
-def _take_steps(owner: Owner, steps: Sequence[Callable[[Owner], Any]]) -> list[Any]:
-    """The outcomes or errors of steps of one owner.
+def _take_steps(owner: Owner, steps: Sequence[Any]) -> list[Any]:
+    """The outcomes or errors of steps of one owner and kind.
 
-    A step may have `together`, which takes several in one call, and to the same effect, unless it raises a
-    `FedFairXError` and has changed nothing: then each is taken by itself.
+    Steps with a kind have `together`, which takes several in one call, to the same effect; where it is
+    refused, it has changed nothing, and each is taken by itself.
     """
-    together = getattr(steps[0], "together", None) if len(steps) > 1 else None
-    outcomes: list[Any] = []
-    if together is not None:
+    if len(steps) > 1 and getattr(steps[0], "kind", None) is not None:
         try:
-            return list(together(owner, steps))
+            return list(steps[0].together(owner, steps))
         except StorageError:
             raise
         except FedFairXError:
             pass
+    outcomes: list[Any] = []
     for step in steps:
         try:
             outcomes.append(step(owner))

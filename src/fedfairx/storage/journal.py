@@ -199,7 +199,9 @@ class Journal:
         buffer, head = log.rows["decisions"], log.heads.get(agent) or self.head()
         prefix = self.origins.of(first) or ""
         noted, rest, rest_packed = None, (), b""
-        for place, (action, share, called, note) in enumerate(zip(actions, shares, names, notes, strict=True)):
+        for place, (action, share, called, note) in enumerate(
+            zip(actions, shares, names, notes, strict=True)
+        ):
             at, seq = place * width, first + place
             if place == 0 or called is not None or note is not noted:
                 noted, rest = note, self._note_columns(seq, called, note, None)

@@ -21,10 +21,9 @@ START = bytes(SIZE)  # stands in for the row before the first one
 #: database.
 PLAIN_DECISION = "seq, agent, time, contexts, policy, theta, action, drawn, propensity"
 NOTED_DECISION = f"{PLAIN_DECISION}, mode, control_share, model_version"  # binding a NULL takes time too
-DECISION = (
-    f"{PLAIN_DECISION}, mode, baseline, control_share, model_version, names, groups, key, digest, extra, slots"
-)
-NO_TEXTS = 6 * (None,)  # the last columns of `DECISION`, where a decision has none of them
+_TEXTS = "names, groups, key, digest, extra, slots"
+NO_TEXTS = 6 * (None,)  # where a decision has none of them
+DECISION = f"{PLAIN_DECISION}, mode, baseline, control_share, model_version, {_TEXTS}"
 PLAIN_OUTCOME = "seq, agent, decision, time, reward"
 OUTCOME = f"{PLAIN_OUTCOME}, status, person, slot, turn"
 EVENT = "seq, agent, time, kind, body"
@@ -108,9 +107,7 @@ def _decision_rest(
 
 
 @lru_cache(1024, typed=True)  # equal numbers of another type are refused
-def _noted_rest(
-    prefix: str, mode: str = "live", control_share: float = 0.0, model_version: int = 0
-) -> bytes:
+def _noted_rest(prefix: str, mode: str = "live", control_share: float = 0.0, model_version: int = 0) -> bytes:
     """`_decision_rest` without baseline and texts, which many decisions share."""
     return _decision_rest(prefix, mode, None, control_share, model_version, *NO_TEXTS)
 
