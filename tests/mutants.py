@@ -2573,7 +2573,7 @@ MUTANTS = (
         "the event loop waits for another thread's transaction",
         "WriteQueue._begin",
         "if not alone or not self.log.lock.acquire(blocking=False):",
-        "if not alone or not self.log.lock.acquire(timeout=5):",
+        "if not alone or not self.log.lock.acquire():",
         WRITE_QUEUE,
     ),
     Mutant(

@@ -53,6 +53,7 @@ from fedfairx.storage.records import unpacked_log
 from fedfairx.storage.transaction_log import Log
 
 SNAPSHOT_EVERY = 5000  # steps, at least, from one snapshot to the next
+PAIRS = 50  # pairs of coordinates that a snapshot writes in the time of a step
 FEW = 20_000  # the most steps that are read into memory before any is replayed
 CHUNK = 200  # decisions whose contexts are dropped in one transaction
 
@@ -385,8 +386,10 @@ class AgentStore:
             self._try_snapshot()
             with suppress(StorageError):
                 self.log.database.overwrite_deleted()
-        # A snapshot lists all pending decisions, so the more there are, the rarer it is taken.
-        if self.journal.unsaved >= max(SNAPSHOT_EVERY, len(self.parts.pending)):
+        # A snapshot lists all pending decisions, and numbers for each pair of coordinates: the more there
+        # are, the rarer it is taken.
+        size = max(len(self.parts.pending), self.parts.model.dimension**2 // PAIRS)
+        if self.journal.unsaved >= max(SNAPSHOT_EVERY, size):
             self._try_snapshot()
 
     # --- dropping contexts ---------------------------------------------------------------------------

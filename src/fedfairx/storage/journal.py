@@ -141,6 +141,7 @@ class Journal:
         self.agent = agent
         self.unsaved = 0  # steps since the newest snapshot
         self.closed = False  # set with its agent; it can still be read while the log is open
+        self._named: tuple[Sequence[str] | None, str | None] = None, None  # the last names, and as JSON
         self._amended: tuple[int | None, Amendments] = None, Amendments()  # as of this event
         rows = log.database.execute(
             "SELECT first, prefix FROM id_prefixes WHERE agent = ? ORDER BY id", (agent,)
@@ -238,7 +239,9 @@ class Journal:
         if note.key is not None:
             self.log.keys[self.agent, note.key] = number
         groups = None if note.groups is None else as_json(note.groups)
-        texts = (None if names is None else as_json(names), groups, note.key, note.digest, note.extra, slots)
+        if names is not self._named[0]:
+            self._named = names, None if names is None else as_json(names)
+        texts = (self._named[1], groups, note.key, note.digest, note.extra, slots)
         if baseline is None and texts == NO_TEXTS:
             return note.mode, share, note.model_version
         return note.mode, baseline, share, note.model_version, *texts
