@@ -2578,9 +2578,16 @@ MUTANTS = (
     ),
     Mutant(
         "decisions of a group go to the wrong requests",
-        "Deciding.together",
-        "for asked in step.inputs]",
-        "for asked in step.inputs][::-1]",
+        "PlainDecisions.together",
+        "np.concatenate([step.contexts for step in steps])",
+        "np.concatenate([step.contexts for step in steps[::-1]])",
+        DECISION_STEPS,
+    ),
+    Mutant(
+        "what a request excludes is offered",
+        "parse_plain",
+        "one.excluded or one.baseline is not None",
+        "one.baseline is not None",
         DECISION_STEPS,
     ),
     Mutant(
@@ -2592,7 +2599,7 @@ MUTANTS = (
     ),
     Mutant(
         "contexts of a batch are mixed up",
-        "parse_requests",
+        "parse_plain",
         "reshape(len(requests), count, -1)",
         "reshape(count, len(requests), -1).swapaxes(0, 1)",
         DECISION_STEPS,

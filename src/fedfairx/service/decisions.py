@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, cast
 
 import msgspec
@@ -70,37 +70,34 @@ def named(names: list[str], slots: Weights, baseline: int | list[int] | None = N
     return DecisionInput(None, range(len(names)), len(names), names, names, None, baseline, None, slots)
 
 
-def parse_requests(
-    requests: Sequence[DecisionRequest],
-    features: FeatureTable | None,
-    settings: Settings,
-    own: Weights,
-    *,
-    fixed: bool,
-) -> list[DecisionInput | AmongAll]:
-    """`parse_request` for each; contexts of the same size are converted in one call."""
+def parse_plain(
+    requests: Sequence[DecisionRequest], features: FeatureTable | None, settings: Settings, own: Weights
+) -> Encoded | None:
+    """Contexts (B, K, d) of requests that have nothing but as many contexts each; None for any others.
+
+    What is refused is None as well: `parse_request` says why.
+    """
     count = len(requests[0].contexts or ())
-    plain = len(requests) > 1 and settings.mode == "live" and not settings.control_share
-    plain = plain and all(_is_plain(one, count) for one in requests)
-    if features is None or not plain or not len(own) <= count <= settings.max_actions:
-        return [parse_request(one, features, settings, own, fixed=fixed) for one in requests]
-    rows = list(chain.from_iterable([one.contexts or () for one in requests]))
+    plain = features is not None and own is ONE and settings.mode == "live" and not settings.control_share
+    if not plain or not 0 < count <= settings.max_actions:
+        return None
+    rows: list[Any] = []
+    for one in requests:
+        given, other = one.contexts, one.excluded or one.baseline is not None or one.slots is not None
+        if (
+            given is None
+            or len(given) != count
+            or other
+            or one.actions is not None
+            or one.context is not None
+        ):
+            return None
+        rows += given
     try:
-        encoded = features.encode(rows, None, CONTEXTS)
-    except InvalidInput:  # whose text must name a row of its own request
-        return [parse_request(one, features, settings, own, fixed=fixed) for one in requests]
-    each = range(count), count, None, None, None, None
-    blocks = encoded.contexts.reshape(len(requests), count, -1)
-    return [
-        DecisionInput(block, *each, None if place else encoded, own) for place, block in enumerate(blocks)
-    ]
-
-
-def _is_plain(request: DecisionRequest, count: int) -> bool:
-    """Whether a request has this many contexts, and nothing else."""
-    given, named = request.contexts, request.actions is not None or request.context is not None
-    other = request.excluded or request.baseline is not None or request.slots is not None
-    return given is not None and len(given) == count and not named and not other
+        encoded = features.encode(rows, None, CONTEXTS)  # type: ignore[union-attr]
+    except InvalidInput:
+        return None
+    return encoded._replace(contexts=encoded.contexts.reshape(len(requests), count, -1))
 
 
 def parse_request(
@@ -243,45 +240,43 @@ def _place(one: str | int, ids: list[str] | None, places: dict[str, int], count:
     return places[str(one)]
 
 
-class Deciding(msgspec.Struct, frozen=True):
-    """The step that makes the decisions of one request, all or none; with a taken key, it does nothing."""
+class PlainDecisions(msgspec.Struct, frozen=True):
+    """The step that makes decisions for contexts (B, K, d): `decide` for requests that have nothing else."""
 
-    inputs: Sequence[DecisionInput | AmongAll]
-    keys: Sequence[str | None]
-    digest: str | None
-    settings: Settings
+    contexts: Array
 
     def __call__(self, agent: Agent) -> list[schemas.DecisionMade]:
-        return _decide(agent, self.inputs, self.keys, self.digest, self.settings)
+        note = DecisionNote(model_version=agent.model_version)
+        if len(self.contexts) == 1:
+            made = [agent.decide(self.contexts[0], note=note)]
+        else:
+            made = agent.decide_many(self.contexts, notes=[note] * len(self.contexts))
+        version, mode = note.model_version, note.mode
+        return [
+            schemas.DecisionMade(one.id, one.action, None, one.probability, one.shares, version, mode)
+            for one in made
+        ]
 
     @property
     def kind(self) -> object:
-        """Steps for which this is the same can be taken `together`; None if this one can't be."""
-        first = self.inputs[0]
-        if self.digest is not None or not isinstance(first, DecisionInput) or first.contexts is None:
-            return None
-        shape, slots = first.contexts.shape, first.slots
-        for asked in self.inputs:
-            plain = isinstance(asked, DecisionInput) and asked.baseline is None and asked.slots is slots
-            if not plain or asked.contexts is None or asked.contexts.shape != shape:  # type: ignore[union-attr]
-                return None
-        return shape, slots
+        """Steps for which this is the same can be taken `together`."""
+        return self.contexts.shape[1:]
 
     @staticmethod
-    def together(agent: Agent, steps: Sequence[Deciding]) -> list[list[schemas.DecisionMade]]:
+    def together(agent: Agent, steps: Sequence[PlainDecisions]) -> list[list[schemas.DecisionMade]]:
         """Take steps of one kind in one call: the same decisions, or an error, and nothing has happened."""
-        inputs = [asked for step in steps for asked in step.inputs]
-        made = iter(_decide(agent, inputs, [None] * len(inputs), None, steps[0].settings))
-        return [list(islice(made, len(step.inputs))) for step in steps]
+        made = iter(PlainDecisions(np.concatenate([step.contexts for step in steps]))(agent))
+        return [list(islice(made, len(step.contexts))) for step in steps]
 
 
-def _decide(
+def decide(
     agent: Agent,
     inputs: Sequence[DecisionInput | AmongAll],
     keys: Sequence[str | None],
     digest: str | None,
     settings: Settings,
 ) -> list[schemas.DecisionMade]:
+    """Make the decisions of one request; if the first key is taken, nothing has happened."""
     version = agent.model_version
     ready = [
         asked.among(agent.actions, agent.all_actions) if isinstance(asked, AmongAll) else asked
@@ -289,12 +284,16 @@ def _decide(
     ]
     if len(ready) > 1:  # a later one must not be refused after the first was made
         _check_active(ready, agent)
-    share = settings.control_share
-    usual = DecisionNote(digest=digest, control_share=share, model_version=version)
     notes = [
-        usual
-        if key is None and asked.groups is None and asked.baseline is None
-        else DecisionNote(key, digest, asked.groups, _draw_mode(settings), asked.baseline, share, version)
+        DecisionNote(
+            key=key,
+            digest=digest,
+            groups=asked.groups,
+            mode=_draw_mode(settings),
+            baseline=asked.baseline,
+            control_share=settings.control_share,
+            model_version=version,
+        )
         for asked, key in zip(ready, keys, strict=True)
     ]
     made = []
@@ -312,17 +311,11 @@ def _decide(
 
 
 def _draw(agent: Agent, ready: Sequence[DecisionInput], notes: Sequence[DecisionNote]) -> Iterable[Decision]:
-    """Draw the actions; those of contexts of the same size in one call, which takes half of the time."""
-    slots, block = ready[0].slots, ready[0].contexts
-    if len(ready) > 1 and block is not None:
-        alike = [
-            asked.contexts
-            for asked in ready
-            if asked.slots is slots and asked.contexts is not None and asked.contexts.shape == block.shape
-        ]
-        if len(alike) == len(ready):
-            names = [asked.names for asked in ready]
-            return agent.decide_many(np.array(alike), slots=slots, names=names, notes=notes)
+    """Draw the actions; many with features in one call, which takes half of the time."""
+    slots = ready[0].slots
+    blocks = [asked.contexts for asked in ready if asked.contexts is not None and asked.slots is slots]
+    if len(blocks) == len(ready) > 1:
+        return agent.decide_many(blocks, slots=slots, names=[asked.names for asked in ready], notes=notes)
     return [
         agent.decide(asked.names, slots=asked.slots, note=note)
         if asked.contexts is None

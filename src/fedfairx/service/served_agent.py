@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -15,9 +15,10 @@ from fedfairx.agent.agent import Agent
 from fedfairx.agent.persistence import CHUNK
 from fedfairx.core.slates import as_weights
 from fedfairx.errors import AlreadyObserved, InvalidInput, KeyTaken, UnknownDecision
+from fedfairx.features import Encoded
 from fedfairx.service import decisions, schemas
 from fedfairx.service.counters import DecisionCounters
-from fedfairx.service.decisions import AmongAll, Deciding, DecisionInput
+from fedfairx.service.decisions import AmongAll, DecisionInput, PlainDecisions
 from fedfairx.service.exposure_cache import ExposureCache
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.federation import Membership
@@ -115,11 +116,18 @@ class ServedAgent:
             self._refuse_archived()
         settings, features = self.settings, None if self.featureless else self.features
         slots, fixed = self.slots, self.fixed_slots
-        asked = decisions.parse_requests(requests, features, settings, slots, fixed=fixed)
+        plain = None if wish is not None else decisions.parse_plain(requests, features, settings, slots)
+        if plain is not None:
+            made = await self.write(PlainDecisions(plain.contexts), short=len(requests) == 1)
+            self._count([plain], made)
+            return made
+        asked = [decisions.parse_request(one, features, settings, slots, fixed=fixed) for one in requests]
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest
         try:
-            made = await self.write(Deciding(asked, keys, digest, settings), short=len(asked) == 1)
+            made = await self.write(
+                lambda agent: decisions.decide(agent, asked, keys, digest, settings), short=len(asked) == 1
+            )
         except KeyTaken:
             assert wish is not None
             return await self.read(lambda journal: _again(journal, asked, wish))
@@ -127,14 +135,17 @@ class ServedAgent:
             if wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None:
                 raise
             return await self.read(lambda journal: _again(journal, asked, wish))  # with a retired action
-        for one, answer in zip(asked, made, strict=True):
-            encoded = one.encoded if isinstance(one, DecisionInput) else None
+        self._count([one.encoded for one in asked if isinstance(one, DecisionInput)], made)
+        return made
+
+    def _count(self, features: Iterable[Encoded | None], made: Iterable[schemas.DecisionMade]) -> None:
+        for encoded in features:
             if encoded is not None and (encoded.clipped or encoded.unknown):
                 self.agent.count_values(encoded)
                 self.metrics.clipped += sum(encoded.clipped.values())
                 self.metrics.unknown += sum(encoded.unknown.values())
+        for answer in made:
             self.metrics.decisions[answer.mode] += 1
-        return made
 
     # --- actions without features --------------------------------------------------------------------
 
