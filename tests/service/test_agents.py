@@ -305,6 +305,7 @@ def test_steps_of_several_agents_are_one_commit_and_one_that_fails_fails_alone(
 
         with monkeypatch.context() as patch:
             patch.setattr(one.agent, "decide", wrong)
+            patch.setattr(one.agent, "decide_many", wrong)  # the two are taken together
             first, second, third, fourth = client.portal.call(work)
         assert isinstance(first, ZeroDivisionError)
         assert isinstance(third, ZeroDivisionError)
