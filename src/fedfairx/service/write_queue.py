@@ -4,8 +4,8 @@ Requests put their steps into the queue, each with its agent. One thread takes a
 one after the other in one transaction of the log and commits it; only then are they acknowledged. While it
 writes, the next steps gather, so that one flush of the disk serves all of them (group commit), and the event
 loop does not wait for a disk. There is one exception: a short step that comes alone, to an idle queue, runs
-in the event loop's own thread if the last group took less than `SHORT` seconds on this machine's disk. It
-takes half of the time without two changes of threads, and others wait for one commit at most.
+in the event loop's own thread if the last group took less than `SHORT` seconds, and nobody else writes to the
+file. It takes half of the time without two changes of threads, and others wait for one commit at most.
 
 A step that is refused changes nothing, and the others go on. When the commit fails, the whole group is
 undone, in memory and on disk, and all of its steps fail; for a moment new steps are then refused at once,
@@ -126,15 +126,15 @@ class WriteQueue:
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Take a lone short step here, if that can't last, or else all that wait in the thread."""
         (*_, last, _, short), *others = self._waiting
-        alone = short and not others and last is None and self._took < SHORT and self.log.database.local
-        if not alone or not self.log.lock.acquire(blocking=False):  # another thread has a transaction
+        alone = short and not others and last is None and self._took < SHORT
+        if not alone or not self.log.begin_at_once():
             self._take(loop)
             return
         try:
             group, self._waiting = self._waiting, []
             outcomes = self._do(group)
         finally:
-            self.log.lock.release()
+            self.log.let_go()
         self._acknowledge(loop, group, outcomes)
 
     def _take(self, loop: asyncio.AbstractEventLoop) -> None:

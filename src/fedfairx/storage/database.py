@@ -21,12 +21,7 @@ PAGE = 2000  # rows at a time
 
 
 class Database(Protocol):
-    """An open database. Every error is a `StorageUnavailable` or a `StateError`.
-
-    local: whether a commit waits for a disk of this machine, and for no server.
-    """
-
-    local: bool
+    """An open database. Every error is a `StorageUnavailable` or a `StateError`."""
 
     @property
     def place(self) -> str:
@@ -39,6 +34,10 @@ class Database(Protocol):
         ...
 
     def begin(self) -> None: ...
+
+    def begin_at_once(self) -> bool:
+        """Begin, unless the transaction must wait for another process or a server; whether it has begun."""
+        ...
 
     def commit(self) -> None:
         """Return once the whole transaction is on disk."""

@@ -34,7 +34,6 @@ _DAMAGED = ("22", "23", "42P01", "42703", "XX")
 class PostgresDatabase:
     """A `Database` in the schema that the address selects; use a separate schema for each database."""
 
-    local = False
     mark: dict[str, Any] = {}  # noqa: RUF012 (there is no place outside of the database)
 
     def __init__(self, address: str, *, access: Access = "own") -> None:
@@ -109,6 +108,9 @@ class PostgresDatabase:
             if connection.info.transaction_status != self._psycopg.pq.TransactionStatus.IDLE:
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN")
+
+    def begin_at_once(self) -> bool:
+        return False  # each statement waits for a server
 
     def commit(self) -> None:
         with self._translated():

@@ -32,9 +32,9 @@ _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_MISMATCH", "SQLITE_SCHEMA
 class SqliteDatabase:
     """A `Database` in a file that only its owner may read: it holds contexts, rewards and keys."""
 
-    local = True
     _open = False
     _forked = False
+    _waits = PATIENCE  # see `_wait`
 
     def __init__(self, path: str, *, access: Access = "own") -> None:
         self.place = path
@@ -131,7 +131,28 @@ class SqliteDatabase:
             self._check()
             if self._writer.in_transaction:  # one that Ctrl-C left open
                 self._writer.execute("ROLLBACK")
+            self._wait(PATIENCE)
             self._writer.execute("BEGIN IMMEDIATE")
+
+    def begin_at_once(self) -> bool:
+        with self._translated():
+            self._check()
+            if self._writer.in_transaction:
+                return False
+            self._wait(0.0)
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorname != "SQLITE_BUSY":
+                    raise
+                return False
+            return True
+
+    def _wait(self, seconds: float) -> None:
+        """How long statements wait from now on until another process frees the file."""
+        if seconds != self._waits:
+            self._writer.execute(f"PRAGMA busy_timeout = {1000 * seconds:.0f}")
+            self._waits = seconds
 
     def commit(self) -> None:
         with self._translated():
@@ -146,6 +167,7 @@ class SqliteDatabase:
         if not self._writer.in_transaction:  # `begin` has checked
             with self._translated():
                 self._check()
+                self._wait(PATIENCE)
         try:
             return self._writer.execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeDecodeError) as error:

@@ -141,6 +141,29 @@ class Log:
             self.database.begin()
             self._begun = True
 
+    def begin_at_once(self) -> bool:
+        """Begin the transaction of the next step, if that waits for no thread, process or server.
+
+        If it has begun, this thread holds `lock` until it calls `let_go`.
+        """
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            ready = not (self._depth or self._closed or self._stale)
+            self._begun = ready and self.database.begin_at_once()
+        except StorageError:  # the next step will say so
+            self._begun = False
+        if not self._begun:
+            self.lock.release()
+        return self._begun
+
+    def let_go(self) -> None:
+        """Discard the transaction that `begin_at_once` began, unless a step has ended it."""
+        if self._begun:
+            self._begun = False
+            self.database.rollback()
+        self.lock.release()
+
     @property
     def in_transaction(self) -> bool:
         """Whether this thread is inside a step."""
@@ -197,6 +220,8 @@ class Log:
         try:
             if not failed and self.written:
                 self._flush()
+            elif not failed and self._begun:
+                self.database.rollback()
         except BaseException:
             failed = True
             raise

@@ -1,0 +1,108 @@
+"""Transactions that begin only if nobody else is at work: no thread, no process, no server."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedfairx as ffx
+from fedfairx.errors import InvalidInput, StorageUnavailable
+from fedfairx.storage.transaction_log import Log
+from servers import Postgres
+
+X = np.eye(2)
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[ffx.Agent]:
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=2, seed=0) as made:
+        yield made
+
+
+@pytest.fixture
+def log(agent: ffx.Agent) -> Log:
+    return agent.journal.log
+
+
+def others_can_write(agent: ffx.Agent) -> bool:
+    with sqlite3.connect(agent.journal.place, isolation_level=None, timeout=0.0) as other:
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        finally:
+            other.rollback()
+    return True
+
+
+def test_a_step_that_begins_at_once(agent: ffx.Agent, log: Log) -> None:
+    for _ in range(3):
+        assert log.begin_at_once()
+        assert not others_can_write(agent)
+        made = agent.decide(X)
+        log.let_go()
+        assert others_can_write(agent)
+        assert agent.journal.decision(made.id) is not None
+    agent.verify()
+
+
+def test_a_step_that_writes_nothing_leaves_nothing_open(agent: ffx.Agent, log: Log) -> None:
+    assert log.begin_at_once()
+    with pytest.raises(InvalidInput):
+        agent.decide(X * np.nan)
+    assert others_can_write(agent)  # already before it is let go
+    log.let_go()
+    assert log.begin_at_once()
+    log.let_go()  # without any step
+    assert others_can_write(agent)
+    agent.decide(X)
+
+
+def test_another_process_writes(agent: ffx.Agent, log: Log) -> None:
+    """Then nothing begins, and at once; what begins in the ordinary way waits."""
+    assert log.begin_at_once()
+    log.let_go()
+    other = sqlite3.connect(agent.journal.place, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    assert not log.begin_at_once()
+    assert time.monotonic() - began < 1.0  # it is 2 s until an ordinary one gives up
+    waiting = threading.Timer(0.3, other.rollback)
+    waiting.start()
+    agent.decide(X)
+    waiting.join()
+    other.close()
+    assert agent.pending == 1
+
+
+def test_another_thread_writes(agent: ffx.Agent, log: Log) -> None:
+    found: list[bool] = []
+    with agent.transaction():
+        thread = threading.Thread(target=lambda: found.append(log.begin_at_once()))
+        thread.start()
+        thread.join()
+        assert not log.begin_at_once()  # nor inside of a step
+    assert found == [False]
+    assert log.begin_at_once()
+    log.let_go()
+
+
+def test_a_log_that_is_closed(tmp_path: Path) -> None:
+    agent = ffx.Agent.open(tmp_path / "agent.db", dimension=2)
+    log = agent.journal.log
+    agent.close()
+    assert not log.begin_at_once()
+    with pytest.raises(StorageUnavailable):
+        agent.decide(X)
+
+
+def test_a_server_is_waited_for(postgres: Postgres) -> None:
+    with ffx.Agent.open(postgres.schema(), dimension=2, seed=0) as agent:
+        assert not agent.journal.log.begin_at_once()
+        agent.decide(X)
