@@ -67,6 +67,7 @@ def test_a_step_that_writes_nothing_leaves_nothing_open(agent: ffx.Agent, log: L
 def test_another_process_writes(agent: ffx.Agent, log: Log) -> None:
     """Then nothing begins, and at once; what begins in the ordinary way waits."""
     assert log.begin_at_once()
+    agent.decide(X)
     log.let_go()
     other = sqlite3.connect(agent.journal.place, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
@@ -78,7 +79,7 @@ def test_another_process_writes(agent: ffx.Agent, log: Log) -> None:
     agent.decide(X)
     waiting.join()
     other.close()
-    assert agent.pending == 1
+    assert agent.pending == 2
 
 
 def test_another_thread_writes(agent: ffx.Agent, log: Log) -> None:
