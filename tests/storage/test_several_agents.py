@@ -176,7 +176,7 @@ def test_each_slot_has_an_outcome_of_its_own(two: list[Journal], log: Log, place
 def test_a_snapshot_with_what_is_not_a_number_or_too_large(two: list[Journal], log: Log) -> None:
     """These are written as `json` writes them, and numbers to the bit."""
     body = {"numbers": [0.1, 1e-7, -0.0, 1e300, 5e-324, 2**53 + 1], "text": "é"}
-    for more in ({}, {"odd": [math.nan, math.inf, -math.inf]}, {"large": 2**70}):
+    for more in ({}, {"odd": [math.nan, math.inf, -math.inf]}, {"large": 2**70}, {"half": "\ud800"}):
         two[0].write_snapshot(body | more)
         state = two[0].snapshot(log.end)
         assert repr(state) == repr(body | more)

@@ -688,10 +688,10 @@ class Journal:
 
 
 def _as_json(body: dict[str, Any]) -> bytes:
-    """A snapshot as JSON, by msgspec, which takes a fifth of the time where it writes what `json` would."""
+    """A snapshot as JSON, by msgspec, in less than half of the time, where it writes what `json` would."""
     from msgspec.json import decode, encode
 
-    with suppress(OverflowError):  # an integer of more than 64 bits
+    with suppress(OverflowError, UnicodeEncodeError):  # integers of more than 64 bits, halves of pairs
         content = encode(body)
         if decode(content) == body:  # NaN and infinity, which it writes as null, differ
             return content
