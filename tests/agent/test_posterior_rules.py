@@ -293,3 +293,14 @@ def test_what_is_believed_can_be_read(rule: str) -> None:
     mean, covariance = posterior_of(gram, moment, mean=prior.means(3), sd=prior.sd, noise_sd=prior.noise_sd)
     assert mean == pytest.approx(agent.estimate)
     assert covariance == pytest.approx(agent.covariance)
+
+
+def test_a_posterior_of_sums_that_rounding_makes_singular() -> None:
+    """θ₁ + θ₂ is known to be nearly 0, and of θ₁ - θ₂ nothing but the prior."""
+    context = np.array([1e9, 1e9])
+    mean, covariance = posterior_of(
+        np.outer(context, context), context, mean=np.zeros(2), sd=0.5, noise_sd=0.5
+    )
+    assert mean == pytest.approx([0.0, 0.0], abs=1e-7)
+    across = np.array([1.0, -1.0]) / np.sqrt(2)
+    assert across @ covariance @ across == pytest.approx(0.25)

@@ -429,3 +429,18 @@ def test_threads_that_count_at_once_count_once() -> None:
         found = list(threads.map(counting.by_status, [Slow(), Slow()]))
     assert [each["pending"] for each in found] == [10, 10]
     assert asked == [0, 10]
+
+
+@pytest.mark.filterwarnings("ignore::fedfairx.errors.ScaleWarning")
+def test_contexts_so_long_that_sums_are_singular(tmp_path: Path) -> None:
+    """As of times in seconds since 1970: pages still come, and know nothing of entitlements."""
+    with served(str(tmp_path / "agent.db"), dimension=2) as (client, service):
+        for _ in range(2):
+            made = decide(client, contexts=[[1e9, 1e9], [1e9, 1e9]])
+            client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 1.0})
+        assert "Contexts are longer than 10" in client.get("/").text
+        found = client.get("/v1/exposure").json()
+        assert (found["decisions"], found["actions"][0]["entitled"]["value"]) == (2, None)
+        mean, covariance = exposing.posterior(service.agent, service.exposures._sums(), exact=False)
+        assert np.isfinite(mean).all()
+        assert np.linalg.eigvalsh(covariance).min() >= 0.0

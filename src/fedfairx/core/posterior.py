@@ -108,7 +108,11 @@ def posterior_of(
     if np.count_nonzero(gram) == np.count_nonzero(np.diagonal(gram)):  # actions without features
         inverse = np.diag(1.0 / sizes)
     else:
-        inverse = np.asarray(np.linalg.inv(gram + ridge * np.eye(mean.size)), dtype=np.float64)
+        try:
+            inverse = np.asarray(np.linalg.inv(gram + ridge * np.eye(mean.size)), dtype=np.float64)
+        except np.linalg.LinAlgError:  # contexts so long that λ is lost in rounding
+            values, vectors = np.linalg.eigh(gram)
+            inverse = (vectors / (np.maximum(values, 0.0) + ridge)) @ vectors.T
     return np.asarray(inverse @ (moment + ridge * mean)), np.asarray(noise_sd**2 * inverse)
 
 

@@ -149,17 +149,26 @@ class ExposureCache:
         start = last_of(journal, settings.exposure_decisions, first=first, end=end)
         bounded = start > first and last_of(journal, 1, first=first, end=start) > first
         since_time, width, count, stretch = _stretches(journal, start, end)
-        seen = _Seen(0 if sums is None else sums[1].size, since_time, width)
-        table = exposure(
-            seen.read(journal.decisions(after_seq=start - 1, before_seq=end)),
-            merit=agent.merit,
-            noise_sd=settings.noise_sd or _half_range(agent),
-            tolerance=settings.tolerance,
-            sums=sums,
-            changing=changing,
-            posterior=None if sums is None else posterior(agent, sums, exact=exact),
-            times=[since_time + width * k for k in range(count)],
-        )
+        times = [since_time + width * k for k in range(count)]
+
+        def computed(sums: tuple[Array, Array] | None) -> tuple[_Seen, Exposure]:
+            seen = _Seen(0 if sums is None else sums[1].size, since_time, width)
+            return seen, exposure(
+                seen.read(journal.decisions(after_seq=start - 1, before_seq=end)),
+                merit=agent.merit,
+                noise_sd=settings.noise_sd or _half_range(agent),
+                tolerance=settings.tolerance,
+                sums=sums,
+                changing=changing,
+                posterior=None if sums is None else posterior(agent, sums, exact=exact),
+                times=times,
+            )
+
+        try:
+            seen, table = computed(sums)
+        except np.linalg.LinAlgError:  # contexts so long that rounding makes the sums singular
+            assert sums is not None
+            seen, table = computed((0.0 * sums[0], 0.0 * sums[1]))  # as if no reward had come
         return ExposureSnapshot(
             table if exact else coarse(table),
             seen.first,
