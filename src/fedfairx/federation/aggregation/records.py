@@ -1,0 +1,193 @@
+"""What a member stores, and where: small named records in memory, in a file, or in a table.
+
+A member has up to two stores. `records` lie in its database, with its privacy ledger. An opener also has a
+`vault`: a file outside of the database that is in no backup. It alone holds the secret keys. What an opener
+has accepted, opened and closed is written to both stores, and the later of the two counts. So a restored
+database does not make an opener open a round again. An opener that has lost its vault has lost its key, and
+opens nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from fedfairx.errors import InvalidInput, StateError
+from fedfairx.privacy.ledger.sql import LedgerDatabase
+from fedfairx.util.file_lock import FileLock
+from fedfairx.util.files import require_private, write_atomically
+
+
+class Records(Protocol):
+    """Values by name."""
+
+    def get(self, name: str, /) -> bytes | None:
+        """The value of a record; None if there is none."""
+        ...
+
+    def put(self, changes: Mapping[str, bytes | None]) -> None:
+        """Write records, or remove them (None). It returns when all are durable, or raises and none is."""
+        ...
+
+
+class MemoryRecords(dict[str, bytes]):
+    """Records that live as long as the process: for simulation and tests."""
+
+    def put(self, changes: Mapping[str, bytes | None]) -> None:
+        kept = {**self, **changes}
+        self.clear()
+        self.update({name: value for name, value in kept.items() if value is not None})
+
+
+class FileRecords:
+    """Records in one small file that only its owner may read, open in one process at a time."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._lock = FileLock(self._path.with_name(self._path.name + ".lock"))
+        self._values: dict[str, bytes] = {}
+        try:
+            if self._path.exists():
+                require_private(self._path)
+                self._values = msgspec.msgpack.decode(self._path.read_bytes(), type=dict[str, bytes])
+        except msgspec.MsgspecError:
+            self._lock.free()
+            raise StateError(f"{self._path} is damaged: this opener can't open anything more") from None
+        except BaseException:
+            self._lock.free()
+            raise
+
+    def get(self, name: str) -> bytes | None:
+        return self._values.get(name)
+
+    def put(self, changes: Mapping[str, bytes | None]) -> None:
+        self._lock.check()
+        kept = {name: value for name, value in {**self._values, **changes}.items() if value is not None}
+        write_atomically(self._path, msgspec.msgpack.encode(kept))
+        self._values = kept
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._lock.free()
+
+
+class SqlRecords:
+    """Records in a table of (name TEXT PRIMARY KEY, value BLOB NOT NULL) of a ledger's database."""
+
+    def __init__(self, database: LedgerDatabase, table: str) -> None:
+        self._database = database
+        self._get = f"SELECT value FROM {table} WHERE name = ?"
+        self._remove = f"DELETE FROM {table} WHERE name = ?"
+        self._put = (
+            f"INSERT INTO {table} (name, value) VALUES (?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        )
+
+    def get(self, name: str) -> bytes | None:
+        with self._database.reading() as access:
+            rows = access.read(self._get, (name,))
+        return bytes(rows[0][0]) if rows else None
+
+    def put(self, changes: Mapping[str, bytes | None]) -> None:
+        with self._database.transaction() as access:
+            for name, value in changes.items():
+                if value is None:
+                    access.write(self._remove, (name,))
+                else:
+                    access.write(self._put, (name, value))
+
+
+# --- what is stored ---------------------------------------------------------------------------------------
+
+
+class Accepted(msgspec.Struct, frozen=True, array_like=True):
+    """An epoch that this member has accepted.
+
+    before, settlement: digests of the epoch before and of its closings; empty for one who joins with this.
+    limit: the last round of the epoch before that anybody has opened; None if that is not known.
+    confirmed: the members that the operator has confirmed.
+    """
+
+    number: int
+    digest: bytes
+    before: bytes
+    settlement: bytes
+    limit: int | None
+    confirmed: tuple[str, ...]
+
+
+class Sent(msgspec.Struct, frozen=True, array_like=True):
+    """What a member has sent in an epoch.
+
+    digests: those of its rows, by round; None where it has sent nothing.
+    first: the first round whose row is still recorded.
+    stopped: whether it makes no new rows; halted: why it must not, if so.
+    """
+
+    digests: tuple[bytes | None, ...] = ()
+    first: int = 1
+    stopped: bool = False
+    halted: str = ""
+
+
+class Opened(msgspec.Struct, frozen=True, array_like=True):
+    """What an opener has signed in an epoch: its last partial, its round, and its closing; empty if none."""
+
+    number: int = 0
+    partial: bytes = b""
+    closing: bytes = b""
+
+
+class Stores:
+    """The stores of one member. All reading and writing of its state goes through here."""
+
+    def __init__(self, records: Records, vault: Records | None = None) -> None:
+        self.records = records
+        self.vault = vault
+        self._both = (records,) if vault is None else (records, vault)
+
+    def accepted(self, federation: str) -> tuple[Accepted, ...]:
+        """All epochs that this member has accepted, in their order."""
+        found = [store.get(f"{federation}/accepted") for store in self._both]
+        lists = [
+            msgspec.msgpack.decode(each, type=tuple[Accepted, ...]) for each in found if each is not None
+        ]
+        return max(lists, key=lambda each: each[-1].number, default=())
+
+    def accept(self, federation: str, accepted: tuple[Accepted, ...]) -> None:
+        self._put_both(f"{federation}/accepted", msgspec.msgpack.encode(accepted))
+
+    def sent(self, epoch: bytes) -> Sent:
+        held = self.records.get(f"{epoch.hex()}/sent")
+        return Sent() if held is None else msgspec.msgpack.decode(held, type=Sent)
+
+    def send(self, epoch: bytes, sent: Sent, rows: Mapping[str, bytes | None]) -> None:
+        self.records.put({**rows, f"{epoch.hex()}/sent": msgspec.msgpack.encode(sent)})
+
+    def opened(self, epoch: bytes) -> Opened:
+        """The later of the two: the partial of the later round, and a closing if one of them has it."""
+        found = [store.get(f"{epoch.hex()}/opener") for store in self._both]
+        states = [msgspec.msgpack.decode(each, type=Opened) for each in found if each is not None]
+        last = max(states, key=lambda state: state.number, default=Opened())
+        closing = next((state.closing for state in states if state.closing), b"")
+        return Opened(last.number, last.partial, closing)
+
+    def open(self, epoch: bytes, opened: Opened) -> None:
+        self._put_both(f"{epoch.hex()}/opener", msgspec.msgpack.encode(opened))
+
+    def secret(self, federation: str, number: int) -> bytes | None:
+        """The opener's secret key of an epoch; None if there is none, or it was deleted."""
+        return None if self.vault is None else self.vault.get(f"{federation}/{number}/secret")
+
+    def keep_secret(self, federation: str, number: int, secret: bytes | None) -> None:
+        if self.vault is None:
+            raise InvalidInput("vault must be given for an opener: a store outside of all backups")
+        self.vault.put({f"{federation}/{number}/secret": secret})
+
+    def _put_both(self, name: str, value: bytes) -> None:
+        for store in self._both:
+            store.put({name: value})
