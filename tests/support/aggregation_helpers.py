@@ -221,6 +221,14 @@ def opener_keys(
     return found
 
 
+def people(m: int, crashes: Crashes) -> tuple[dict[str, SigningKey], dict[str, tuple[Disk, Disk]]]:
+    """Signing keys and empty disks."""
+    names = [f"org{number:02}" for number in range(m)]
+    return {name: new_signing_key() for name in names}, {
+        name: (Disk(crashes), Disk(crashes)) for name in names
+    }
+
+
 def group(
     m: int = 4,
     c: int = 1,
@@ -231,12 +239,12 @@ def group(
     plausible: Callable[[Integers], bool] = any_total,
     crashes: Crashes | None = None,
     random: Callable[[int], bytes] | None = None,
+    of: tuple[dict[str, SigningKey], dict[str, tuple[Disk, Disk]]] | None = None,
 ) -> Group:
     """A first epoch that all members have yet to accept. The first c + 1 names are openers."""
     crashes = crashes or Crashes()
-    names = [f"org{number:02}" for number in range(m)]
-    keys = {name: new_signing_key() for name in names}
-    disks = {name: (Disk(crashes), Disk(crashes)) for name in names}
+    keys, disks = of or people(m, crashes)
+    names = [*keys]
     epoch = Epoch(
         federation=FEDERATION,
         roster=ROSTER,

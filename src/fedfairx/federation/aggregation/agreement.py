@@ -127,11 +127,12 @@ class Agreement:
                 f"the acceptance of {self.name!r} must be signed by its key of the epoch before"
             )
         history = self._stores.accepted(self.epoch.federation)
-        if not history or history[-1].digest != self.epoch.digest:
+        if all(each.digest != self.epoch.digest for each in history):
             accepted = self._after(history, confirmed)
             if self.name in self.epoch.members:
                 _require_confirmed(self.epoch, accepted.confirmed)
-            self._stores.accept(self.epoch.federation, (*history, accepted))
+            history = *history, accepted
+        self._stores.accept(self.epoch.federation, history)
         self.signed = sign(Acceptance(self.epoch.digest, self.name), key)
         self.take(self.signed)
         return self.signed
@@ -156,6 +157,14 @@ class Agreement:
                 f"the settlement of epoch {before.number} must have the closing of {self.name!r} and reach "
                 f"round {opened.number}, which it has opened"
             )
+        sent = self._stores.sent(before.digest).digests
+        for number, row in settlement.named(self.name):
+            if number > len(sent) or sent[number - 1] != row:
+                raise PrivacyError(
+                    f"{self.name!r} has no record of its row of round {number} that an opener names: after a "
+                    "restored backup it has to leave and join anew; otherwise that opener is wrong and must "
+                    "count as missing"
+                )
         known |= {each for each in before.confirmed if each in settlement.epoch.members}
         limit = None if settlement.missing else settlement.last
         names = tuple(sorted(known & epoch.members.keys()))

@@ -62,9 +62,16 @@ class Settlement:
         done = self.base is not None and self.base.number >= self.last
         return self.last > 0 and self.rows is not None and not self.missing and not done
 
-    def shown(self, sent: int) -> int:
-        """The last round that counts as shown for a member that has sent up to round `sent`."""
-        return sent if self.missing else min(self.last, sent)
+    def named(self, name: str) -> list[tuple[int, bytes]]:
+        """Rounds and digests of a member's rows, as the openers' partials have them."""
+        closings = [read_closing(self.epoch, signed) for signed in self.closings.values()]
+        partials = [closing.partial for closing in closings if closing.partial]
+        partials += [] if self.base is None else self.base.partials
+        place = [*self.epoch.members].index(name)
+        return [
+            (partial.number, partial.rows[place])
+            for partial in (read(signed, Partial, self.epoch) for signed in partials)
+        ]
 
 
 def settle(

@@ -36,7 +36,17 @@ class Opener:
     def __init__(self, agreement: Agreement, key: SigningKey, stores: Stores) -> None:
         self._agreement, self._epoch, self._name = agreement, agreement.epoch, agreement.name
         self._key, self._stores = key, stores
-        self._state = stores.opened(self._epoch.digest)
+        self._held: Opened | None = None
+
+    @property
+    def _state(self) -> Opened:
+        """What both stores hold. After a crash between the two, what one of them has is written to both."""
+        if self._held is None:
+            held = self._stores.opened(self._epoch.digest)
+            if held != Opened():
+                self._stores.open(self._epoch.digest, held)
+            self._held = held
+        return self._held
 
     @property
     def last(self) -> int:
@@ -102,6 +112,7 @@ class Opener:
             text = f"rows must be those of all members of the epoch, got {', '.join(wrong)} wrong"
             raise MessageRefused(text, reason="members")
         digests = tuple(digest(rows[name]) for name in self._epoch.members)
+        self._held = None
         if number <= self.last:
             held = _partial(self._state.partial)
             if (number, digests) == (held.number, held.rows):
@@ -150,10 +161,9 @@ class Opener:
             raise MessageRefused(text, reason="share") from None
 
     def _write(self, opened: Opened) -> None:
-        try:
-            self._stores.open(self._epoch.digest, opened)
-        finally:  # a write that failed may have been made in one of the stores
-            self._state = self._stores.opened(self._epoch.digest)
+        self._held = None
+        self._stores.open(self._epoch.digest, opened)
+        self._held = opened
 
 
 def _partial(signed: bytes) -> Partial:

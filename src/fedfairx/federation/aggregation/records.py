@@ -159,6 +159,7 @@ class Stores:
         return max(lists, key=lambda each: each[-1].number, default=())
 
     def accept(self, federation: str, accepted: tuple[Accepted, ...]) -> None:
+        """Make both stores hold this, also if one of them had it before a crash."""
         self._put_both(f"{federation}/accepted", msgspec.msgpack.encode(accepted))
 
     def sent(self, epoch: bytes) -> Sent:
@@ -177,6 +178,7 @@ class Stores:
         return Opened(last.number, last.partial, closing)
 
     def open(self, epoch: bytes, opened: Opened) -> None:
+        """Make both stores hold this, also if one of them had it before a crash."""
         self._put_both(f"{epoch.hex()}/opener", msgspec.msgpack.encode(opened))
 
     def secret(self, federation: str, number: int) -> bytes | None:
@@ -190,4 +192,5 @@ class Stores:
 
     def _put_both(self, name: str, value: bytes) -> None:
         for store in self._both:
-            store.put({name: value})
+            if store.get(name) != value:
+                store.put({name: value})

@@ -78,6 +78,7 @@ class Sender:
         require(fits, "row", f"must be {self._epoch.entries} integers of 64 bits", found)
         require(1 <= number <= self._epoch.rounds, "number", f"must be 1 to {self._epoch.rounds}", number)
         content = digest_of("content", place, to_bytes(as_ring(row)))
+        self._sent = self._stores.sent(self._epoch.digest)
         held = self._recorded(number)
         if held is not None:
             if held.content != content:
