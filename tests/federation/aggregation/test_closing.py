@@ -75,7 +75,7 @@ def test_an_epoch_in_which_nothing_was_opened() -> None:
 def test_an_opener_that_is_behind_completes_the_last_round_after_its_acceptance() -> None:
     here, one, two = behind()
     settlement = close_without_rows(here)
-    assert (settlement.last, settlement.completable) == (2, True)
+    assert (settlement.last, settlement.behind, settlement.completable) == (2, ("org01",), True)
     assert settlement.base is not None
     assert settlement.base.values.tolist() == exact(one)
     late = here.members["org01"]
@@ -238,6 +238,7 @@ def test_an_implausible_last_round_leaves_the_last_plausible_total() -> None:
     assert settlement.last == 2
     assert settlement.base is not None
     assert (settlement.base.number, settlement.base.values.tolist()) == (1, exact(one))
+    assert (settlement.behind, settlement.completable) == ((), False)  # there is nothing to complete
     here.follow(settlement).start_all()
     assert shown(here.stores("org03"), here.epoch) == 2
 

@@ -10,7 +10,7 @@ import pytest
 
 from aggregation_helpers import Crash, Group, exact, group, place_of
 from fedfairx.errors import FedFairXError, LedgerMismatch, MessageRefused, PrivacyError
-from fedfairx.federation.aggregation.agreement import Agreement
+from fedfairx.federation.aggregation.agreement import Agreement, opener_key
 from fedfairx.federation.aggregation.messages import Partial, Row, digest, parse, read, sign
 from fedfairx.federation.aggregation.opener import Opener
 from fedfairx.federation.aggregation.sender import Sender
@@ -196,6 +196,21 @@ def test_without_its_secret_an_opener_opens_nothing() -> None:
     messages = rows_of(here, 1)
     here.disks[OPENER][1].restore({})
     assert "no key" in str(refused(lambda: opener(here).open(1, messages), PrivacyError))
+    opener_key(here.epoch.federation, 1, OPENER, key=here.keys[OPENER], stores=here.stores(OPENER))
+    assert "no key" in str(refused(lambda: opener(here).open(1, messages), PrivacyError))  # it is another
+
+
+def test_an_opener_that_may_have_forgotten_its_last_round_does_not_close() -> None:
+    """Its vault is gone and its database is an old one: it would name too early a round."""
+    here = quiet()
+    records, vault = here.disks[OPENER]
+    opener(here).open(1, rows_of(here, 1))
+    backup = records.backup()
+    opener(here).open(2, rows_of(here, 2))
+    records.restore(backup)
+    vault.restore({})
+    assert opener(here).last == 1
+    assert "no key" in str(refused(lambda: opener(here).close(), PrivacyError))
 
 
 def test_a_sender_of_two_lives_is_refused() -> None:

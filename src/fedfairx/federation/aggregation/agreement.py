@@ -165,7 +165,7 @@ class Agreement:
                     "restored backup it has to leave and join anew; otherwise that opener is wrong and must "
                     "count as missing"
                 )
-        known |= {each for each in before.confirmed if each in settlement.epoch.members}
+        known |= {*before.confirmed}
         limit = None if settlement.missing else settlement.last
         names = tuple(sorted(known & epoch.members.keys()))
         return Accepted(epoch.number, epoch.digest, before.digest, settlement.digest, limit, names)

@@ -32,6 +32,7 @@ class Settlement:
     closings: the signed closings, by opener; openers without one are missing.
     last: the last round of which an opener has signed a partial; 0 if there is none.
     rows: digests of the rows of that round; None if the openers name different ones.
+    behind: the openers that have closed and not opened that round.
     base: the last plausible total that the closings prove; None if there is none.
     """
 
@@ -39,6 +40,7 @@ class Settlement:
     closings: Mapping[str, bytes] = field(repr=False)
     last: int
     rows: tuple[bytes, ...] | None = field(repr=False)
+    behind: tuple[str, ...]
     base: Total | None
 
     @property
@@ -54,13 +56,13 @@ class Settlement:
 
     @property
     def completable(self) -> bool:
-        """Whether openers can still complete the last round: it has one set of rows, and none is missing.
+        """Whether the openers that are behind can complete the last round.
 
-        Where it is not, leaves that were shown and are not in `base` are in no total: they are dropped, or
-        sent again at the price that the terms name.
+        They can if no opener is missing and all others name the same rows of it. Otherwise leaves that were
+        shown and are not in `base` are in no total: they are dropped, or sent again at a price, as the terms
+        say.
         """
-        done = self.base is not None and self.base.number >= self.last
-        return self.last > 0 and self.rows is not None and not self.missing and not done
+        return bool(self.behind) and not self.missing and self.rows is not None
 
     def named(self, name: str) -> list[tuple[int, bytes]]:
         """Rounds and digests of a member's rows, as the openers' partials have them."""
@@ -93,15 +95,17 @@ def settle(
             signed[name] = closing.partial
         if closing.complete:
             totals.append(add_up(epoch, closing.complete))
-    partials = [read(each, Partial, epoch) for each in signed.values()]
-    last = max((partial.number for partial in partials), default=0)
-    latest = [partial for partial in partials if partial.number == last]
-    rows = {partial.rows for partial in latest}
-    if len(rows) == 1 and len(latest) == len(epoch.openers):
+    partials = {name: read(each, Partial, epoch) for name, each in signed.items()}
+    last = max((partial.number for partial in partials.values()), default=0)
+    latest = {name: partial.rows for name, partial in partials.items() if partial.number == last}
+    behind = tuple(sorted(closings.keys() - latest.keys())) if last else ()
+    rows = {*latest.values()}
+    if len(rows) == 1 and not behind and not missing:
         totals.append(add_up(epoch, signed.values()))
     credible = [total for total in totals if plausible(total.values)]
     base = max(credible, key=lambda total: total.number, default=None)
-    return Settlement(epoch, dict(closings), last, rows.pop() if len(rows) == 1 else None, base)
+    named = rows.pop() if len(rows) == 1 else None
+    return Settlement(epoch, dict(closings), last, named, behind, base)
 
 
 def read_closing(epoch: Epoch, signed: bytes) -> Closing:

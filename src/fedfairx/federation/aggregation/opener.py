@@ -68,6 +68,7 @@ class Opener:
 
         `MessageRefused` names the sender whose row can't be taken; then nothing has changed.
         """
+        self._held = None
         if self._state.closing:
             raise PrivacyError(f"epoch {self._epoch.number} is closed, so {self._name!r} opens nothing in it")
         self._agreement.require_begun()
@@ -80,9 +81,13 @@ class Opener:
     def close(self, complete: Sequence[bytes] = ()) -> bytes:
         """The signed closing, durable. From now on `open` is refused.
 
+        An opener that has lost its vault may also have lost its last round. It can't close, and counts as
+        missing.
+
         complete: the partials of the last total that is known here.
         """
         if not self._state.closing:
+            self._private()
             closing = Closing(self._epoch.digest, self._name, self._state.partial, tuple(complete))
             self._write(msgspec.structs.replace(self._state, closing=sign(closing, self._key)))
         return self._state.closing
