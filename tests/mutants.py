@@ -926,7 +926,7 @@ MUTANTS = (
         "the vault is not asked for the last round",
         "Stores.opened",
         "for store in self._both",
-        "for store in (self.records,)",
+        "for store in (self._records,)",
         OPENER,
     ),
     Mutant(
@@ -1065,7 +1065,7 @@ MUTANTS = (
     Mutant(
         "an epoch is passed over in which rows were sent",
         "Agreement._before",
-        "if any(self._stores.sent(each.digest).digests for each in skipped):",
+        "if any(self.stores.sent(each.digest).digests for each in skipped):",
         "if False:",
         AGREEMENT,
     ),

@@ -88,16 +88,15 @@ class Group:
     seen: dict[str, int] = field(default_factory=dict)
 
     def stores(self, name: str) -> Stores:
-        return Stores(*self.disks[name])
+        return Stores(name, *self.disks[name])
 
     def agreement(self, name: str, **changes: Collection[str]) -> Agreement:
-        return Agreement(self.epoch, name, self.stores(name), settlement=self.settlement, **changes)
+        return Agreement(self.epoch, self.stores(name), settlement=self.settlement, **changes)
 
     def participant(self, agreement: Agreement) -> Participant:
         """A participant as it is made by a process that starts."""
-        name = agreement.name
         chance = {} if self.random is None else {"random": self.random}
-        return Participant(agreement, self.keys[name], self.stores(name), plausible=self.plausible, **chance)
+        return Participant(agreement, self.keys[agreement.name], plausible=self.plausible, **chance)
 
     def start(self, name: str) -> Participant:
         """Start or restart a member: it forgets all but what is on its disks, and reads the bus again."""
@@ -215,7 +214,7 @@ def opener_keys(
 ) -> dict[str, bytes]:
     found = {}
     for name in openers:
-        message = parse(opener_key(FEDERATION, number, name, key=keys[name], stores=Stores(*disks[name])))
+        message = parse(opener_key(FEDERATION, number, key=keys[name], stores=Stores(name, *disks[name])))
         assert isinstance(message, OpenerKey)
         found[name] = message.key
     return found

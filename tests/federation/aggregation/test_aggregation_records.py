@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from aggregation_helpers import Disk, any_total, exact, group
+from aggregation_helpers import Disk, exact, group
 from fedfairx.errors import InvalidInput, LedgerMismatch, StateError
-from fedfairx.federation.aggregation.participant import Participant
+from fedfairx.federation.aggregation.agreement import Agreement
 from fedfairx.federation.aggregation.records import (
     Accepted,
     FileRecords,
@@ -106,7 +106,7 @@ def test_sqlite_makes_a_change_as_a_whole(tmp_path: Path) -> None:
 
 def test_the_later_of_the_two_stores_counts() -> None:
     records, vault = MemoryRecords(), MemoryRecords()
-    both, epoch = Stores(records, vault), bytes(32)
+    both, epoch = Stores("me", records, vault), bytes(32)
     for late, early in ((records, vault), (vault, records)):
         late.clear()
         early.clear()
@@ -126,15 +126,15 @@ def test_the_later_of_the_two_stores_counts() -> None:
     # A closing that one store has counts with the later partial of the other.
     records.clear()
     vault.clear()
-    Stores(records).open(epoch, Opened(4, b"four", b"closed"))
-    Stores(vault).open(epoch, Opened(6, b"six", b""))
+    Stores("me", records).open(epoch, Opened(4, b"four", b"closed"))
+    Stores("me", vault).open(epoch, Opened(6, b"six", b""))
     assert both.opened(epoch) == Opened(6, b"six", b"closed")
 
 
 def test_an_opener_needs_a_vault() -> None:
     with pytest.raises(InvalidInput, match="vault"):
-        Stores(MemoryRecords()).keep_secret("fed", 1, bytes(32))
-    assert Stores(MemoryRecords()).secret("fed", 1) is None
+        Stores("me", MemoryRecords()).keep_secret("fed", 1, bytes(32))
+    assert Stores("me", MemoryRecords()).secret("fed", 1) is None
 
 
 def test_an_epoch_over_sqlite_and_files_with_restarts(tmp_path: Path) -> None:
@@ -149,10 +149,9 @@ def test_an_epoch_over_sqlite_and_files_with_restarts(tmp_path: Path) -> None:
             table.put(dict(records))  # what the helper has made before
             file.put(dict(vault))
             files += [ledger, file]
-            agreement = here.agreement(name)
-            agreement._stores = stores = Stores(table, file)
+            agreement = Agreement(here.epoch, Stores(name, table, file))
             agreement.accept(here.keys[name], confirmed=here.epoch.members)
-            here.members[name] = Participant(agreement, here.keys[name], stores, plausible=any_total)
+            here.members[name] = here.participant(agreement)
             here.seen[name] = 0
         here.pump()
         rows = here.round(number)

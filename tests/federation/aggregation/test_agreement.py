@@ -37,10 +37,11 @@ def closed(m: int = 4, c: int = 1, rounds: int = 2) -> tuple[Group, Group]:
 
 def test_an_epoch_of_a_roster() -> None:
     there = world()
-    stores = {name: Stores(MemoryRecords(), MemoryRecords()) for name in NAMES}
+    store = MemoryRecords(), MemoryRecords()  # of all of them
+    stores = {name: Stores(name, *store) for name in NAMES}
 
     def signed(name: str, number: int = 1) -> bytes:
-        return opener_key(there.roster.federation, number, name, key=there.keys[name], stores=stores[name])
+        return opener_key(there.roster.federation, number, key=there.keys[name], stores=stores[name])
 
     keys = {name: signed(name) for name in NAMES[:2]}
     epoch = epoch_of(there.roster, keys, entries=5, rounds=9)
@@ -62,7 +63,7 @@ def test_an_epoch_of_a_roster() -> None:
     assert reason("org1", sign(own, there.keys["org2"])) == "signature"
     assert reason("org1", keys["org2"]) == "sender"
     assert reason("org1", signed("org1", number=2)) == "epoch"  # of another epoch
-    elsewhere = opener_key("00" * 16, 1, "org1", key=there.keys["org1"], stores=stores["org1"])
+    elsewhere = opener_key("00" * 16, 1, key=there.keys["org1"], stores=stores["org1"])
     assert reason("org1", elsewhere) == "epoch"  # of another federation
     with pytest.raises(InvalidInput, match="members"):
         epoch_of(there.roster, {"zed": keys["org1"]}, entries=5, rounds=9)
@@ -199,40 +200,24 @@ def test_a_convener_that_adds_members_of_its_own() -> None:
     settlement = here.close()
     sybils = [f"zzz{number}" for number in range(5)]
     there = here.follow(settlement, join=sybils, leave=["org03"])
-    refused(
-        there, "org00", "at least 4 .* got 3", confirmed=()
-    )  # 3 + 1 are needed, and two of those confirmed remain
-    refused(
-        here.follow(settlement, join=sybils, openers=["org00", "zzz0"]),
-        "org01",
-        "zzz0 unconfirmed",
-        confirmed=(),
-    )
+    refused(there, "org00", "at least 4 .* got 3", confirmed=())  # of those confirmed three remain
+    wrong = here.follow(settlement, join=sybils, openers=["org00", "zzz0"])
+    refused(wrong, "org01", "zzz0 unconfirmed", confirmed=())
     fine = here.follow(settlement, join=sybils)  # with all honest members, sybils change nothing
     fine.agreement("org00").accept(fine.keys["org00"])
     for changes in ({"honest": 2}, {"entries": 4}, {"federation": "00" * 16}, {"number": 1}):
         epoch = replace(fine.epoch, **changes)
         with pytest.raises(InvalidInput, match=next(iter(changes))):
-            Agreement(epoch, "org00", here.stores("org00"), settlement=settlement)
-    few = dict(list(fine.epoch.openers.items()))
+            Agreement(epoch, here.stores("org00"), settlement=settlement)
+    few = {name: fine.epoch.members[name] for name in ("org00", "org01", "org02")}
     with pytest.raises(InvalidInput, match="members must be at least 4"):
-        replace(
-            fine.epoch,
-            members={name: fine.epoch.members[name] for name in ("org00", "org01", "org02")},
-            openers=few,
-        )
+        replace(fine.epoch, members=few)
     third = {**fine.epoch.openers, "org02": here.epoch.openers["org00"][::-1]}
     with pytest.raises(InvalidInput, match="colluding"):
-        Agreement(
-            replace(fine.epoch, openers=third, number=9), "org00", here.stores("org00"), settlement=settlement
-        )
+        Agreement(replace(fine.epoch, openers=third, number=9), here.stores("org00"), settlement=settlement)
     with pytest.raises(InvalidInput, match="new keys"):
-        Agreement(
-            replace(fine.epoch, openers=here.epoch.openers),
-            "org00",
-            here.stores("org00"),
-            settlement=settlement,
-        )
+        reused = replace(fine.epoch, openers=here.epoch.openers)
+        Agreement(reused, here.stores("org00"), settlement=settlement)
 
 
 def test_confirmations_are_kept_for_those_who_stay_only() -> None:
@@ -252,13 +237,13 @@ def test_a_founding_without_settlement_is_refused_to_a_member() -> None:
     """Else a convener could pretend that there was no epoch before, and exchange everybody's keys."""
     here, there = closed()
     epoch = replace(there.epoch, settlement=b"")
-    agreement = Agreement(epoch, "org03", here.stores("org03"))
+    agreement = Agreement(epoch, here.stores("org03"))
     with pytest.raises(PrivacyError, match="must have the settlement"):
         agreement.accept(here.keys["org03"], confirmed=epoch.members)
     with pytest.raises(InvalidInput, match="settlement must be the one"):
-        Agreement(there.epoch, "org03", here.stores("org03"))
+        Agreement(there.epoch, here.stores("org03"))
     with pytest.raises(InvalidInput, match="settlement must be the one"):
-        Agreement(epoch, "org03", here.stores("org03"), settlement=there.settlement)
+        Agreement(epoch, here.stores("org03"), settlement=there.settlement)
 
 
 def test_after_an_acceptance_nothing_is_sent_or_opened_in_the_epoch_before() -> None:

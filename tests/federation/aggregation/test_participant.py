@@ -26,7 +26,7 @@ EDGE = 2**56  # fifty of them fit into 64 bits
 
 
 @pytest.mark.long
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     m=st.sampled_from([3, 4, 7, 50]) | st.integers(3, 50),
     c=st.integers(1, 10),
@@ -213,7 +213,7 @@ class Storm:
         """An opener loses the state in one of its two places."""
         name = self.chance.choice([*self.here.epoch.openers])
         disk = self.chance.choice(self.here.disks[name])
-        disk.pop(f"{self.here.epoch.digest.hex()}/opener", None)
+        disk.pop(f"{name}/{self.here.epoch.digest.hex()}/opener", None)
         self.restart(name)
 
     def look(self) -> None:
@@ -361,11 +361,13 @@ class Lives:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("after", [False, True])
-def test_a_crash_at_every_step_that_is_written_or_sent(after: bool) -> None:
-    """The outcome is that of a life without a crash, whichever step is the last of the first life."""
+def test_a_crash_at_every_step_that_is_written_or_sent() -> None:
+    """The outcome is that of a life without a crash, whichever step is the first that is not made.
+
+    A death after a step leaves the same disks and bus as a death before the next one.
+    """
     whole = Lives(Crashes())
     whole.check()
     assert whole.crashes.done > 40
     for due in range(1, whole.crashes.done + 1):
-        Lives(Crashes(due=due, after=after)).check()
+        Lives(Crashes(due=due)).check()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregation_helpers import Crash, Group, any_total, group, place_of
+from aggregation_helpers import Crash, Group, group, place_of
 from fedfairx.errors import InvalidInput, LedgerMismatch, PrivacyError
 from fedfairx.federation.aggregation.messages import Row, digest, parse, read
-from fedfairx.federation.aggregation.participant import Participant
-from fedfairx.federation.aggregation.records import Stores
 from fedfairx.federation.aggregation.sender import Sender
 from fedfairx.federation.aggregation.shares import unseal
 
@@ -88,9 +86,7 @@ def test_nothing_is_sent_before_all_have_accepted() -> None:
     here.pump()
     with pytest.raises(PrivacyError, match="accepted by org03 first"):
         sender(here).send(1, one_row(), place=PLACE, opened=0)
-    unaccepted = Participant(
-        here.agreement("org03"), here.keys["org03"], here.stores("org03"), plausible=any_total
-    )
+    unaccepted = here.participant(here.agreement("org03"))
     with pytest.raises(PrivacyError, match="last one that 'org03' has accepted"):
         unaccepted.send(1, one_row(), place=PLACE)
     here.start("org03")
@@ -178,4 +174,4 @@ def test_a_write_that_fails_and_was_made_is_not_forgotten(after: bool) -> None:
     again = sender(here).send(1, one_row(), place=place_of("org02", 1), opened=0)
     two = sent(sender(here).send(2, one_row(), place=PLACE, opened=0))
     assert two.earlier == (digest(again),)
-    assert Stores(*here.disks["org02"]).sent(here.epoch.digest).digests[0] == digest(again)
+    assert here.stores("org02").sent(here.epoch.digest).digests[0] == digest(again)

@@ -9,7 +9,7 @@ import pytest
 from aggregation_helpers import Group, exact, group
 from fedfairx.errors import MessageRefused
 from fedfairx.federation.aggregation.messages import Partial, parse, sign
-from fedfairx.federation.aggregation.records import MemoryRecords
+from fedfairx.federation.aggregation.records import MemoryRecords, Stores
 from fedfairx.federation.aggregation.total import Total, Totals, add_up, require_rows
 
 
@@ -71,7 +71,7 @@ def test_a_later_total_takes_the_place_of_the_last_in_any_order_of_arrival() -> 
     here = group().start_all()
     _, one = opened(here, 1)
     rows, two = opened(here, 2)
-    totals = Totals(here.epoch, MemoryRecords(), lambda _: True)
+    totals = Totals(here.epoch, Stores("org03", MemoryRecords()), lambda _: True)
     assert (totals.number, totals.last) == (0, None)
     for signed in (two.partials[0], one.partials[1], two.partials[1], one.partials[0], *one.partials):
         totals.take(signed)
@@ -111,7 +111,7 @@ def test_an_opener_that_signs_two_partials_of_a_round() -> None:
     _, total = opened(here, 1)
     first = total.partials[0]
     other = forged(here, first, total=bytes(24))
-    totals = Totals(here.epoch, MemoryRecords(), lambda _: True)
+    totals = Totals(here.epoch, Stores("org03", MemoryRecords()), lambda _: True)
     totals.take(first)
     totals.take(first)
     with pytest.raises(MessageRefused) as refused:

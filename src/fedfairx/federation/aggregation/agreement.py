@@ -31,13 +31,13 @@ from fedfairx.federation.roster.signing_keys import SigningKey
 # --- openers' keys ----------------------------------------------------------------------------------------
 
 
-def opener_key(federation: str, number: int, name: str, *, key: SigningKey, stores: Stores) -> bytes:
+def opener_key(federation: str, number: int, *, key: SigningKey, stores: Stores) -> bytes:
     """The signed X25519 key of an opener for an epoch. The first call makes it, and later ones repeat it."""
     secret = stores.secret(federation, number)
     if secret is None:
         secret = secrets.token_bytes(KEY_BYTES)
         stores.keep_secret(federation, number, secret)
-    return sign(OpenerKey(_signed_for(federation, number), name, public_key_of(secret)), key)
+    return sign(OpenerKey(_signed_for(federation, number), stores.name, public_key_of(secret)), key)
 
 
 def _signed_for(federation: str, number: int) -> bytes:
@@ -82,7 +82,7 @@ def epoch_of(
 class Agreement:
     """One member's view of who has accepted an epoch; and its own acceptance.
 
-    name: of a member of the epoch, or of an opener of the epoch before.
+    stores: those of a member of the epoch, or of an opener of the epoch before.
     settlement: that of the epoch before; None in the first epoch of a federation.
     rekeyed: members whose new key the operator has confirmed because the old one is lost.
 
@@ -94,7 +94,6 @@ class Agreement:
     def __init__(
         self,
         epoch: Epoch,
-        name: str,
         stores: Stores,
         *,
         settlement: Settlement | None = None,
@@ -102,7 +101,7 @@ class Agreement:
     ) -> None:
         if epoch.settlement != (b"" if settlement is None else settlement.digest):
             raise InvalidInput("settlement must be the one whose digest the epoch has")
-        self.epoch, self.name, self.settlement, self._stores = epoch, name, settlement, stores
+        self.epoch, self.name, self.settlement, self.stores = epoch, stores.name, settlement, stores
         self._rekeyed, self._keys = frozenset(rekeyed), dict(epoch.members)
         if settlement is not None:
             before = settlement.epoch
@@ -110,8 +109,9 @@ class Agreement:
             self._keys |= {opener: before.members[opener] for opener in settlement.closings}
             self._keys |= {each: before.members[each] for each in epoch.members if each in before.members}
             self._keys |= {each: epoch.members[each] for each in self._rekeyed if each in epoch.members}
-        if name not in self._keys:
-            raise InvalidInput(f"name must be a member of the epoch or an opener before, got name={name!r}")
+        if self.name not in self._keys:
+            rule = "must be that of a member of the epoch or an opener of the one before"
+            raise InvalidInput(f"name {rule}, got name={self.name!r}")
         self._accepted: set[str] = set()
         self.signed = b""  # our own acceptance
 
@@ -126,13 +126,13 @@ class Agreement:
             raise PrivacyError(
                 f"the acceptance of {self.name!r} must be signed by its key of the epoch before"
             )
-        history = self._stores.accepted(self.epoch.federation)
+        history = self.stores.accepted(self.epoch.federation)
         if all(each.digest != self.epoch.digest for each in history):
             accepted = self._after(history, confirmed)
             if self.name in self.epoch.members:
                 _require_confirmed(self.epoch, accepted.confirmed)
             history = *history, accepted
-        self._stores.accept(self.epoch.federation, history)
+        self.stores.accept(self.epoch.federation, history)
         self.signed = sign(Acceptance(self.epoch.digest, self.name), key)
         self.take(self.signed)
         return self.signed
@@ -150,14 +150,14 @@ class Agreement:
             names = tuple(sorted(known & epoch.members.keys()))
             return Accepted(epoch.number, epoch.digest, b"", epoch.settlement, None, names)
         before = self._before(history, settlement)
-        opened = self._stores.opened(before.digest)
+        opened = self.stores.opened(before.digest)
         ours = settlement.closings.get(self.name)
         if ours is not None and (digest(ours) != digest(opened.closing) or settlement.last < opened.number):
             raise PrivacyError(
                 f"the settlement of epoch {before.number} must have the closing of {self.name!r} and reach "
                 f"round {opened.number}, which it has opened"
             )
-        sent = self._stores.sent(before.digest).digests
+        sent = self.stores.sent(before.digest).digests
         for number, row in settlement.named(self.name):
             if number > len(sent) or sent[number - 1] != row:
                 raise PrivacyError(
@@ -175,7 +175,7 @@ class Agreement:
         for place, accepted in reversed([*enumerate(history)]):
             if accepted.digest == settlement.epoch.digest:
                 skipped = history[place + 1 :]
-                if any(self._stores.sent(each.digest).digests for each in skipped):
+                if any(self.stores.sent(each.digest).digests for each in skipped):
                     raise PrivacyError(
                         f"rows were sent after epoch {accepted.number}: it is not the one before"
                     )
@@ -206,7 +206,7 @@ class Agreement:
     @property
     def current(self) -> bool:
         """Whether this is the last epoch that this member has accepted."""
-        history = self._stores.accepted(self.epoch.federation)
+        history = self.stores.accepted(self.epoch.federation)
         return bool(history) and history[-1].digest == self.epoch.digest
 
     def require_begun(self) -> None:

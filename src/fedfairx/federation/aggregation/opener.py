@@ -16,7 +16,7 @@ from fedfairx.errors import LedgerMismatch, MessageRefused, PrivacyError
 from fedfairx.federation.aggregation.agreement import Agreement
 from fedfairx.federation.aggregation.closing import Settlement
 from fedfairx.federation.aggregation.messages import Closing, Partial, Row, digest, parse, read, sign
-from fedfairx.federation.aggregation.records import Opened, Stores
+from fedfairx.federation.aggregation.records import Opened
 from fedfairx.federation.aggregation.shares import Ring, add, numbers_of, public_key_of, to_bytes, unseal
 from fedfairx.federation.roster.signing_keys import SigningKey
 
@@ -33,9 +33,9 @@ class Opener:
       epoch that it has accepted settles these closings.
     """
 
-    def __init__(self, agreement: Agreement, key: SigningKey, stores: Stores) -> None:
+    def __init__(self, agreement: Agreement, key: SigningKey) -> None:
         self._agreement, self._epoch, self._name = agreement, agreement.epoch, agreement.name
-        self._key, self._stores = key, stores
+        self._key, self._stores = key, agreement.stores
         self._held: Opened | None = None
 
     @property

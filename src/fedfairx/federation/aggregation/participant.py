@@ -22,7 +22,6 @@ from fedfairx.federation.aggregation.agreement import Agreement
 from fedfairx.federation.aggregation.closing import Settlement, read_closing, settle
 from fedfairx.federation.aggregation.messages import Acceptance, Closing, Partial, Row, digest, parse, read
 from fedfairx.federation.aggregation.opener import Opener
-from fedfairx.federation.aggregation.records import Stores
 from fedfairx.federation.aggregation.sender import Sender
 from fedfairx.federation.aggregation.shares import Integers
 from fedfairx.federation.aggregation.total import Plausible, Total, Totals
@@ -42,7 +41,6 @@ class Participant:
         self,
         agreement: Agreement,
         key: SigningKey,
-        stores: Stores,
         *,
         plausible: Plausible,
         random: Callable[[int], bytes] = secrets.token_bytes,
@@ -50,10 +48,10 @@ class Participant:
         self.agreement, self.epoch, self.name = agreement, agreement.epoch, agreement.name
         if key.public != self.epoch.members.get(self.name):
             raise StateError(f"the key of {self.name!r} is not the one in epoch {self.epoch.number}")
-        self._plausible, self._stores = plausible, stores
-        self.sender = Sender(agreement, key, stores, random=random)
-        self.totals = Totals(self.epoch, stores.records, plausible)
-        self.opener = Opener(agreement, key, stores) if self.name in self.epoch.openers else None
+        self._plausible = plausible
+        self.sender = Sender(agreement, key, random=random)
+        self.totals = Totals(self.epoch, agreement.stores, plausible)
+        self.opener = Opener(agreement, key) if self.name in self.epoch.openers else None
         self.refusals: Counter[tuple[str, str]] = Counter()
         self._rows: dict[int, dict[str, bytes]] = {}  # by round and sender, for an opener
         self._refused: set[bytes] = set()  # digests of rows that can't be opened

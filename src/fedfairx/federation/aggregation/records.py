@@ -143,16 +143,25 @@ class Opened(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stores:
-    """The stores of one member. All reading and writing of its state goes through here."""
+    """The stores of the member `name`. All reading and writing of its state goes through here.
 
-    def __init__(self, records: Records, vault: Records | None = None) -> None:
-        self.records = records
-        self.vault = vault
+    Members of one process may share a store: the names of records begin with the member's.
+    """
+
+    def __init__(self, name: str, records: Records, vault: Records | None = None) -> None:
+        self.name = name
+        self._records, self._vault = records, vault
         self._both = (records,) if vault is None else (records, vault)
+
+    def _of(self, *parts: object) -> str:
+        """The name of a record."""
+        return "/".join(
+            [self.name, *(each.hex() if isinstance(each, bytes) else str(each) for each in parts)]
+        )
 
     def accepted(self, federation: str) -> tuple[Accepted, ...]:
         """All epochs that this member has accepted, in their order."""
-        found = [store.get(f"{federation}/accepted") for store in self._both]
+        found = [store.get(self._of(federation, "accepted")) for store in self._both]
         lists = [
             msgspec.msgpack.decode(each, type=tuple[Accepted, ...]) for each in found if each is not None
         ]
@@ -160,18 +169,31 @@ class Stores:
 
     def accept(self, federation: str, accepted: tuple[Accepted, ...]) -> None:
         """Make both stores hold this, also if one of them had it before a crash."""
-        self._put_both(f"{federation}/accepted", msgspec.msgpack.encode(accepted))
+        self._put_both(self._of(federation, "accepted"), msgspec.msgpack.encode(accepted))
 
     def sent(self, epoch: bytes) -> Sent:
-        held = self.records.get(f"{epoch.hex()}/sent")
+        held = self._records.get(self._of(epoch, "sent"))
         return Sent() if held is None else msgspec.msgpack.decode(held, type=Sent)
 
-    def send(self, epoch: bytes, sent: Sent, rows: Mapping[str, bytes | None]) -> None:
-        self.records.put({**rows, f"{epoch.hex()}/sent": msgspec.msgpack.encode(sent)})
+    def send(self, epoch: bytes, sent: Sent, rows: Mapping[int, bytes | None]) -> None:
+        """Write what was sent, and add or remove rows, all or nothing."""
+        changes = {self._of(epoch, "row", number): row for number, row in rows.items()}
+        self._records.put({**changes, self._of(epoch, "sent"): msgspec.msgpack.encode(sent)})
+
+    def row(self, epoch: bytes, number: int) -> bytes | None:
+        """The record of a row."""
+        return self._records.get(self._of(epoch, "row", number))
+
+    def total(self, epoch: bytes) -> bytes | None:
+        """The record of the last total."""
+        return self._records.get(self._of(epoch, "total"))
+
+    def keep_total(self, epoch: bytes, total: bytes) -> None:
+        self._records.put({self._of(epoch, "total"): total})
 
     def opened(self, epoch: bytes) -> Opened:
         """The later of the two: the partial of the later round, and a closing if one of them has it."""
-        found = [store.get(f"{epoch.hex()}/opener") for store in self._both]
+        found = [store.get(self._of(epoch, "opener")) for store in self._both]
         states = [msgspec.msgpack.decode(each, type=Opened) for each in found if each is not None]
         last = max(states, key=lambda state: state.number, default=Opened())
         closing = next((state.closing for state in states if state.closing), b"")
@@ -179,16 +201,16 @@ class Stores:
 
     def open(self, epoch: bytes, opened: Opened) -> None:
         """Make both stores hold this, also if one of them had it before a crash."""
-        self._put_both(f"{epoch.hex()}/opener", msgspec.msgpack.encode(opened))
+        self._put_both(self._of(epoch, "opener"), msgspec.msgpack.encode(opened))
 
     def secret(self, federation: str, number: int) -> bytes | None:
         """The opener's secret key of an epoch; None if there is none, or it was deleted."""
-        return None if self.vault is None else self.vault.get(f"{federation}/{number}/secret")
+        return None if self._vault is None else self._vault.get(self._of(federation, number, "secret"))
 
     def keep_secret(self, federation: str, number: int, secret: bytes | None) -> None:
-        if self.vault is None:
+        if self._vault is None:
             raise InvalidInput("vault must be given for an opener: a store outside of all backups")
-        self.vault.put({f"{federation}/{number}/secret": secret})
+        self._vault.put({self._of(federation, number, "secret"): secret})
 
     def _put_both(self, name: str, value: bytes) -> None:
         for store in self._both:

@@ -21,7 +21,7 @@ from fedfairx.errors import LedgerMismatch, PrivacyError, require
 from fedfairx.federation.aggregation.agreement import Agreement
 from fedfairx.federation.aggregation.epoch import digest_of, typed
 from fedfairx.federation.aggregation.messages import Row, digest, sign
-from fedfairx.federation.aggregation.records import Sent, Stores
+from fedfairx.federation.aggregation.records import Sent
 from fedfairx.federation.aggregation.shares import KEY_BYTES, Integers, as_ring, derive, seal, split, to_bytes
 from fedfairx.federation.roster.signing_keys import SigningKey
 
@@ -49,13 +49,12 @@ class Sender:
         self,
         agreement: Agreement,
         key: SigningKey,
-        stores: Stores,
         *,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._agreement, self._epoch, self._name = agreement, agreement.epoch, agreement.name
-        self._key, self._stores, self._random = key, stores, random
-        self._sent = stores.sent(self._epoch.digest)
+        self._key, self._stores, self._random = key, agreement.stores, random
+        self._sent = self._stores.sent(self._epoch.digest)
 
     @property
     def last(self) -> int:
@@ -97,9 +96,9 @@ class Sender:
         message = self._message(number, row, place, opened)
         first = max(opened, self._sent.first)
         recorded = msgspec.msgpack.encode(_Recorded(content, message))
-        superseded = {self._row_name(past): None for past in range(self._sent.first, first)}
+        superseded = dict.fromkeys(range(self._sent.first, first))
         digests = (*self._before(number), digest(message))
-        self._write(Sent(digests, first), {**superseded, self._row_name(number): recorded})
+        self._write(Sent(digests, first), {**superseded, number: recorded})
         return message
 
     def _before(self, number: int) -> tuple[bytes | None, ...]:
@@ -144,14 +143,11 @@ class Sender:
                 self._write(msgspec.structs.replace(self._sent, halted=text))
             raise LedgerMismatch(self._sent.halted)
 
-    def _row_name(self, number: int) -> str:
-        return f"{self._epoch.digest.hex()}/row/{number}"
-
     def _recorded(self, number: int) -> _Recorded | None:
-        held = self._stores.records.get(self._row_name(number))
+        held = self._stores.row(self._epoch.digest, number)
         return None if held is None else msgspec.msgpack.decode(held, type=_Recorded)
 
-    def _write(self, sent: Sent, rows: Mapping[str, bytes | None] = MappingProxyType({})) -> None:
+    def _write(self, sent: Sent, rows: Mapping[int, bytes | None] = MappingProxyType({})) -> None:
         try:
             self._stores.send(self._epoch.digest, sent, rows)
         finally:  # a write that failed may have been made

@@ -15,7 +15,7 @@ import msgspec
 from fedfairx.errors import MessageRefused
 from fedfairx.federation.aggregation.epoch import Epoch
 from fedfairx.federation.aggregation.messages import Partial, Row, digest, read
-from fedfairx.federation.aggregation.records import Records
+from fedfairx.federation.aggregation.records import Stores
 from fedfairx.federation.aggregation.shares import Integers, add, as_integers, from_bytes
 
 Plausible = Callable[[Integers], bool]
@@ -66,11 +66,10 @@ class Totals:
     implausible: the last round whose total was refused; 0 if there is none.
     """
 
-    def __init__(self, epoch: Epoch, records: Records, plausible: Plausible) -> None:
-        self._epoch, self._records, self._plausible = epoch, records, plausible
-        self._place = f"{epoch.digest.hex()}/total"
+    def __init__(self, epoch: Epoch, stores: Stores, plausible: Plausible) -> None:
+        self._epoch, self._stores, self._plausible = epoch, stores, plausible
         self._partials: dict[int, dict[str, bytes]] = {}  # by round and opener
-        held = records.get(self._place)
+        held = stores.total(epoch.digest)
         self.last = None if held is None else add_up(epoch, msgspec.msgpack.decode(held, type=list[bytes]))
         self.implausible = 0
 
@@ -100,6 +99,6 @@ class Totals:
         if not self._plausible(total.values):
             self.implausible = max(self.implausible, total.number)
             raise MessageRefused(f"the total of round {total.number} is not plausible", reason="absurd")
-        self._records.put({self._place: msgspec.msgpack.encode(total.partials)})
+        self._stores.keep_total(self._epoch.digest, msgspec.msgpack.encode(total.partials))
         self.last = total
         self._partials = {number: held for number, held in self._partials.items() if number > total.number}
