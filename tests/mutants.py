@@ -1058,8 +1058,15 @@ MUTANTS = (
     Mutant(
         "a restored member carries what was shown",
         "Agreement._after",
-        "sent[number - 1] != row",
+        "sent.digests[number - 1] != row",
         "False",
+        AGREEMENT,
+    ),
+    Mutant(
+        "a member that runs twice goes on in the next epoch",
+        "Agreement._after",
+        "if sent.halted:",
+        "if False:",
         AGREEMENT,
     ),
     Mutant(

@@ -314,6 +314,20 @@ def test_a_member_restored_from_before_a_closing_must_join_anew() -> None:
     refused(there, "org03", "no record of it: it has to leave and join anew")
 
 
+def test_a_member_that_runs_twice_does_not_go_on_in_the_next_epoch() -> None:
+    """It does not know what the other one has sent, so it can't tell what counts as shown."""
+    here = group(5, 1, honest=3).start_all()
+    disk = here.disks["org04"][0]
+    backup = disk.backup()
+    other = here.members["org04"].send(1, here.rows(1)["org04"], place=b"")
+    disk.restore(backup)
+    here.start("org04")
+    here.members["org04"].receive(other)
+    settlement = here.close(missing=["org01"])
+    refused(here.follow(settlement, openers=["org00", "org02"]), "org04", "leave and join anew")
+    here.follow(settlement, openers=["org00", "org02"], leave=["org04"]).start("org03")
+
+
 def test_a_restored_member_that_comes_back_as_a_new_one() -> None:
     here = group(5, 1, honest=3).start_all()
     here.round(1)

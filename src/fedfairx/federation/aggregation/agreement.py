@@ -157,9 +157,11 @@ class Agreement:
                 f"the settlement of epoch {before.number} must have the closing of {self.name!r} and reach "
                 f"round {opened.number}, which it has opened"
             )
-        sent = self.stores.sent(before.digest).digests
+        sent = self.stores.sent(before.digest)
+        if sent.halted:
+            raise PrivacyError(sent.halted)
         for number, row in settlement.named(self.name):
-            if number > len(sent) or sent[number - 1] != row:
+            if number > len(sent.digests) or sent.digests[number - 1] != row:
                 raise PrivacyError(
                     f"{self.name!r} has no record of its row of round {number} that an opener names: after a "
                     "restored backup it has to leave and join anew; otherwise that opener is wrong and must "
