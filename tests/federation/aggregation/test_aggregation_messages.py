@@ -196,6 +196,7 @@ def test_a_label_covers_federation_roster_epoch_closings_round_sender_and_opener
         ({"openers": {"org00": b"x", "zed": b"y"}}, "openers must be members"),
         ({"openers": {"org00": bytes(32), "org01": b"y" * 32}}, "small order"),
         ({"openers": dict.fromkeys(("org00", "org01"), EPOCH.openers["org00"])}, "same key twice"),
+        ({"members": {**EPOCH.members, "a/b": "00" * 32}}, "name must be"),
         ({"number": 0}, "number must be >= 1"),
         ({"entries": 0}, "entries must be >= 1"),
         ({"rounds": 0}, "rounds must be >= 1"),

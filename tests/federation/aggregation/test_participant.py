@@ -109,6 +109,20 @@ def test_a_row_that_can_not_be_opened_is_dropped_and_named() -> None:
     assert opener.opener.last == 1
 
 
+def test_an_opener_without_its_vault_says_so_and_goes_on_as_a_member() -> None:
+    here = group(4).start_all()
+    here.round(1)
+    here.disks["org00"][1].restore({})
+    here.start("org00")
+    here.pump()
+    here.round(2)
+    assert "no key of epoch 1" in here.members["org00"].trouble
+    assert here.members["org00"].sender.last == 2
+    for member in here.members.values():
+        assert member.total is not None
+        assert member.total.number == 1
+
+
 def test_two_rows_of_a_round_are_noticed() -> None:
     here = group(4).start_all()
     disk = here.disks["org03"][0]

@@ -33,7 +33,8 @@ class Settlement:
     last: the last round of which an opener has signed a partial; 0 if there is none.
     rows: digests of the rows of that round; None if the openers name different ones.
     behind: the openers that have closed and not opened that round.
-    base: the last plausible total that the closings prove; None if there is none.
+    base: the last plausible total that the closings prove; None if there is none. Members go on from it, or
+        from the total of `last` once that is completed.
     """
 
     epoch: Epoch

@@ -16,6 +16,7 @@ import msgspec
 
 from fedfairx.errors import InvalidInput, require
 from fedfairx.federation.aggregation.shares import require_key
+from fedfairx.federation.transport.protocol import require_name
 
 DIGEST_BYTES = 32
 
@@ -60,6 +61,8 @@ class Epoch:
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", dict(sorted(self.members.items())))
         object.__setattr__(self, "openers", dict(sorted(self.openers.items())))
+        for name in self.members:
+            require_name(name)
         for name in ("number", "entries", "rounds"):
             require(getattr(self, name) >= 1, name, "must be >= 1", getattr(self, name))
         require(self.honest >= 2, "honest", "must be >= 2", self.honest)

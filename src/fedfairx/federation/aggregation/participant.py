@@ -17,7 +17,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from fedfairx.errors import LedgerMismatch, MessageRefused, StateError
+from fedfairx.errors import LedgerMismatch, MessageRefused, PrivacyError, StateError
 from fedfairx.federation.aggregation.agreement import Agreement
 from fedfairx.federation.aggregation.closing import Settlement, read_closing, settle
 from fedfairx.federation.aggregation.messages import Acceptance, Closing, Partial, Row, digest, parse, read
@@ -35,6 +35,7 @@ class Participant:
     random: returns n fresh random bytes; only tests replace it.
 
     refusals: number of refused messages, by sender and reason.
+    trouble: why this opener could not open a round of which it has all rows; empty if it could.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Participant:
         self.totals = Totals(self.epoch, agreement.stores, plausible)
         self.opener = Opener(agreement, key) if self.name in self.epoch.openers else None
         self.refusals: Counter[tuple[str, str]] = Counter()
+        self.trouble = ""
         self._rows: dict[int, dict[str, bytes]] = {}  # by round and sender, for an opener
         self._refused: set[bytes] = set()  # digests of rows that can't be opened
         self._closings: dict[str, bytes] = {}
@@ -144,6 +146,10 @@ class Participant:
                 except MessageRefused:
                     self._drop_refused(opener, number)
                     continue
+                except PrivacyError as error:  # its vault is gone
+                    self.trouble = str(error)
+                    return
+                self.trouble = ""
                 self._rows = {each: rows for each, rows in self._rows.items() if each > number}
                 self._take_partial(partial)
                 return

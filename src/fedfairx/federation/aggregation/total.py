@@ -46,6 +46,7 @@ def add_up(epoch: Epoch, partials: Iterable[bytes]) -> Total:
         raise MessageRefused("the partials of a total must be of the same rows", reason="partials")
     _, first = found[next(iter(epoch.openers))]
     values = as_integers(add((from_bytes(each.total) for _, each in found.values()), epoch.entries))
+    values.setflags(write=False)
     return Total(first.number, first.rows, values, tuple(found[name][0] for name in epoch.openers))
 
 
