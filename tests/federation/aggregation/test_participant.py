@@ -6,6 +6,7 @@ round for one set of rows, and nobody stops with an error.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from dataclasses import dataclass, field
@@ -17,12 +18,20 @@ from hypothesis import strategies as st
 
 from aggregation_helpers import Crash, Crashes, Group, exact, group, people, place_of
 from fedfairx.errors import LedgerMismatch, PrivacyError
+from fedfairx.federation.aggregation import messages
 from fedfairx.federation.aggregation.agreement import shown
 from fedfairx.federation.aggregation.messages import Partial, Row, digest, parse, sign
 from fedfairx.federation.aggregation.shares import Integers
 from fedfairx.federation.aggregation.total import Total
+from fedfairx.federation.roster.signing_keys import signed_by
 
 EDGE = 2**56  # fifty of them fit into 64 bits
+
+
+@pytest.fixture(autouse=True)
+def _verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All members are in this process, and most of its time would go into verifying the same signatures."""
+    monkeypatch.setattr(messages, "signed_by", functools.cache(signed_by))
 
 
 @pytest.mark.long
