@@ -37,47 +37,41 @@ def closed(m: int = 4, c: int = 1, rounds: int = 2) -> tuple[Group, Group]:
 
 def test_an_epoch_of_a_roster() -> None:
     there = world()
+    roster = there.roster.amended(there.convener, there.roster.members, openers=NAMES[:2])
     store = MemoryRecords(), MemoryRecords()  # of all of them
     stores = {name: Stores(name, *store) for name in NAMES}
 
-    def signed(name: str, number: int = 1) -> bytes:
-        return opener_key(there.roster.federation, number, key=there.keys[name], stores=stores[name])
+    def signed(name: str, number: int = 2) -> bytes:
+        return opener_key(roster.federation, number, key=there.keys[name], stores=stores[name])
 
     keys = {name: signed(name) for name in NAMES[:2]}
-    epoch = epoch_of(there.roster, keys, entries=5, rounds=9)
-    assert (epoch.number, epoch.roster, epoch.honest, epoch.colluding) == (1, there.roster.digest, 2, 1)
-    assert epoch.members == there.roster.members
+    epoch = epoch_of(roster, keys, entries=5, rounds=9)
+    assert (epoch.number, epoch.roster, epoch.honest, epoch.colluding) == (2, roster.digest, 2, 1)
+    assert epoch.members == roster.members
     assert {name: signed(name) for name in NAMES[:2]} == keys  # made once
     key = parse(keys["org1"])
     assert isinstance(key, OpenerKey)
     assert epoch.openers["org1"] == key.key
 
-    def reason(name: str, message: bytes) -> str:
+    def reason(message: bytes) -> str:
         with pytest.raises(MessageRefused) as caught:
-            epoch_of(there.roster, {**keys, name: message}, entries=5, rounds=9)
+            epoch_of(roster, {**keys, "org1": message}, entries=5, rounds=9)
         return caught.value.reason
 
     # The convener, or whoever carries messages, puts a key of its own in the place of an opener's.
-    own = msg_replace(key, bytes(range(32)))
-    assert reason("org1", sign(own, there.convener)) == "signature"
-    assert reason("org1", sign(own, there.keys["org2"])) == "signature"
-    assert reason("org1", keys["org2"]) == "sender"
-    assert reason("org1", signed("org1", number=2)) == "epoch"  # of another epoch
-    elsewhere = opener_key("00" * 16, 1, key=there.keys["org1"], stores=stores["org1"])
-    assert reason("org1", elsewhere) == "epoch"  # of another federation
-    with pytest.raises(InvalidInput, match="members"):
-        epoch_of(there.roster, {"zed": keys["org1"]}, entries=5, rounds=9)
+    own = OpenerKey(key.epoch, key.name, bytes(range(32)))
+    assert reason(sign(own, there.convener)) == "signature"
+    assert reason(sign(own, there.keys["org2"])) == "signature"
+    assert reason(keys["org2"]) == "sender"
+    assert reason(signed("org1", number=3)) == "epoch"  # of another epoch
+    elsewhere = opener_key("00" * 16, 2, key=there.keys["org1"], stores=stores["org1"])
+    assert reason(elsewhere) == "epoch"  # of another federation
+    for wrong in ({}, {"org1": keys["org1"]}, {"org1": keys["org1"], "org3": signed("org3")}):
+        with pytest.raises(InvalidInput, match="openers"):
+            epoch_of(roster, wrong, entries=5, rounds=9)
+    short = sign(OpenerKey(key.epoch, key.name, b"x"), there.keys["org1"])
     with pytest.raises(InvalidInput, match="X25519"):
-        epoch_of(
-            there.roster,
-            {**keys, "org1": sign(msg_replace(key, b"x"), there.keys["org1"])},
-            entries=5,
-            rounds=9,
-        )
-
-
-def msg_replace(message: OpenerKey, key: bytes) -> OpenerKey:
-    return OpenerKey(message.epoch, message.name, key)
+        epoch_of(roster, {**keys, "org1": short}, entries=5, rounds=9)
 
 
 def test_an_opener_takes_the_key_of_another_for_its_own() -> None:

@@ -35,6 +35,33 @@ def test_a_file_gives_the_same_roster(tmp_path: Path) -> None:
         Roster.read(tmp_path / "roster.json", federation="00" * 16)
 
 
+def test_a_roster_may_name_openers(tmp_path: Path) -> None:
+    here = world()
+    members, before = here.roster.members, here.roster
+    assert "openers" not in before.to_json()  # rosters without them stay as they were
+    named = before.amended(here.convener, members, openers=["org3", "org1"])
+    named.write(tmp_path / "roster.json")
+    read = Roster.read(tmp_path / "roster.json")
+    assert (read, read.openers) == (named, ("org3", "org1"))
+    assert named.digest != before.amended(here.convener, members, openers=["org1", "org3"]).digest
+    assert named.amended(here.convener, members).openers == ("org3", "org1")
+    assert create_roster(here.convener, before.terms, members, openers=["org2"]).openers == ("org2",)
+    for wrong in (["org1", "org1"], ["org4"]):
+        with pytest.raises(InvalidInput, match="openers must be members"):
+            before.amended(here.convener, members, openers=wrong)
+    fewer = {name: key for name, key in members.items() if name != "org3"}
+    with pytest.raises(InvalidInput, match="openers"):  # who leaves is no opener: others must be named
+        named.amended(here.convener, fewer)
+    changed = json.loads(named.to_json())
+    changed["roster"]["openers"] = ["org1", "org2"]
+    with pytest.raises(StateError, match="signature"):
+        Roster.from_json(json.dumps(changed))
+    changed = json.loads(before.to_json())
+    changed["roster"]["openers"] = []
+    with pytest.raises(StateError, match="does not know"):
+        Roster.from_json(json.dumps(changed))
+
+
 @pytest.mark.parametrize(
     "agreed",
     [

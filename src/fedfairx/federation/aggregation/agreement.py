@@ -55,12 +55,13 @@ def epoch_of(
 ) -> Epoch:
     """The epoch of a roster, whose version is its number.
 
-    keys: the signed key of each opener, by name.
+    keys: the signed key of each opener that the roster names.
     honest: by default all members but those that may collude, as is right for the first epoch.
     """
+    rule = f"must be those of the roster's openers ({', '.join(roster.openers) or 'none'})"
+    require({*keys} == {*roster.openers}, "keys", rule, sorted(keys))
     openers = {}
     for name, signed in keys.items():
-        require(name in roster.members, "openers", "must be members", name)
         place, public = _signed_for(roster.federation, roster.version), roster.members[name]
         openers[name] = verified(signed, OpenerKey, epoch=place, name=name, public=public).key
     return Epoch(

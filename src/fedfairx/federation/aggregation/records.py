@@ -30,7 +30,10 @@ class Records(Protocol):
         ...
 
     def put(self, changes: Mapping[str, bytes | None]) -> None:
-        """Write records, or remove them (None). It returns when all are durable, or raises and none is."""
+        """Write records, or remove them (None). It returns when all are durable, or raises and none is.
+
+        So it may not be called inside of a transaction that can still be rolled back.
+        """
         ...
 
 

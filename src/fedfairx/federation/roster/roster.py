@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class Roster:
     terms: Terms
     members: Mapping[str, str]  # public keys, by name
     signature: str
+    openers: tuple[str, ...] = ()  # members that add up rows, if sums are aggregated securely
 
     def __post_init__(self) -> None:
         require(self.version >= 1, "version", "must be >= 1", self.version)
@@ -57,6 +58,8 @@ class Roster:
         keys = list(self.members.values())
         require(len(set(keys)) == len(keys), "keys", "must differ from member to member", len(keys))
         require(bool(self.members), "members", "must be at least one", 0)
+        fits = {*self.openers} <= {*self.members} and len({*self.openers}) == len(self.openers)
+        require(fits, "openers", "must be members, each named once", ", ".join(self.openers))
         if self.federation != federation_id(self.convener, self.nonce):
             raise StateError("the roster's federation id is not that of its convener's key")
         if self.convener in SMALL_ORDER:
@@ -96,13 +99,17 @@ class Roster:
                 "one of the two is outdated"
             )
 
-    def amended(self, key: SigningKey, members: Mapping[str, str]) -> Roster:
-        """Sign the next version, with these members."""
+    def amended(
+        self, key: SigningKey, members: Mapping[str, str], *, openers: Sequence[str] | None = None
+    ) -> Roster:
+        """Sign the next version, with these members, and the same openers unless others are given."""
         if key.public != self.convener:
             raise StateError(
                 "this is not the convener's key: nobody else can sign a roster of this federation"
             )
-        return _signed(key, self._parts() | {"version": self.version + 1, "members": members})
+        opening = self.openers if openers is None else tuple(openers)
+        parts = {"version": self.version + 1, "members": members, "openers": opening}
+        return _signed(key, self._parts() | parts)
 
     def require_follows(self, before: Roster) -> None:
         """Refuse to replace `before` by this roster unless it is a later version of the same federation."""
@@ -156,11 +163,13 @@ class Roster:
         return roster
 
 
-def create_roster(key: SigningKey, terms: Terms, members: Mapping[str, str]) -> Roster:
+def create_roster(
+    key: SigningKey, terms: Terms, members: Mapping[str, str], *, openers: Sequence[str] = ()
+) -> Roster:
     """Sign version 1 of a new federation's roster."""
     nonce = secrets.token_hex(16)
     parts = {"federation": federation_id(key.public, nonce), "convener": key.public, "nonce": nonce}
-    return _signed(key, parts | {"version": 1, "terms": terms, "members": members})
+    return _signed(key, parts | {"version": 1, "terms": terms, "members": members, "openers": tuple(openers)})
 
 
 def federation_id(convener: str, nonce: str) -> str:
@@ -176,7 +185,9 @@ def _signed(key: SigningKey, parts: dict[str, Any]) -> Roster:
 
 def _plain(parts: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a roster as the plain values that are signed."""
-    return {**parts, "terms": parts["terms"].to_dict(), "members": dict(parts["members"])}
+    plain = {**parts, "terms": parts["terms"].to_dict(), "members": dict(parts["members"])}
+    openers = plain.pop("openers")
+    return plain | {"openers": list(openers)} if openers else plain
 
 
 def _is_hex(text: object, size: int) -> bool:
@@ -196,6 +207,7 @@ class _Body:
     version: int
     terms: dict[str, Any]
     members: dict[str, str]
+    openers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
