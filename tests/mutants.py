@@ -959,7 +959,7 @@ MUTANTS = (
     ),
     Mutant(
         "an absurd total is taken",
-        "Totals.complete",
+        "Totals._take_total",
         "if not self._plausible(total.values):",
         "if False:",
         TOTAL,

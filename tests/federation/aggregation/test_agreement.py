@@ -303,6 +303,10 @@ def test_a_member_restored_from_before_a_closing_must_join_anew() -> None:
     for backup, text in ((one, "no record of its row of round 2"), (empty, "no record of its row")):
         here.disks["org03"][0].restore(backup)
         refused(there, "org03", text)
+    here.disks["org03"][0].restore(one)
+    here.start("org03").agreement._accepted |= {*here.epoch.members}
+    here.members["org03"].send(2, here.rows(9)["org03"], place=b"another life")
+    refused(there, "org03", "no record of its row of round 2")
     for disk in here.disks["org03"]:
         disk.restore({})
     refused(there, "org03", "no record of it: it has to leave and join anew")

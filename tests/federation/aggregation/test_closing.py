@@ -230,6 +230,46 @@ def test_openers_that_name_different_rows_of_the_last_round() -> None:
     assert settlement.base.values.tolist() == exact(one)
 
 
+def test_a_round_of_two_sets_of_rows_can_not_be_completed() -> None:
+    here = group(5, 2).start_all()
+    here.round(1)
+    here.close()
+    true = closings(here)
+    given = {"org02": true["org02"]}  # it is behind
+    for name, rows in (("org00", (b"0" * 32,) * 5), ("org01", (b"1" * 32,) * 5)):
+        partial = sign(Partial(here.epoch.digest, name, 2, rows, bytes(24)), here.keys[name])
+        given[name] = sign(Closing(here.epoch.digest, name, partial, ()), here.keys[name])
+    settlement = settle(here.epoch, given, plausible=any_total)
+    assert (settlement.last, settlement.behind, settlement.rows) == (2, ("org02",), None)
+    assert not settlement.completable
+
+
+def test_the_last_round_is_completed_for_the_rows_that_were_named() -> None:
+    """A member may have sent another row to the opener that is behind."""
+    here = group(5, 1).start_all()
+    here.round(1)
+    disk = here.disks["org04"][0]
+    before = disk.backup()
+    here.send(2, here.rows(2))
+    here.pump(only=["org00"])
+    kept = disk.backup()
+    disk.restore(before)
+    here.start("org04")
+    here.members["org04"].agreement._accepted |= {*here.epoch.members}
+    other = here.members["org04"].send(2, here.rows(7)["org04"], place=b"7")
+    disk.restore(kept)
+    here.start("org04")
+    settlement = close_without_rows(here)
+    here.follow(settlement).start_all()
+    late = here.members["org01"].opener
+    assert late is not None
+    with pytest.raises(MessageRefused, match="those that the closings name"):
+        late.complete(settlement, {**here.messages(2), "org04": other})
+    with pytest.raises(MessageRefused, match="those that the closings name"):
+        late.complete(settlement, {name: row for name, row in here.messages(2).items() if name != "org04"})
+    assert late.last == 1
+
+
 def test_an_implausible_last_round_leaves_the_last_plausible_total() -> None:
     here = group(4, plausible=lambda values: bool(np.abs(values).max() < 2**50)).start_all()
     one = here.round(1)

@@ -89,14 +89,10 @@ class Totals:
             text = f"{partial.name!r} has signed two partials of round {partial.number}"
             raise MessageRefused(text, reason="two contents")
         if len(held) == len(self._epoch.openers):
-            self.complete(held.values())
+            self._take_total(add_up(self._epoch, held.values()))
         return partial
 
-    def complete(self, partials: Iterable[bytes]) -> None:
-        """Take the total of these partials in the place of the last, if it is later and plausible."""
-        total = add_up(self._epoch, partials)
-        if total.number <= self.number:
-            return
+    def _take_total(self, total: Total) -> None:
         if not self._plausible(total.values):
             self.implausible = max(self.implausible, total.number)
             raise MessageRefused(f"the total of round {total.number} is not plausible", reason="absurd")
