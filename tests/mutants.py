@@ -916,6 +916,13 @@ MUTANTS = (
         CLOSING,
     ),
     Mutant(
+        "an opener that has accepted an end opens beyond it",
+        "Opener.complete",
+        "if settlement.last > least:",
+        "if False:",
+        CLOSING,
+    ),
+    Mutant(
         "a round is completed for other rows",
         "Opener.complete",
         "if tuple(digest(rows[name]) for name in self._epoch.members if name in rows) != settlement.rows:",
@@ -1002,9 +1009,16 @@ MUTANTS = (
     Mutant(
         "the smaller of two ends of an epoch counts",
         "shown",
-        "min(max(known), sent)",
-        "min(min(known), sent)",
+        "min(max(limits), sent)",
+        "min(min(limits), sent)",
         AGREEMENT,
+    ),
+    Mutant(
+        "an epoch that never began settles another",
+        "shown",
+        "if not agreed or len(limits)",
+        "if not settling or len(limits)",
+        CLOSING,
     ),
     Mutant(
         "one who was away counts only what it knew",

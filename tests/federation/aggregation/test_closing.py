@@ -171,6 +171,70 @@ def test_an_opener_that_tells_two_ends_of_an_epoch() -> None:
         honest.opener.complete(small, here.messages(1))
 
 
+def test_an_opener_that_has_left_is_told_a_later_end() -> None:
+    """It has accepted the members' settlement, their epoch has begun without it, and then it is told another.
+
+    It sends nothing in their epoch, so it may pass it over; but it may not open what they now send again.
+    """
+    here, _, _ = behind()
+    for member in here.members.values():
+        member.close()
+    here.pump()
+    less = sign(Closing(here.epoch.digest, "org00", partial_of(here, "org00", 1), ()), here.keys["org00"])
+    small = settle(here.epoch, {**closings(here), "org00": less}, plausible=any_total)
+    large = settle(here.epoch, closings(here), plausible=any_total)
+    there = here.follow(small, leave=["org01"], join=["zed"], openers=["org00", "org02"])
+    for name in there.epoch.members:
+        if name != "org00":
+            there.start(name)
+    there.publish(sign(Acceptance(there.epoch.digest, "org00"), here.keys["org00"]))
+    there.publish(there.agreement("org01").accept(here.keys["org01"]))
+    there.pump()
+    there.members["org03"].send(1, there.rows(1)["org03"], place=b"")  # it has begun
+    assert shown(here.stores("org03"), here.epoch) == 1
+    honest = here.members["org01"]
+    here.follow(large, number=3).agreement("org01").accept(here.keys["org01"])
+    with pytest.raises(PrivacyError, match="up to round 1"):
+        honest.complete(large)
+    assert honest.opener is not None
+    assert honest.opener.last == 1
+
+
+def test_an_end_that_only_an_epoch_which_never_began_has_settled() -> None:
+    """The honest opener has not accepted epoch 2, which has the small end. Epoch 3 follows it without that one.
+
+    So nobody knows what it will open in epoch 1, and all that was sent there counts as shown.
+    """
+    here, _, _ = behind()
+    for member in here.members.values():
+        member.close()
+    here.pump()
+    less = sign(Closing(here.epoch.digest, "org00", partial_of(here, "org00", 1), ()), here.keys["org00"])
+    small = settle(here.epoch, {**closings(here), "org00": less}, plausible=any_total)
+    never = here.follow(small, openers=["org00", "org02"])
+    for name in ("org02", "org03", "org04"):
+        never.start(name)
+    never.publish(sign(Acceptance(never.epoch.digest, "org00"), here.keys["org00"]))
+    never.publish(sign(Closing(never.epoch.digest, "org00", b"", ()), here.keys["org00"]))
+    never.members["org02"].close()
+    never.pump()
+    assert never.members["org03"].agreement.missing == ["org01"]
+    then = never.follow(
+        never.members["org03"].settle(), leave=["org01"], join=["zed"], openers=["org00", "org03"]
+    )
+    for name in then.epoch.members:
+        if name != "org00":
+            then.start(name)
+    then.publish(sign(Acceptance(then.epoch.digest, "org00"), here.keys["org00"]))
+    then.pump()
+    then.members["org03"].send(1, then.rows(1)["org03"], place=b"")
+    assert shown(here.stores("org03"), here.epoch) == 2
+    # The honest opener can be made to complete round 2, and that shows nothing twice.
+    large = settle(here.epoch, closings(here), plausible=any_total)
+    here.follow(large, number=9).agreement("org01").accept(here.keys["org01"])
+    here.members["org01"].complete(large)
+
+
 def test_a_missing_opener() -> None:
     here, one, _ = behind()
     here.members["org02"].send(3, here.rows(3)["org02"], place=b"3")

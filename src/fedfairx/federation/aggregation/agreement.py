@@ -195,6 +195,8 @@ class Agreement:
             raise MessageRefused("the sender of an acceptance is not in the roster", reason="unknown")
         verified(signed, Acceptance, epoch=self.epoch.digest, name=name, public=self._keys[name])
         self._accepted.add(name)
+        if self.complete and not self.stores.begun(self.epoch.digest):
+            self.stores.begin(self.epoch.digest)
 
     @property
     def missing(self) -> list[str]:
@@ -242,14 +244,17 @@ def shown(stores: Stores, epoch: Epoch) -> int:
     """The last round of an epoch that counts as shown for this member; it may send later leaves again.
 
     It is what was sent, unless the member has gone on to an epoch that settles this one and knows how far it
-    was opened. If it has accepted several such epochs, the largest of their answers counts. One that was away
-    and joined again later counts all that it sent before.
+    was opened. Such an epoch counts only if everybody has accepted it: then the openers of this one have, and
+    open nothing beyond. The last one that was accepted counts too, since nothing is sent in it before that.
+    If there are several, the largest of their answers counts. One that was away and joined again later counts
+    all that it sent before.
     """
     sent = len(stores.sent(epoch.digest).digests)
     history = stores.accepted(epoch.federation)
     later = [each for each in history if each.number > epoch.number]
-    limits = [each.limit for each in later if each.before == epoch.digest]
-    known = [limit for limit in limits if limit is not None]
-    if not known or len(known) < len(limits) or any(not each.before for each in later):
+    settling = [each for each in later if each.before == epoch.digest]
+    agreed = any(each is history[-1] or stores.begun(each.digest) for each in settling)
+    limits = [each.limit for each in settling if each.limit is not None]
+    if not agreed or len(limits) < len(settling) or any(not each.before for each in later):
         return sent
-    return min(max(known), sent)
+    return min(max(limits), sent)
