@@ -201,7 +201,7 @@ def test_an_opener_that_has_left_is_told_a_later_end() -> None:
 
 
 def test_an_end_that_only_an_epoch_which_never_began_has_settled() -> None:
-    """The honest opener has not accepted epoch 2, which has the small end. Epoch 3 follows it without that one.
+    """The honest opener has not accepted epoch 2, which has the small end, and epoch 3 goes on without it.
 
     So nobody knows what it will open in epoch 1, and all that was sent there counts as shown.
     """
