@@ -42,6 +42,8 @@ class Mutant:
 
 
 SETUP = ("tests/simulation/test_setup.py",)
+SHARES = ("tests/privacy/mechanisms/test_noise_share.py",)
+TOTALS = ("tests/federation/test_in_process.py", "-k", "total")
 WORLD = ("tests/simulation/test_scenario.py", "-k", "not private_run")
 KERNEL = ("tests/simulation/test_kernel.py", "-k", "bounded or heteroscedastic or norms")
 OBSERVING = ("tests/simulation/test_observe.py",)
@@ -1541,10 +1543,116 @@ MUTANTS = (
     # The simulator's private runs.
     Mutant(
         "the noise of one agent for the sum of all",
-        "_noise.scale",
-        "(1.0 if each else math.sqrt(scenario.agents))",
+        "_noise.once",
+        "1.0 if each or share is not None else math.sqrt(scenario.agents)",
         "1.0",
         SETUP,
+    ),
+    Mutant(
+        "with secure aggregation the noise of one agent for the sum of all",
+        "_noise",
+        "drawn += on_grid(other, share)",
+        "pass",
+        SETUP,
+    ),
+    Mutant(
+        "with secure aggregation the simulator's noise is off the grid",
+        "on_grid",
+        "share.step * np.rint(row / share.step)",
+        "row",
+        SETUP,
+    ),
+    # Shares of noise.
+    Mutant(
+        "each member's share of the noise is 1/h of the sd instead of the variance",
+        "NoiseShare.noise",
+        "1.0 / math.sqrt(self.honest)",
+        "1.0 / self.honest",
+        SHARES,
+    ),
+    Mutant(
+        "a member's noise is divided among all members, those that collude included",
+        "NoiseShare.noise",
+        "math.sqrt(self.honest)",
+        "math.sqrt(self.members)",
+        SHARES,
+    ),
+    Mutant(
+        "fewer members than are needed are accepted",
+        "NoiseShare.__post_init__",
+        "m >= h + c",
+        "m >= h",
+        SHARES,
+    ),
+    Mutant(
+        "more colluding members are claimed to learn as little as agreed",
+        "NoiseShare.times_mu",
+        "math.sqrt(self.honest / (self.members - colluding))",
+        "1.0",
+        SHARES,
+    ),
+    Mutant(
+        "the grid's step is twice too large",
+        "step_exponent",
+        "math.frexp(least_sd)[1] - 1 - GRID_BITS",
+        "math.frexp(least_sd)[1] - GRID_BITS",
+        SHARES,
+    ),
+    Mutant(
+        "the grid is made for the noise of all members instead of one",
+        "Budget._on_grid",
+        "exponent = step_exponent(own_sd * ",
+        "exponent = step_exponent(made.base_sd * ",
+        SHARES,
+    ),
+    Mutant(
+        "the range has no room for noise",
+        "most_records",
+        "/ share.members - TAIL * sd",
+        "/ share.members",
+        SHARES,
+    ),
+    Mutant(
+        "records beyond the agreed number enter",
+        "StreamPrivatizer._enter",
+        "here.total_count + here.leaf_count >= self._most_records",
+        "here.leaf_count >= self._most_records",
+        SHARES,
+    ),
+    Mutant(
+        "a row is moved back from the public point before rows are added",
+        "StreamPrivatizer._make",
+        "if self.centring is not None and self.mechanism.share is None:",
+        "if self.centring is not None:",
+        SHARES,
+    ),
+    Mutant(
+        "the digest does not cover the shares",
+        "Gaussian._digest",
+        "if self.share is not None:",
+        "if False:",
+        SHARES,
+    ),
+    Mutant(
+        "a total's noise is taken for that of one row",
+        "sds",
+        "math.sqrt(rows) * ",
+        "",
+        POOL,
+    ),
+    Mutant(
+        "who decides from its own data counts its row twice",
+        "Exchange._opened",
+        "packed - row.packed, count - row.count, OTHERS",
+        "packed, count, OTHERS",
+        TOTALS,
+    ),
+    Mutant(
+        "a strict agent adds its own row to the total",
+        "Exchange._pool",
+        "if not (self.secure and name == self.name)",
+        "",
+        TOTALS,
     ),
     Mutant(
         "a centred run's lower reward bound is that of the uncentred",
@@ -1633,7 +1741,7 @@ MUTANTS = (
     Mutant(
         "what joining gains is read at the δ of the table, whatever δ is",
         "expected_gain",
-        "epsilon if delta == DELTA else epsilon_for(DELTA, mu_for(epsilon, delta))",
+        "epsilon if same else epsilon_for(DELTA, times * mu_for(epsilon, delta))",
         "epsilon",
         ("tests/federation/setup/test_joining_gain.py",),
     ),
@@ -2910,8 +3018,8 @@ MUTANTS = (
     Mutant(
         "sds of noise are added without being squared",
         "sum_sd",
-        "math.sqrt(sum(sd**2 for sd in sds(mechanism, releases)))",
-        "sum(sds(mechanism, releases))",
+        "math.sqrt(sum(sd**2 for sd in sds(mechanism, releases, rows)))",
+        "sum(sds(mechanism, releases, rows))",
         ("tests/agent/test_pool.py", "-k", "adds_up"),
     ),
     Mutant(

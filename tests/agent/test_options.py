@@ -15,6 +15,7 @@ from fedfairx.agent.schedules import Determinant, EveryRound, Plan, timetable
 from fedfairx.core.learner import NOISE_SD
 from fedfairx.core.learner import SCALE as LEARNER_SCALE
 from fedfairx.errors import InvalidInput
+from fedfairx.federation.roster.terms import Terms
 from fedfairx.lanes.rows import vectors
 from fedfairx.privacy import Bounds, Centring, NonPrivateSums, SimulatedNoise
 from fedfairx.simulation.kernel.setup import prepare
@@ -183,3 +184,58 @@ def test_a_schedule_that_is_not_public_says_what_the_data_must_pass() -> None:
 
     with pytest.raises(InvalidInput, match=r"^schedule must be public, or have a threshold > 0"):
         timetable(Secret(), Plan(3, 2, 2))
+
+
+# --- secure aggregation -----------------------------------------------------------------------------------
+
+SECURE = {"algorithm": "priv-fairx-bayes", "epsilon": 2.0, "aggregation": "secure"}
+
+
+def test_secure_aggregation_shares_the_noise() -> None:
+    options = Options(**SECURE)
+    budget = options.budget(20, agents=10)
+    assert (budget.share.colluding, budget.share.honest) == (2, 8)  # the default: a fifth
+    assert replace(options, colluding=4).budget(20, agents=10).share.honest == 6
+    plain = replace(options, aggregation="plain").budget(20, agents=10)
+    assert plain.share is None
+    assert plain == replace(options, aggregation="plain").budget(20)
+    assert budget.calibrate().sd(3) == pytest.approx(plain.calibrate().sd(3) / np.sqrt(8))
+    assert options.summary()["aggregation"] == "secure"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"aggregation": "some"}, "aggregation must be one of plain, secure"),
+        ({"aggregation": "plain", "colluding": 1}, "colluding is for aggregation='secure'"),
+        ({"colluding": 0}, "colluding must be an integer >= 1"),
+        ({"colluding": True}, "colluding must be an integer >= 1"),
+        ({"decide_from": "released+local"}, "decide_from must be released or own\\+released with secure"),
+        ({"algorithm": "b1"}, "aggregation must be 'plain' for b1, whose schedule looks at the data"),
+        (
+            {"algorithm": "fed-fairx-bayes", "epsilon": None},
+            "aggregation must be 'plain' for fed-fairx-bayes, which is not private",
+        ),
+    ],
+)
+def test_secure_aggregation_refuses(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidInput, match=text):
+        Options(**{**SECURE, **given})
+
+
+def test_where_secure_aggregation_does_not_work_it_says_where_it_does() -> None:
+    where = "aggregation must be 'plain' .*secure aggregation works in simulate and Federation so far"
+    options = Options(**SECURE)
+    with pytest.raises(InvalidInput, match=where):
+        options.budget(20)
+    with pytest.raises(InvalidInput, match=where):
+        options.privatizer(2, releases=20, noise=SimulatedNoise(0))
+    plain = replace(options, aggregation="plain").privatizer(2, releases=20, noise=SimulatedNoise(0))
+    with pytest.raises(InvalidInput, match=where):
+        ffx.Agent(2, options=options, privatizer=plain)
+    with pytest.raises(InvalidInput, match=where):
+        Terms(dimension=2, agents=5, horizon=60, options=options)
+    shared = options.privatizer(2, releases=20, noise=SimulatedNoise(0), agents=3)
+    assert "hub" in str(ffx.Agent(2, options=options, privatizer=shared).privatizer.guarantee)
+    with pytest.raises(InvalidInput, match="members must be at least 3 for secure aggregation"):
+        ffx.Federation(options=options, **{**SIZE, "agents": 2})

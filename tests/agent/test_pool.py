@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,6 +52,17 @@ def test_noise_adds_up_over_releases_and_sets_the_shift() -> None:
     lifted, _ = unpack(pooled.packed)
     plain, _ = unpack(np.asarray(sum(each.packed for each in RELEASES)))
     assert lifted == pytest.approx(plain + 4.0 * sd * np.eye(D))
+
+
+@pytest.mark.parametrize("rows", [1, 9])
+def test_a_total_has_the_noise_of_all_its_rows(rows: int) -> None:
+    total = RELEASES[:1]
+    sd = math.sqrt(rows) * float(BLT.sd(total[0].number))
+    pooled = replace(pool(), rows=rows).all_alike(total, D, KNOWN)
+    assert unpack(pooled.packed)[0] == pytest.approx(unpack(total[0].packed)[0] + 4.0 * sd * np.eye(D))
+    filtered = replace(pool(), rows=rows, region=None).all_alike(total, D, KNOWN)
+    expected = weigh(total[0].packed, noise_sd=sd, size=KNOWN.size, variance=KNOWN.variance)
+    assert filtered.packed == pytest.approx(expected, rel=1e-12)
 
 
 def test_lifting_and_weighing_leave_what_they_are_given() -> None:

@@ -451,6 +451,40 @@ def test_privacy_tells_what_joining_gains(capsys: pytest.CaptureFixture[str]):
     assert "decide_from must be one of" in refused(capsys, "privacy", "--decide-from", "x")
 
 
+def test_privacy_shows_the_noise_with_and_without_secure_aggregation(capsys: pytest.CaptureFixture[str]):
+    def found(*more: str) -> dict:
+        assert main(["privacy", "--schedule", "geometric", "--horizon", "10000", "--json", *more]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    plain, secure = found(), found("--aggregation", "secure")
+    both = plain["aggregation"]
+    assert both["total_sd"] == secure["aggregation"]["total_sd"]
+    one = {item["name"]: item["noise_sd"]["max"] for item in plain["mechanisms"]}["blt"]
+    assert both["total_sd"]["plain"] == pytest.approx(10**0.5 * one)
+    assert both["total_sd"]["secure"] == pytest.approx((10 / 8) ** 0.5 * one)
+    assert both["times_less"] == pytest.approx(8**0.5)
+    share = {item["name"]: item["noise_sd"]["max"] for item in secure["mechanisms"]}["blt"]
+    assert share == pytest.approx(one / 8**0.5)
+    assert secure["gain"]["ratio"] < plain["gain"]["ratio"]
+    three = found("--agents", "3", "--aggregation", "secure")["aggregation"]
+    assert three["times_less"] == pytest.approx(2**0.5)
+    assert "secure" not in found("--agents", "2")["aggregation"]["total_sd"]  # too few
+    assert main(["privacy", "--schedule", "geometric", "--aggregation", "secure", "--colluding", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "2.65 times less (3 of 10 may collude, each adds 1/7 of the variance)" in out
+    assert "the hub and up to 3 of 10 members together" in out
+    assert "ε = 2 with secure aggregation, of whom 3 may collude" in out
+    assert main(["privacy", "--aggregation", "secure", "--statement", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["share"]["honest"] == 8
+    for arguments, message in (
+        (("--agents", "2", "--aggregation", "secure"), "members must be at least 3"),
+        (("--colluding", "2"), "--colluding is for --aggregation secure"),
+        (("--aggregation", "secure", "--schedule", "determinant"), "--aggregation must be plain: when"),
+        (("--aggregation", "secure", "--decide-from", "released+local"), "--decide-from must be released or"),
+    ):
+        assert message in refused(capsys, "privacy", *arguments)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

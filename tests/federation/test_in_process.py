@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,12 @@ import pytest
 import fedfairx as ffx
 import reference as ref
 from fedfairx import theory
+from fedfairx.agent.exchange import OTHERS, TOTAL
 from fedfairx.agent.schedules import SCHEDULES, Determinant, Doubling, Plan
 from fedfairx.core.estimate import REFRESH_EVERY
-from fedfairx.errors import BudgetExhausted, InvalidInput
-from fedfairx.privacy import epsilon_for, mu_for
+from fedfairx.errors import BudgetExhausted, InvalidInput, MessageRefused
+from fedfairx.privacy import Centring, SimulatedNoise, StreamPrivatizer, epsilon_for, mu_for
+from fedfairx.privacy.release import total_of
 
 D = 3
 
@@ -377,3 +381,149 @@ def test_agents_of_one_federation_have_noise_in_their_own_name() -> None:
     owners = [agent.privatizer.owner for agent in federation.agents]  # type: ignore[attr-defined]
     assert owners == [agent.name for agent in federation.agents]
     assert len(set(owners)) == 2
+
+
+# --- secure aggregation -----------------------------------------------------------------------------------
+
+SECURE = {
+    "agents": 4,
+    "dimension": D,
+    "horizon": 60,
+    "algorithm": "priv-fairx-bayes",
+    "epsilon": 4.0,
+    "schedule": Doubling(start=10),
+    "aggregation": "secure",
+}
+
+
+def rows_of(federation: ffx.Federation) -> list[Any]:
+    return [agent.past_release(agent.released) for agent in federation.agents]
+
+
+def test_agents_see_only_their_own_row_and_the_total() -> None:
+    """With keyed noise; an agent that has no news takes part all the same."""
+    federation = ffx.Federation(**SECURE, decide_from="released")
+    synchronised = []
+    for t in range(1, 41):
+        for agent in federation.agents[:-1]:
+            agent.observe(agent.decide(np.full((2, D), 0.1 + 0.005 * t)), reward=0.5)
+        if federation.end_round():
+            synchronised.append(t)
+    assert synchronised == [10, 20, 40]
+    rows, share = rows_of(federation), federation.agents[0].privatizer.mechanism.share
+    steps = [np.rint(row.packed / share.step).astype(np.int64) for row in rows]
+    assert [row.count for row in rows] == [40, 40, 40, 0]
+    assert np.abs(steps[-1]).min() > 0  # noise alone
+    for agent in federation.agents:
+        held = agent._exchange.latest
+        assert set(held) == {agent.name, TOTAL}
+        assert held[TOTAL].count == 120
+        assert (held[TOTAL].packed == sum(steps) * share.step).all()  # on the grid, exactly
+        assert agent.gram == pytest.approx(federation.agents[0].gram)
+    assert federation.privacy.is_private
+    assert (federation.privacy.share.colluding, federation.privacy.share.honest) == (1, 3)
+    assert federation.privacy.spent == 3
+
+
+def test_who_decides_from_its_own_data_takes_its_row_off_the_total() -> None:
+    federation = ffx.Federation(**SECURE, seed=0)
+    play(federation, 20, present=0.7)
+    rows = rows_of(federation)
+    for i, agent in enumerate(federation.agents):
+        held = agent._exchange.latest
+        assert set(held) == {agent.name, OTHERS}
+        others = [row for j, row in enumerate(rows) if j != i]
+        assert (held[OTHERS].packed == sum(row.packed for row in others)).all()
+        assert held[OTHERS].count == sum(row.count for row in others)
+        assert agent._exchange.pool.rows == 3
+        assert list(agent.partners) == [OTHERS]
+    strict = ffx.Federation(**SECURE, seed=0, decide_from="released")
+    assert strict.agents[0]._exchange.pool.rows == 4
+
+
+def test_rows_of_others_and_totals_that_can_not_be_are_refused() -> None:
+    federation = ffx.Federation(**SECURE, seed=0)
+    play(federation, 10)
+    one, two = federation.agents[:2]
+    row = one.past_release(1)
+    with pytest.raises(MessageRefused, match="only 'all members together' is taken, never a member's row"):
+        one.absorb({two.name: two.past_release(1)})
+    with pytest.raises(MessageRefused, match="never a member's row"):
+        one.absorb({TOTAL: row, two.name: row})
+    with pytest.raises(MessageRefused, match="total 2 can't hold this agent's row: it has made 1"):
+        one.absorb({TOTAL: replace(row, number=2)})
+    with pytest.raises(MessageRefused, match="must have the size of this agent's row"):
+        one.absorb({TOTAL: replace(row, packed=row.packed[:-1].copy())})
+    with pytest.raises(MessageRefused, match="as many records or more"):
+        one.absorb({TOTAL: replace(row, count=row.count - 1)})
+    with pytest.raises(MessageRefused, match="seen before with other content"):
+        one.absorb({TOTAL: replace(row, packed=row.packed + 1.0)})
+    with pytest.raises(MessageRefused, match="another mechanism"):
+        one.absorb({TOTAL: replace(total_of(rows_of(federation)), mechanism="00" * 32)})
+    with pytest.raises(InvalidInput, match="rows must be of one round and one mechanism"):
+        total_of([row, replace(row, number=2)])
+    with pytest.raises(InvalidInput, match="name must not be that of a total"):
+        ffx.Agent(D, privatizer=two.privatizer, name=TOTAL)
+
+
+def test_a_synchronisation_that_failed_half_way_can_be_repeated() -> None:
+    federation, same = (ffx.Federation(**SECURE, seed=0) for _ in range(2))
+    for each in (federation, same):
+        play(each, 9)
+    same.agents[0].release()  # one has sent, and then the hub was gone
+    for each in (federation, same):
+        play(each, 11, seed=1)
+    assert [row.digest for row in rows_of(federation)[1:]] == [row.digest for row in rows_of(same)[1:]]
+    assert rows_of(same)[0].count == rows_of(federation)[0].count == 20
+
+
+def test_a_new_run_of_rows_goes_on_where_the_last_one_stopped() -> None:
+    centring = Centring.unit_box(D)
+    federation = ffx.Federation(**SECURE, seed=0, centring=centring)
+    play(federation, 60)
+    before = federation.privacy
+    federation.new_run(30, epsilon=1.0)
+    play(federation, 20, seed=1)
+    mu = math.hypot(mu_for(4.0, 1e-6), mu_for(1.0, 1e-6))
+    assert (before.spent, federation.privacy.spent) == (3, 5)
+    assert federation.privacy.mu == pytest.approx(mu)
+    assert federation.privacy.against[-1].mu == pytest.approx(mu * math.sqrt(3))
+    agent, rows = federation.agents[0], rows_of(federation)
+    held = agent._exchange.latest[OTHERS]
+    packed = sum(row.packed for row in rows[1:])
+    assert held.count == 3 * 80
+    assert held.packed == pytest.approx(centring.leave(packed, 3 * 80), rel=1e-12)
+    plain = replace(federation.options, aggregation="plain").privatizer(
+        D, releases=3, noise=SimulatedNoise(9)
+    )
+    with pytest.raises(InvalidInput, match="share must be among as many as in the run before"):
+        agent.begin_run(plain)
+    elsewhere = replace(federation.options, centring=replace(centring, reward=0.4))
+    with pytest.raises(InvalidInput, match="centring must be that of the run before"):
+        agent.begin_run(elsewhere.privatizer(D, releases=3, noise=SimulatedNoise(9), agents=4))
+
+
+def test_a_saved_agent_goes_on_with_totals(tmp_path: Path) -> None:
+    federation, same = (ffx.Federation(**SECURE, seed=0) for _ in range(2))
+    for each in (federation, same):
+        play(each, 25)
+    agent = same.agents[0]
+    agent.save(tmp_path / "agent.json")
+
+    def privatizer(state: dict[str, Any]) -> Any:
+        made = same.options.budget(3, agents=4)
+        return StreamPrivatizer.from_state(
+            state,
+            dimension=D,
+            mechanism=made.calibrate(),
+            bounds=made.summed_bounds,
+            noise=agent.privatizer.noise,
+            decide_from=made.decide_from,
+        )
+
+    same.agents[0] = ffx.Agent.load(tmp_path / "agent.json", privatizer=privatizer)
+    for each in (federation, same):
+        play(each, 20, seed=1)
+    one, other = federation.agents[0], same.agents[0]
+    assert (one.gram == other.gram).all()
+    assert one._exchange.latest == other._exchange.latest

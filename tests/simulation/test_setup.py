@@ -9,7 +9,8 @@ import pytest
 
 from fedfairx.agent.schedules import Doubling
 from fedfairx.core.statistics import diagonal_entries, packed_size
-from fedfairx.privacy import Bounds, Centring
+from fedfairx.errors import InvalidInput
+from fedfairx.privacy import Bounds, Centring, budget
 from fedfairx.simulation import Scenario
 from simulation_helpers import options_for, setting_for
 
@@ -37,6 +38,44 @@ def test_the_noise_is_that_of_the_sum_over_agents(decide_from: str, summed: int)
     others = 9 if decide_from != "own+released" else 8
     assert privacy.sum_sd == pytest.approx(math.sqrt(others) * sd)
     assert privacy.shift == pytest.approx(4.0 * math.sqrt(others) * sd)
+
+
+@pytest.mark.parametrize(("decide_from", "summed"), [("released", 9), ("own+released", 1)])
+def test_with_secure_aggregation_every_agent_adds_its_share(decide_from: str, summed: int) -> None:
+    """Nine agents of whom two may collude: each has 1/7 of the variance, on the grid. Errors as above."""
+    scenario = Scenario(agents=9, arms=2, dimension=D, horizon=40)
+    given = {"schedule": SCHEDULE, "decide_from": decide_from}
+    options = options_for("priv-fairx-bayes", aggregation="secure", colluding=2, **given)
+    setting = setting_for(scenario, options, SEEDS)
+    plain = options_for("priv-fairx-bayes", **given).budget(3).calibrate()
+    sd = np.asarray(plain.sd(np.arange(1, 4))) / math.sqrt(7.0)
+    mechanism = options.budget(3, agents=9).calibrate()
+    off = np.ones(packed_size(D), dtype=bool)
+    off[diagonal_entries(D)] = False
+    noise = setting.privacy.noise
+    found = np.sqrt((noise[:, :, off] ** 2).mean(axis=(0, 2)))
+    assert found == pytest.approx(math.sqrt(summed) * sd, rel=0.12)
+    assert (noise % mechanism.share.step == 0.0).all()
+    others = 9 if decide_from == "released" else 8
+    assert setting.privacy.sum_sd == pytest.approx(math.sqrt(others) * sd)
+    if decide_from == "released":  # the sum of what each agent draws where it decides from its own data too
+        own = options_for(
+            "priv-fairx-bayes",
+            aggregation="secure",
+            colluding=2,
+            schedule=SCHEDULE,
+            decide_from="own+released",
+        )
+        each = setting_for(scenario, own, SEEDS).privacy.noise
+        assert (each.reshape(len(SEEDS), 9, *each.shape[1:]).sum(axis=1) == noise).all()
+
+
+def test_with_secure_aggregation_the_horizon_is_that_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "RECORDS", 39)
+    scenario = Scenario(agents=3, arms=2, dimension=D, horizon=40)
+    options = options_for("priv-fairx-bayes", aggregation="secure", schedule=SCHEDULE)
+    with pytest.raises(InvalidInput, match="horizon must be at most 39, the records of an agent"):
+        setting_for(scenario, options)
 
 
 def test_a_centred_run_clips_to_the_radii_around_its_point() -> None:

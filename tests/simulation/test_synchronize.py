@@ -9,17 +9,19 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.agent import pooling
+from fedfairx.agent.exchange import OTHERS, TOTAL
 from fedfairx.agent.options import Options
 from fedfairx.agent.pooling import Known, Pool
 from fedfairx.agent.schedules import Doubling
 from fedfairx.core.confidence import Confidence
 from fedfairx.core.learner import COUNT, NOISE_VARIANCE, RIDGE
-from fedfairx.core.statistics import unpack
+from fedfairx.core.statistics import packed_size, unpack
 from fedfairx.lanes.rows import vectors
 from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.privacy import Release
 from fedfairx.simulation import Scenario, simulate
 from fedfairx.simulation.kernel.loop import run
+from fedfairx.simulation.kernel.random import generator
 from fedfairx.simulation.kernel.state import decision_scratch
 from fedfairx.simulation.kernel.synchronize import lift_totals
 from simulation_helpers import lanes, options_for, records, setting_for
@@ -149,6 +151,85 @@ def test_private_agents_whose_partners_differ_hold_what_live_ones_would(distance
         assert state.statistics.array[:, l] == pytest.approx(exact + judged.told, rel=1e-7, abs=1e-9)
         believed.append(np.mean(list(judged.powers.values())))
     assert (np.mean(believed) > 0.3) == (distance == 0)
+
+
+class Given:
+    """Base noise that was drawn before."""
+
+    is_private, fingerprint, owner = False, "given", None
+
+    def __init__(self, base: np.ndarray) -> None:
+        self.base = base
+
+    def __call__(self, number: int, count: int, place: bytes, /) -> np.ndarray:  # noqa: ARG002
+        return self.base[number - 1, :count]
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize(
+    ("decide_from", "partners"),
+    [("released", "alike"), ("own+released", "alike"), ("own+released", "differ")],
+)
+def test_with_secure_aggregation_agents_hold_what_live_ones_hold(
+    decide_from: str, partners: str, centred: bool
+) -> None:
+    """The same records and base noise, round by round: sums agree but for the rows' rounding.
+
+    The simulator rounds the noise alone, a live agent its whole row, so each row may differ by a step.
+    """
+    scenario = Scenario(agents=5, arms=4, dimension=DIMENSION, horizon=60)
+    options = options_for(
+        "priv-fairx-bayes",
+        schedule=Doubling(start=15),
+        epsilon=50.0,
+        decide_from=decide_from,
+        partners=partners,
+        aggregation="secure",
+        centring=scenario.centring if centred else None,
+    )
+    setting = setting_for(scenario, options)
+    contexts, rewards = records(setting, 60)
+    fed = ffx.Federation(agents=5, dimension=DIMENSION, horizon=60, options=options, seed=0)
+    for i, agent in enumerate(fed.agents):
+        stream = agent.privatizer.stream
+        size = packed_size(DIMENSION + centred)
+        stream.noise = Given(generator(0, "privacy", i).standard_normal((3, size)))
+    for t in range(60):
+        for i, agent in enumerate(fed.agents):
+            agent.learn(contexts[t, i][None], [rewards[t, i]])
+        fed.end_round()
+    assert fed.syncs == 3
+    assert {name for agent in fed.agents for name in agent._exchange.latest} == {
+        *(agent.name for agent in fed.agents),
+        TOTAL if decide_from == "released" else OTHERS,
+    }
+    held = lanes(setting).learner
+    step = fed.agents[0].privatizer.mechanism.share.step
+    for i, agent in enumerate(fed.agents):
+        ridge = held.numbers[RIDGE][i]
+        gram, moment = unpack(np.ascontiguousarray(held.statistics.array[:, i]))
+        times = (12 if centred else 1) * (5 if partners == "differ" else 1)  # weights follow the sums
+        close = {"rel": 1e-9, "abs": 5 * step * times}
+        assert agent.gram == pytest.approx(gram + ridge * np.eye(DIMENSION), **close)
+        assert agent.moment == pytest.approx(moment, **close)
+        assert agent.gram.trace() > 1000 * step
+
+
+@pytest.mark.long
+def test_with_secure_aggregation_partners_far_apart_do_not_hurt() -> None:
+    """The others are judged as one: beside learning alone, at a large ε, where they tell most."""
+    ratios = {}
+    for distance in (0.0, 0.1, 0.5):
+        world = Scenario(agents=6, arms=6, dimension=3, horizon=1500, distance=distance)
+        private = {"algorithm": "priv-fairx-bayes", "epsilon": 16.0, "aggregation": "secure"}
+        alone, alike, differ = (
+            float(simulate(world, seeds=4, **how).fairness_regret[:, -1].mean())
+            for how in ({"algorithm": "fairx-bayes"}, private, {**private, "partners": "differ"})
+        )
+        ratios[distance] = alike / alone, differ / alone
+    assert ratios[0.0][1] < 0.75
+    assert ratios[0.1][1] < 1.05
+    assert ratios[0.5][1] < 1.05 < 3.0 < ratios[0.5][0]
 
 
 def test_sums_are_lifted_each_by_its_own_release_and_only_where_seeds_synchronise() -> None:

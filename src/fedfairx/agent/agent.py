@@ -28,7 +28,7 @@ from fedfairx.agent.exchange import Exchange, privacy_in_short
 from fedfairx.agent.half_life import NOT_PRIVATE
 from fedfairx.agent.input_warnings import LOOKS, ScaleWatch
 from fedfairx.agent.model import Model
-from fedfairx.agent.options import Keywords, Options
+from fedfairx.agent.options import PLAIN, WHERE_SECURE, Keywords, Options
 from fedfairx.agent.partners import Partners
 from fedfairx.agent.persistence import AgentStore, find_store, make_store
 from fedfairx.agent.settings import AgentSettings, plain_value, read_value
@@ -154,6 +154,9 @@ class Agent:
         if privatizer is None:
             privatizer = NonPrivateSums(dimension)
         check_privatizer(privatizer, dimension=dimension, name=name)
+        shared = privatizer.stream is not None and privatizer.stream.mechanism.share is not None
+        text = f"must be {PLAIN!r} where the privatizer's noise is no share: {WHERE_SECURE}"
+        require(shared or not asked.secure, "aggregation", text, asked.aggregation)
         self.name: str = name or privatizer.owner or f"agent-{secrets.token_hex(4)}"
         self.options = asked.for_agent(arms_of_their_own=arms is not None)
         one = arms is None or self.options.prior is None or not isinstance(self.options.prior.mean, tuple)

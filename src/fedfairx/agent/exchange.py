@@ -14,12 +14,20 @@ from fedfairx.agent.partners import ASSUMED_ALIKE, NOT_ABLE, Partner, Partners, 
 from fedfairx.agent.pooling import Known, Pool
 from fedfairx.agent.validation import Check, Releases, Seen, accept, check_next_run
 from fedfairx.core.partners import DIFFER
+from fedfairx.errors import MessageRefused, require
 from fedfairx.privacy import ContinuedPrivatizer, Guarantee, NonPrivateSums, Privatizer, Release, carry_over
 from fedfairx.util.arrays import Array
 
+#: Under these names an agent holds what secure aggregation opens: the sum of all members' rows, or of the
+#: others', if it decides from its own exact data.
+TOTAL, OTHERS = "all members together", "other members together"
+
 
 class Exchange:
-    """The latest release of every agent by name, its own included, and how the model follows from them."""
+    """The latest release of every agent by name, its own included, and how the model follows from them.
+
+    With secure aggregation these are its own row and `TOTAL` or `OTHERS`.
+    """
 
     def __init__(self, name: str, model: Model, privatizer: Privatizer) -> None:
         self.name = name
@@ -36,7 +44,14 @@ class Exchange:
         self.privatizer = privatizer
         self.watch = ClippingWatch(privatizer)
         self.model.sums = privatizer if isinstance(privatizer, NonPrivateSums) else None
-        self.pool = Pool(privatizer.mechanism, self.model.sums is None, options.confidence, options.shift)
+        share = None if privatizer.stream is None else privatizer.stream.mechanism.share
+        rows = 1
+        if share is not None:
+            require(self.name not in (TOTAL, OTHERS), "name", "must not be that of a total", self.name)
+            rows = share.members - (self.model.decide_from == "own+released")
+        self.secure = share is not None
+        private = self.model.sums is None
+        self.pool = Pool(privatizer.mechanism, private, options.confidence, options.shift, rows)
 
     @property
     def released(self) -> int:
@@ -111,9 +126,31 @@ class Exchange:
     # --- taking in -----------------------------------------------------------------------------------
 
     def absorb(self, releases: Releases) -> None:
-        """Take the latest releases of peers, all or none."""
+        """Take the latest releases of peers, all or none; with secure aggregation, the `TOTAL` of rows."""
+        if self.secure:
+            releases = self._opened(releases)
         new = self.accepted(releases)
         self._share(self.latest | new, self._arriving(new))
+
+    def _opened(self, releases: Releases) -> Releases:
+        """The statistics of all members' records, or the others', from the total of a round's rows."""
+        stream, total = self.privatizer.stream, releases.get(TOTAL)
+        if total is None or len(releases) > 1:
+            text = f"with secure aggregation only {TOTAL!r} is taken, never a member's row"
+            raise MessageRefused(text, reason="malformed")
+        if not 1 <= total.number <= self.released:
+            text = f"total {total.number} can't hold this agent's row: it has made {self.released}"
+            raise MessageRefused(text, reason="malformed")
+        row, name = self.latest[self.name], TOTAL
+        row = row if row.number == total.number else self.made(total.number)
+        packed, count = total.packed, total.count
+        assert stream is not None
+        if packed.shape != row.packed.shape or count < row.count:
+            text = f"total {total.number} must have the size of this agent's row, and as many records or more"
+            raise MessageRefused(text, reason="malformed")
+        if self.model.decide_from == "own+released":
+            packed, count, name = packed - row.packed, count - row.count, OTHERS
+        return {name: replace(total, packed=stream.opened(packed, count), count=count)}
 
     def _arriving(self, names: Iterable[str]) -> dict[str, int]:
         """`arrived`, if the releases of these agents are as of now."""
@@ -166,7 +203,7 @@ class Exchange:
         elif own is not None and model.decide_from == "own+released":
             shared, count = pool.beside_own(own, model.observed, list(others.values()), known)
         else:
-            releases = [held[name] for name in sorted(held)]
+            releases = [held[name] for name in sorted(held) if not (self.secure and name == self.name)]
             shared, count = pool.all_alike(releases, model.dimension, known)
             if model.decide_from != "released":
                 shared, count = shared + learner.fresh, count + model.local_count

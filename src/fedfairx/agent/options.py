@@ -31,10 +31,15 @@ from fedfairx.privacy.budget import Calibrate, require_claim
 from fedfairx.privacy.guarantee import DECIDE_FROM, DecideFrom
 from fedfairx.privacy.ledger.ledger import Ledger
 from fedfairx.privacy.mechanisms.noise import NoiseSource
+from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 
 #: The default scale of the radius, fitted to the paper's curve (docs/paper/reproduction.md), so that what is
 #: deployed is what its figures show. The theorem's is 1.
 SCALE = 0.5
+#: What members see of each other: every release, or only the sum of all.
+AGGREGATIONS = PLAIN, SECURE = "plain", "secure"
+#: Where secure aggregation is available, for errors.
+WHERE_SECURE = "secure aggregation works in simulate and Federation so far"
 _OWN = {"unset": "the algorithm's own"}  # what None means, for the command line
 _KINDS = {"prior": Prior, "confidence": Confidence, "bounds": Bounds, "centring": Centring}
 
@@ -64,6 +69,8 @@ class Keywords(TypedDict, total=False):
     shift: float
     partners: str
     half_life: HalfLife | None
+    aggregation: str
+    colluding: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +102,9 @@ class Options:
         others agrees with its own.
     half_life: after how many rewards, as 1000, or after what time, as 30d, a record counts half; by default
         all count alike. Not for private agents, nor for "optimism".
+    aggregation: "plain" (each agent's releases are seen) or "secure": only the sum of all agents' releases is
+        ever seen, so that each adds only a share of the noise. For private agents.
+    colluding: with secure aggregation, how many agents may collude with each other and with the hub.
 
     >>> Options(algorithm="priv-fairx-bayes", epsilon=2.0).composed.schedule
     Geometric(ratio=1.2, start=30)
@@ -119,6 +129,8 @@ class Options:
     shift: float = 4.0
     partners: str = field(default=ALIKE, metadata={"choices": PARTNERS})
     half_life: float | str | timedelta | None = field(default=None, metadata={"metavar": "REWARDS|TIME"})
+    aggregation: str = field(default=PLAIN, metadata={"choices": AGGREGATIONS})
+    colluding: int | None = field(default=None, metadata={"unset": "a fifth of the agents, at least one"})
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -145,6 +157,7 @@ class Options:
         require(fits, "bounds", "must leave slots to the options", self.bounds, "give slots")
         self._check_partners()
         self._check_half_life()
+        self._check_aggregation()
         require(math.isfinite(self.shift) and self.shift >= 0, "shift", "must be finite and >= 0", self.shift)
         if chosen.private:
             self._check_privacy()
@@ -169,6 +182,25 @@ class Options:
             require(not self.private, "half_life", NOT_PRIVATE, self.half_life)
             text = f"is not for rule='{OPTIMISM}', whose region is for records that all count alike"
             require(not self.optimistic, "half_life", text, self.half_life)
+
+    def _check_aggregation(self) -> None:
+        given, colluding = self.aggregation, self.colluding
+        require(given in AGGREGATIONS, "aggregation", f"must be one of {', '.join(AGGREGATIONS)}", given)
+        if given == PLAIN:
+            text = f"is for aggregation={SECURE!r}"
+            require(colluding is None, "colluding", text, colluding, "leave it out")
+            return
+        composed = self.composed
+        text = f"must be {PLAIN!r} for {composed.name}, which is not private"
+        require(composed.private, "aggregation", text, given)
+        text = f"must be {PLAIN!r} for {composed.name}, whose schedule looks at the data"
+        require(composed.schedule.public, "aggregation", text, given)
+        known = composed.decide_from in ("own+released", "released")
+        text = "must be released or own+released with secure aggregation"
+        require(known, "decide_from", text, composed.decide_from)
+        whole = isinstance(colluding, int) and not isinstance(colluding, bool)
+        least = colluding is None or (whole and colluding >= 1)
+        require(least, "colluding", "must be an integer >= 1", colluding)
 
     def _check_privacy(self) -> None:
         composed = self.composed
@@ -226,8 +258,21 @@ class Options:
         bounds = self.bounds or Bounds.for_range(self.reward_range if self.centring is None else None)
         return replace(bounds, slots=as_weights(self.slots))
 
-    def budget(self, releases: int) -> Budget:
-        """The privacy budget of each agent of a private algorithm, for this number of releases."""
+    @property
+    def secure(self) -> bool:
+        """Whether only the sum of all agents' releases is seen."""
+        return self.aggregation == SECURE
+
+    def budget(self, releases: int, *, agents: int | None = None) -> Budget:
+        """The privacy budget of each agent of a private algorithm, for this number of releases.
+
+        `agents` is how many share, which secure aggregation needs to know.
+        """
+        share = None
+        if self.secure:
+            text = f"must be {PLAIN!r} here: {WHERE_SECURE}"
+            require(agents is not None, "aggregation", text, self.aggregation)
+            share = NoiseShare.among(int(agents or 0), colluding=self.colluding)
         return Budget(
             epsilon=float(self.epsilon or 0.0),
             delta=self.delta,
@@ -237,6 +282,7 @@ class Options:
             centring=self.centring,
             decide_from=cast("DecideFrom", self.composed.decide_from),
             public_schedule=self.composed.schedule.public,
+            share=share,
         )
 
     def check_dimension(self, dimension: int) -> None:
@@ -246,16 +292,22 @@ class Options:
             require(same, "centring", f"must have dimension {dimension}", self.centring.dimension)
 
     def privatizer(
-        self, dimension: int, *, releases: int, noise: NoiseSource, ledger: Ledger | None = None
+        self,
+        dimension: int,
+        *,
+        releases: int,
+        noise: NoiseSource,
+        ledger: Ledger | None = None,
+        agents: int | None = None,
     ) -> Privatizer:
-        """What adds noise between an agent's records and its messages."""
-        return self.budget(releases).privatizer(dimension, noise=noise, ledger=ledger)
+        """What adds noise between an agent's records and its messages; `agents` is as for `budget`."""
+        return self.budget(releases, agents=agents).privatizer(dimension, noise=noise, ledger=ledger)
 
     def privatizers(self, plan: Plan, noise: Callable[[int], NoiseSource]) -> list[Privatizer]:
         """A privatizer for each agent of a plan, by number; `noise` gives the noise of each."""
         if not self.private:
             return [NonPrivateSums(plan.dimension) for _ in range(plan.agents)]
-        budget = self.budget(self.composed.schedule.max_releases(plan))
+        budget = self.budget(self.composed.schedule.max_releases(plan), agents=plan.agents)
         return [budget.privatizer(plan.dimension, noise=noise(i)) for i in range(plan.agents)]
 
     def for_agent(self, *, arms_of_their_own: bool) -> Options:
@@ -291,4 +343,6 @@ class Options:
             "decide_from": composed.decide_from,
             "shift": self.shift if private and optimism else None,
             "partners": self.partners,
+            "aggregation": self.aggregation,
+            "colluding": self.colluding,
         }

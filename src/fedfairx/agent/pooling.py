@@ -49,18 +49,20 @@ class Pool:
 
     region: the confidence region of optimism; None for rules that have a posterior.
     shift: what optimism adds to the Gram diagonal of noisy sums, in sds of their noise.
+    rows: how many members' noise a release holds; several with secure aggregation.
     """
 
     mechanism: Mechanism
     private: bool
     region: Confidence | None = None
     shift: float = 0.0
+    rows: int = 1
 
     def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
         """Pool the latest releases of all agents, the agent's own among them."""
         total, count = _total(releases, packed_size(dimension))
         if self.private and releases:
-            noise_sd = sum_sd(self.mechanism, releases)
+            noise_sd = sum_sd(self.mechanism, releases, self.rows)
             if self.region is None:
                 total = weigh(total, noise_sd=noise_sd, size=known.size, variance=known.variance)
             else:
@@ -75,7 +77,7 @@ class Pool:
             theirs = self.all_alike(others, dimension_of(own), known)
             return Pooled(own + theirs.packed, own_count + theirs.records)
         both, count = _total(others, own.size)
-        noise_sd = sum_sd(self.mechanism, others)
+        noise_sd = sum_sd(self.mechanism, others, self.rows)
         weight = noisy_sums.add_by_worth(  # one weight for all directions
             floats(own),
             float(own_count),
@@ -95,20 +97,20 @@ class Pool:
     ) -> Judged:
         """Judge partners who may differ by the agent's own records; the `weights` of some are known."""
         judge = Judge(own, known.mean, size=known.size, ridge=known.ridge, variance=known.variance)
-        noise = dict(zip(others, sds(self.mechanism, list(others.values())), strict=True))
+        noise = dict(zip(others, sds(self.mechanism, list(others.values()), self.rows), strict=True))
         return judge.together({name: each.packed for name, each in others.items()}, noise, weights)
 
 
-def sds(mechanism: Mechanism, releases: Sequence[Release]) -> list[float]:
-    """Noise sd of an off-diagonal entry of each release."""
+def sds(mechanism: Mechanism, releases: Sequence[Release], rows: int = 1) -> list[float]:
+    """Noise sd of an off-diagonal entry of each release, if it is the sum of this many members' rows."""
     # Agents in lock step all have the same number, and computing an sd is expensive.
     stated = {number: float(mechanism.sd(number)) for number in {r.number for r in releases}}
-    return [stated[release.number] for release in releases]
+    return [math.sqrt(rows) * stated[release.number] for release in releases]
 
 
-def sum_sd(mechanism: Mechanism, releases: Sequence[Release]) -> float:
+def sum_sd(mechanism: Mechanism, releases: Sequence[Release], rows: int = 1) -> float:
     """Noise sd of the sum of these releases."""
-    return math.sqrt(sum(sd**2 for sd in sds(mechanism, releases)))
+    return math.sqrt(sum(sd**2 for sd in sds(mechanism, releases, rows)))
 
 
 def _total(releases: Sequence[Release], size: int) -> tuple[Array, float]:

@@ -55,6 +55,7 @@ class Init(Verb):
     epsilon: ε of a private algorithm.
     delta: δ of a private algorithm.
     mechanism: see `fedfairx list mechanisms`.
+    aggregation: plain; secure works in simulate and Federation so far.
     context_norm: L, the norm to which contexts are clipped (default: 1; exact sums: 10).
     spare: number of records by which a member may be ahead of the schedule before others refuse its releases
         (default: horizon).
@@ -79,6 +80,7 @@ class Init(Verb):
     epsilon: float = 2.0
     delta: float = 1e-6
     mechanism: str = "blt"
+    aggregation: Literal["plain", "secure"] = "plain"
     context_norm: float | None = None
     spare: int | None = None
 
@@ -87,7 +89,7 @@ class Init(Verb):
         from fedfairx.federation.roster.terms import Terms
 
         names = ("dimension", "horizon", "spare", "algorithm", "schedule", "reward_range", "merit", "delta")
-        asked: dict[str, Any] = {name: getattr(self, name) for name in (*names, "mechanism")}
+        asked: dict[str, Any] = {name: getattr(self, name) for name in (*names, "mechanism", "aggregation")}
         asked["epsilon"] = self.epsilon if algorithm(self.algorithm).private else None
         asked["slots"] = slots_of(self.slots)
         if self.features:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from fedfairx.agent.by_name import as_schedule
-from fedfairx.agent.options import Options
+from fedfairx.agent.options import PLAIN, SECURE, Options
 from fedfairx.agent.schedules import SCHEDULES, Plan
 from fedfairx.cli.common import Output, slots_of
 from fedfairx.core.slates import ONE
@@ -15,6 +15,7 @@ from fedfairx.errors import require
 from fedfairx.privacy import Bounds, Budget, Centring, mechanisms
 from fedfairx.privacy.bounds import Adjacency
 from fedfairx.privacy.guarantee import DecideFrom
+from fedfairx.privacy.mechanisms.noise_share import NoiseShare, default_colluding
 from fedfairx.util.config import NAMED
 from fedfairx.util.formatting import text_table
 
@@ -89,6 +90,7 @@ class Privacy(Mechanism, Output):
 
         fedfairx privacy --agents 10 --horizon 100000 --epsilon 2 --delta 0.1
         fedfairx privacy --agents 30 --horizon 10000 --epsilon 4 --decide-from released
+        fedfairx privacy --agents 10 --epsilon 2 --schedule geometric --aggregation secure --colluding 2
         fedfairx privacy --epsilon 2 --centred
         fedfairx privacy --epsilon 2 --slots 1,0.63,0.5
         fedfairx privacy --epsilon 1 --person-records 5 --statement
@@ -96,6 +98,9 @@ class Privacy(Mechanism, Output):
 
     statement: print the guarantee as one page, for whoever signs for it.
     decide_from: what decisions may use; released is the strict mode.
+    aggregation: secure if agents only ever see the sum of their releases.
+    colluding: with secure aggregation, how many agents may collude with each other and with the hub (default:
+        a fifth of them, at least one).
     person_records: for the statement, the largest number of records of one person (default: no bound).
     noise_sd: sd of the rewards' noise.
     alpha: probability that the confidence region misses θ*.
@@ -105,16 +110,36 @@ class Privacy(Mechanism, Output):
 
     statement: bool = False
     decide_from: DecideFrom = "own+released"
+    aggregation: Literal["plain", "secure"] = "plain"
+    colluding: int | None = None
     person_records: int | None = None
     noise_sd: float = 0.1
     alpha: float = 0.1
     least_eigenvalue: float | None = None
 
+    @property
+    def share(self) -> NoiseShare | None:
+        """The share of the noise that each agent adds, with secure aggregation."""
+        if self.aggregation == SECURE:
+            return NoiseShare.among(self.agents, colluding=self.colluding)
+        text = f"is for --aggregation {SECURE}"
+        require(self.colluding is None, "--colluding", text, self.colluding, "leave it out")
+        return None
+
     def run(self) -> int:
+        share = self.share
+        if share is not None:
+            public = as_schedule(self.schedule).public
+            text = f"must be {PLAIN}: when schedule {self.schedule} shares depends on data"
+            require(public, "--aggregation", text, self.aggregation)
+            text = "must be released or own+released with secure aggregation"
+            require(self.decide_from != "released+local", "--decide-from", text, self.decide_from)
         if self.statement:
             from fedfairx.privacy.statement import statement
 
-            budget = self.budget(decide_from=self.decide_from, person_records=self.person_records)
+            budget = self.budget(
+                decide_from=self.decide_from, person_records=self.person_records, share=share
+            )
             guarantee = budget.guarantee()
             self.answer(guarantee.to_dict(), statement(guarantee, rounds=self.horizon))
             return 0 if guarantee.is_private else 1
@@ -131,7 +156,7 @@ def calculate(args: Privacy) -> dict[str, Any]:
 
     require(0 < args.alpha < 1, "alpha", "must be in (0, 1)", args.alpha)
     require(args.noise_sd > 0, "noise_sd", "must be > 0", args.noise_sd)
-    budget = args.budget(decide_from=args.decide_from)
+    budget = args.budget(decide_from=args.decide_from, share=args.share)
     warnings = []
     if args.delta > LARGE_DELTA:
         warnings.append(
@@ -142,10 +167,15 @@ def calculate(args: Privacy) -> dict[str, Any]:
         warnings.append(
             "this schedule's timing depends on the data: NOT private end to end, whatever the noise"
         )
-    asked = {"horizon": args.horizon, "epsilon": args.epsilon, "delta": args.delta, "centred": args.centred}
+    asked: dict[str, Any] = {
+        "horizon": args.horizon,
+        "epsilon": args.epsilon,
+        "delta": args.delta,
+        "centred": args.centred,
+    }
     gain = None
     if slots_of(args.slots) == ONE:  # gains were not simulated for several slots
-        gain = expected_gain(members=args.agents, decide_from=args.decide_from, **asked)  # type: ignore[arg-type]
+        gain = expected_gain(members=args.agents, decide_from=args.decide_from, share=args.share, **asked)
     if gain is not None and gain.warning is not None:
         warnings.append(gain.warning)
     return {
@@ -163,9 +193,29 @@ def calculate(args: Privacy) -> dict[str, Any]:
         "mechanism": args.mechanism,
         "decide_from": args.decide_from,
         "gain": None if gain is None else gain.to_dict(),
+        "aggregation": _both(budget, args),
         "warnings": warnings,
         "mechanisms": [_one(name, replace(budget, mechanism=name), args) for name in mechanisms()],
     }
+
+
+def _both(budget: Budget, args: Privacy) -> dict[str, Any]:
+    """The largest noise of a total without and with secure aggregation, and what that claims."""
+    import numpy as np
+
+    plain = replace(budget, share=None).calibrate()
+    largest = float(plain.sd(np.arange(1, budget.releases + 1)).max())
+    found: dict[str, Any] = {
+        "chosen": args.aggregation,
+        "total_sd": {PLAIN: largest * math.sqrt(args.agents)},
+    }
+    colluding = default_colluding(args.agents) if args.colluding is None else args.colluding
+    if budget.public_schedule and args.agents >= colluding + 2:
+        share = budget.share or NoiseShare.among(args.agents, colluding=args.colluding)
+        secure = replace(budget, share=share)
+        found["total_sd"][SECURE] = largest * share.total_noise(args.agents)
+        found |= {"times_less": 1.0 / share.noise, "share": secure.guarantee().to_dict()["share"]}
+    return found
 
 
 def _one(name: str, budget: Budget, args: Privacy) -> dict[str, Any]:
@@ -218,6 +268,26 @@ def _signal_round(aggregate_sd: float, args: Privacy) -> int | None:
     return found if found <= args.horizon else None
 
 
+def _aggregation_lines(found: dict[str, Any], args: Privacy) -> list[str]:
+    """Noise of a total without and with secure aggregation; if chosen, the claims side by side."""
+    plain, share = found["total_sd"][PLAIN], found.get("share")
+    if share is None:
+        return [f"\nNoise of the sum over agents, sd max: {plain:.4g}."]
+    lines = [
+        f"\nNoise of the sum over agents, sd max: {plain:.4g}; with secure aggregation "
+        f"{found['total_sd'][SECURE]:.4g}, {found['times_less']:.3g} times less "
+        f"({share['colluding']} of {args.agents} may collude, each adds 1/{share['honest']} of the variance)."
+    ]
+    if args.aggregation == SECURE:
+        rows = [(each["whom"], f"{each['epsilon']:.4g}", f"{each['mu']:.4g}") for each in share["against"]]
+        lines.append(text_table(("against", "ε", "μ"), rows))
+        steps, records = f"2^{share['step_exponent']}", share["records"]
+        lines.append(
+            f"Rows are rounded to multiples of {steps}; at most {records} records of each agent enter."
+        )
+    return lines
+
+
 def _page(found: dict[str, Any], args: Privacy) -> str:
     """The calculator's answer as text."""
     rows = []
@@ -248,6 +318,7 @@ def _page(found: dict[str, Any], args: Privacy) -> str:
             "Centred: sd of the centred release. The records' statistics follow from it;\n"
             "their noise is larger along the public point."
         )
+    lines += _aggregation_lines(found["aggregation"], args)
     if found["gain"] is not None:
         lines.append(f"\n{found['gain']['sentence']}")
     return "\n".join([*lines, *(f"warning: {warning}" for warning in found["warnings"])])

@@ -10,7 +10,7 @@ from typing import Unpack
 import numpy as np
 
 from fedfairx.agent.agent import Agent
-from fedfairx.agent.exchange import privacy_in_short
+from fedfairx.agent.exchange import TOTAL, privacy_in_short
 from fedfairx.agent.options import Keywords, Options
 from fedfairx.agent.schedules import Plan, timetable
 from fedfairx.core.merit import Merit
@@ -20,6 +20,7 @@ from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.transport import MemoryTransport
 from fedfairx.privacy import Guarantee, KeyedNoise, Privatizer, SimulatedNoise, new_key
 from fedfairx.privacy.mechanisms.noise import NoiseSource
+from fedfairx.privacy.release import total_of
 from fedfairx.util.formatting import counted, html_table
 
 MOST_AGENTS = 10  # that a notebook shows in rows
@@ -190,17 +191,22 @@ class Federation:
         self._begin_run(plan)
 
     def synchronise(self) -> None:
-        """Let every agent release, and absorb the releases of all.
+        """Let every agent release, and absorb the releases of all; with secure aggregation, only their sum.
 
         It can be called again after a failure half way: an agent that has released repeats its release, at no
         cost, and newer observations are in the next one.
         """
         number = self.syncs + 1
-        members = [self._member(agent) for agent in self.agents]
-        for member in members:
-            member.send(member.agent.release(max(number, member.agent.released)))
-        for member in members:
-            member.receive(strict=True)
+        if self.options.secure:
+            total = total_of([agent.release(max(number, agent.released)) for agent in self.agents])
+            for agent in self.agents:
+                agent.absorb({TOTAL: total})
+        else:
+            members = [self._member(agent) for agent in self.agents]
+            for member in members:
+                member.send(member.agent.release(max(number, member.agent.released)))
+            for member in members:
+                member.receive(strict=True)
         self.syncs = number
         self._last_sync = self.round
 

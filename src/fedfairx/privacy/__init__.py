@@ -10,6 +10,7 @@ from fedfairx.privacy.ledger.rollback import refuse_old_copy
 from fedfairx.privacy.ledger.sqlite import SqliteLedger, SqlitePersons
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, Mechanism, NonPrivate, calibrate, mechanisms
 from fedfairx.privacy.mechanisms.noise import KeyedNoise, SimulatedNoise, new_key
+from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.privacy.privatizers.consecutive import ContinuedPrivatizer, carry_over
 from fedfairx.privacy.privatizers.non_private import NonPrivateSums
 from fedfairx.privacy.privatizers.stream import Privatizer, StreamPrivatizer
@@ -26,6 +27,7 @@ __all__ = [
     "Mechanism",
     "MemoryLedger",
     "MemoryPersons",
+    "NoiseShare",
     "NonPrivate",
     "NonPrivateSums",
     "Privatizer",

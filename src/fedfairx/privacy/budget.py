@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from fedfairx.core.slates import ONE, Weights
 from fedfairx.errors import InvalidInput, StateError, require
@@ -17,6 +20,7 @@ from fedfairx.privacy.ledger.ledger import Ledger, Persons
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, calibrate, require_mechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
+from fedfairx.privacy.mechanisms.noise_share import RECORDS, NoiseShare, most_records, step_exponent
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 
 #: A user's mechanism: a function of `calibrate`'s keywords epsilon, delta, releases and sensitivity.
@@ -36,6 +40,7 @@ class Budget:
         changes in later decisions.
     person_records: number of records of one person that may enter; None for no bound.
     public_schedule: False if the data decide when a release is made; nothing is guaranteed then.
+    share: with secure aggregation, each member's share of the noise; None where every release is seen.
 
     Guarantees:
     - `from_dict(to_dict())` is the same budget.
@@ -52,6 +57,7 @@ class Budget:
     decide_from: DecideFrom = "own+released"
     person_records: int | None = None
     public_schedule: bool = True
+    share: NoiseShare | None = None
 
     def __post_init__(self) -> None:
         require_claim(self.epsilon, self.delta, self.mechanism, self.decide_from)
@@ -89,7 +95,26 @@ class Budget:
             releases=self.releases,
             sensitivity=self.summed_bounds.sensitivity,
         )
-        return replace(made, public_point=self.centring)
+        made = replace(made, public_point=self.centring)
+        return made if self.share is None else replace(made, share=self._on_grid(made, self.share))
+
+    def _on_grid(self, made: Gaussian, share: NoiseShare) -> NoiseShare:
+        """The share with its grid, and with a number of records for which totals stay in range."""
+        bounds = self.summed_bounds
+        norm, scale = bounds.context_norm, bounds.entry_scale(1)  # of a diagonal entry and of the moment
+        own_sd = made.base_sd * share.noise
+        exponent = step_exponent(own_sd * min(1.0, float(scale.min())))
+        loudest = own_sd * float(made.factor.row_norm(np.arange(1, made.releases + 1)).max())
+        fits = most_records(
+            share,
+            step=math.ldexp(1.0, exponent),
+            bound=norm * max(norm, bounds.reward),
+            sd=loudest * float(scale.max()),
+        )
+        records = min(RECORDS, fits) if share.records is None else share.records
+        text = f"must be in 1..{fits}, so that totals of {share.members} members stay in range"
+        require(1 <= records <= fits, "records", text, records, "lower it, or epsilon")
+        return replace(share, records=records, step_exponent=exponent)
 
     def guarantee(self) -> Guarantee:
         """Return the guarantee of agents under this budget, before the first message."""
@@ -129,8 +154,10 @@ class Budget:
         """Return plain values."""
         named = isinstance(self.mechanism, str)
         require(named, "mechanism", "must be a name, to be stored", self.mechanism)
-        return {
-            **vars(self),
+        values = dict(vars(self))
+        share = values.pop("share")
+        return ({} if share is None else {"share": share.to_dict()}) | {
+            **values,
             "epsilon": float(self.epsilon),
             "releases": int(self.releases),
             "delta": float(self.delta),
@@ -145,9 +172,10 @@ class Budget:
             bounds, centring = values["bounds"], values["centring"]
             if centring is not None:
                 centring = Centring(**{**centring, "context": tuple(centring["context"])})
-            return cls(
-                **{**values, "bounds": None if bounds is None else Bounds(**bounds), "centring": centring}
-            )
+            made = {"bounds": None if bounds is None else Bounds(**bounds), "centring": centring}
+            if values.get("share") is not None:  # only with secure aggregation
+                made["share"] = NoiseShare(**values["share"])
+            return cls(**{**values, **made})
         except (KeyError, TypeError) as error:
             raise StateError("this is not a budget") from error
 

@@ -11,6 +11,7 @@ from fedfairx.errors import require
 from fedfairx.privacy.accounting import epsilon_for
 from fedfairx.privacy.bounds import Bounding, Bounds
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
+from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 
 DecideFrom = Literal["own+released", "released", "released+local"]
 #: What a private agent's decisions may use; the first is the default.
@@ -39,11 +40,22 @@ _SCOPE: dict[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Against:
+    """What is claimed against some of those who may look."""
+
+    whom: str
+    mu: float
+    epsilon: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Guarantee:
     """The privacy of one agent's messages.
 
     Guarantees:
     - `epsilon`, `delta` and `mu` hold for all `releases` together, however many are `spent`.
+    - With a `share` they hold for totals, against the hub and as many members as may collude; `against` has
+      the claims for more of them, down to a single row without noise of others.
     - What is not private has μ = ∞ and says NOT PRIVATE, with every reason.
     - Simulated noise is named as such: the numbers are then those of keyed noise.
     """
@@ -65,6 +77,7 @@ class Guarantee:
     runs: int = 1  # consecutive runs; `person_records` is for each of them
     slots: Weights = ONE  # of a decision, which is the unit if there are several
     largest_record: float = 1.0  # share of a decision's sensitivity that one of its records has at most
+    share: NoiseShare | None = None  # of the noise, with secure aggregation
 
     @property
     def is_private(self) -> bool:
@@ -90,6 +103,23 @@ class Guarantee:
     def person_epsilon(self) -> float | None:
         """ε for a person, at the same δ."""
         return None if self.person_mu is None else epsilon_for(self.delta, self.person_mu)
+
+    @property
+    def against(self) -> tuple[Against, ...]:
+        """The claims of secure aggregation side by side, the strongest first; empty without it."""
+        if self.share is None:
+            return ()
+        share, more = self.share, self.share.colluding + 1
+        found = [(f"the hub and up to {share.colluding} of {share.members} members together", 1.0)]
+        if more < share.members - 1:
+            whom = f"{more} members together, if one of the {more} that open totals is not among them"
+            found.append((whom, share.times_mu(more)))
+        whom = f"all {more} that open totals together, all other members, or whoever breaks the encryption"
+        found.append((whom, share.worst_times_mu))
+        return tuple(
+            Against(whom=whom, mu=times * self.mu, epsilon=epsilon_for(self.delta, times * self.mu))
+            for whom, times in found
+        )
 
     @property
     def remaining(self) -> int:
@@ -127,13 +157,16 @@ class Guarantee:
         }[self.adjacency]
         x, y, point = ("x - x₀", "y - y₀", ", (x₀, y₀) a public point") if self.centred else ("x", "y", "")
         limits = f"‖{x}‖ ≤ {self.context_norm:g} and |{y}| ≤ {self.reward:g}{point}"
+        what = "messages" if self.share is None else "totals of all members' messages"
         text = (
-            f"All {self.releases} messages together are "
+            f"All {self.releases} {what} together are "
             f"(ε={self.epsilon:.6g}, δ={self.delta:g})-differentially "
             f"private, and μ={self.mu:.6g} Gaussian-DP, for {change} with {limits} "
             f"(records are clipped to that); {self.spent} made, {self.remaining} left. "
             f"{self.scope}"
         )
+        if self.share is not None:
+            text += f" {self._in_shares(self.share)}"
         if self.person_records is not None:
             text += (
                 f" For a person, of whom at most {self.person_records} records enter{self.each_run}, "
@@ -144,14 +177,33 @@ class Guarantee:
             text = f"SIMULATED: the noise is seeded, so nothing is private here. With keyed noise: {text}"
         return " ".join([text, *(f"Warning: {warning}." for warning in self.warnings)])
 
+    def _in_shares(self, share: NoiseShare) -> str:
+        """Whom the claim holds against with secure aggregation, and what holds against more of them."""
+        first, *others = self.against
+        agreed = " All honest members decide so, by their terms." if self.decide_from == "released" else ""
+        rest = "; ".join(f"against {each.whom}: ε={each.epsilon:.6g}, μ={each.mu:.6g}" for each in others)
+        return (
+            f"It holds against {first.whom}, since only totals are seen and each member adds noise of "
+            f"1/{share.honest} of the variance. {rest[0].upper()}{rest[1:]}. Against c′ members in general: "
+            f"μ·√({share.honest}/({share.members} − c′)).{agreed}"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; an infinity becomes None."""
         person = None
         if self.person_records is not None:
             person = plain_values(self, "records", "mu", "epsilon", prefix="person_") | {"runs": self.runs}
-        left_out = ("person_records", "runs", *(("slots", "largest_record") if self.slots == ONE else ()))
+        left_out = (
+            "person_records",
+            "runs",
+            "share",
+            *(("slots", "largest_record") if self.slots == ONE else ()),
+        )
         fields = [name for name in vars(self) if name not in left_out]
         values = plain_values(self, *fields, "is_private", "remaining", "scope", "warnings")
+        if self.share is not None:
+            against = [plain_values(each, "whom", "mu", "epsilon") for each in self.against]
+            values["share"] = self.share.to_dict() | {"against": against}
         return values | {"person": person}
 
 
@@ -206,6 +258,7 @@ def claim(
         person_records=person_records,
         slots=as_weights(limits.get("slots", ONE)),
         largest_record=bounds.largest_record if isinstance(bounds, Bounds) else 1.0,
+        share=mechanism.share,
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from fedfairx.errors import MessageRefused
+from fedfairx.errors import MessageRefused, require
 from fedfairx.util.arrays import Array
 
 _MAGIC = b"FFXR\x01"
@@ -67,6 +68,16 @@ class Release:
         _, number, count, digest = _HEADER.unpack_from(message)
         packed = np.frombuffer(message, dtype="<f8", offset=_HEADER.size).astype(np.float64)
         return cls(number, packed, count, digest.hex())
+
+
+def total_of(rows: Sequence[Release]) -> Release:
+    """The sum of all members' rows of one round, exact on their grid (`mechanisms.noise_share`)."""
+    require(len(rows) > 0, "rows", "must be at least one", 0)
+    number, mechanism = rows[0].number, rows[0].mechanism
+    alike = all((row.number, row.mechanism) == (number, mechanism) for row in rows)
+    require(alike, "rows", "must be of one round and one mechanism", [row.number for row in rows])
+    packed = np.sum([row.packed for row in rows], axis=0)
+    return Release(number, packed, sum(row.count for row in rows), mechanism)
 
 
 def leaf_digest(leaf: Array) -> str:

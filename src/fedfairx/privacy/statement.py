@@ -26,6 +26,8 @@ def statement(guarantee: Guarantee, *, rounds: int | None = None) -> str:
         "record": _in_words("record", guarantee.mu),
         "person": "" if person_mu is None else _in_words("person", person_mu),
         "who": _who(guarantee),
+        "against": _AGAINST if guarantee.share is None else _against(guarantee),
+        "public": _PUBLIC if guarantee.share is None else _PUBLIC_TOTALS,
         "decisions": "" if decide_from == "released" else _DECISIONS.format(decide_from),
         "replacing": "" if guarantee.adjacency == "replace" else _REPLACING,
         "rounds": "" if rounds is None else f", over {rounds} rounds",
@@ -66,6 +68,26 @@ def _who(guarantee: Guarantee) -> str:
     )
 
 
+def _against(guarantee: Guarantee) -> str:
+    first, *others = (
+        f"Against {each.whom}: ε={each.epsilon:.6g}, μ={each.mu:.6g}" for each in guarantee.against
+    )
+    return "\n".join([f"{first}. {_KNOWING}", *(f"{other}." for other in others)])
+
+
+_KNOWING = (
+    "They read every message, know the code and all settings, hold all data of all other agents and all "
+    "records of this one but one, and have any computing power short of breaking AES-256 and the encryption "
+    "of rows."
+)
+_AGAINST = (
+    "Against anyone who reads every message, knows the code and all settings, holds all data of all other "
+    "agents and all records of this one but one, and has any computing power short of breaking AES-256."
+)
+_PUBLIC = "That an agent takes part, how many records it has, and when it sends: these are public."
+_PUBLIC_TOTALS = (
+    "That an agent takes part, how many records all members have, and when it sends: these are public."
+)
 _DECISIONS = (
     "What a record changes in the agent's later decisions, which use its own data without noise "
     '(decide_from="{}"): the claim compares two logs that differ in one record and are the same in all '

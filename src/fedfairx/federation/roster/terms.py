@@ -20,7 +20,7 @@ from fedfairx.agent.actions import as_arms
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.algorithms import algorithm
 from fedfairx.agent.half_life import HalfLife
-from fedfairx.agent.options import Keywords, Options
+from fedfairx.agent.options import PLAIN, WHERE_SECURE, Keywords, Options
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.agent.settings import describe_merit, merit_from, read_value
@@ -89,6 +89,8 @@ class Terms:
         for name in ("decide_from", "partners", "half_life"):
             value = getattr(asked, name)
             require(value in (None, ALIKE), name, "must be left to each member", value)
+        text = f"must be {PLAIN!r} in terms: {WHERE_SECURE}"
+        require(not asked.secure, "aggregation", text, asked.aggregation)
         own = algorithm(asked.algorithm)
         for name in ("rule", "solver"):
             same = getattr(asked.composed, name) == getattr(own, name)

@@ -17,6 +17,7 @@ import numpy as np
 
 from fedfairx.errors import require
 from fedfairx.privacy import epsilon_for, mu_for
+from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.util.arrays import Array
 
 FILE = Path(__file__).with_suffix(".json")
@@ -40,6 +41,7 @@ class Gain:
     centred: bool
     ratio: float
     nearest: tuple[str, ...] = ()
+    share: NoiseShare | None = None
 
     @property
     def gain(self) -> float:
@@ -60,6 +62,8 @@ class Gain:
     def sentence(self) -> str:
         """State the expected gain, for whom, and in which simulation."""
         budget = "exact sums" if self.epsilon is None else f"ε = {self.epsilon:g}"
+        if self.share is not None:
+            budget += f" with secure aggregation, of whom {self.share.colluding} may collude"
         clipped = "centred" if self.centred else "clipped around zero"
         world = WORLD if self.epsilon is None else f"{WORLD}, geometric schedule, records {clipped}"
         near = f" The nearest that was simulated is {', '.join(self.nearest)}." if self.nearest else ""
@@ -106,6 +110,7 @@ def expected_gain(
     delta: float = DELTA,
     decide_from: str = "own+released",
     centred: bool = False,
+    share: NoiseShare | None = None,
 ) -> Gain | None:
     """The gain in simulations; None for what was not simulated, such as "released+local".
 
@@ -115,6 +120,7 @@ def expected_gain(
         another δ is read at the ε that asks for as much noise.
     decide_from: what a private member decides from.
     centred: whether records are clipped around the middle of their box, or around zero.
+    share: of the noise, with secure aggregation: the table is read at the ε that asks for as much noise.
     """
     require(horizon >= 1, "horizon", "must be >= 1", horizon)
     mode = "exact" if epsilon is None else f"{decide_from}, centred" if centred else decide_from
@@ -122,7 +128,9 @@ def expected_gain(
         return None
     asked = math.inf
     if epsilon is not None:
-        asked = epsilon if delta == DELTA else epsilon_for(DELTA, mu_for(epsilon, delta))
+        times = 1.0 if share is None else 1.0 / share.noise
+        same = delta == DELTA and share is None
+        asked = epsilon if same else epsilon_for(DELTA, times * mu_for(epsilon, delta))
     axes = (
         ("{} decisions each", HORIZONS, horizon),
         (f"ε = {{}} at δ = {DELTA:g}", [math.inf] if epsilon is None else EPSILONS, asked),
@@ -141,6 +149,7 @@ def expected_gain(
         centred=centred,
         ratio=float(ratios),
         nearest=tuple(nearest),
+        share=share,
     )
 
 

@@ -6,8 +6,8 @@ normal. One record changes one leaf, by at most Δ, so the whole transcript cost
 leaves are chosen adaptively (Denisov et al. 2022, Thm 2.1), and release t carries noise of sd σ‖B_t‖, B_t
 the t-th row.
 
-Every B here is square, lower triangular and invertible, so exactly one new base vector z_t enters at
-release t.
+Every B here is square and lower triangular with ones on its diagonal, so exactly one new base vector z_t
+enters at release t, and the noise of release t given all earlier ones has the sd of the base noise.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Factor(Protocol):
 
     Guarantees:
     - B·C is the prefix-sum matrix; `column_norm` and `row_norm` are those of the coefficients in use.
+    - B has ones on its diagonal, and so has C.
     """
 
     @property

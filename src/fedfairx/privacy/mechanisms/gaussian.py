@@ -23,6 +23,7 @@ from fedfairx.privacy.accounting import mu_for
 from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.mechanisms.blt import blt_for
 from fedfairx.privacy.mechanisms.factorization import Factor, Integers, Tree
+from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.privacy.mechanisms.sqrt_toeplitz import SqrtToeplitz
 from fedfairx.util.arrays import Array
 
@@ -108,11 +109,13 @@ class Gaussian:
     """Gaussian noise through a factorisation: every private mechanism of this package.
 
     `epsilon` and `delta` are the requested ones; `mu` is the cost of `base_sd`. Records are centred at
-    `public_point`: the noise of a release depends on it, and so does which records are clipped.
+    `public_point`: the noise of a release depends on it, and so does which records are clipped. With a
+    `share`, releases are seen only as a total, whose noise `base_sd` is sized for, and each has its share.
 
     Guarantees:
-    - `mu` = sensitivity·‖C‖₁→₂/base_sd, from the coefficients in use.
-    - `sd(t)` is the exact sd of release t.
+    - `mu` = sensitivity·‖C‖₁→₂/base_sd, from the coefficients in use; with a `share` it is that of a total
+      without the rows of as many members as may collude.
+    - `sd(t)` is the exact sd of release t of one agent, before a `share` is rounded.
     - Equal digests mean equal mechanisms, the noise's size to seven digits: its last bits come from a root
       finder and may differ between machines.
     """
@@ -124,6 +127,12 @@ class Gaussian:
     delta: float
     base_sd: float
     public_point: Centring | None = None
+    share: NoiseShare | None = None
+
+    @property
+    def own_sd(self) -> float:
+        """Base sd of one agent's noise: `base_sd`, or its share of it."""
+        return self.base_sd if self.share is None else self.base_sd * self.share.noise
 
     @property
     def releases(self) -> int:
@@ -141,7 +150,7 @@ class Gaussian:
             inside = bool(((numbers >= 1) & (numbers <= self.releases)).all())
         if not inside:
             raise InvalidInput(f"number must be in 1..{self.releases}, got number={numbers}")
-        return np.asarray(self.base_sd * self.factor.row_norm(numbers))
+        return np.asarray(self.own_sd * self.factor.row_norm(numbers))
 
     def digest(self) -> str:
         return self._digest
@@ -160,16 +169,18 @@ class Gaussian:
         }
         if self.public_point is not None:
             fields["public_point"] = self.public_point.to_dict()
+        if self.share is not None:
+            fields["share"] = self.share.parameters()
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     def stream(
         self, draw: Draw, *, entry_scale: Array, state: Mapping[str, Any] | None = None
     ) -> NoiseStream:
-        return NoiseStream(self.factor, draw, scale=self.base_sd * entry_scale, state=state)
+        return NoiseStream(self.factor, draw, scale=self.own_sd * entry_scale, state=state)
 
     def sample(self, generator: np.random.Generator, width: int) -> Array:
         noise = self.factor.correlate(generator.standard_normal((self.releases, width)))
-        noise *= self.base_sd
+        noise *= self.own_sd
         return noise
 
 

@@ -80,6 +80,10 @@ class ContinuedPrivatizer:
         same = inner.dimension == before.dimension
         require(same, "inner", f"must have dimension {before.dimension}", inner.dimension)
         require_same_neighbours(before.guarantee, inner.guarantee)
+        old, new = before.stream, inner.stream
+        if old is not None and new is not None and new.mechanism.share is not None:  # rows stay centred
+            same = old.centring == new.centring
+            require(same, "centring", "must be that of the run before, with secure aggregation", new.centring)
         before.release(before.spent)  # finishes a release that was begun
         self.inner = inner
         self.before = before
@@ -179,6 +183,8 @@ def require_same_neighbours(old: Guarantee, new: Guarantee) -> None:
     for name in ("adjacency", "centred", "slots"):
         before, after = getattr(old, name), getattr(new, name)
         require(after == before, name, f"must be that of the run before, {before!r}", after)
+    before, after = (None if each.share is None else each.share.agreed for each in (old, new))
+    require(after == before, "share", f"must be among as many as in the run before, {before!r}", after)
 
 
 def carry_over(before: Privatizer, after: Privatizer) -> bool:

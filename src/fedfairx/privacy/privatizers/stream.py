@@ -47,6 +47,7 @@ from fedfairx.privacy.ledger.ledger import Ledger, MemoryLedger, MemoryPersons, 
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, Mechanism, NoiseStream
 from fedfairx.privacy.mechanisms.noise import NoiseSource
+from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.privacy.release import Release, leaf_digest
 from fedfairx.util.arrays import Array
 from fedfairx.util.no_copy import NoCopy
@@ -131,6 +132,8 @@ class StreamPrivatizer(NoCopy):
       frozen, nothing changes.
     - Release k is total_k + noise_k with the noise of `mechanism` for the entry scale of `bounds`, on a
       fixed grid. With `centring` it is a function of that, the public point and the number of records.
+    - If the mechanism has a `share`, release k is a row: it stays on the grid, and centred, so that rows add
+      up exactly; `opened` turns their sum into statistics. Records beyond the share's number enter no leaf.
     - The mechanism's sensitivity is the bounds' own; anything smaller is refused.
     - Release τ+1 is refused with `BudgetExhausted`, and the leaf stays open.
     - A release number has one content; a repeated request returns the recorded bytes. Whatever interrupted a
@@ -185,6 +188,10 @@ class StreamPrivatizer(NoCopy):
         self._summed = dimension if centring is None else dimension + 1  # coordinates that are summed
         self._checkpoint = checkpoint or (lambda _step: None)
         self._grid = math.frexp(mechanism.base_sd)[1] - _GRID_BITS
+        self._most_records = math.inf
+        if mechanism.share is not None:
+            self._grid, self._most_records = required_grid(mechanism.share)
+        self._beyond = 0  # records of the open leaf that are beyond these
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._held: Position | None = None  # None: read it from the ledger
@@ -243,8 +250,8 @@ class StreamPrivatizer(NoCopy):
 
     @property
     def waiting(self) -> int:
-        """Number of records in the open leaf."""
-        return self._position.leaf_count
+        """Number of records in the open leaf, or beyond it."""
+        return self._position.leaf_count + self._beyond
 
     @property
     def guarantee(self) -> Guarantee:
@@ -297,6 +304,9 @@ class StreamPrivatizer(NoCopy):
             x = weight * x
         with self._one_at_a_time():
             here = self._position
+            if here.total_count + here.leaf_count >= self._most_records:
+                self._beyond += 1
+                return
             leaf = here.leaf.copy()
             add_one(leaf, np.ascontiguousarray(x, dtype=np.float64), float(y))
             after = replace(here, leaf=leaf, leaf_count=here.leaf_count + 1, clipped=here.clipped + clipped)
@@ -425,9 +435,15 @@ class StreamPrivatizer(NoCopy):
             )
             self._held = None
             self.ledger.freeze(following, leaf_digest(here.leaf), after)
-            self._held = after
+            self._held, self._beyond = after, 0
             self._checkpoint("frozen")
             return self._make()
+
+    def opened(self, total: Array, count: int) -> Array:
+        """Return the packed statistics of a sum of rows with `count` records, some or all members'."""
+        size = packed_size(self._summed)
+        require(total.shape == (size,), "total", f"must be {size} numbers", total.shape)
+        return total if self.centring is None else self.centring.leave(total, count)
 
     @contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
@@ -459,7 +475,7 @@ class StreamPrivatizer(NoCopy):
         here = self._position
         noisy = here.total + self._noise_of(here.frozen)
         noisy = np.ldexp(np.rint(np.ldexp(noisy, -self._grid)), self._grid)
-        if self.centring is not None:
+        if self.centring is not None and self.mechanism.share is None:
             noisy = self.centring.leave(noisy, here.total_count)
         release = Release(here.frozen, noisy, here.total_count, self.mechanism.digest())
         self.ledger.record(release.number, release.to_bytes())
@@ -523,6 +539,13 @@ class StreamPrivatizer(NoCopy):
         made = cls(dimension, ledger=ledger, persons=counted, stream_state=state["stream"], **configuration)
         made.dropped = int(persons["dropped"])
         return made
+
+
+def required_grid(share: NoiseShare) -> tuple[int, int]:
+    """Return the exponent of the grid's step and the number of records of a calibrated share."""
+    made = share.step_exponent is not None and share.records is not None
+    require(made, "mechanism", "must be calibrated by a Budget, which sets the grid of a share", share)
+    return int(share.step_exponent or 0), int(share.records or 0)
 
 
 def refuse_person(person: str | int | None) -> None:

@@ -40,14 +40,17 @@ def partner_scratch(memory: Rows, dimension: int, agents: int) -> PartnerScratch
 def judge_lane(
     sharing: Sharing, agents: int, lane: int, size: float, ridge: float, variance: float, work: PartnerScratch
 ) -> None:
-    """release ← the weighted sum of what a lane's peers have released so far."""
+    """release ← the weighted sum of what a lane's peers have released so far.
+
+    Peers that are seen only as a sum are one peer: the lane itself holds it.
+    """
     held, release, evidence = floats(sharing.held), work.release, work.evidence
     first, noise_sd, largest = lane // agents * agents, sharing.noise_sd[lane // agents], 1e-300
     for k in range(LEVELS):
         evidence.prior_weights[k] = PRIOR_WEIGHTS[k]
     for j in range(agents):
         work.powers[j] = 0.0
-        if first + j != lane:
+        if (first + j == lane) == sharing.together:
             for k in range(release.shape[0]):
                 release[k] = held[(first + j) // WIDTH, k, (first + j) % WIDTH]
             work.powers[j] = believed_power(release, noise_sd, size, ridge, variance, evidence)

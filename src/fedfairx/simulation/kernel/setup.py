@@ -21,6 +21,7 @@ from fedfairx.errors import require
 from fedfairx.lanes.rows import size_of, vectors, zeros
 from fedfairx.lanes.vector_llvm import WIDTH
 from fedfairx.privacy.guarantee import DECIDE_FROM
+from fedfairx.privacy.mechanisms.noise_share import on_grid
 from fedfairx.simulation.kernel.partners import partner_scratch
 from fedfairx.simulation.kernel.random import Keys, generator, stream_key
 from fedfairx.simulation.kernel.state import (
@@ -187,6 +188,7 @@ def _sharing(scenario: Scenario, options: Options, seeds: int, shape: Shape) -> 
         np.zeros((seeds, q)),
         np.zeros(seeds),
         zeros(q, WIDTH),
+        options.secure,
         zeros(shape[0], q if differ else 0, WIDTH),
         np.zeros(seeds),
         zeros(size_of(partner_scratch, scenario.dimension, scenario.agents) if differ else 0),
@@ -226,20 +228,37 @@ def _delay(scenario: Scenario, seeds: tuple[int, ...], seed_of: Counts, shape: S
 def _noise(
     scenario: Scenario, options: Options, decide_from: int, seeds: tuple[int, ...], releases: int
 ) -> tuple[Array, Array]:
-    """The privacy noise of every release, and its sd: of the sum over agents, or of each agent."""
+    """The privacy noise of every release: of the sum over agents, or of each agent; and the sd of one's.
+
+    With secure aggregation every agent's noise is drawn, and rounded to the grid as its row would be: the sum
+    then has the law of a sum of rows but for a part of less than a step, by which the records' own sums
+    are off the grid.
+    """
     q = packed_size(scenario.dimension)
     each = decide_from == OWN_RELEASED
-    budget = options.budget(releases)
+    budget = options.budget(releases, agents=scenario.agents)
     mechanism = budget.calibrate()
     streams = scenario.agents if each else 1
     size = len(seeds) * streams * releases * q
     require(size <= 2**28, "horizon", "must leave the noise of all releases below 2 GiB", scenario.horizon)
     inner = scenario.dimension if options.centring is None else scenario.dimension + 1
-    scale = budget.summed_bounds.entry_scale(inner) * (1.0 if each else math.sqrt(scenario.agents))
+    share = mechanism.share
+    once = 1.0 if each or share is not None else math.sqrt(scenario.agents)
+    scale = budget.summed_bounds.entry_scale(inner) * once
+    if share is not None:
+        fits = scenario.horizon <= (share.records or 0)
+        require(
+            fits, "horizon", f"must be at most {share.records}, the records of an agent", scenario.horizon
+        )
     noise = np.empty((len(seeds) * streams, releases, q))
     for s, seed in enumerate(seeds):
         for i in range(streams):
             drawn = mechanism.sample(generator(seed, "privacy", i), packed_size(inner)) * scale
+            if share is not None:
+                drawn = on_grid(drawn, share)
+                for j in range(1, 1 if each else scenario.agents):
+                    other = mechanism.sample(generator(seed, "privacy", j), packed_size(inner)) * scale
+                    drawn += on_grid(other, share)
             noise[s * streams + i] = drawn if options.centring is None else options.centring.leave(drawn, 0.0)
     return noise, np.asarray(mechanism.sd(np.arange(1, releases + 1)))
 

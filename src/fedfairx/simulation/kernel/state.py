@@ -117,7 +117,10 @@ class Sharing(NamedTuple):
     totals: Array  # (seeds, q) workspace: the sum of all releases
     counts: Array  # (seeds,) workspace: observations in it; 0 of the seeds that don't synchronise now
     shared: Array  # (q, n) workspace: what the lanes of a block are about to adopt
-    held: Array  # (B, q, n) what each has released last; q = 0 unless partners may differ
+    together: bool  # whether peers are seen only as a sum, and judged as one
+    held: (
+        Array  # (B, q, n) what each, or all others together, released last; q = 0 unless partners may differ
+    )
     noise_sd: Array  # (seeds,) of an entry of it
     partner_memory: Array  # flat workspace for `partners.partner_scratch`, where peers may differ
 

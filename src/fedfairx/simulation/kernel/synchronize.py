@@ -207,17 +207,26 @@ def adopt(lanes: LaneState, shared: Rows) -> None:
 
 @stage
 def publish(sharing: Sharing, privacy: Privacy | None, agents: int, syncs: Counts) -> None:
-    """Keep the releases of the seeds that synchronise, by which peers are judged."""
+    """Keep the releases of the seeds that synchronise, by which peers are judged, unless they are one."""
     own, held = floats(sharing.own), floats(sharing.held)
     for seed in range(syncs.shape[0]):
         if sharing.counts[seed] >= 0.0:
-            for lane in range(seed * agents, (seed + 1) * agents):
+            for lane in range(seed * agents, (seed if sharing.together else seed + 1) * agents):
                 for k in range(own.shape[1]):
                     held[lane // WIDTH, k, lane % WIDTH] = own[lane // WIDTH, k, lane % WIDTH]
                     if privacy is not None:
                         held[lane // WIDTH, k, lane % WIDTH] += privacy.noise[lane, syncs[seed], k]
             if privacy is not None:
-                sharing.noise_sd[seed] = privacy.sum_sd[syncs[seed]] / math.sqrt(max(agents - 1.0, 1.0))
+                of_each = 1.0 if sharing.together else math.sqrt(max(agents - 1.0, 1.0))
+                sharing.noise_sd[seed] = privacy.sum_sd[syncs[seed]] / of_each
+
+
+@stage
+def hold_others(lanes: LaneState, sharing: Sharing, block: int) -> None:
+    """Keep the sum of the others' releases, by which they are judged as one, in the marked lanes."""
+    held, shared, marked = vectors(sharing.held)[block], vectors(sharing.shared), lanes.notes[MARKED]
+    for k in range(shared.shape[0]):
+        held[k] = where_above(marked, 0.0, shared[k], held[k])
 
 
 @stage
@@ -256,6 +265,8 @@ def share(
             if privacy.decide_from == OWN_RELEASED:
                 add_own(vectors(sharing.shared), vectors(privacy.exact)[block])
         if differ is not None:
+            if sharing.together:
+                hold_others(lanes, sharing, block)
             judge_marked(lanes, sharing, own_records(lanes, sharing, privacy, block), agents, block)
         if solver is not None and privacy is not None and privacy.decide_from == OWN_RELEASED:
             weigh_others(lanes, sharing, privacy, scratch.work, agents, syncs, block)
