@@ -2242,6 +2242,13 @@ MUTANTS = (
     ),
     # Partners who differ.
     Mutant(
+        "when all partners contradict beyond doubt, their weights are not numbers",
+        "believed_power",
+        "total == 0.0",
+        "total < 0.0",
+        ("tests/agent/test_partners_table.py", "-k", "nobody"),
+    ),
+    Mutant(
         "own rewards don't tell whether a partner is right",
         "believed_power",
         "evidence.prior_weights[k] * math.exp(evidence.weights[k] - best)",

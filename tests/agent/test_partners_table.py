@@ -9,7 +9,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.agent.partners import Judge
-from fedfairx.core.partners import PRIOR_WEIGHTS
+from fedfairx.core.partners import LEVELS, PRIOR_WEIGHTS
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.privacy import SimulatedNoise, private
@@ -69,6 +69,19 @@ def test_noise_of_several_partners_adds_up_in_squares() -> None:
     power = judges[1]._power(whole, np.sqrt(2.0) * sd, found.weights["a"])
     assert found.told == pytest.approx(power * whole)
     assert found.powers == pytest.approx({"a": power, "b": power})
+
+
+@pytest.mark.parametrize("partners", [1, 3])
+def test_when_all_contradict_beyond_doubt_nobody_is_believed(partners: int) -> None:
+    """So many records that every power but 0 has no weight left in floating point."""
+    rows = np.triu_indices(3)
+    own = np.concatenate([(1e4 * np.eye(3))[rows], np.full(3, 1e4)])
+    others = {str(i): np.concatenate([(1e5 * np.eye(3))[rows], np.full(3, -1e5)]) for i in range(partners)}
+    judge = Judge(own, np.zeros(3), size=3.0, ridge=1.0, variance=0.01)
+    judged = judge.together(others, dict.fromkeys(others, 0.0), {})
+    assert all(weights.tolist() == [1.0, *[0.0] * (LEVELS - 1)] for weights in judged.weights.values())
+    assert set(judged.powers.values()) == {0.0}
+    assert judged.told.tolist() == [0.0] * own.size
 
 
 def test_reasons_in_words() -> None:

@@ -103,6 +103,8 @@ def believed_power(
     for k in range(LEVELS):
         evidence.weights[k] = evidence.prior_weights[k] * math.exp(evidence.weights[k] - best)
         total += evidence.weights[k]
+    if total == 0.0:  # no power has any prior weight left: each peer by itself contradicts own rewards
+        evidence.weights[0] = total = 1.0
     for k in range(LEVELS):
         evidence.weights[k] /= total
         power += evidence.weights[k] * POWERS[k]
