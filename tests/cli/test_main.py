@@ -70,7 +70,7 @@ def test_list(capsys: pytest.CaptureFixture[str]):
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {"algorithms", "mechanisms", "schedules", "merits", "experiments"}
     assert {"fairx-linucb", "b1", "linucb"} <= set(found["algorithms"])
-    assert list(found["experiments"]) == [*(f"exp{i}" for i in range(1, 12)), "flights", "star"]
+    assert list(found["experiments"]) == [*(f"exp{i}" for i in range(1, 13)), "flights", "star"]
     assert main(["list", "schedules"]) == 0
     assert "figure-gap" in capsys.readouterr().out
 

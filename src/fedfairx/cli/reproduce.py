@@ -18,7 +18,7 @@ class Plot(Output):
         fedfairx plot --out results
         fedfairx plot exp3 --out results
 
-    experiments: exp1 … exp11, flights, star, or all (default: all). The last two need the extra `data`.
+    experiments: exp1 … exp12, flights, star, or all (default: all). The last two need the extra `data`.
     plugin: a Python file with experiments.
     out: folder of the results, figures and report.
     quiet: do not print the progress.

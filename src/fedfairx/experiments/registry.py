@@ -13,7 +13,7 @@ from fedfairx.errors import InvalidInput, require
 from fedfairx.experiments import suite
 from fedfairx.experiments.experiment import Experiment
 
-BUILT_IN = (*(f"exp{number}" for number in range(1, 12)), "flights", "star")
+BUILT_IN = (*(f"exp{number}" for number in range(1, 13)), "flights", "star")
 _PLUGGED: dict[str, Experiment] = {}
 
 
