@@ -1562,6 +1562,35 @@ MUTANTS = (
         "row",
         SETUP,
     ),
+    # Whole records that are shrunk.
+    Mutant(
+        "the sensitivity of shrunk records is that of a record alone",
+        "Bounds._sensitivity",
+        "min(norm2 + reward2, whole)",
+        "min(norm2 + reward2, 0.5 * whole)",
+        ("tests/privacy/test_bounds.py", "-k", "shrunk"),
+    ),
+    Mutant(
+        "a record is shrunk without regard to the share of the noise",
+        "Bounds.clip_many",
+        "root = math.sqrt(self.gram_share)",
+        "root = 1.0",
+        ("tests/privacy/test_bounds.py", "-k", "shrunk"),
+    ),
+    Mutant(
+        "a record that is short in x and in y is not shrunk",
+        "Bounds.clip",
+        "inside = inside and square + self.gram_share * reward**2 <= self.record_norm**2",
+        "pass",
+        ("tests/privacy/test_bounds.py", "-k", "shrunk"),
+    ),
+    Mutant(
+        "the simulator shrinks only the context",
+        "shrink",
+        "privacy.reward_centre + scale * apart",
+        "state.numbers[REWARD]",
+        OBSERVING,
+    ),
     # Shares of noise.
     Mutant(
         "each member's share of the noise is 1/h of the sd instead of the variance",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,25 @@ def test_correct_mechanisms_pass(
 def test_centred_records_pass(adjacency: Any) -> None:
     bounds = Bounds(adjacency=adjacency)
     assert _audit(20, bounds=bounds, centring=Centring.unit_box(3), runs=500).ok
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.parametrize("centred", [False, True])
+def test_shrunk_records_pass_unless_they_are_not_shrunk(
+    centred: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds, centring = Bounds(gram_share=0.6, record_norm=0.9), None
+    if centred:
+        bounds, centring = Bounds(gram_share=0.6), replace(Centring.unit_box(3), record_radius=0.4)
+    assert _audit(8, bounds=bounds, centring=centring, runs=500).ok
+    right = Bounds.clip
+
+    def clip(self: Bounds, context: Any, reward: float) -> Any:
+        return right(replace(self, record_norm=None), context, reward)
+
+    monkeypatch.setattr(Bounds, "clip", clip)
+    assert not _audit(8, bounds=bounds, centring=centring, runs=500).ok
 
 
 @pytest.mark.long

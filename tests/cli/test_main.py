@@ -374,7 +374,9 @@ def test_privacy_centred(capsys: pytest.CaptureFixture[str]):
     assert noise["blt"]["max"] == pytest.approx(6.18 * 0.5625 / 2.0, abs=0.01)
     assert main(["privacy", "--centred"]) == 0
     assert "Centred:" in capsys.readouterr().out
-    for flag, value in (("--reward", "2"), ("--context-norm", "2")):
+    assert main(["privacy", "--record-norm", "1.2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sensitivity"] == pytest.approx(1.44)
+    for flag, value in (("--reward", "2"), ("--context-norm", "2"), ("--record-norm", "1")):
         message = refused(capsys, "privacy", "--centred", flag, value)
         assert f"{flag} must be left out with --centred" in message
 

@@ -62,6 +62,75 @@ def test_sensitivity_is_what_brute_force_finds(adjacency, nonnegative, norm, rew
     assert found >= bounds.sensitivity * (1 - 1e-3)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize(
+    ("norm", "reward", "share", "whole"),
+    [(1.0, 1.0, 1.0, 1.2), (1.0, 1.0, 0.4, 0.8), (2.0, 0.5, 1.0, 1.9), (1.0, 1.0, 3.0, 1.3)],
+)
+def test_shrinking_whole_records_has_the_sensitivity_that_brute_force_finds(
+    adjacency, nonnegative, norm, reward, share, whole
+) -> None:
+    given = {"context_norm": norm, "reward": reward, "adjacency": adjacency, "gram_share": share}
+    bounds = Bounds(**given, nonnegative=nonnegative, record_norm=whole)
+    found = _largest_change(bounds, 2)
+    assert found <= bounds.sensitivity * (1 + 1e-9)
+    attained = _change(*(bounds.clip(*record)[:2] for record in bounds.worst_pair(2)), bounds.entry_scale(2))
+    assert max(found, attained) >= bounds.sensitivity * (1 - 1e-3)  # a search may stop in a corner
+    assert bounds.sensitivity < Bounds(**given, nonnegative=nonnegative).sensitivity
+
+
+@given(
+    st.sampled_from(ADJACENCIES),
+    st.booleans(),
+    st.floats(0.1, 5.0),
+    st.floats(0.1, 5.0),
+    st.floats(0.1, 5.0),
+    st.floats(0.1, 7.0),
+    st.integers(0, 2**32),
+)
+def test_no_pair_of_shrunk_records_exceeds_it(
+    adjacency, nonnegative, norm, reward, share, whole, seed
+) -> None:
+    given = {"context_norm": norm, "reward": reward, "adjacency": adjacency, "gram_share": share}
+    bounds = Bounds(**given, nonnegative=nonnegative, record_norm=whole)
+    scale, generator = bounds.entry_scale(3), np.random.default_rng(seed)
+    assert bounds.sensitivity <= Bounds(**given, nonnegative=nonnegative).sensitivity
+    attained = _change(*bounds.worst_pair(3), scale)
+    assert attained <= bounds.sensitivity * (1 + 1e-9)
+    if nonnegative or adjacency == "add-remove" or whole**2 <= 2 * norm**2:
+        assert attained == pytest.approx(bounds.sensitivity, rel=1e-9)
+    for _ in range(5):
+        long = 3 * max(norm, reward)
+        pair = [bounds.clip(generator.normal(size=3) * long, generator.normal() * long)[:2] for _ in "ab"]
+        if adjacency == "add-remove":
+            pair[1] = (np.zeros(3), 0.0)
+        assert _change(*pair, scale) <= bounds.sensitivity * (1 + 1e-9)
+
+
+def test_whole_records_are_shrunk_after_they_are_clipped() -> None:
+    bounds = Bounds(context_norm=1.0, reward=1.0, gram_share=0.5, record_norm=0.9)
+    x, y, moved = bounds.clip(np.array([0.6, 0.8]), 0.7)
+    assert moved
+    assert x @ x + 0.5 * y**2 == pytest.approx(0.81)
+    assert (x / y).tolist() == pytest.approx([0.6 / 0.7, 0.8 / 0.7])  # y = θᵀx stays true
+    x, y, moved = bounds.clip(np.array([3.0, 4.0]), -9.0)  # first to (0.6, 0.8) and -1
+    assert (x / y).tolist() == pytest.approx([-0.6, -0.8])
+    assert x @ x + 0.5 * y**2 == pytest.approx(0.81)
+    short = np.array([0.3, 0.4])
+    x, y, moved = bounds.clip(short, 1.0)
+    assert (x.tolist(), y, moved) == ([0.3, 0.4], 1.0, False)
+    assert bounds.sensitivity == pytest.approx(0.81)
+    assert bounds.to_dict()["record_norm"] == 0.9
+    assert Bounds(**bounds.to_dict()) == bounds
+    assert "record_norm" not in Bounds().to_dict()  # as before there was one
+    with pytest.raises(InvalidInput, match="record_norm must be > 0 and finite"):
+        Bounds(record_norm=0.0)
+    with pytest.raises(InvalidInput, match="record_norm must be left out where a decision has several slots"):
+        Bounds(record_norm=1.0, slots=2)
+
+
 @given(
     st.sampled_from(ADJACENCIES),
     st.booleans(),
@@ -110,6 +179,22 @@ def test_entry_scale_is_goe_with_the_share() -> None:
 
 
 ANY_FLOAT = st.floats(allow_nan=True, allow_infinity=True, width=64)
+
+
+@given(
+    arrays(np.float64, st.integers(1, 6), elements=ANY_FLOAT), ANY_FLOAT, st.booleans(), st.floats(1e-3, 1e3)
+)
+def test_shrinking_takes_anything_too(context, reward, nonnegative, norm) -> None:
+    bounds = Bounds(
+        context_norm=norm, reward=0.7, nonnegative=nonnegative, gram_share=2.0, record_norm=0.8 * norm
+    )
+    x, y, moved = bounds.clip(context, reward)
+    assert math.sqrt(float(x @ x) + 2.0 * y**2) <= 0.8 * norm * (1 + 4e-12)
+    assert (0.0 if nonnegative else -0.7) <= y <= 0.7
+    assert moved == (not (np.array_equal(x, context) and y == reward))
+    again = bounds.clip(x, y)
+    assert np.array_equal(again[0], x)
+    assert again[1:] == (y, False)
 
 
 @given(

@@ -240,3 +240,68 @@ def test_a_durable_ledger_keeps_the_bytes_that_are_sent_and_the_count_of_clipped
         again = private(2, ledger=ledger, **options)
         assert again.release(1) == release
         assert again.clipped == 1
+
+
+def test_whole_records_are_shrunk_towards_the_point() -> None:
+    box = Centring.unit_box(3)
+    ball = replace(box, record_radius=0.4)
+    x, y, moved = ball.enter(np.array(box.context) + np.array([0.3, 0.0, 0.0]), 0.9, gram_share=2.0)
+    assert moved
+    assert (x[0] / y, x[-1]) == pytest.approx((0.75, 0.25))  # κ stays, so that the number of records fits
+    assert x[0] ** 2 + 2.0 * y**2 == pytest.approx(0.16)
+    assert not ball.enter(np.array(box.context), 0.6)[2]
+    bounds = ball.inner_bounds(gram_share=2.0)
+    assert bounds.sensitivity == pytest.approx(0.16 + 0.25**2)
+    assert Centring(**{**ball.to_dict(), "context": tuple(ball.context)}) == ball
+    assert "record_radius" not in box.to_dict()  # as before there was one
+    with pytest.raises(InvalidInput, match="record_radius must be > 0 and finite"):
+        replace(box, record_radius=-1.0)
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
+@pytest.mark.parametrize("gram_share", [0.4, 1.0, 3.0])
+def test_no_pair_of_shrunk_centred_records_exceeds_the_sensitivity(adjacency: str, gram_share: float) -> None:
+    """Also not where a record is blanked, in either way."""
+    point = replace(Centring.unit_box(2), record_radius=0.35)
+    bounds = point.inner_bounds(adjacency=adjacency, gram_share=gram_share)
+    assert (
+        bounds.sensitivity
+        < replace(point, record_radius=None)
+        .inner_bounds(adjacency=adjacency, gram_share=gram_share)
+        .sensitivity
+    )
+    rng, scale, largest = np.random.default_rng(2), bounds.entry_scale(3), 0.0
+    blank = point.enter(*point.blank)[:2]
+    for _ in range(2000):
+        made = [point.enter(rng.normal(size=2), rng.normal(), gram_share)[:2] for _ in "ab"]
+        others = [made[1]] if adjacency == "replace" else [blank, (np.zeros(3), 0.0)]
+        for x, y in others:
+            first = pack(np.outer(made[0][0], made[0][0]), made[0][0] * made[0][1])
+            change = np.linalg.norm((first - pack(np.outer(x, x), x * y)) / scale)
+            largest = max(largest, float(change))
+    assert 0.8 * bounds.sensitivity < largest <= bounds.sensitivity * (1 + 1e-9)
+
+
+def test_the_guarantee_names_what_whole_records_are_shrunk_to() -> None:
+    given = {"epsilon": 2.0, "releases": 4, "noise": SimulatedNoise(0)}
+    text = str(private(2, bounds=Bounds(record_norm=1.2, gram_share=0.5), **given).guarantee)
+    assert "‖x‖ ≤ 1 and |y| ≤ 1 and ‖x‖² + 0.5·y² ≤ 1.44 (records are clipped to that)" in text
+    made = private(2, centring=replace(Centring.unit_box(2), record_radius=0.5), **given)
+    assert "|y - y₀| ≤ 0.5 and ‖x - x₀‖² + (y - y₀)² ≤ 0.25, (x₀, y₀) a public point" in str(made.guarantee)
+    assert made.guarantee.to_dict()["record_norm"] == 0.5
+    assert "record_norm" not in private(2, **given).guarantee.to_dict()
+    assert made.mechanism.sensitivity == pytest.approx(0.3125)
+
+
+def test_releases_hold_the_sums_of_shrunk_records() -> None:
+    point = replace(Centring.unit_box(3), record_radius=0.3)
+    made = private(3, epsilon=1e5, releases=2, noise=SimulatedNoise(0), centring=point)
+    contexts, rewards = records(4, 3, 50)
+    expected = np.zeros(packed_size(3))
+    for x, y in zip(contexts, rewards, strict=True):
+        made.add(x, y)
+        inner, above, _ = point.enter(x, y)
+        near = np.array(point.context) + inner[:-1]
+        expected += pack(np.outer(near, near), near * (point.reward + above))
+    assert made.release().packed == pytest.approx(expected, abs=0.05)
+    assert 0 < made.clipped < 50

@@ -35,8 +35,10 @@ TIGHT = Centring(context=(0.5, 0.2), context_radius=0.15, reward=0.4, reward_rad
         {"bounds": Bounds(context_norm=0.5, reward=0.4)},
         {"bounds": Bounds(context_norm=0.5, reward=0.4, nonnegative=True)},
         {"centring": TIGHT},
+        {"bounds": Bounds(context_norm=0.5, reward=0.4, gram_share=2.0, record_norm=0.65)},
+        {"centring": replace(TIGHT, record_radius=0.2)},
     ],
-    ids=["around zero", "nonnegative", "around a point"],
+    ids=["around zero", "nonnegative", "around a point", "shrunk to zero", "shrunk to a point"],
 )
 def test_records_are_clipped_as_a_privatizer_clips_them(change: dict[str, Any], scenario: Scenario) -> None:
     raw = setting_for(scenario, options_for("priv-fairx-linucb", schedule=LATER, bounds=WIDE))

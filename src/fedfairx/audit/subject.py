@@ -202,10 +202,14 @@ class AuditedConfig:
         if self.bounds.nonnegative:
             offsets, y = np.maximum(offsets, 0.0), np.maximum(y, 0.0)
         norms = np.maximum(np.linalg.norm(offsets, axis=1, keepdims=True), 1e-300)
-        x = offsets * np.minimum(1.0, radius / norms)
+        x, y = offsets * np.minimum(1.0, radius / norms), np.clip(y, -limit, limit)
+        whole = self.bounds.record_norm if self.centring is None else self.centring.record_radius
+        if whole is not None:
+            long = np.sqrt(np.square(x).sum(axis=1) + self.bounds.gram_share * np.square(y))
+            shrunk = np.minimum(1.0, whole / np.maximum(long, 1e-300))
+            x, y = x * shrunk[:, None], y * shrunk
         if self.centring is not None:
             x = np.hstack([x, np.full((len(x), 1), self.centring.constant)])
-        y = np.clip(y, -limit, limit)
         rows, cols = np.triu_indices(self.inner_dimension)
         slots = np.array(self.bounds.slots)  # a decision shows the record in all of its slots
         gram, moment = x[:, rows] * x[:, cols], x * y[:, None]

@@ -33,6 +33,7 @@ class Mechanism:
     schedule: when agents share, such as paper:gap=50.
     context_norm: L, the norm to which contexts are clipped.
     reward: B; rewards are clipped to ±B.
+    record_norm: R; whole records are also shrunk until ‖x‖² + y² ≤ R² (default: they are not).
     adjacency: which change of a record is hidden.
     nonnegative: contexts and rewards are known to be >= 0.
     slots: number of actions that a decision shows, or the weights of its slots, such as 1,0.63,0.5.
@@ -49,6 +50,7 @@ class Mechanism:
     schedule: str = field(default="paper", metadata={"choices": tuple(SCHEDULES), "metavar": NAMED})
     context_norm: float = 1.0
     reward: float = 1.0
+    record_norm: float | None = None
     adjacency: Adjacency = "replace"
     nonnegative: bool = False
     slots: str = "1"
@@ -61,6 +63,7 @@ class Mechanism:
             require(self.context_norm == 1.0, "--context-norm", text, self.context_norm)
             require(self.reward == 1.0, "--reward", text, self.reward)
             require(not self.nonnegative, "--nonnegative", text, self.nonnegative)
+            require(self.record_norm is None, "--record-norm", text, self.record_norm)
         schedule, plan = as_schedule(self.schedule), Plan(self.horizon, self.agents, self.dimension)
         given: dict[str, Any] = {
             "epsilon": self.epsilon,
@@ -73,6 +76,7 @@ class Mechanism:
                 adjacency=self.adjacency,
                 nonnegative=self.nonnegative,
                 slots=slots_of(self.slots),
+                record_norm=self.record_norm,
             ),
             "centring": Centring.unit_box(self.dimension) if self.centred else None,
             "public_schedule": schedule.public,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -54,7 +54,7 @@ def tables() -> dict[str, tuple[Setting, ...]]:
     parts = ("merit", "prior", "confidence", "bounds", "centring", "slots", "half_life")
     short = ("regulariser", "failure", "parameter_norm", "scale")
     region = {"noise_sd": "the scenario's", "scale": SCALE}
-    box = {item.name: "as of the scenario's box" for item in fields(Centring)}
+    box = {item.name: "as of the scenario's box" for item in fields(Centring) if item.default is MISSING}
     laws = {"context_norm": _LAWS, "reward": _LAWS}
     return {
         "scenario": settings_of(Scenario, "scenario"),
@@ -113,7 +113,7 @@ def _centring(scenario: Scenario, running: Running, point: dict[str, Any]) -> An
     base = scenario.centring
     if base is not None:
         return replace(base, **point)
-    missing = [item.name for item in fields(Centring) if item.name not in point]
+    missing = [item.name for item in fields(Centring) if item.name not in point and item.default is MISSING]
     if missing:
         raise InvalidInput(f"[centring] must have {missing[0]}, since this scenario has no box to derive it")
     return Centring(**point)

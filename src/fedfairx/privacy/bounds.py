@@ -18,6 +18,14 @@ lie on the bound B:
 - add/remove: D² = ½L⁴ + rL²B², with or without signs. "Remove" means to blank: the record adds nothing to the
   sums and still counts, as x' = 0, y' = 0 would; the number of records is public.
 
+Whole records may also be shrunk, (x, y) to (sx, sy), until ‖x‖² + r·y² ≤ R². With v = (x, √r·y),
+
+    D² = ½(‖v‖⁴ + ‖v'‖⁴) − (v·v')² − ½r²(y² − y'²)² ≤ R⁴,
+
+so Δ ≤ R² for replacement, attained if R² ≤ 2L² and R² ≤ L² + rB². With k = 0, or x' = y' = 0, D² grows with
+a² even at the cost of ry² = R² − a², so a² = min(L², R²) and ry² = min(rB², R² − a²) take the places of L²
+and rB². Where few records are long in x and in y at once, a smaller R changes few and needs less noise.
+
 A decision may have several slots, of weights v_j, each of which gives a record (v_j x, y), and one person may
 see them all. The unit is then the decision, and Δ = Σ_j Δ(v_j L, B), the sum over slots: it holds however the
 records are spread over leaves, since rewards may come late and one by one. In one leaf less would do.
@@ -59,6 +67,8 @@ class Bounds:
         Gram gets less noise.
     slots: weights of a decision's slots, or their number. The unit of the guarantee is a decision with the
         records (v_j x, y) of all its slots.
+    record_norm: R, if whole records are also shrunk to ‖x‖² + r·y² ≤ R². The sensitivity is then at most R².
+        For one slot.
 
     Guarantees:
     - `clip` never raises, whatever the numbers (NaN and infinities too), and its result is within the limits.
@@ -73,6 +83,7 @@ class Bounds:
     nonnegative: bool = False
     gram_share: float = 1.0
     slots: Weights = ONE
+    record_norm: float | None = None
     is_private: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -80,6 +91,10 @@ class Bounds:
             value = getattr(self, name)
             require(0 < value < math.inf, name, "must be > 0 and finite", value)
         object.__setattr__(self, "slots", as_weights(self.slots))
+        norm = self.record_norm
+        require(norm is None or 0 < norm < math.inf, "record_norm", "must be > 0 and finite", norm)
+        text = "must be left out where a decision has several slots"
+        require(norm is None or self.slots == ONE, "record_norm", text, norm)
         known = self.adjacency in ("replace", "add-remove")
         require(known, "adjacency", 'must be "replace" or "add-remove"', self.adjacency)
 
@@ -115,13 +130,17 @@ class Bounds:
         """Δ of one record with a context of this norm."""
         norm2 = context_norm**2
         reward2 = self.gram_share * self.reward**2
+        whole = math.inf if self.record_norm is None else self.record_norm**2
+        if self.adjacency == "add-remove" or self.nonnegative:
+            norm2 = min(norm2, whole)
+            reward2 = min(reward2, whole - norm2)
         if self.adjacency == "add-remove":
             return math.sqrt(norm2 * (0.5 * norm2 + reward2))
         if self.nonnegative:
             return math.sqrt(norm2 * (norm2 + 2.0 * reward2))
         if norm2 >= reward2:
-            return norm2 + reward2
-        return 2.0 * math.sqrt(norm2 * reward2)
+            return min(norm2 + reward2, whole)
+        return min(2.0 * math.sqrt(norm2 * reward2), whole)
 
     def entry_scale(self, dimension: int) -> Array:
         """Return the noise sd of each packed entry in units of the off-diagonal Gram entry's: (q,)."""
@@ -136,7 +155,10 @@ class Bounds:
         low = 0.0 if self.nonnegative else -self.reward
         # Nearly every record is inside; the entries are checked first, since a square may overflow.
         inside = low <= reward <= self.reward and float(np.abs(x).max()) <= self.context_norm
-        if inside and math.sqrt(x.dot(x)) <= self.context_norm and (not self.nonnegative or x.min() >= 0.0):
+        square = float(x.dot(x)) if inside else math.inf
+        if self.record_norm is not None:
+            inside = inside and square + self.gram_share * reward**2 <= self.record_norm**2
+        if inside and math.sqrt(square) <= self.context_norm and (not self.nonnegative or x.min() >= 0.0):
             return x, float(reward), False
         contexts, rewards, clipped = self.clip_many(x[None, :], np.asarray([reward], dtype=np.float64))
         return contexts[0], float(rewards[0]), bool(clipped[0])
@@ -150,27 +172,40 @@ class Bounds:
         if self.nonnegative:
             x = np.maximum(x, 0.0)
         x = _into_ball(x, self.context_norm)
+        if self.record_norm is not None:
+            root = math.sqrt(self.gram_share)
+            whole = _into_ball(np.column_stack([x, root * y]), self.record_norm)
+            changed = (whole[:, :-1] != x).any(axis=1) | (whole[:, -1] != root * y)
+            x, y = whole[:, :-1], np.where(changed, whole[:, -1] / root, y)
         moved = (x != contexts).any(axis=1) | (y != rewards)
         return x, y, moved
 
     def worst_pair(self, dimension: int) -> tuple[tuple[Array, float], tuple[Array, float]]:
         """Return two neighbouring records that differ by `sensitivity` (from d = 2 on), for an audit."""
         first, second = np.zeros(dimension), np.zeros(dimension)
-        first[0] = self.context_norm
+        norm, reward = self.context_norm, self.reward
+        if self.record_norm is not None:
+            norm = min(norm, self.record_norm)
+            reward = min(reward, math.sqrt((self.record_norm**2 - norm**2) / self.gram_share))
+        first[0] = norm
         if self.adjacency == "add-remove":
-            return (first, self.reward), (second, 0.0)
-        ratio = self.gram_share * (self.reward / self.context_norm) ** 2
+            return (first, reward), (second, 0.0)
+        ratio = self.gram_share * (reward / norm) ** 2
         cosine = 0.0 if self.nonnegative else -min(1.0, ratio)
         if dimension == 1:
-            second[0] = 0.0 if self.nonnegative else -self.context_norm
+            second[0] = 0.0 if self.nonnegative else -norm
         else:
-            second[:2] = cosine * self.context_norm, math.sqrt(1.0 - cosine**2) * self.context_norm
-        return (first, self.reward), (second, self.reward)
+            second[:2] = cosine * norm, math.sqrt(1.0 - cosine**2) * norm
+        return (first, reward), (second, reward)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the limits as plain values, for digests and saved states."""
         numbers = ("context_norm", "reward", "gram_share")
         values = vars(self) | {name: float(getattr(self, name)) for name in numbers}
+        if self.record_norm is None:  # as before there was one
+            del values["record_norm"]
+        else:
+            values["record_norm"] = float(self.record_norm)
         if self.slots == ONE:  # as before there were several
             del values["slots"]
             return values

@@ -34,6 +34,8 @@ class Centring:
     reward: y₀, the public point of rewards.
     reward_radius: b, the distance from it that rewards are clipped to.
     constant: κ; a larger one means less noise on the sums of x̃ and ỹ, and more on everything else.
+    record_radius: ρ, if whole records are also shrunk towards the public point, until ‖x̃‖² + r·ỹ² ≤ ρ², r
+        the Gram's share of the noise. The sensitivity is then at most ρ² + κ².
 
     Guarantees:
     - `enter` never raises, and its result is within `inner_bounds`.
@@ -47,9 +49,13 @@ class Centring:
     reward: float
     reward_radius: float
     constant: float
+    record_radius: float | None = None
 
     def __post_init__(self) -> None:
         require(len(self.context) >= 1, "context", "must have at least one coordinate", len(self.context))
+        given = self.record_radius
+        fits = given is None or 0 < given < math.inf
+        require(fits, "record_radius", "must be > 0 and finite", given)
         for name in ("context_radius", "reward_radius", "constant"):
             value = getattr(self, name)
             require(0 < value < math.inf, name, "must be > 0 and finite", value)
@@ -78,11 +84,17 @@ class Centring:
             reward=self.reward_radius,
             adjacency=adjacency,
             gram_share=gram_share,
+            record_norm=None if self.record_radius is None else math.hypot(self.record_radius, self.constant),
         )
 
-    def enter(self, context: Array, reward: float) -> tuple[Array, float, bool]:
+    def enter(self, context: Array, reward: float, gram_share: float = 1.0) -> tuple[Array, float, bool]:
         """Return ((x - x₀, κ), y - y₀) clipped to the radii, and whether clipping changed it."""
-        near = Bounds(context_norm=self.context_radius, reward=self.reward_radius)
+        near = Bounds(
+            context_norm=self.context_radius,
+            reward=self.reward_radius,
+            gram_share=gram_share,
+            record_norm=self.record_radius,
+        )
         offset = np.asarray(context, dtype=np.float64) - np.asarray(self.context)
         x, y, moved = near.clip(offset, reward - self.reward)
         return np.append(x, self.constant), y, moved
@@ -106,4 +118,6 @@ class Centring:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         numbers = {name: float(getattr(self, name)) for name in _NUMBERS}
+        if self.record_radius is not None:  # as before there was one
+            numbers["record_radius"] = float(self.record_radius)
         return {"context": [float(each) for each in self.context], **numbers}

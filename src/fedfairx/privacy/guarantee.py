@@ -78,6 +78,8 @@ class Guarantee:
     slots: Weights = ONE  # of a decision, which is the unit if there are several
     largest_record: float = 1.0  # share of a decision's sensitivity that one of its records has at most
     share: NoiseShare | None = None  # of the noise, with secure aggregation
+    record_norm: float | None = None  # that whole records are shrunk to, with r·y² for y², r the next
+    gram_share: float = 1.0
 
     @property
     def is_private(self) -> bool:
@@ -156,7 +158,12 @@ class Guarantee:
             "add-remove": f"blanking {unit.rstrip(',')}, which then {blank} and still counts as {counts},",
         }[self.adjacency]
         x, y, point = ("x - x₀", "y - y₀", ", (x₀, y₀) a public point") if self.centred else ("x", "y", "")
-        limits = f"‖{x}‖ ≤ {self.context_norm:g} and |{y}| ≤ {self.reward:g}{point}"
+        limits = f"‖{x}‖ ≤ {self.context_norm:g} and |{y}| ≤ {self.reward:g}"
+        if self.record_norm is not None:
+            times = "" if self.gram_share == 1.0 else f"{self.gram_share:g}·"
+            square = f"{y}²" if y == "y" else f"({y})²"
+            limits += f" and ‖{x}‖² + {times}{square} ≤ {self.record_norm**2:g}"
+        limits += point
         what = "messages" if self.share is None else "totals of all members' messages"
         text = (
             f"All {self.releases} {what} together are "
@@ -198,6 +205,7 @@ class Guarantee:
             "runs",
             "share",
             *(("slots", "largest_record") if self.slots == ONE else ()),
+            *(("record_norm", "gram_share") if self.record_norm is None else ()),
         )
         fields = [name for name in vars(self) if name not in left_out]
         values = plain_values(self, *fields, "is_private", "remaining", "scope", "warnings")
@@ -239,8 +247,9 @@ def claim(
         epsilon = mechanism.epsilon  # the requested one, without rounding
     limits = bounds.to_dict()
     norm, reward = limits.get("context_norm", math.inf), limits.get("reward", math.inf)
+    whole = limits.get("record_norm")
     if point is not None:
-        norm, reward = point.context_radius, point.reward_radius
+        norm, reward, whole = point.context_radius, point.reward_radius, point.record_radius
     return Guarantee(
         mechanism=mechanism.name,
         epsilon=math.inf if reasons else epsilon,
@@ -259,6 +268,8 @@ def claim(
         slots=as_weights(limits.get("slots", ONE)),
         largest_record=bounds.largest_record if isinstance(bounds, Bounds) else 1.0,
         share=mechanism.share,
+        record_norm=whole,
+        gram_share=float(limits.get("gram_share", 1.0)),
     )
 
 

@@ -124,6 +124,7 @@ class ContinuedPrivatizer:
             context_norm=max(old.context_norm, new.context_norm),
             reward=max(old.reward, new.reward),
             largest_record=max(old.largest_record, new.largest_record),
+            record_norm=_either(old, new),
             releases=old.spent + new.releases,
             spent=old.spent + new.spent,
             simulated=old.simulated or new.simulated,
@@ -176,6 +177,13 @@ class ContinuedPrivatizer:
         if continued._last.to_bytes().hex() != state["last"]:
             raise StateError("before must be the run that was continued, but its last message is another one")
         return continued
+
+
+def _either(old: Guarantee, new: Guarantee) -> float | None:
+    """The norm that whole records of both runs have at most; None if those of one are not shrunk alike."""
+    if old.record_norm is None or new.record_norm is None or old.gram_share != new.gram_share:
+        return None
+    return max(old.record_norm, new.record_norm)
 
 
 def require_same_neighbours(old: Guarantee, new: Guarantee) -> None:

@@ -318,7 +318,8 @@ class StreamPrivatizer(NoCopy):
         """Return the record as it is summed, and whether it was clipped."""
         if self.centring is None:
             return self.bounds.clip(context, reward)
-        x, y, moved = self.centring.enter(context, reward)
+        share = self.bounds.gram_share if isinstance(self.bounds, Bounds) else 1.0
+        x, y, moved = self.centring.enter(context, reward, share)
         x, y, clipped = self.bounds.clip(x, y)
         return x, y, moved or clipped
 

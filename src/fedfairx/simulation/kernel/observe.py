@@ -60,6 +60,27 @@ def clip(privacy: Privacy, state: Learner) -> None:
         chosen[j] = where_above(1.0, scale, centre[j] + scale * (x - centre[j]), x)
     reward = smaller(larger(state.numbers[REWARD], privacy.reward_low), privacy.reward_high)
     state.numbers[REWARD] = reward
+    if privacy.record_bound < math.inf:
+        shrink(privacy, state)
+
+
+@stage
+def shrink(privacy: Privacy, state: Learner) -> None:
+    """Shrink the clipped observation as a whole towards the public point; a zero context stays zero."""
+    chosen, centre = state.chosen, floats(privacy.centre)
+    apart = state.numbers[REWARD] - privacy.reward_centre
+    square, size = fma(privacy.gram_share * apart, apart, 1e-300), 0.0
+    for j in range(chosen.shape[0]):
+        offset = chosen[j] - centre[j]
+        square = fma(offset, offset, square)
+        size = fma(chosen[j], chosen[j], size)
+    scale = where_above(size, 0.0, privacy.record_bound / sqrt(square), 1.0)
+    for j in range(chosen.shape[0]):
+        x = chosen[j]
+        chosen[j] = where_above(1.0, scale, centre[j] + scale * (x - centre[j]), x)
+    state.numbers[REWARD] = where_above(
+        1.0, scale, privacy.reward_centre + scale * apart, state.numbers[REWARD]
+    )
 
 
 @stage

@@ -134,6 +134,9 @@ class Privacy(NamedTuple):
     context_bound: float  # contexts are clipped to this distance from it
     reward_low: float  # rewards are clipped to [low, high]
     reward_high: float
+    reward_centre: float  # y₀; whole records are then shrunk towards the public point, until
+    gram_share: float  # ‖x - x₀‖² + r (y - y₀)², r this share,
+    record_bound: float  # is at most the square of this; ∞ if they are not
     noise: Array  # (seeds, τ, q) of the sum over agents, or (lanes, τ, q) of each agent
     shift: Array  # (τ,) added to the Gram diagonal of the sum (own+released: of the others' sum)
     sum_sd: Array  # (τ,) sd of an entry of that sum
