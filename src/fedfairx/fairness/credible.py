@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from fedfairx.core.merit import Exponential, Merit
 from fedfairx.core.merit_kernels import log_merit_values
@@ -61,6 +60,8 @@ class Estimates:
 
     def add(self, codes: Codes, stretch: Codes, due: Array) -> None:
         """Add due (n, K, 1 + S) of a block's rounds."""
+        from scipy.sparse import csr_array  # a sixth of the time that importing the package takes
+
         size, width = self.over_time.shape
         if not size:
             return
