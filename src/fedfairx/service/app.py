@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import re
 import time
 from collections.abc import AsyncIterator, Iterable
@@ -40,7 +41,7 @@ register_url_convertor("name", _Name())
 
 def make_app(service: Service) -> ASGIApp:
     """The application of a service: its endpoints and its pages."""
-    service.document = msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
+    service.document = _document()
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
@@ -59,6 +60,11 @@ def make_app(service: Service) -> ASGIApp:
     app.state.service = service
     # OpenTelemetry adds middleware to the application, which must then see every request.
     return FastRouter(app, {} if app.user_middleware else endpoints)
+
+
+@functools.cache  # it is the same for every service
+def _document() -> bytes:
+    return msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
 
 
 async def _problem(_request: Request, error: Exception) -> Response:
