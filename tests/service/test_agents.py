@@ -30,8 +30,9 @@ from fedfairx.service.settings import load, place_of
 from fedfairx.storage.agents import store_served
 from fedfairx.storage.api_keys import open_keys
 from fedfairx.storage.open_log import open_log
+from in_process_client import InProcessClient
 from member_service import founded
-from service_helpers import CONTEXTS, Running, TestClient, asking, settings_for, until
+from service_helpers import CONTEXTS, Running, asking, settings_for, until
 
 BODY = {"contexts": CONTEXTS}
 SHOP: dict[str, Any] = {"dimension": 3, "window": 60.0, "mode": "live"}
@@ -49,16 +50,18 @@ def where(place: str) -> dict[str, str]:
 
 
 @contextmanager
-def serving(place: str, **given: Any) -> Iterator[TestClient]:
+def serving(place: str, **given: Any) -> Iterator[InProcessClient]:
     """A client of a service in this process that is started without settings of an agent."""
     service = open_service(load({**where(place), **given}, environment={}))
-    with TestClient(make_app(service), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+    with InProcessClient(
+        make_app(service), base_url="http://127.0.0.1", raise_server_exceptions=False
+    ) as client:
         client.app_service = service  # type: ignore[attr-defined]
         yield client
 
 
 @contextmanager
-def two(place: str, **given: Any) -> Iterator[TestClient]:
+def two(place: str, **given: Any) -> Iterator[InProcessClient]:
     """A service with the agents shop and news."""
     with serving(place, **given) as client:
         make(client, "shop", SHOP)
@@ -66,7 +69,7 @@ def two(place: str, **given: Any) -> Iterator[TestClient]:
         yield client
 
 
-def make(client: TestClient, name: str, settings: dict[str, Any], **more: Any) -> dict[str, Any]:
+def make(client: InProcessClient, name: str, settings: dict[str, Any], **more: Any) -> dict[str, Any]:
     answer = client.put(f"/v1/agents/{name}", json=settings, **more)
     assert answer.status_code == 200, answer.text
     seen: dict[str, Any] = answer.json()
@@ -74,7 +77,7 @@ def make(client: TestClient, name: str, settings: dict[str, Any], **more: Any) -
 
 
 def decided(
-    client: TestClient, agent: str, body: dict[str, Any] | None = None, **more: Any
+    client: InProcessClient, agent: str, body: dict[str, Any] | None = None, **more: Any
 ) -> dict[str, Any]:
     answer = client.post(f"/v1/agents/{agent}/decisions", json=BODY if body is None else body, **more)
     assert answer.status_code == 201, answer.text
@@ -575,7 +578,7 @@ def keys(place: str) -> dict[str, dict[str, str]]:
     return {role: {"authorization": f"Bearer {text}"} for role, text in found.items()}
 
 
-def filled(client: TestClient, headers: dict[str, str]) -> str:
+def filled(client: InProcessClient, headers: dict[str, str]) -> str:
     """Agents shop, whose name and decisions nobody else may see, and news; return a decision of shop."""
     make(client, "shop", {**SHOP, "merit": "doubling:0.123"}, headers=headers)
     make(client, "news", NEWS, headers=headers)
@@ -584,6 +587,7 @@ def filled(client: TestClient, headers: dict[str, str]) -> str:
     return str(decided(client, "shop", {"actions": actions}, headers=headers)["decision_id"])
 
 
+@pytest.mark.long
 def test_a_limited_key_reaches_nothing_of_other_agents(place: str, keys: dict[str, dict[str, str]]) -> None:
     """Every operation and page, in every form, with each role: nothing of the other agent comes back."""
     with serving(place) as client:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from starlette.testclient import TestClient
 
 import fedfairx as ffx
 from fedfairx.agent.agent import Agent
@@ -27,14 +26,15 @@ from fedfairx.service.factory import open_service
 from fedfairx.service.served_agent import ServedAgent
 from fedfairx.service.settings import place_of
 from fedfairx.storage.queries import by_time, first_time, last_of, latest, number_at
+from in_process_client import InProcessClient
 from service_helpers import ACTIONS, asking, decide, settings_for
 
 
 @contextmanager
-def served(place: str, **given) -> Iterator[tuple[TestClient, ServedAgent]]:
+def served(place: str, **given) -> Iterator[tuple[InProcessClient, ServedAgent]]:
     """A client of a service, and its agent."""
     service = open_service(settings_for(place, **given))
-    with TestClient(make_app(service), base_url="http://127.0.0.1") as client:
+    with InProcessClient(make_app(service), base_url="http://127.0.0.1") as client:
         yield client, service.default
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from starlette.testclient import TestClient
 
 import fedfairx as ffx
 from fedfairx.fairness.change_test import ChangeTest
@@ -24,7 +23,9 @@ from fedfairx.service.factory import open_service
 from fedfairx.service.pages import DECISION, PAGES, page_data
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import place_of
+from fedfairx.storage import sqlite
 from fedfairx.storage.api_keys import open_keys
+from in_process_client import InProcessClient
 from service_helpers import asking, settings_for
 
 STEPS = 4
@@ -59,7 +60,7 @@ def service(folder: Path, **given: Any) -> Iterator[tuple[Any, dict[str, dict[st
         headers = {role: {"authorization": f"Bearer {keys.add(role, role)}"} for role in ROLES}
     made = open_service(settings_for(place, mode="shadow", name="here", **given))
     made.log.clock = lambda: int(NOW * 1e9)
-    with TestClient(make_app(made), base_url="http://127.0.0.1") as client:
+    with InProcessClient(make_app(made), base_url="http://127.0.0.1") as client:
         yield client, headers
 
 
@@ -120,6 +121,7 @@ def test_an_attacker_with_a_twin(kind: str, tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(exposing, name, 0.0)
     for module in (app, page_data):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: NOW, perf_counter=lambda: NOW))
+    monkeypatch.setattr(sqlite.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**10))
     rewards, given = SERVICES[kind]
     rng = np.random.default_rng(1)
     truth = rng.integers(2, size=STEPS).tolist()
@@ -169,6 +171,7 @@ def batches_of_four(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, value)
 
 
+@pytest.mark.long
 def test_a_reader_s_table_moves_by_batches(tmp_path: Path, batches_of_four: None) -> None:
     """Whoever looks in between, in whatever period, and across a restart."""
     place = str(tmp_path / "agent.sqlite")

@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from starlette.testclient import TestClient
 
 import fedfairx as ffx
 from fedfairx.client import Client
@@ -21,6 +20,7 @@ from fedfairx.service.auth import ROLES
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
+from in_process_client import InProcessClient
 from service_helpers import CONTEXTS, asking, decide, metrics_of, settings_for
 
 WRONG, RIGHT = 0.875, 0.25
@@ -280,7 +280,7 @@ def test_readers_see_it_from_the_next_start_on_and_admins_at_once(
         return [client.get(way, headers=keys[role]).json() for way in ways]
 
     service = open_service(settings_for(place, **given))
-    with TestClient(make_app(service), base_url="http://127.0.0.1") as client:
+    with InProcessClient(make_app(service), base_url="http://127.0.0.1") as client:
         ids = []
         for t in range(10):
             body = {"contexts": (np.eye(3) / 2).tolist(), "baseline": t % 3}

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from starlette.testclient import TestClient
 
 import fedfairx as ffx
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import load
 from fedfairx.storage.records import DecisionNote
+from in_process_client import InProcessClient
 
 NAMES = ("Ada Works", "Bo & Sons", "Cy Ltd", "Di Supplies", "<b>Eve</b>")
 GROUPS = ("small", "small", "large", "large", None)
@@ -44,9 +44,11 @@ def fill(place: str, decisions: int, *, seed: int = 0, favourite: float = 0.0, *
 
 
 @contextmanager
-def looking(place: str, **given: Any) -> Iterator[TestClient]:
+def looking(place: str, **given: Any) -> Iterator[InProcessClient]:
     """A client of a service with its pages, in this process."""
     service = open_service(load({"data": str(Path(place).parent), **given}, environment={}))
-    with TestClient(make_app(service), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+    with InProcessClient(
+        make_app(service), base_url="http://127.0.0.1", raise_server_exceptions=False
+    ) as client:
         client.app_service = service  # type: ignore[attr-defined]
         yield client

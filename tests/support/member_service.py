@@ -14,7 +14,8 @@ from fedfairx.federation.setup.member_folder import SETTINGS
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import load
-from service_helpers import CONTEXTS, TestClient
+from in_process_client import InProcessClient
+from service_helpers import CONTEXTS
 
 
 def founded(
@@ -39,14 +40,14 @@ def founded(
 @contextmanager
 def member_of(
     folder: Path, *, clock: Callable[[], float] | None = None, **given: Any
-) -> Iterator[TestClient]:
+) -> Iterator[InProcessClient]:
     """A client of a member's service in this process."""
     service = open_service(load({"federation": str(folder), **given}, environment={}))
     if clock is not None:
         assert service.default.membership is not None
         service.default.membership.member.clock = clock
     app = make_app(service)
-    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+    with InProcessClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client
 
 

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -25,13 +24,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-with warnings.catch_warnings():  # Starlette would rather have httpx's successor
-    warnings.simplefilter("ignore")
-    from starlette.testclient import TestClient
-
 from fedfairx.service.app import make_app
 from fedfairx.service.factory import open_service
 from fedfairx.service.settings import Settings, load
+from in_process_client import InProcessClient
 
 CONTEXTS = [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.2, 0.2]]
 ACTIONS = [
@@ -50,10 +46,10 @@ def settings_for(place: str, **given: Any) -> Settings:
 
 
 @contextmanager
-def asking(place: str, **given: Any) -> Iterator[TestClient]:
+def asking(place: str, **given: Any) -> Iterator[InProcessClient]:
     """A client of a service in this process."""
     app = make_app(open_service(settings_for(place, **given)))
-    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+    with InProcessClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client
 
 
