@@ -105,3 +105,19 @@ def test_an_action_that_is_gone_has_none() -> None:
     assert more["gone"] is None
     assert more["a"] is not None
     assert more["b"] is not None
+
+
+def test_unit_vectors_are_actions_without_features() -> None:
+    """Of those it is computed with matrices, of these by coordinate; the more noise, the more rewards."""
+    belief = np.full(3, 0.5), 0.01 * np.eye(3)
+    found = {}
+    for noise_sd in (0.25, 1.0):
+        for contexts in (np.arange(3), np.eye(3)):
+            log = [Logged([1 / 3] * 3, t % 3, contexts, reward=0.5) for t in range(60)]
+            table = ffx.exposure(log, posterior=belief, merit=MERIT, noise_sd=noise_sd, tolerance=TOLERANCE)
+            found[noise_sd, contexts.ndim] = [row.more for row in table.actions]
+        assert found[noise_sd, 1] == found[noise_sd, 2]
+    for few, many in zip(found[0.25, 2], found[1.0, 2], strict=True):
+        assert few is not None
+        assert many is not None
+        assert 2 * few < many
