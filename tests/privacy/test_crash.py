@@ -124,10 +124,16 @@ def _check(folder: Path, name: str) -> None:
     assert position.total_count == RECORDS
 
 
+#: All pairs of a mechanism and a step, of a step and its number, and of a mechanism and that number.
+MOMENTS = [
+    (name, step, (1, 4)[(row + column) % 2])
+    for row, name in enumerate(mechanisms())
+    for column, step in enumerate(STEPS)
+]
+
+
 @pytest.mark.process
-@pytest.mark.parametrize("name", mechanisms())
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("occurrence", [1, 4])
+@pytest.mark.parametrize(("name", "step", "occurrence"), MOMENTS)
 def test_killed_between_two_steps(tmp_path: Path, name: str, step: str, occurrence: int) -> None:
     _, status = os.waitpid(_fork(tmp_path, name, (step, occurrence)), 0)
     assert os.WIFSIGNALED(status)

@@ -2,53 +2,69 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedfairx.federation.exchange.envelope import Envelope
 from fedfairx.federation.setup.create import create_federation
 from fedfairx.federation.setup.member_folder import MemberFolder
-from fedfairx.privacy import SimulatedNoise, SqliteLedger
+from fedfairx.federation.transport import SqliteTransport
+from fedfairx.privacy import KeyedNoise, SimulatedNoise, SqliteLedger
 from member_helpers import terms
 
 pytestmark = pytest.mark.process
 
 STEPS = ("frozen", "recorded", "published", "acknowledged", "none")
-LIFE = """
-import os, signal, sys
-from fedfairx.federation.setup.member_folder import MemberFolder
-from fedfairx.federation.transport import SqliteTransport
-from fedfairx.privacy import KeyedNoise, SqliteLedger
 
-folder, step = sys.argv[1:]
 
-def dies(owner, method, at):
+def dies(owner: Any, method: str) -> None:
+    """Let this process be killed when the method first returns."""
     real = getattr(owner, method)
-    def wrapped(*args, **options):
-        answer = real(*args, **options)
-        if step == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return answer
+
+    def wrapped(*args: Any, **options: Any) -> None:
+        real(*args, **options)
+        os.kill(os.getpid(), signal.SIGKILL)
+
     setattr(owner, method, wrapped)
 
-place = MemberFolder.read(folder)
-path = os.path.join(folder, "ledger.sqlite")
-with SqliteLedger(path, create=not os.path.exists(path)) as ledger:
-    noise = KeyedNoise(b"k" * 32, agent=place.name, run="first")
-    member = place.member(place.roster.terms.agent(place.name, noise=noise, ledger=ledger))
-    member.exchange()  # what an earlier life could not send
-    for at, method in (("frozen", "freeze"), ("recorded", "record"), ("acknowledged", "mark_sent")):
-        dies(SqliteLedger, method, at)
-    dies(SqliteTransport, "publish", "published")
-    for number in range(3):
-        member.agent.privatizer.add([0.5, 0.1 * number, 0.2], 0.3, f"{step}-{number}")
-        print(f"{step}-{number}", flush=True)  # acknowledged: never to be lost
-    member.send(member.agent.release())
-"""
+
+def live(folder: Path, step: str, output: Path) -> None:
+    """A member's life, which a kill ends at `step`."""
+    place = MemberFolder.read(folder)
+    path = folder / "ledger.sqlite"
+    with SqliteLedger(path, create=not path.exists()) as ledger, output.open("w") as told:
+        noise = KeyedNoise(b"k" * 32, agent=place.name, run="first")
+        member = place.member(place.roster.terms.agent(place.name, noise=noise, ledger=ledger))
+        member.exchange()  # what an earlier life could not send
+        methods = {
+            "frozen": (SqliteLedger, "freeze"),
+            "recorded": (SqliteLedger, "record"),
+            "published": (SqliteTransport, "publish"),
+            "acknowledged": (SqliteLedger, "mark_sent"),
+        }
+        if step in methods:
+            dies(*methods[step])
+        for number in range(3):
+            member.agent.privatizer.add([0.5, 0.1 * number, 0.2], 0.3, f"{step}-{number}")
+            print(f"{step}-{number}", file=told, flush=True)  # acknowledged: never to be lost
+        member.send(member.agent.release())
+
+
+def ended(folder: Path, step: str, output: Path) -> int:
+    """The exit code of a process with this life."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            live(folder, step, output)
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_killed_at_every_step_of_a_release(tmp_path: Path) -> None:
@@ -59,14 +75,9 @@ def test_killed_at_every_step_of_a_release(tmp_path: Path) -> None:
     seen: dict[int, bytes] = {}
     acknowledged: list[str] = []
     for step in STEPS:
-        done = subprocess.run(
-            [sys.executable, "-c", LIFE, str(base / "org1"), step],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == (0 if step == "none" else -signal.SIGKILL), done.stderr
-        acknowledged += done.stdout.split()
+        output = tmp_path / step
+        assert ended(base / "org1", step, output) == (0 if step == "none" else -signal.SIGKILL)
+        acknowledged += output.read_text().split()
         message = ear.transport.latest().get("org1")
         if message is not None:
             release = Envelope.parse(message).release

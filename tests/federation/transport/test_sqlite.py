@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,16 +14,15 @@ from fedfairx.errors import TransportRefused, TransportUnavailable
 from fedfairx.federation.transport import SqliteTransport
 from nats_server import wait_until
 
-WRITER = """
-import sys
-from fedfairx.federation.transport.sqlite import SqliteTransport
-transport, before, number = SqliteTransport(sys.argv[1]), None, 0
-while True:
-    message = b"%d " % number * 2000
-    transport.publish(sys.argv[2], message, replacing=before)
-    print(number, flush=True)
-    before, number = message, number + 1
-"""
+
+def write(path: Path, name: str, output: int) -> None:
+    """Publish messages until somebody kills this process, and say which are there."""
+    transport, before = SqliteTransport(path), None
+    for number in itertools.count():
+        message = b"%d " % number * 2000
+        transport.publish(name, message, replacing=before)
+        os.write(output, b"%d\n" % number)
+        before = message
 
 
 @pytest.mark.process
@@ -32,16 +31,21 @@ def test_a_writer_that_is_killed_leaves_its_last_whole_message(tmp_path: Path) -
     path = tmp_path / "transport.sqlite"
     reader = SqliteTransport(path)
     for name in ("a", "b", "c"):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path), name], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        acknowledged = -1
-        while acknowledged < 20:
-            acknowledged = int(process.stdout.readline())
-        process.send_signal(signal.SIGKILL)
-        rest = process.stdout.read().split()  # what it said before it died
-        process.wait()
+        output, told = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                write(path, name, told)
+            finally:
+                os._exit(1)
+        os.close(told)
+        with open(output) as said:
+            acknowledged = -1
+            while acknowledged < 20:
+                acknowledged = int(said.readline())
+            os.kill(child, signal.SIGKILL)
+            rest = said.read().split()  # what it said before it died
+        os.waitpid(child, 0)
         acknowledged = max([acknowledged, *(int(word) for word in rest)])
         message = reader.latest()[name]
         number = int(message.split()[0])
