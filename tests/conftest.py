@@ -7,6 +7,7 @@ or asks for a server by a fixture or a parameter. A test that starts a process a
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -45,6 +46,17 @@ def _needs_a_server(item: pytest.Item) -> bool:
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
     named = {*getattr(item, "fixturenames", ()), *(value for value in given if isinstance(value, str))}
     return bool(SERVERS & named)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Collect tests without looking for garbage, and never look for it among them: they stay to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
