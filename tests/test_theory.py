@@ -105,6 +105,7 @@ def test_martingale_bound_holds_as_often_as_it_says():
     )
 
 
+@pytest.mark.long
 def test_martingale_bound_on_real_runs():
     # At this fixed seed; by the lemma each agent fails with probability at most 0.025.
     contexts = problem()[0]

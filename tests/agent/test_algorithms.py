@@ -23,8 +23,9 @@ NAMES = ("fairx-linucb", "fed-fairx-linucb", "priv-fairx-linucb", "b1", "b2", "l
     ("name", "options"), lockstep.CASES, ids=[f"{a}-{i}" for i, (a, _) in enumerate(lockstep.CASES)]
 )
 def test_it_follows_the_oracle(name: str, options: dict[str, Any]) -> None:
-    # 7 cases of 350 rounds of 3 agents: 2 450 rounds, 7 350 decisions, to 1e-9.
-    done = lockstep.run(name, rounds=350, agents=3, arms=5, dimension=3, seed=1, **options)
+    # 7 cases of 3 agents: 1 250 rounds, 3 750 decisions, to 1e-9. The data of B1 say rarely when to exchange.
+    rounds = 350 if name == "b1" else 150
+    done = lockstep.run(name, rounds=rounds, agents=3, arms=5, dimension=3, seed=1, **options)
     done.check(1e-9)
     if name not in ("fairx-linucb", "linucb"):
         assert len(done.library.syncs) > 4

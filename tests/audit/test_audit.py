@@ -160,6 +160,7 @@ def test_clopper_pearson_is_the_binomials_own() -> None:
         assert upper_bound(errors, trials, 0.01) == pytest.approx(exact)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_few_draws")
 def test_a_report_goes_into_json_and_a_plot(tmp_path: Path) -> None:
     report = _audit(8, runs=500)

@@ -6,12 +6,14 @@ import json
 
 import pytest
 
-from fedfairx.audit import mistakes, noise_tests
+from fedfairx.audit import audit, mistakes, noise_tests
 from fedfairx.audit.mistakes import MISTAKES, RELEASES, Mistake, self_test
 from fedfairx.privacy.mechanisms.gaussian import Gaussian
 
 #: By statistics of the draws; the other checks are exact, or attacks with runs of their own.
 BY_DRAWS = ("draws: sd", "draws: distance", "draws: correlation")
+#: By running whole agents, or by their draws; the other checks don't look at these.
+BY_AGENTS = ("agents: ", "draws: alike")
 
 
 def named(name: str) -> Mistake:
@@ -24,12 +26,20 @@ def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noise_tests, "_SAMPLES", 2_000)
 
 
+@pytest.fixture
+def _no_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where another check is tested: running agents is most of an audit."""
+    monkeypatch.setattr(audit, "whole_agents", lambda _subject, **_seed: ((), []))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_every_mistake_is_caught(mistake: Mistake, request: pytest.FixtureRequest) -> None:
     """`benchmarks/audit_power.py` counts over many seeds."""
     if not mistake.check.startswith(BY_DRAWS):
         request.getfixturevalue("_few_draws")
+    if not mistake.check.startswith(BY_AGENTS):
+        request.getfixturevalue("_no_agents")
     report = mistake.audit()
     assert mistake.caught_by(report.failed), str(report)
     assert not report.ok
@@ -38,7 +48,7 @@ def test_every_mistake_is_caught(mistake: Mistake, request: pytest.FixtureReques
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("_few_draws")
+@pytest.mark.usefixtures("_few_draws", "_no_agents")
 @pytest.mark.parametrize(
     ("name", "mechanism"),
     [

@@ -104,6 +104,7 @@ def test_columns_that_come_later_were_zero_before() -> None:
     assert grown.found.evidence == pytest.approx(whole.found.evidence, rel=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("separate", [False, True])
 def test_it_hardly_ever_alarms_where_nothing_changes(separate: bool) -> None:
     """The noise is Gaussian with just the σ that is assumed, and contexts depend on the rewards so far.

@@ -74,7 +74,7 @@ def test_schemathesis_finds_nothing(schema: Any, operation: Any, mode: str) -> N
     cases = schema[operation.path][operation.method].as_strategy(generation_mode=GenerationMode(mode))
 
     @settings(
-        max_examples=min(40, settings.default.max_examples // 3),  # 8, and 40 in `make test-all`
+        max_examples=min(40, settings.default.max_examples // 6),  # 4, and 40 in `make test-all`
         derandomize=True,
         deadline=None,
         database=None,
