@@ -303,15 +303,15 @@ def test_all_intervals_hold_at_all_times_as_often_as_stated() -> None:
     failed = 0
     for seed in range(20):
         log, ever = slates(400, mixed, seed=seed), False
+        weights = [np.array(mixed(t)) for t in range(400)]
+        fair = [
+            due(np.exp(4.0 * np.asarray(each.contexts) @ THETA), v)
+            for each, v in zip(log, weights, strict=True)
+        ]
         for looks in range(100, 401, 100):
-            weights = [np.array(mixed(t)) for t in range(looks)]
-            total = sum(each.sum() for each in weights)
-            fair = sum(
-                due(np.exp(4.0 * np.asarray(each.contexts) @ THETA), v)
-                for each, v in zip(log[:looks], weights, strict=True)
-            )
+            total, entitled = sum(each.sum() for each in weights[:looks]), sum(fair[:looks])
             for k, row in enumerate(ffx.exposure(log[:looks], merit=MERIT).actions):
-                ever |= not row.entitled.low <= fair[k] / total <= row.entitled.high
+                ever |= not row.entitled.low <= entitled[k] / total <= row.entitled.high
                 ever |= not row.shown.low <= row.policy <= row.shown.high
         failed += ever
     assert failed <= 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -49,32 +50,33 @@ def world(
 
 def due(merits: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Exposures in proportion to merits as far as slots allow, by the formula of slopes, max over min."""
-    order = np.argsort(-merits, kind="stable")
-    sums = np.concatenate([[0.0], np.cumsum(merits[order])])
-    room = np.concatenate([[0.0], np.cumsum(weights), np.full(merits.size - weights.size, weights.sum())])
-    slopes = (room[None, :] - room[:, None])[:-1, 1:] / np.where(
-        np.tri(merits.size, dtype=bool).T, (sums[None, :] - sums[:, None])[:-1, 1:], 1.0
-    )
-    exposure = np.empty(merits.size)
+    size, order = merits.size, np.argsort(-merits, kind="stable").tolist()
+    sums = [0.0, *accumulate(merits[order].tolist())]
+    room = [0.0, *accumulate(weights.tolist())]
+    room += [room[-1]] * (size - weights.size)
+    slopes = [
+        [(room[j] - room[i]) / (sums[j] - sums[i]) for j in range(i + 1, size + 1)] for i in range(size)
+    ]
+    exposure = np.empty(size)
     for k, arm in enumerate(order):
-        exposure[arm] = merits[arm] * slopes[: k + 1, k:].min(axis=1).max()
+        exposure[arm] = merits[arm] * max(min(slopes[i][k - i :]) for i in range(k + 1))
     return exposure
 
 
 def fill(rng: np.random.Generator, exposure: np.ndarray, weights: np.ndarray) -> list[int]:
     """The arm in each slot, so that every arm's expected weight is its exposure: swaps of two arms' slots."""
-    order = np.argsort(-exposure, kind="stable")
-    have, slot = np.zeros(order.size), np.arange(order.size)
-    have[: weights.size] = weights
-    while (lacking := np.flatnonzero(exposure[order] - have > 1e-12)).size:
-        taker = lacking[0]
-        giver = np.flatnonzero(have[:taker] - exposure[order][:taker] > 1e-13)[-1]
-        moved = min(have[giver] - exposure[order[giver]], exposure[order[taker]] - have[taker])
+    order = np.argsort(-exposure, kind="stable").tolist()
+    want, have = exposure[order].tolist(), [*weights.tolist(), *[0.0] * (len(order) - weights.size)]
+    slot = list(range(len(order)))
+    while lacking := [place for place in slot if want[place] - have[place] > 1e-12]:
+        taker = min(lacking)
+        giver = max(place for place in range(taker) if have[place] - want[place] > 1e-13)
+        moved = min(have[giver] - want[giver], want[taker] - have[taker])
         if rng.random() * (have[giver] - have[taker]) < moved:
-            slot[[giver, taker]] = slot[[taker, giver]]
+            slot[giver], slot[taker] = slot[taker], slot[giver]
         have[giver] -= moved
         have[taker] += moved
-    return [int(order[np.flatnonzero(slot == place)[0]]) for place in range(weights.size)]
+    return [order[slot.index(place)] for place in range(weights.size)]
 
 
 Show = Callable[[np.random.Generator, np.ndarray, np.ndarray], list[int]]
