@@ -56,6 +56,7 @@ def serve(arguments: list[str], environment: dict[str, str], errors: int) -> Non
 if __name__ == "__main__":
     agent = fedfairx.Agent(3)
     agent.observe(agent.decide([[0.0, 0.0, 0.0]]), reward=0.0)  # compiled code is loaded once, too
+    fedfairx.service.app.openapi_document()  # as this is made once
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that end need no wait()
     asked = socket.socket(fileno=0)
     while True:

@@ -41,7 +41,7 @@ register_url_convertor("name", _Name())
 
 def make_app(service: Service) -> ASGIApp:
     """The application of a service: its endpoints and its pages."""
-    service.document = _document()
+    service.document = openapi_document()
     by_path: dict[str, list[Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
@@ -63,7 +63,8 @@ def make_app(service: Service) -> ASGIApp:
 
 
 @functools.cache  # it is the same for every service
-def _document() -> bytes:
+def openapi_document() -> bytes:
+    """The description of all endpoints, as JSON."""
     return msgspec.json.encode(document(OPERATIONS, version("fedfairx")))
 
 
