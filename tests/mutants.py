@@ -3182,7 +3182,7 @@ MUTANTS = (
         "Journal.append_decisions",
         "self.unsaved += count",
         "pass",
-        DURABLE,
+        ("tests/agent/test_persistence.py", "-k", "bring_a_snapshot"),
     ),
     Mutant(
         "a snapshot has null for what is not a number",

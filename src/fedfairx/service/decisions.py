@@ -261,8 +261,8 @@ class PlainDecisions(msgspec.Struct, frozen=True):
             made = agent.decide_many(self.contexts, notes=[note] * len(self.contexts))
         version, mode = note.model_version, note.mode
         return [
-            schemas.DecisionMade(one.id, one.action, None, one.probability, one.shares, version, mode)
-            for one in made
+            schemas.DecisionMade(one.id, one.action, None, shares[one.action], shares, version, mode)
+            for one, shares in [(one, one.shares) for one in made]
         ]
 
     @property

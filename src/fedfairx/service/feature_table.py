@@ -29,7 +29,8 @@ class FeatureTable:
             return self._schema.encode(rows, context)
         if context is not None:
             raise InvalidInput("context must be left out: this service has no named features")
-        if set(map(type, rows)) != {list} or set(map(len, rows)) != {self.given}:
+        lists = where == CONTEXTS or set(map(type, rows)) == {list}
+        if not lists or set(map(len, rows)) != {self.given}:
             raise self._odd(rows, where)
         if where != CONTEXTS and set(map(type, chain.from_iterable(rows))) != {float}:
             raise InvalidInput(f"{where} must have numbers: this service has no named features")

@@ -16,6 +16,8 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fedfairx.errors import KeyTaken, StateError, StorageUnavailable, require
 from fedfairx.storage.amendments import AMENDING, Amendments, amendments, is_blank, marks
 from fedfairx.storage.database import Ask, Row, damaged, pages
@@ -196,7 +198,7 @@ class Journal:
         count, arms, dimension = contexts.shape
         packed, numbers = bytearray(contexts), bytearray(values)
         size, width, theta, end = (8 * n for n in (contexts[0].size, values[0].size, arms, arms + dimension))
-        shares: list[float] = values[range(count), actions].tolist()
+        shares: list[float] = values[np.arange(count), actions].tolist()
         buffer, head = log.rows["decisions"], log.heads.get(agent) or self.head()
         prefix = self.origins.of(first) or ""
         noted, rest, rest_packed = None, (), b""
@@ -229,7 +231,7 @@ class Journal:
     def _note_columns(
         self, number: int, names: Sequence[str] | None, note: DecisionNote | None, slots: str | None
     ) -> Row:
-        """The columns after those of `PLAIN_DECISION`, without those that are NULL in most decisions."""
+        """The columns after those of `PLAIN_DECISION`, without those that have their defaults in most."""
         if note is None:
             if names is None and slots is None:
                 return ()
@@ -242,8 +244,8 @@ class Journal:
         if names is not self._named[0]:
             self._named = names, None if names is None else as_json(names)
         texts = (self._named[1], groups, note.key, note.digest, note.extra, slots)
-        if baseline is None and texts == NO_TEXTS:
-            return note.mode, share, note.model_version
+        if note.mode == "live" and not share and baseline is None and texts == NO_TEXTS:
+            return (note.model_version,)
         return note.mode, baseline, share, note.model_version, *texts
 
     def append_outcome(

@@ -20,7 +20,7 @@ START = bytes(SIZE)  # stands in for the row before the first one
 #: The columns of each table except the seal. Those of a plain row come first; the others have defaults in the
 #: database.
 PLAIN_DECISION = "seq, agent, time, contexts, policy, theta, action, drawn, propensity"
-NOTED_DECISION = f"{PLAIN_DECISION}, mode, control_share, model_version"  # binding a NULL takes time too
+NOTED_DECISION = f"{PLAIN_DECISION}, model_version"  # of most decisions of a service
 _TEXTS = "names, groups, key, digest, extra, slots"
 NO_TEXTS = 6 * (None,)  # where a decision has none of them
 DECISION = f"{PLAIN_DECISION}, mode, baseline, control_share, model_version, {_TEXTS}"
@@ -60,7 +60,7 @@ def decision_digest(previous: bytes, plain: Sequence[Any], rest: bytes) -> bytes
 def packed_rest(prefix: str, rest: Sequence[Any]) -> bytes:
     """The columns of `DECISION` or `NOTED_DECISION` after those of `PLAIN_DECISION`, as bytes."""
     if len(rest) < 10:
-        return _noted_rest(prefix, *rest)
+        return _noted_rest(prefix, "live", 0.0, *rest)
     mode, baseline, control_share, model_version, *texts = rest
     if baseline is None and rest[4:] == NO_TEXTS:
         return _noted_rest(prefix, mode, control_share, model_version)
@@ -107,7 +107,7 @@ def _decision_rest(
 
 
 @lru_cache(1024, typed=True)  # equal numbers of another type are refused
-def _noted_rest(prefix: str, mode: str = "live", control_share: float = 0.0, model_version: int = 0) -> bytes:
+def _noted_rest(prefix: str, mode: str, control_share: float, model_version: int = 0) -> bytes:
     """`_decision_rest` without baseline and texts, which many decisions share."""
     return _decision_rest(prefix, mode, None, control_share, model_version, *NO_TEXTS)
 
