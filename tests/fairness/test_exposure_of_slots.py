@@ -178,6 +178,14 @@ def test_where_nobody_is_capped_the_linear_bound_holds_for_slots_too() -> None:
     assert ((high - low) < 0.9 * (alone.high - alone.low).mean(axis=0)).any()
 
 
+def test_a_group_can_have_as_many_of_the_largest_slots_as_it_has_members() -> None:
+    weights = np.array([[1.0, 0.5, 0.25]])
+    for codes in product(range(-1, 3), repeat=4):
+        members = [codes.count(code) for code in codes]
+        by_hand = [weights[0, :count].sum() for count in members]
+        assert Sets.of(np.array([codes])).most(weights)[0].tolist() == by_hand
+
+
 def test_the_table_counts_weights_in_a_log_of_one_and_of_several_slots() -> None:
     log = slates(600, mixed)
     log = [one_slot(each) if t % 3 == 0 else each for t, each in enumerate(log)]
