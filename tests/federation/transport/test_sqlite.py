@@ -26,6 +26,26 @@ def write(path: Path, name: str, output: int) -> None:
 
 
 @pytest.mark.process
+def test_two_connections_of_a_process_do_not_lose_their_locks(tmp_path: Path) -> None:
+    """Another process that opens and closes the file must not take its log away from them."""
+    path = tmp_path / "transport.sqlite"
+    one, two = SqliteTransport(path), SqliteTransport(path)
+    one.publish("a", b"1", replacing=None)
+    assert two.latest() == {"a": b"1"}
+    look = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchall())"
+
+    def seen_by_another() -> str:
+        command = [sys.executable, "-c", look, str(path), "SELECT message FROM messages"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert seen_by_another() == "[(b'1',)]"
+    one.publish("a", b"2", replacing=b"1")
+    assert seen_by_another() == "[(b'2',)]"
+    one.close()
+    two.close()
+
+
+@pytest.mark.process
 def test_a_writer_that_is_killed_leaves_its_last_whole_message(tmp_path: Path) -> None:
     """kill -9 in the middle of writing: what was acknowledged is there, and every message is whole."""
     path = tmp_path / "transport.sqlite"

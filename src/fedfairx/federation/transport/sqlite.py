@@ -111,7 +111,9 @@ class SqliteTransport:
 
     def _connect(self) -> sqlite3.Connection:
         with contextlib.suppress(OSError):  # SQLite has the better error text
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            # Only a new file: closing any descriptor of one drops the locks that this process has on it, by
+            # another connection, and other processes would then remove the log under it.
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection = sqlite3.connect(
             self.path, timeout=self._deadline, isolation_level=None, check_same_thread=False
         )
