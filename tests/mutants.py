@@ -42,7 +42,7 @@ class Mutant:
 
 
 SETUP = ("tests/simulation/test_setup.py",)
-SHARES = ("tests/privacy/mechanisms/test_noise_share.py",)
+NOISE_SHARES = ("tests/privacy/mechanisms/test_noise_share.py",)
 TOTALS = ("tests/federation/test_in_process.py", "-k", "total")
 WORLD = ("tests/simulation/test_scenario.py", "-k", "not private_run")
 KERNEL = ("tests/simulation/test_kernel.py", "-k", "bounded or heteroscedastic or norms")
@@ -98,6 +98,8 @@ OPENER = ("tests/federation/aggregation/test_opener.py",)
 TOTAL = ("tests/federation/aggregation/test_total.py",)
 CLOSING = ("tests/federation/aggregation/test_closing.py",)
 AGGREGATION_RECORDS = ("tests/federation/aggregation/test_aggregation_records.py",)
+SECURE_MEMBER = ("tests/federation/exchange/test_secure_member.py", "-m", "not long")
+ROUNDS = ("tests/federation/roster/test_rounds.py",)
 PARTICIPANT = ("tests/federation/aggregation/test_participant.py", "-m", "not long")
 FLOWER = ("tests/federation/transport/test_flower_app.py", "tests/federation/transport/test_flower_client.py")
 SQLITE = ("tests/federation/transport/test_contract.py", "-k", "sqlite")
@@ -918,13 +920,6 @@ MUTANTS = (
         CLOSING,
     ),
     Mutant(
-        "an opener that has accepted an end opens beyond it",
-        "Opener.complete",
-        "if settlement.last > least:",
-        "if False:",
-        CLOSING,
-    ),
-    Mutant(
         "a round is completed for other rows",
         "Opener.complete",
         "if tuple(digest(rows[name]) for name in self._epoch.members if name in rows) != settlement.rows:",
@@ -1011,16 +1006,9 @@ MUTANTS = (
     Mutant(
         "the smaller of two ends of an epoch counts",
         "shown",
-        "min(max(limits), sent)",
-        "min(min(limits), sent)",
+        "min(max(known), sent)",
+        "min(min(known), sent)",
         AGREEMENT,
-    ),
-    Mutant(
-        "an epoch that never began settles another",
-        "shown",
-        "if not agreed or len(limits)",
-        "if not settling or len(limits)",
-        CLOSING,
     ),
     Mutant(
         "one who was away counts only what it knew",
@@ -1119,6 +1107,111 @@ MUTANTS = (
         "del self._rows[number][name]",
         "pass",
         PARTICIPANT,
+    ),
+    Mutant(
+        "an opener forgets the latest rows instead of the oldest",
+        "Participant.keep_rows",
+        "if name in rows)[:-most]",
+        "if name in rows)[most:]",
+        SECURE_MEMBER,
+    ),
+    Mutant(
+        "an agent of secure aggregation sends its rows as they are",
+        "require_seen",
+        "if stream is not None and stream.mechanism.share is not None:",
+        "if False:",
+        SECURE_MEMBER,
+    ),
+    Mutant(
+        "a row is that of another round",
+        "SecureMember._make_row",
+        "self.agent.past_release(due)",
+        "self.agent.past_release(1)",
+        SECURE_MEMBER,
+    ),
+    Mutant(
+        "rows are made before all have accepted",
+        "SecureMember._make_row",
+        "if part is None or not part.agreement.complete or part.sender.halted:",
+        "if part is None or part.sender.halted:",
+        SECURE_MEMBER,
+    ),
+    Mutant(
+        "a row has no count",
+        "SecureMember._integers",
+        "np.int64(release.count)",
+        "np.int64(0)",
+        SECURE_MEMBER,
+    ),
+    Mutant(
+        "a total is in steps of the grid",
+        "SecureMember._release_of",
+        "steps * self._share.step",
+        "steps",
+        SECURE_MEMBER,
+    ),
+    Mutant(
+        "every total is plausible",
+        "SecureMember._plausible",
+        "self._limits.check(TOTAL, opened)",
+        "pass",
+        SECURE_MEMBER,
+    ),
+    Mutant(
+        "a halted member sends its row again",
+        "SecureMember._publish",
+        "(kind == ROW and self.halted is not None)",
+        "False",
+        SECURE_MEMBER,
+    ),
+    Mutant(
+        "a total is learnt once and not again",
+        "SecureMember._absorb",
+        "total.number <= self._absorbed",
+        "self._absorbed",
+        SECURE_MEMBER,
+    ),
+    Mutant(
+        "rounds are spaced evenly",
+        "Rounds.times",
+        "offset *= self.ratio",
+        "offset += self.first",
+        ROUNDS,
+    ),
+    Mutant(
+        "a round comes a second late",
+        "Rounds.number",
+        "bisect_right(self.times, now)",
+        "bisect_right(self.times, now - 1)",
+        ROUNDS,
+    ),
+    Mutant(
+        "a total may have no more noise than a row",
+        "Limits._noise_of",
+        "math.sqrt(self.rows) * ",
+        "",
+        ROUNDS,
+    ),
+    Mutant(
+        "a total may have no more records than a row",
+        "Terms.limits",
+        "self.agents * int(self.share.records or 0)",
+        "int(self.share.records or 0)",
+        ROUNDS,
+    ),
+    Mutant(
+        "a secure roster may have fewer members than its terms",
+        "_require_secure",
+        "len(members) == m",
+        "True",
+        ROUNDS,
+    ),
+    Mutant(
+        "a secure roster may have fewer openers",
+        "_require_secure",
+        "len(openers) == c + 1",
+        "True",
+        ROUNDS,
     ),
     Mutant(
         "a replayed release takes the place of a later one",
@@ -1329,8 +1422,8 @@ MUTANTS = (
     ),
     Mutant(
         "a sign of life is written at every exchange",
-        "Member.show_life",
-        "0.0 <= now - self.signs.ours < RENEWED",
+        "SignsOfLife.renew",
+        "0.0 <= now - self.ours < RENEWED",
         "False",
         ALIVE,
     ),
@@ -1597,70 +1690,70 @@ MUTANTS = (
         "NoiseShare.noise",
         "1.0 / math.sqrt(self.honest)",
         "1.0 / self.honest",
-        SHARES,
+        NOISE_SHARES,
     ),
     Mutant(
         "a member's noise is divided among all members, those that collude included",
         "NoiseShare.noise",
         "math.sqrt(self.honest)",
         "math.sqrt(self.members)",
-        SHARES,
+        NOISE_SHARES,
     ),
     Mutant(
         "fewer members than are needed are accepted",
         "NoiseShare.__post_init__",
         "m >= h + c",
         "m >= h",
-        SHARES,
+        NOISE_SHARES,
     ),
     Mutant(
         "more colluding members are claimed to learn as little as agreed",
         "NoiseShare.times_mu",
         "math.sqrt(self.honest / (self.members - colluding))",
         "1.0",
-        SHARES,
+        NOISE_SHARES,
     ),
     Mutant(
         "the grid's step is twice too large",
         "step_exponent",
         "math.frexp(least_sd)[1] - 1 - GRID_BITS",
         "math.frexp(least_sd)[1] - GRID_BITS",
-        SHARES,
+        NOISE_SHARES,
     ),
     Mutant(
         "the grid is made for the noise of all members instead of one",
         "Budget._on_grid",
         "exponent = step_exponent(own_sd * ",
         "exponent = step_exponent(made.base_sd * ",
-        SHARES,
+        NOISE_SHARES,
     ),
     Mutant(
         "the range has no room for noise",
         "most_records",
         "/ share.members - TAIL * sd",
         "/ share.members",
-        SHARES,
+        NOISE_SHARES,
     ),
     Mutant(
         "records beyond the agreed number enter",
         "StreamPrivatizer._enter",
         "here.total_count + here.leaf_count >= self._most_records",
         "here.leaf_count >= self._most_records",
-        SHARES,
+        NOISE_SHARES,
     ),
     Mutant(
         "a row is moved back from the public point before rows are added",
         "StreamPrivatizer._make",
         "if self.centring is not None and self.mechanism.share is None:",
         "if self.centring is not None:",
-        SHARES,
+        NOISE_SHARES,
     ),
     Mutant(
         "the digest does not cover the shares",
         "Gaussian._digest",
         "if self.share is not None:",
         "if False:",
-        SHARES,
+        NOISE_SHARES,
     ),
     Mutant(
         "a total's noise is taken for that of one row",

@@ -224,7 +224,7 @@ def test_secure_aggregation_refuses(given: dict[str, Any], text: str) -> None:
 
 
 def test_where_secure_aggregation_does_not_work_it_says_where_it_does() -> None:
-    where = "aggregation must be 'plain' .*secure aggregation works in simulate and Federation so far"
+    where = "aggregation must be 'plain' .*secure aggregation is for simulate, Federation and the terms of"
     options = Options(**SECURE)
     with pytest.raises(InvalidInput, match=where):
         options.budget(20)
@@ -233,8 +233,7 @@ def test_where_secure_aggregation_does_not_work_it_says_where_it_does() -> None:
     plain = replace(options, aggregation="plain").privatizer(2, releases=20, noise=SimulatedNoise(0))
     with pytest.raises(InvalidInput, match=where):
         ffx.Agent(2, options=options, privatizer=plain)
-    with pytest.raises(InvalidInput, match=where):
-        Terms(dimension=2, agents=5, horizon=60, options=options)
+    assert Terms(dimension=2, agents=5, horizon=60, options=options).secure
     shared = options.privatizer(2, releases=20, noise=SimulatedNoise(0), agents=3)
     assert "hub" in str(ffx.Agent(2, options=options, privatizer=shared).privatizer.guarantee)
     with pytest.raises(InvalidInput, match="members must be at least 3 for secure aggregation"):

@@ -12,6 +12,7 @@ from fedfairx.agent.schedules import EveryRound
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
 from fedfairx.federation.roster.roster import Roster, create_roster
+from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.transport import MemoryTransport, Transport
@@ -19,6 +20,7 @@ from fedfairx.privacy import Release, SimulatedNoise
 
 D = 3
 NAMES = ("org1", "org2", "org3")
+BEGIN = 1_000_000  # when the rounds of secure aggregation begin
 
 
 def terms(**changes: Any) -> Terms:
@@ -31,6 +33,12 @@ def terms(**changes: Any) -> Terms:
         "delta": 1e-6,
     }
     return Terms(**(options | changes))
+
+
+def secure_terms(**changes: Any) -> Terms:
+    """Terms with secure aggregation, among four and with a round every ten seconds."""
+    options = {"aggregation": "secure", "agents": 4, "schedule": None}
+    return terms(**(options | {"rounds": Rounds(begin=BEGIN, first=10, ratio=1, count=12)} | changes))
 
 
 @dataclass

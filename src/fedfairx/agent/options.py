@@ -39,7 +39,7 @@ SCALE = 0.5
 #: What members see of each other: every release, or only the sum of all.
 AGGREGATIONS = PLAIN, SECURE = "plain", "secure"
 #: Where secure aggregation is available, for errors.
-WHERE_SECURE = "secure aggregation works in simulate and Federation so far"
+WHERE_SECURE = "secure aggregation is for simulate, Federation and the terms of a federation"
 _OWN = {"unset": "the algorithm's own"}  # what None means, for the command line
 _KINDS = {"prior": Prior, "confidence": Confidence, "bounds": Bounds, "centring": Centring}
 

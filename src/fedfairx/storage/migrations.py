@@ -19,6 +19,7 @@ MIGRATIONS: list[str | Callable[[Database], None]] = [
     seal_all,
     statements("5.sql"),
     statements("6.sql"),
+    statements("7.sql"),
 ]
 
 

@@ -290,8 +290,6 @@ def test_on_the_command_line(
     ):
         assert main(refused) == 2
         assert "fedfairx: " in capsys.readouterr().err
-    assert main(["federate", "init", "--agents", "a,b,c", "--out", "g", "--aggregation", "secure"]) == 2
-    assert "secure aggregation works in simulate and Federation so far" in capsys.readouterr().err
     assert (
         main(
             [

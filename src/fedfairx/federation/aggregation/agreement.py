@@ -44,6 +44,12 @@ def _signed_for(federation: str, number: int) -> bytes:
     return digest_of("opener key", federation, number)
 
 
+def read_opener_key(roster: Roster, name: str, signed: bytes) -> bytes:
+    """An opener's X25519 key of the roster's epoch, verified."""
+    place, public = _signed_for(roster.federation, roster.version), roster.members[name]
+    return verified(signed, OpenerKey, epoch=place, name=name, public=public).key
+
+
 def epoch_of(
     roster: Roster,
     keys: Mapping[str, bytes],
@@ -60,10 +66,7 @@ def epoch_of(
     """
     rule = f"must be those of the roster's openers ({', '.join(roster.openers) or 'none'})"
     require({*keys} == {*roster.openers}, "keys", rule, sorted(keys))
-    openers = {}
-    for name, signed in keys.items():
-        place, public = _signed_for(roster.federation, roster.version), roster.members[name]
-        openers[name] = verified(signed, OpenerKey, epoch=place, name=name, public=public).key
+    openers = {name: read_opener_key(roster, name, signed) for name, signed in keys.items()}
     return Epoch(
         federation=roster.federation,
         roster=roster.digest,
@@ -195,8 +198,6 @@ class Agreement:
             raise MessageRefused("the sender of an acceptance is not in the roster", reason="unknown")
         verified(signed, Acceptance, epoch=self.epoch.digest, name=name, public=self._keys[name])
         self._accepted.add(name)
-        if self.complete and not self.stores.begun(self.epoch.digest):
-            self.stores.begin(self.epoch.digest)
 
     @property
     def missing(self) -> list[str]:
@@ -244,17 +245,14 @@ def shown(stores: Stores, epoch: Epoch) -> int:
     """The last round of an epoch that counts as shown for this member; it may send later leaves again.
 
     It is what was sent, unless the member has gone on to an epoch that settles this one and knows how far it
-    was opened. Such an epoch counts only if everybody has accepted it: then the openers of this one have, and
-    open nothing beyond. The last one that was accepted counts too, since nothing is sent in it before that.
-    If there are several, the largest of their answers counts. One that was away and joined again later counts
-    all that it sent before.
+    was opened. If it has accepted several such epochs, the largest of their answers counts. One that was away
+    and joined again later counts all that it sent before.
     """
     sent = len(stores.sent(epoch.digest).digests)
     history = stores.accepted(epoch.federation)
     later = [each for each in history if each.number > epoch.number]
-    settling = [each for each in later if each.before == epoch.digest]
-    agreed = any(each is history[-1] or stores.begun(each.digest) for each in settling)
-    limits = [each.limit for each in settling if each.limit is not None]
-    if not agreed or len(limits) < len(settling) or any(not each.before for each in later):
+    limits = [each.limit for each in later if each.before == epoch.digest]
+    known = [limit for limit in limits if limit is not None]
+    if not known or len(known) < len(limits) or any(not each.before for each in later):
         return sent
-    return min(max(limits), sent)
+    return min(max(known), sent)

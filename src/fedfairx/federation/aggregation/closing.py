@@ -9,8 +9,7 @@ up the total of s and kept it.
 If all closings are of s and of the same rows, everybody adds them up. If some openers are behind, they
 complete s, but only after they have accepted the next epoch. Its digest covers the closings, and it begins
 when all these openers have accepted it (`agreement.py`). Otherwise an opener could tell a member that s is
-small and another opener that it is large: the member would send leaves again that the other then shows. For
-the same reason an opener that has accepted one end of an epoch never opens anything in it beyond that.
+small and another opener that it is large: the member would send leaves again that the other then shows.
 
 If an opener is missing, nobody knows what it has opened. Then all that a member has sent counts as shown.
 """

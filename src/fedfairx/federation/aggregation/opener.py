@@ -30,7 +30,7 @@ class Opener:
     - All rows of a sender that it opens are of one life of that sender.
     - A partial is durable in two places before it is returned, and is returned again when asked again.
     - After its closing it opens nothing but the last round that the closings name, and this only if the last
-      epoch that it has accepted settles these closings, and no epoch that it has accepted an earlier end.
+      epoch that it has accepted settles these closings.
     """
 
     def __init__(self, agreement: Agreement, key: SigningKey) -> None:
@@ -98,12 +98,6 @@ class Opener:
         if not accepted or accepted[-1].settlement != settlement.digest:
             raise PrivacyError(
                 f"round {settlement.last} is completed only after an epoch with this settlement was accepted"
-            )
-        limits = [each.limit for each in accepted if each.before == self._epoch.digest]
-        least = min((limit for limit in limits if limit is not None), default=0)
-        if settlement.last > least:  # an epoch may have begun in which members send again what came after
-            raise PrivacyError(
-                f"rounds are completed up to round {least}, which was accepted as the last one"
             )
         if not settlement.completable:
             raise PrivacyError(f"round {settlement.last} of epoch {self._epoch.number} can't be completed")

@@ -134,6 +134,13 @@ class Participant:
         """The members whose row of a round has not come to this opener."""
         return [name for name in self.epoch.members if name not in self._rows.get(number, {})]
 
+    def keep_rows(self, most: int) -> None:
+        """Forget all but the latest rows of each member: this many, which later ones may supersede."""
+        for name in self.epoch.members:
+            for number in sorted(number for number, rows in self._rows.items() if name in rows)[:-most]:
+                del self._rows[number][name]
+        self._rows = {number: rows for number, rows in self._rows.items() if rows}
+
     def _open_rounds(self) -> None:
         """Open the latest round of which all rows are here."""
         opener = self.opener

@@ -174,13 +174,6 @@ class Stores:
         """Make both stores hold this, also if one of them had it before a crash."""
         self._put_both(self._of(federation, "accepted"), msgspec.msgpack.encode(accepted))
 
-    def begun(self, epoch: bytes) -> bool:
-        """Whether this member has seen that everybody has accepted an epoch."""
-        return self._records.get(self._of(epoch, "begun")) is not None
-
-    def begin(self, epoch: bytes) -> None:
-        self._records.put({self._of(epoch, "begun"): b"1"})
-
     def sent(self, epoch: bytes) -> Sent:
         held = self._records.get(self._of(epoch, "sent"))
         return Sent() if held is None else msgspec.msgpack.decode(held, type=Sent)

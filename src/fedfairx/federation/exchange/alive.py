@@ -8,9 +8,12 @@ ahead. A clock that is behind makes its owner look silent for as long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fedfairx.errors import MessageRefused
+from fedfairx.federation.transport.protocol import Conflict, Transport, alive_key
+
+ATTEMPTS = 3  # attempts at a name that another writer uses at the same moment
 
 RENEWED = 30.0  # seconds between two signs of life of a member
 SILENT = 300.0  # seconds without one, after which a peer counts as silent
@@ -28,6 +31,7 @@ class SignsOfLife:
         self.last: dict[str, float] = {}
         self.ours: float | None = None
         self._began = 0.0  # when ours was stored for the first time
+        self._held: bytes | None = None  # our last one in the transport, as far as we know
 
     def take(self, name: str, signed: int, *, now: float) -> None:
         """Take a verified sign of life of `name`; an old one changes nothing."""
@@ -45,6 +49,21 @@ class SignsOfLife:
         if self.ours is None:
             self._began = moment
         self.ours = moment
+
+    def renew(self, transport: Transport, name: str, sign: Callable[[float], bytes], *, now: float) -> None:
+        """Renew our own at the transport if it is older than `RENEWED`; `sign` makes one of a time."""
+        if self.ours is not None and 0.0 <= now - self.ours < RENEWED:
+            return
+        message = sign(now)
+        for _ in range(ATTEMPTS):
+            try:
+                transport.publish(alive_key(name), message, replacing=self._held)
+            except Conflict as taken:  # an earlier process has left it, or a second instance renews it, too
+                self._held = taken.held
+            else:
+                self._held = message
+                self.stored(now)
+                return
 
     def age(self, name: str, now: float) -> float:
         """Seconds since the last sign of life of `name`, or since our first one if it never gave one."""

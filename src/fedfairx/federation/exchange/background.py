@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from fedfairx.errors import FedFairXError
 from fedfairx.federation.transport.protocol import Transport
 
 SHARE = 5  # the thread uses at most 1/SHARE of a core, which decisions need
@@ -34,6 +35,26 @@ class Wakeup:
 
     def wait(self, seconds: float) -> None:
         self._rung.wait(seconds)
+
+
+def in_turn(
+    steps: Sequence[Callable[[], object]], failed: Callable[[str], None], after: Callable[[], None] | None
+) -> Callable[[], None]:
+    """Work for `repeat`: these steps, and then `after`.
+
+    A step that fails tells `failed` why, and is tried again at the next turn: an operator may have acted.
+    """
+
+    def work() -> None:
+        for step in steps:
+            try:
+                step()
+            except FedFairXError as error:  # including an agent whose storage is unavailable
+                failed(str(error))
+        if after is not None:
+            after()
+
+    return work
 
 
 def repeat(

@@ -15,15 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fedfairx.agent.agent import Agent
-from fedfairx.errors import FedFairXError, LedgerMismatch, MessageRefused, PrivacyError, TransportUnavailable
-from fedfairx.federation.exchange.alive import RENEWED, SignsOfLife
-from fedfairx.federation.exchange.background import Wakeup, repeat
+from fedfairx.errors import InvalidInput, LedgerMismatch, MessageRefused, PrivacyError, TransportUnavailable
+from fedfairx.federation.exchange.alive import ATTEMPTS, SignsOfLife
+from fedfairx.federation.exchange.background import Wakeup, in_turn, repeat
 from fedfairx.federation.exchange.envelope import Codec, SignedCodec
 from fedfairx.federation.exchange.seen import Seen
 from fedfairx.federation.transport.protocol import Conflict, Transport, alive_key, named_by
 from fedfairx.privacy import Release
-
-_ATTEMPTS = 3  # attempts at a name that another writer uses at the same moment
 
 
 class Member:
@@ -43,6 +41,7 @@ class Member:
     def __init__(
         self, agent: Agent, transport: Transport, seal: Codec, *, clock: Callable[[], float] = time.time
     ) -> None:
+        require_seen(agent)
         self.agent = agent
         self.transport = transport
         self.refusals: Counter[tuple[str, str]] = Counter()
@@ -65,7 +64,6 @@ class Member:
         self._release: Release | None = agent.held.get(agent.name)
         self._message = None if self._release is None else seal.close(self._release)
         self._there: bytes | None = None  # our message in the transport, as far as we know
-        self._life: bytes | None = None  # our sign of life in the transport, as far as we know
         self._noted: bytes | None = None  # our message that the ledger counts as sent
         self._shared = 0  # number of our release that is in the shared statistics
 
@@ -112,11 +110,11 @@ class Member:
 
     def _publish(self) -> None:
         assert self._message is not None
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             try:
                 self.transport.publish(self.agent.name, self._message, replacing=self._there)
             except Conflict as taken:
-                if attempt == _ATTEMPTS - 1:
+                if attempt == ATTEMPTS - 1:
                     raise TransportUnavailable(
                         "another writer keeps publishing under this agent's name"
                     ) from taken
@@ -293,21 +291,10 @@ class Member:
 
     def show_life(self) -> None:
         """Renew this member's sign of life at the transport, every `RENEWED` seconds."""
-        now = self.clock()
-        if self.signs.ours is not None and 0.0 <= now - self.signs.ours < RENEWED:
-            return
-        message, key = self.sign_of_life, alive_key(self.agent.name)
-        if message is None:
-            return
-        for _ in range(_ATTEMPTS):
-            try:
-                self.transport.publish(key, message, replacing=self._life)
-            except Conflict as taken:  # an earlier process has left it, or a second instance renews it, too
-                self._life = taken.held
-            else:
-                self._life = message
-                self.signs.stored(now)
-                return
+        seal = self._seal
+        if isinstance(seal, SignedCodec):
+            sign = seal.close_sign_of_life
+            self.signs.renew(self.transport, self.agent.name, sign, now=self.clock())
 
     @property
     def sign_of_life(self) -> bytes | None:
@@ -342,16 +329,15 @@ class Member:
         After each exchange it calls `after`, and rests so that it takes at most a fifth of a core.
         """
 
-        def work() -> None:
-            for step in (self.exchange, self.show_life):
-                try:
-                    step()
-                except FedFairXError as error:  # including an agent whose storage is unavailable
-                    self.away = str(error)  # try again later: an operator may have acted
-            if after is not None:
-                after()
+        def failed(why: str) -> None:
+            self.away = why
 
+        work = in_turn((self.exchange, self.show_life), failed, after)
         return repeat(work, self.transport, self._wakeup, every=every, name=self.agent.name)
+
+    def close(self) -> None:
+        """Close the transport."""
+        self.transport.close()
 
     def wake(self) -> None:
         """Have the thread of `watch` exchange at once; return without waiting for it."""
@@ -375,6 +361,16 @@ class Peer:
     came: float | None = None  # seconds since 1970; None if held since before the start
     refused: int = 0
     alive: float | None = None  # its last sign of life, in seconds since 1970
+
+
+def require_seen(agent: Agent) -> None:
+    """Refuse an agent whose releases nobody may see, because only their sum has enough noise."""
+    stream = agent.privatizer.stream
+    if stream is not None and stream.mechanism.share is not None:
+        raise InvalidInput(
+            f"agent must not be of secure aggregation, got {agent.name!r}: its releases hold a share of the "
+            "noise and are never sent by themselves"
+        )
 
 
 def contradiction(agent: Agent, ours: Release | None, theirs: Release) -> str | None:

@@ -27,13 +27,17 @@ _ROUNDING = 1e-6  # of sums of floats, and of the grid that releases lie on, rel
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of release k of a member: at most `records[k - 1]` records; exact sums have no noise."""
+    """Limits of release k of a member: at most `records[k - 1]` records; exact sums have no noise.
+
+    rows: how many members' noise it holds; several where it is a total of secure aggregation.
+    """
 
     mechanism: Mechanism
     dimension: int
     bounds: Bounds
     centring: Centring | None
     records: Integers
+    rows: int = 1
 
     def check(self, name: str, release: Release, before: Release | None = None) -> None:
         """Refuse an impossible release of checked size; `before` is the sender's last one."""
@@ -91,7 +95,8 @@ class Limits:
         """(Υ, H, bound of tr N) of release `number`."""
         if isinstance(self.mechanism, NonPrivate):
             return 0.0, 0.0, 0.0
-        sd, point, d = float(self.mechanism.sd(number)), self.centring, self.dimension
+        sd = math.sqrt(self.rows) * float(self.mechanism.sd(number))
+        point, d = self.centring, self.dimension
         failure, share = FALSE_REFUSAL / 3.0, self.bounds.gram_share
         wide = noise_bounds(
             noise_sd=sd,

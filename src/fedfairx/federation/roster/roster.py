@@ -32,6 +32,10 @@ from fedfairx.util.files import write_atomically
 FORMAT = "fedfairx-roster"
 SCHEMA = 1
 _LABEL = b"fedfairx roster 1\n"
+ONE_ROSTER = (
+    "with secure aggregation the members and their keys stay as they are, since all totals are of the same "
+    "members: found a new federation to change them"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +64,7 @@ class Roster:
         require(bool(self.members), "members", "must be at least one", 0)
         fits = {*self.openers} <= {*self.members} and len({*self.openers}) == len(self.openers)
         require(fits, "openers", "must be members, each named once", ", ".join(self.openers))
+        _require_secure(self.terms, self.members, self.openers)
         if self.federation != federation_id(self.convener, self.nonce):
             raise StateError("the roster's federation id is not that of its convener's key")
         if self.convener in SMALL_ORDER:
@@ -107,6 +112,8 @@ class Roster:
             raise StateError(
                 "this is not the convener's key: nobody else can sign a roster of this federation"
             )
+        if self.terms.secure:
+            raise StateError(ONE_ROSTER)
         opening = self.openers if openers is None else tuple(openers)
         parts = {"version": self.version + 1, "members": members, "openers": opening}
         return _signed(key, self._parts() | parts)
@@ -124,6 +131,8 @@ class Roster:
                 f"this roster is version {self.version}, and version {before.version} is in use: "
                 "ask the convener for the latest"
             )
+        if self.terms.secure and self.version != before.version:
+            raise StateError(ONE_ROSTER)
 
     # --- as a file -----------------------------------------------------------------------------------
 
@@ -166,10 +175,31 @@ class Roster:
 def create_roster(
     key: SigningKey, terms: Terms, members: Mapping[str, str], *, openers: Sequence[str] = ()
 ) -> Roster:
-    """Sign version 1 of a new federation's roster."""
+    """Sign version 1 of a new federation's roster.
+
+    openers: with secure aggregation, the members that open totals, one more than may collude; by default the
+        first ones.
+    """
+    if terms.share is not None and not openers:
+        openers = [*members][: terms.share.colluding + 1]
     nonce = secrets.token_hex(16)
     parts = {"federation": federation_id(key.public, nonce), "convener": key.public, "nonce": nonce}
     return _signed(key, parts | {"version": 1, "terms": terms, "members": members, "openers": tuple(openers)})
+
+
+def _require_secure(terms: Terms, members: Mapping[str, str], openers: Sequence[str]) -> None:
+    """Refuse a roster of other numbers of members and openers than its terms, with secure aggregation."""
+    share = terms.share
+    if share is None:
+        return
+    c, h, m = share.colluding, share.honest, share.members
+    text = (
+        f"must be {m}, as in the terms of secure aggregation: {h} whose noise hides a record in every total, "
+        f"and {c} that may collude"
+    )
+    require(len(members) == m, "members", text, len(members))
+    text = f"must be {c + 1} members, one more than may collude"
+    require(len(openers) == c + 1, "openers", text, ", ".join(openers))
 
 
 def federation_id(convener: str, nonce: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from fedfairx.agent.actions import as_arms
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.algorithms import algorithm
 from fedfairx.agent.half_life import HalfLife
-from fedfairx.agent.options import PLAIN, WHERE_SECURE, Keywords, Options
+from fedfairx.agent.options import SECURE, Keywords, Options
 from fedfairx.agent.reward_limits import RewardLimits
 from fedfairx.agent.schedules import SCHEDULES, Plan, Schedule
 from fedfairx.agent.settings import describe_merit, merit_from, read_value
@@ -33,11 +34,13 @@ from fedfairx.core.slates import as_weights
 from fedfairx.errors import InvalidInput, StateError, require
 from fedfairx.features import Schema
 from fedfairx.federation.roster.limits import Limits
+from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.privacy import Bounds, Budget, Centring, NonPrivate, NonPrivateSums, Privatizer
 from fedfairx.privacy.ledger.ledger import Ledger
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.mechanisms.gaussian import Mechanism
 from fedfairx.privacy.mechanisms.noise import NoiseSource
+from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.util.canonical_json import digest_of
 
 #: Largest norm of contexts if sums are exact and no bounds are given: far beyond the unit ball.
@@ -59,7 +62,12 @@ class Terms:
         `reward_range` is that of every member's rewards: members refuse other rewards, or clip them where
         sums are private. Records are clipped to `bounds` before they are summed, also where sums are exact:
         other members refuse sums that such records can't have. `decide_from`, `partners` and `half_life` are
-        left to each member.
+        left to each member. With secure aggregation `decide_from` and `partners` are part of the terms, since
+        one member's choice touches what the others can claim.
+    rounds: with secure aggregation, the public times at which all members send, instead of the schedule. By
+        default they begin now.
+    records: with secure aggregation, the largest number of a member's records that enter; later ones stay
+        local. By default ten million, or as many as totals have room for.
     """
 
     dimension: int
@@ -68,6 +76,8 @@ class Terms:
     options: Options
     spare: int
     schema: Schema | None
+    rounds: Rounds | None
+    records: int | None
 
     def __init__(
         self,
@@ -78,6 +88,8 @@ class Terms:
         options: Options | None = None,
         spare: int | None = None,
         schema: Schema | None = None,
+        rounds: Rounds | None = None,
+        records: int | None = None,
         **keywords: Unpack[Keywords],
     ) -> None:
         dimension, _ = as_arms(dimension, None, schema)
@@ -85,12 +97,20 @@ class Terms:
         require(spare is None or spare >= 0, "spare", "must be >= 0", spare)
         if options is None:
             keywords.setdefault("algorithm", "priv-fairx-bayes")
+            if keywords.get("aggregation") == SECURE and _may_differ(keywords):
+                keywords.setdefault("partners", DIFFER)
         asked = Options.given(options, **keywords)
-        for name in ("decide_from", "partners", "half_life"):
+        if asked.secure:
+            share = NoiseShare.among(agents, colluding=asked.colluding, records=records)
+            asked = replace(asked, colluding=share.colluding, decide_from=asked.composed.decide_from)
+            rounds = rounds or Rounds(begin=int(time.time()))
+        else:
+            for name, given in (("rounds", rounds), ("records", records)):
+                require(given is None, name, f"is for aggregation={SECURE!r}", given, "leave it out")
+        theirs = ("half_life",) if asked.secure else ("decide_from", "partners", "half_life")
+        for name in theirs:
             value = getattr(asked, name)
             require(value in (None, ALIKE), name, "must be left to each member", value)
-        text = f"must be {PLAIN!r} in terms: {WHERE_SECURE}"
-        require(not asked.secure, "aggregation", text, asked.aggregation)
         own = algorithm(asked.algorithm)
         for name in ("rule", "solver"):
             same = getattr(asked.composed, name) == getattr(own, name)
@@ -104,10 +124,21 @@ class Terms:
             follows = Bounds.for_range(asked.reward_range, norm=schema.norm, nonnegative=True)
             asked = replace(asked, bounds=follows)
         settled = replace(_settled(asked), schedule=times)
-        values = dimension, agents, horizon, settled, horizon if spare is None else spare, schema
+        values = (
+            dimension,
+            agents,
+            horizon,
+            settled,
+            horizon if spare is None else spare,
+            schema,
+            rounds,
+            records,
+        )
         for item, kept in zip(dataclasses.fields(Terms), values, strict=True):
             object.__setattr__(self, item.name, kept)
         _ = self.stated  # calibrates the mechanism, and refuses what does not fit
+        if self.share is not None:
+            object.__setattr__(self, "records", self.share.records)
 
     @property
     def bounds(self) -> Bounds:
@@ -121,6 +152,16 @@ class Terms:
         return self.options.private
 
     @property
+    def secure(self) -> bool:
+        """Whether only the sum of all members' rows is seen."""
+        return self.options.secure
+
+    @property
+    def share(self) -> NoiseShare | None:
+        """A member's share of the noise, with secure aggregation."""
+        return getattr(self.stated, "share", None)
+
+    @property
     def times(self) -> Schedule:
         """The schedule of a member's releases, in its own rounds."""
         return self.options.composed.schedule
@@ -132,11 +173,21 @@ class Terms:
     @property
     def releases(self) -> int:
         """The largest number of releases of a member."""
-        return max(self.times.max_releases(self.plan), 1)
+        return self.rounds.count if self.rounds is not None else max(self.times.max_releases(self.plan), 1)
 
     def budget(self, decide_from: str | None = None) -> Budget:
         """The privacy budget of a member, if the algorithm is private."""
-        return replace(self.options, decide_from=decide_from).budget(self.releases)
+        if not self.secure:
+            return replace(self.options, decide_from=decide_from).budget(self.releases)
+        agreed = self.options.decide_from
+        self._require_agreed("decide_from", decide_from, agreed)
+        budget = self.options.budget(self.releases, agents=self.agents)
+        assert budget.share is not None
+        return replace(budget, share=replace(budget.share, records=self.records))
+
+    def _require_agreed(self, name: str, given: str | None, agreed: str | None) -> None:
+        text = f"must be left out or that of the terms, {agreed}: with secure aggregation all decide alike"
+        require(given in (None, agreed), name, text, given)
 
     @cached_property
     def stated(self) -> Mechanism:
@@ -145,7 +196,16 @@ class Terms:
 
     @cached_property
     def limits(self) -> Limits:
-        """The plausibility limits of a member's releases."""
+        """The plausibility limits of a member's releases; with secure aggregation, of all members' totals."""
+        if self.share is not None:
+            return Limits(
+                self.stated,
+                self.dimension,
+                bounds=self.bounds,
+                centring=self.options.centring,
+                records=np.full(self.releases, self.agents * int(self.share.records or 0)),
+                rows=self.agents,
+            )
         rounds = self.times.rounds(self.plan)
         if rounds.size == 0:  # the schedule depends on the data
             rounds = np.full(self.releases, self.horizon)
@@ -183,11 +243,15 @@ class Terms:
         noise: NoiseSource | None = None,
         ledger: Ledger | None = None,
         decide_from: str | None = None,
-        partners: str = DIFFER,
+        partners: str | None = None,
         half_life: HalfLife | None = None,
         seed: int | np.random.SeedSequence | None = None,
     ) -> Agent:
-        """A member's agent, in memory. `decide_from`, `partners` and `half_life` are its own choice."""
+        """A member's agent, in memory.
+
+        `decide_from`, `partners` (by default they may differ) and `half_life` are its own choice; with secure
+        aggregation they are those of the terms.
+        """
         made = self.privatizer(noise, ledger=ledger, decide_from=decide_from)
         options = self._member(partners, half_life)
         arms = self._arms(None)
@@ -199,7 +263,7 @@ class Terms:
         place: str | os.PathLike[str],
         *,
         decide_from: str | None = None,
-        partners: str = DIFFER,
+        partners: str | None = None,
         half_life: HalfLife | None = None,
         schema: Schema | None = None,
         **opening: Any,
@@ -222,9 +286,12 @@ class Terms:
             require(same, "schema", text, str(schema))
         return {"dimension": self.dimension, "schema": self.schema or schema}
 
-    def _member(self, partners: str, half_life: HalfLife | None) -> Options:
+    def _member(self, partners: str | None, half_life: HalfLife | None) -> Options:
         """The options of a member's agent; its privatizer has those of privacy."""
         options, limit = self.options, self.bounds.reward
+        if self.secure:
+            self._require_agreed("partners", partners, options.partners)
+            partners = options.partners
         return Options(
             rule=options.composed.rule,
             merit=options.merit,
@@ -234,7 +301,7 @@ class Terms:
             confidence=options.region if options.optimistic else None,
             solver=options.composed.solver if options.optimistic else None,
             slots=options.slots,
-            partners=ALIKE if options.optimistic else partners,
+            partners=ALIKE if options.optimistic else partners or DIFFER,
             half_life=half_life,
         )
 
@@ -251,8 +318,12 @@ class Terms:
         names = {type(each): name for name, each in SCHEDULES.items()}
         prior, merit = _prior(options), options.merit
         assert merit is not None
-        features = {} if self.schema is None else {"features": self.schema.to_dict()}
-        return features | {
+        extra = {} if self.schema is None else {"features": self.schema.to_dict()}
+        if self.rounds is not None:
+            names_only = ("colluding", "decide_from", "partners")
+            agreed = {name: getattr(options, name) for name in names_only}
+            extra["aggregation"] = agreed | {"records": self.records, "rounds": self.rounds.to_dict()}
+        return extra | {
             "dimension": self.dimension,
             "agents": self.agents,
             "horizon": self.horizon,
@@ -304,6 +375,12 @@ class Terms:
         if privacy is not None:
             given |= {"epsilon": privacy.epsilon, "delta": privacy.delta}
             given |= {"mechanism": privacy.mechanism, "centring": privacy.centring}
+        secure: dict[str, Any] = {}
+        if stored.aggregation is not None:
+            agreed = stored.aggregation
+            given |= {"aggregation": SECURE, "colluding": agreed.colluding, "partners": agreed.partners}
+            given["decide_from"] = agreed.decide_from
+            secure = {"records": agreed.records, "rounds": agreed.rounds}
         try:
             terms = cls(
                 dimension=stored.dimension,
@@ -311,6 +388,7 @@ class Terms:
                 horizon=stored.horizon,
                 spare=stored.spare,
                 schema=None if stored.features is None else Schema.from_dict(stored.features),
+                **secure,
                 **given,
             )
         except InvalidInput as error:
@@ -318,6 +396,13 @@ class Terms:
         if privacy is not None and terms.stated.digest() != privacy.digest:
             raise StateError("terms.privacy.digest is not that of the mechanism that these terms describe")
         return terms
+
+
+def _may_differ(keywords: Keywords) -> bool:
+    """Whether partners may differ: these agents have a posterior, and decide from their own exact data."""
+    chosen = algorithm(keywords.get("algorithm") or "priv-fairx-bayes")
+    decide_from = keywords.get("decide_from") or chosen.decide_from
+    return chosen.rule != OPTIMISM and decide_from == "own+released"
 
 
 def _settled(options: Options) -> Options:
@@ -357,6 +442,15 @@ class _StoredPrivacy:
 
 
 @dataclass(frozen=True)
+class _StoredAggregation:
+    colluding: int
+    decide_from: str
+    partners: str
+    records: int
+    rounds: Rounds
+
+
+@dataclass(frozen=True)
 class _StoredTerms:
     """The values that `Terms.to_dict` returns."""
 
@@ -374,3 +468,4 @@ class _StoredTerms:
     bounds: Bounds
     privacy: _StoredPrivacy | None
     features: dict[str, Any] | None = None
+    aggregation: _StoredAggregation | None = None

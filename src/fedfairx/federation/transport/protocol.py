@@ -1,6 +1,7 @@
 """The transport protocol: keep the latest message of every agent, and notify when one changes.
 
-An agent has two messages: its release, under its name, and its sign of life, under `alive_key`.
+An agent has two messages: its release, under its name, and its sign of life, under `alive_key`. With secure
+aggregation it has no release of its own there, but the messages of `AGGREGATION`, under `aggregation_key`.
 
 Releases are cumulative, so only the latest of each agent matters: the next one repairs a loss, and
 duplicates or late messages do no harm. A transport is trusted with delivery alone: the receiver verifies
@@ -18,6 +19,8 @@ from fedfairx.errors import TransportError, require
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _ALIVE = ".alive"
+#: An opener's key, the acceptance of an epoch, the latest row, and an opener's latest partial sum.
+AGGREGATION = OPENER, ACCEPTED, ROW, PARTIAL = "opener", "accepted", "row", "partial"
 
 
 def alive_key(name: str) -> str:
@@ -28,6 +31,19 @@ def alive_key(name: str) -> str:
 def named_by(key: str) -> str | None:
     """The member whose sign of life is stored under this name; None if it is not one's."""
     return key.removesuffix(_ALIVE) if key.endswith(_ALIVE) else None
+
+
+def aggregation_key(name: str, kind: str) -> str:
+    """The name under which a member's message of this kind of `AGGREGATION` is stored."""
+    return f"{name}.{kind}"
+
+
+def own_keys(name: str, *, secure: bool, opener: bool = False) -> list[str]:
+    """All names under which a member may store messages."""
+    if not secure:
+        return [name, alive_key(name)]
+    kinds = AGGREGATION if opener else (ACCEPTED, ROW)
+    return [alive_key(name), *(aggregation_key(name, kind) for kind in kinds)]
 
 
 class Conflict(TransportError):

@@ -1,0 +1,1 @@
+CREATE TABLE aggregation (name TEXT PRIMARY KEY, value BLOB NOT NULL)

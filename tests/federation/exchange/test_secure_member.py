@@ -1,0 +1,346 @@
+"""Members with secure aggregation at their transport: rounds, totals, absences and restarts."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedfairx.agent.exchange import TOTAL
+from fedfairx.errors import InvalidInput, TransportUnavailable
+from fedfairx.federation.aggregation.messages import Partial, parse, sign
+from fedfairx.federation.aggregation.shares import from_bytes, to_bytes
+from fedfairx.federation.exchange.envelope import SignedCodec
+from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.transport import MemoryTransport
+from fedfairx.federation.transport.protocol import own_keys
+from fedfairx.privacy import Centring
+from member_helpers import work
+from secure_helpers import NAMES, SecureWorld, secure_world
+
+
+def busy(here: SecureWorld, number: int) -> None:
+    for place, member in enumerate(here.members.values()):
+        work(member.agent, 3 + place, seed=10 * number + place)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"decide_from": "released"},
+        {
+            "agents": 3,
+            "names": NAMES[:3],
+            "centring": Centring.unit_box(3),
+        },
+        {"names": tuple(f"org{number}" for number in range(10)), "colluding": 3},
+    ],
+    ids=["default", "released", "centred", "ten"],
+)
+def test_each_total_is_the_sum_of_all_rows(changes: dict[str, object]) -> None:
+    here = secure_world(**changes).start_all()  # type: ignore[arg-type]
+    here.turn()
+    for number in range(1, 4):
+        busy(here, number)
+        here.round(number)
+        here.check_total(number)
+    assert not any(member.refusals for member in here.members.values())
+
+
+def test_members_write_their_own_keys_and_nothing_else() -> None:
+    """Least of all their rows as they are."""
+    here = secure_world().start_all()
+    for number in range(1, 3):
+        busy(here, number)
+        here.round(number)
+        for member in here.members.values():
+            member.show_life()
+    openers = here.roster.openers
+    keys = [own_keys(name, secure=True, opener=name in openers) for name in NAMES]
+    assert sorted(here.transport.latest()) == sorted(chain(*keys))
+    plain = [row.packed.tobytes() for row in here.rows(2)]
+    sent = b"".join(here.transport.latest().values())
+    assert not any(part in sent for row in plain for part in (row[:8], row[-8:]))
+
+
+def test_no_other_kind_of_member_sends_such_an_agent() -> None:
+    here = secure_world()
+    with pytest.raises(InvalidInput, match="must not be of secure aggregation"):
+        Member(here.agent("org1"), here.transport, SignedCodec(here.roster, "org1", here.keys["org1"]))
+
+
+def test_a_member_without_news_takes_part() -> None:
+    here = secure_world().start_all()
+    here.round(1)
+    here.check_total(1)
+    assert all(member.agent.held[member.agent.name].count == 0 for member in here.members.values())
+
+
+@pytest.mark.parametrize("away", ["org1", "org4"], ids=["opener", "other"])
+def test_a_member_away_stops_totals_and_not_decisions(away: str) -> None:
+    here = secure_world().start_all()
+    here.round(1)
+    for number in (2, 3, 4):
+        busy(here, number)
+        here.round(number, without=[away])
+    other = here.members["org2"]
+    assert other.progress.due == 4
+    assert other.progress.sent == 4
+    assert other.progress.opened == 1
+    assert other.progress.waits_for == {away: "row"}
+    here.turn()  # it is back, while round 4 is the last one
+    here.check_total(4)
+    assert other.progress.waits_for == {}
+    rows = [here.members[away].agent.past_release(number).count for number in (2, 3, 4)]
+    assert rows[0] == rows[2]  # leaves of rounds that it missed are empty but for the first
+
+
+def test_an_opener_keeps_the_latest_rows_of_each_member() -> None:
+    here = secure_world().start_all()
+    here.turn()
+    for number in range(1, 8):
+        here.round(number, without=["org4"])
+    part = here.members["org1"]._participant
+    assert part is not None
+    assert sorted(part._rows) == [4, 5, 6, 7]
+    here.turn()
+    here.check_total(7)
+
+
+def test_an_opener_away_after_its_row_is_waited_for() -> None:
+    here = secure_world().start_all()
+    here.round(1)
+    opener, other = (here.members[name] for name in here.roster.openers)
+    assert here.roster.terms.rounds is not None
+    here.now = float(here.roster.terms.rounds.times[1])
+    opener.exchange()
+    here.turn(without=[opener.agent.name])
+    assert other.progress.waits_for == {opener.agent.name: "partial"}
+    here.turn()
+    here.check_total(2)
+
+
+def test_rounds_that_only_some_openers_have_opened_are_superseded() -> None:
+    here = secure_world().start_all()
+    here.round(1)
+    here.now += 10
+    late = here.roster.openers[0]
+    here.members[late].exchange()  # sends row 2, and is away when all the others do
+    here.turn(without=[late])
+    busy(here, 3)
+    here.round(3)
+    here.check_total(3)
+
+
+def test_nothing_is_sent_before_all_have_accepted_and_the_operator_has_confirmed() -> None:
+    here = secure_world().start_all(NAMES[:3])
+    here.round(1)
+    assert here.members["org1"].progress.acceptances == ("org4",)
+    assert not any(key.endswith(".row") for key in here.transport.latest())
+    here.confirmed = ("org1", "org3", "org4")
+    late = here.start("org4")
+    here.turn()
+    assert "openers must be confirmed" in late.progress.unconfirmed
+    assert "org4.accepted" not in here.transport.latest()
+    here.confirmed = NAMES[:3]
+    here.turn()
+    here.check_total(1)
+    assert late.progress.unconfirmed == ""
+
+
+def test_too_few_confirmed_members_are_refused() -> None:
+    here = secure_world()
+    here.confirmed = ("org2",)
+    here.start_all()
+    here.turn()
+    assert "must be at least 4" in here.members["org1"].progress.unconfirmed
+
+
+def test_before_the_first_openers_key_it_says_whose_is_missing() -> None:
+    here = secure_world().start_all(["org4"])
+    here.turn()
+    assert here.members["org4"].progress.keys == here.roster.openers
+
+
+def test_another_members_key_is_refused_as_an_openers() -> None:
+    here = secure_world().start_all(["org4"])
+    other = secure_world(transport=MemoryTransport()).start_all(["org1"])
+    other.turn()
+    forged = other.transport.latest()["org1.opener"]
+    here.transport.publish("org1.opener", forged, replacing=None)
+    here.turn()
+    assert here.members["org4"].refusals == {("org1", "epoch"): 1}
+    assert "org1" in here.members["org4"].progress.keys
+
+
+@pytest.mark.long
+def test_durable_members_go_on_after_a_restart(tmp_path: Path, place: str) -> None:
+    """All of them in one database."""
+    here = secure_world(names=NAMES[:3], folder=tmp_path, database=place).start_all()
+    for number in range(1, 6):
+        busy(here, number)
+        here.round(number)
+        here.check_total(number)
+        name = f"org{1 + number % 3}"
+        before = here.members[name]
+        before.close_vault()
+        before.agent.close()
+        after = here.start(name)
+        assert after._absorbed == number
+        here.turn()
+        here.check_total(number)
+    for member in here.members.values():
+        member.agent.verify()
+
+
+def test_a_member_restored_from_a_backup_halts(tmp_path: Path) -> None:
+    here = secure_world(names=NAMES[:3], folder=tmp_path).start_all()
+    here.round(1)
+    member = here.members["org3"]
+    member.agent.close()
+    shutil.copy(tmp_path / "org3.db", tmp_path / "backup.db")
+    here.start("org3")
+    busy(here, 2)
+    here.round(2)
+    here.check_total(2)
+    here.members["org3"].agent.close()
+    shutil.copy(tmp_path / "backup.db", tmp_path / "org3.db")
+    for left in tmp_path.glob("org3.db[.-]*"):  # as on another machine, without the mark of the last use
+        left.unlink()
+    restored = here.start("org3")
+    row = here.transport.latest()["org3.row"]
+    here.round(3)
+    assert restored.halted is not None
+    assert "has to leave and join anew" in restored.halted
+    assert here.transport.latest()["org3.row"] == row
+    assert here.members["org1"].progress.waits_for == {"org3": "row"}
+
+
+class Away(MemoryTransport):
+    away = False
+
+    def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
+        if self.away:
+            raise TransportUnavailable("away")
+        super().publish(agent, message, replacing=replacing)
+
+    def latest(self) -> dict[str, bytes]:
+        if self.away:
+            raise TransportUnavailable("away")
+        return super().latest()
+
+
+def test_while_the_transport_is_away_nothing_is_lost() -> None:
+    transport = Away()
+    here = secure_world(transport=transport).start_all()
+    here.round(1)
+    transport.away = True
+    busy(here, 2)
+    here.round(2)
+    assert here.members["org1"].away == "away"
+    transport.away = False
+    here.turn()
+    here.check_total(2)
+    assert here.members["org1"].away is None
+
+
+class Flaky(MemoryTransport):
+    """A transport that fails before or after a message is stored, and shows messages of the past."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random, self.trouble = random.Random(seed), 0.3
+        self.past: dict[str, list[bytes]] = {}
+
+    def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
+        self._fail()
+        super().publish(agent, message, replacing=replacing)
+        self.past.setdefault(agent, []).append(message)
+        self._fail()
+
+    def latest(self) -> dict[str, bytes]:
+        self._fail()
+        shown = super().latest()
+        for key in shown:
+            if self.random.random() < self.trouble:
+                shown[key] = self.random.choice(self.past[key])
+        return {key: shown[key] for key in shown if self.random.random() >= self.trouble / 4}
+
+    def _fail(self) -> None:
+        if self.random.random() < self.trouble / 4:
+            raise TransportUnavailable("away")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_a_transport_does_each_total_is_the_sum_of_all_rows(seed: int) -> None:
+    """It loses, delays, repeats and reorders messages, and shows members different ones."""
+    transport = Flaky(seed)
+    here = secure_world(names=NAMES[: 3 + seed % 2], transport=transport).start_all()
+    opened = 0
+    for number in range(1, 11):
+        busy(here, number)
+        away = transport.random.sample(sorted(here.members), transport.random.randrange(2))
+        here.round(number, without=away)
+        opened += here.check_opened()
+    assert opened > 0
+    transport.trouble = 0.0
+    here.round(11)
+    here.check_total(11)
+    assert not any(member.halted for member in here.members.values())
+    assert not any(member.refusals for member in here.members.values())
+
+
+def test_a_hub_that_has_lost_everything_gets_it_again() -> None:
+    transport = MemoryTransport()
+    here = secure_world(transport=transport).start_all()
+    here.round(1)
+    transport._messages.clear()
+    here.turn()
+    assert not here.members["org1"].waiting
+    here.round(2)
+    here.check_total(2)
+
+
+def test_a_total_that_no_records_can_have_is_not_taken() -> None:
+    """An opener that sees the others' part can set a total to anything; `plausible` limits it."""
+    here = secure_world().start_all()
+    here.round(1)
+    name = here.roster.openers[0]
+    honest = here.members[name]._participant
+    assert honest is not None
+    before = here.members["org4"].agent.held
+    here.now += 10
+    for member in here.members.values():
+        if member.agent.name != name:
+            member.exchange()
+    here.members[name].exchange()
+    signed = here.transport.latest()[f"{name}.partial"]
+    sent = parse(signed)
+    assert isinstance(sent, Partial)
+    assert sent.number == 2
+    numbers = from_bytes(sent.total)
+    numbers[0] += np.uint64(2**40)  # within the range, and more than all records can add up to
+    absurd = Partial(sent.epoch, name, 2, sent.rows, to_bytes(numbers))
+    here.transport.publish(f"{name}.partial", sign(absurd, here.keys[name]), replacing=signed)
+    here.turn(without=[name])
+    refusals = here.members["org4"].refusals
+    assert refusals[name, "absurd"] + refusals[here.roster.openers[1], "absurd"] == 1
+    assert here.members["org4"].agent.held.keys() == before.keys()
+    assert here.members["org4"].progress.opened == 1
+
+
+def test_the_last_total_is_learnt_in_the_place_of_the_one_before() -> None:
+    here = secure_world(decide_from="released").start_all()
+    work(here.members["org1"].agent, 200, seed=1)
+    other = here.members["org2"].agent
+    here.round(1)
+    first = other.held[TOTAL]
+    assert (first.number, first.count) == (1, 200)
+    work(here.members["org3"].agent, 100, seed=2)
+    here.round(2)
+    assert (other.held[TOTAL].number, other.held[TOTAL].count) == (2, 300)
