@@ -99,6 +99,7 @@ TOTAL = ("tests/federation/aggregation/test_total.py",)
 CLOSING = ("tests/federation/aggregation/test_closing.py",)
 AGGREGATION_RECORDS = ("tests/federation/aggregation/test_aggregation_records.py",)
 SECURE_MEMBER = ("tests/federation/exchange/test_secure_member.py", "-m", "not long")
+SECURE_SETUP = ("tests/federation/setup/test_secure_setup.py",)
 ROUNDS = ("tests/federation/roster/test_rounds.py",)
 PARTICIPANT = ("tests/federation/aggregation/test_participant.py", "-m", "not long")
 FLOWER = ("tests/federation/transport/test_flower_app.py", "tests/federation/transport/test_flower_client.py")
@@ -1212,6 +1213,27 @@ MUTANTS = (
         "len(openers) == c + 1",
         "True",
         ROUNDS,
+    ),
+    Mutant(
+        "members confirmed in another roster count",
+        "MemberFolder.confirmed",
+        "if stored.roster == self.roster.digest else []",
+        "",
+        SECURE_SETUP,
+    ),
+    Mutant(
+        "anybody may sign what an operator has confirmed",
+        "MemberFolder.confirmed",
+        'if not signed_by(self.roster.members.get(self.name, ""), text, signature):',
+        "if False:",
+        SECURE_SETUP,
+    ),
+    Mutant(
+        "members without openers' duties may write openers' keys",
+        "own_keys",
+        "AGGREGATION if opener else (ACCEPTED, ROW)",
+        "AGGREGATION",
+        SECURE_SETUP,
     ),
     Mutant(
         "a replayed release takes the place of a later one",

@@ -129,7 +129,11 @@ def test_alerts_are_about_metrics_that_there_are(tmp_path: Path) -> None:
         rounds(client, 1)
         client.put("/v1/peers", json={"envelopes": {"nobody": "AAAA"}})
         member = client.get("/metrics").text
-    known = exported(alone) | exported(member) | {"up"}
+    names = ("org1", "org2", "org3")
+    base = founded(tmp_path / "secure", names=names, aggregation="secure", schedule=None)
+    with member_of(base / "org1") as client:
+        secure = client.get("/metrics").text
+    known = exported(alone) | exported(member) | exported(secure) | {"up"}
     named = {name for expr in alerts.values() for name in re.findall(r"\bfedfairx_\w+", expr)}
     assert named <= known
     page = (DEPLOY.parent / "docs" / "howto" / "monitor-a-service.md").read_text()

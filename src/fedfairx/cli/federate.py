@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +20,7 @@ from fedfairx.features import Feature, Schema, features_of
 from fedfairx.util.config import READERS
 
 if TYPE_CHECKING:
+    from fedfairx.federation.roster.roster import Roster
     from fedfairx.federation.roster.terms import Terms
 
 
@@ -55,7 +58,16 @@ class Init(Verb):
     epsilon: ε of a private algorithm.
     delta: δ of a private algorithm.
     mechanism: see `fedfairx list mechanisms`.
-    aggregation: plain; secure works in simulate and Federation so far.
+    aggregation: secure if members only ever see the sum of their releases, which then has less noise.
+    colluding: with secure aggregation, how many members may collude with each other and with the hub
+        (default: a fifth of them, at least one).
+    openers: with secure aggregation, the members that open totals, one more than may collude (default: the
+        first ones).
+    decide_from: with secure aggregation, what members decide from; released is the strict mode.
+    first_round: with secure aggregation, seconds from the beginning to the first round.
+    round_ratio: of the time to a round and that to the one before; 1 for a round every first_round seconds.
+    round_count: number of rounds; with the defaults they take most of a year.
+    begin: when the time to the first round begins, in seconds since 1970 (default: now).
     context_norm: L, the norm to which contexts are clipped (default: 1; exact sums: 10).
     spare: number of records by which a member may be ahead of the schedule before others refuse its releases
         (default: horizon).
@@ -81,15 +93,37 @@ class Init(Verb):
     delta: float = 1e-6
     mechanism: str = "blt"
     aggregation: Literal["plain", "secure"] = "plain"
+    colluding: int | None = None
+    openers: tuple[str, ...] = ()
+    decide_from: Literal["own+released", "released"] | None = None
+    first_round: int = 3600
+    round_ratio: float = 1.2
+    round_count: int = 50
+    begin: int | None = None
     context_norm: float | None = None
     spare: int | None = None
 
     def terms(self, agents: int) -> Terms:
         from fedfairx.agent.algorithms import algorithm
+        from fedfairx.agent.options import SECURE
+        from fedfairx.federation.roster.rounds import Rounds
         from fedfairx.federation.roster.terms import Terms
 
         names = ("dimension", "horizon", "spare", "algorithm", "schedule", "reward_range", "merit", "delta")
         asked: dict[str, Any] = {name: getattr(self, name) for name in (*names, "mechanism", "aggregation")}
+        asked |= {"colluding": self.colluding, "decide_from": self.decide_from}
+        if self.aggregation != SECURE:
+            for name in ("first_round", "round_ratio", "round_count", "begin"):
+                given, default = getattr(self, name), getattr(Init, name)
+                option = f"--{name.replace('_', '-')}"
+                require(given == default, option, f"is for --aggregation {SECURE}", given, "leave it out")
+        else:
+            asked["rounds"] = Rounds(
+                begin=int(time.time()) if self.begin is None else self.begin,
+                first=self.first_round,
+                ratio=self.round_ratio,
+                count=self.round_count,
+            )
         asked["epsilon"] = self.epsilon if algorithm(self.algorithm).private else None
         asked["slots"] = slots_of(self.slots)
         if self.features:
@@ -115,6 +149,7 @@ class Init(Verb):
             port=self.port,
             days=self.days,
             transport=self.transport,
+            openers=self.openers,
         )
         hubs = {
             "nats": "the hub; run there: nats-server -c nats-server.conf, then: fedfairx federate bucket",
@@ -129,9 +164,34 @@ class Init(Verb):
             f"  {self.out}/convener: keep it offline; it is needed only to change the members\n"
             "Tell every member the federation's id over another channel: its roster must have it."
         )
-        for line in _expectations(roster.terms):
+        for line in (
+            *_aggregation(roster, confirmed=self.transport == "sqlite"),
+            *_expectations(roster.terms),
+        ):
             print(line)
         return 0
+
+
+def _aggregation(roster: Roster, *, confirmed: bool) -> Iterator[str]:
+    """With secure aggregation, the claims side by side, the rounds, and what operators have to do."""
+    terms = roster.terms
+    if terms.share is None or terms.rounds is None:
+        return
+    share, rounds = terms.share, terms.rounds
+    first, last = (datetime.fromtimestamp(rounds.times[k], UTC) for k in (0, -1))
+    yield (
+        f"Secure aggregation: {', '.join(roster.openers)} open totals, {rounds.count} of them, from "
+        f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC. The noise of a total is "
+        f"{1.0 / share.noise:.3g} times less than without."
+    )
+    for each in terms.budget().guarantee().against:
+        yield f"  against {each.whom}: ε={each.epsilon:.4g}, μ={each.mu:.4g}"
+    yield f"Roster digest: {roster.digest}"
+    if not confirmed:
+        yield (
+            "Operators tell each other this digest, and confirm the members whose operators have told them "
+            "the same (fedfairx federate confirm). Nothing is sent before."
+        )
 
 
 def _expectations(terms: Terms) -> Iterator[str]:
@@ -151,8 +211,12 @@ def _expectations(terms: Terms) -> Iterator[str]:
         "epsilon": terms.options.epsilon,
         "delta": terms.options.delta,
         "centred": terms.options.centring is not None,
+        "share": terms.share,
     }
-    gain, strict = expected_gain(**asked), expected_gain(**asked, decide_from="released")
+    if terms.secure:  # all members decide alike
+        gain, strict = expected_gain(**asked, decide_from=str(chosen.decide_from)), None
+    else:
+        gain, strict = expected_gain(**asked), expected_gain(**asked, decide_from="released")
     if gain is None:
         return
     yield gain.sentence
@@ -224,6 +288,40 @@ class Amend(Verb):
             print(f"  {hub}/nats-server.conf: for the hub, then: nats-server --signal reload")
         if (hub / "nodes").exists():
             print(f"  {hub}/nodes: for the SuperLink: flwr supernode register, and unregister for leavers")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirm(Verb):
+    """With secure aggregation, confirm members whose operators have told you the digest of their roster, by a
+    way that the convener does not control. Without --members it prints the digest of yours, and who is left.
+
+        fedfairx federate confirm federation/org1
+        fedfairx federate confirm federation/org1 --members org2,org3 --roster DIGEST
+
+    folder: the folder of your member.
+    members: the members whose operators have told you this digest.
+    roster: the digest that they have told you.
+    """
+
+    folder: str = field(default=".", metadata={"positional": True, "metavar": "DIR"})
+    members: tuple[str, ...] = ()
+    roster: str = field(default="", metadata={"metavar": "DIGEST"})
+
+    def run(self) -> int:
+        from fedfairx.federation.setup.member_folder import MemberFolder
+
+        place = MemberFolder.read(self.folder)
+        secure = place.roster.terms.secure
+        require(secure, "folder", "must be of a federation with secure aggregation", self.folder)
+        if self.members:
+            text = f"must be the digest of the roster here, {place.roster.digest}"
+            same = self.roster.strip().lower() == place.roster.digest
+            require(same, "--roster", text, self.roster, "somebody has another roster: ask the convener")
+            place.confirm(self.members)
+        print(f"roster digest: {place.roster.digest}")
+        print(f"confirmed: {', '.join(place.confirmed()) or 'nobody'}")
+        print(place.unconfirmed() or "these are enough: this member accepts the roster when it runs")
         return 0
 
 
@@ -320,7 +418,7 @@ class Federate(Verb):
     @classmethod
     def fill(cls, parser: argparse.ArgumentParser) -> None:
         parts = parser.add_subparsers(dest="part", metavar="WHAT", required=True, help="what to do")
-        for kind in (Init, Bucket, Check, Amend, Renew, Key, Demo):
+        for kind in (Init, Bucket, Check, Confirm, Amend, Renew, Key, Demo):
             kind.add_to(parts, kind.__name__.lower())
 
 

@@ -58,7 +58,7 @@ def _open(settings: Settings, place: MemberFolder | None) -> Agent:
         place_of(settings),
         schema=schema,
         decide_from=settings.decide_from if "decide_from" in settings.given else None,
-        partners=settings.partners,
+        partners=settings.partners if "partners" in settings.given else None,
         half_life=settings.half_life,
         window=settings.window,
         default_reward=settings.default_reward,

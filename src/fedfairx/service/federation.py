@@ -2,7 +2,8 @@
 
 The roster has the schedule, and each reward counts as a round. A release is made at the end of the write
 queue's group in which its round was reached, in the same transaction as those rewards. A thread
-(`Member.watch`) sends and receives, so that no decision waits for another organisation.
+(`Member.watch`) sends and receives, so that no decision waits for another organisation. With secure
+aggregation rounds have public times, and that thread makes the rows, too (`SecureMember`).
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable, require
 from fedfairx.federation.exchange.alive import SILENT
 from fedfairx.federation.exchange.member import Peer
+from fedfairx.federation.exchange.secure_member import Progress, SecureMember
 from fedfairx.federation.roster.certificates import WARNED
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.transport.protocol import named_by
 from fedfairx.service.logs import AgentLog
 from fedfairx.util.formatting import duration
 
+PATIENCE = 60.0  # seconds after a round's time, from which the log says whom its total waits for
 EVERY = 1.0  # seconds between two exchanges if nothing happens
 UNKNOWN = "?"  # one name for all senders that are not in the roster, since they can use any name
 DAY = 86_400.0  # seconds
@@ -28,17 +31,27 @@ REFUSED = {  # why messages are refused, in words, by the reason that counts the
     "absurd": "no records could add up to these statistics: it has a fault, or is hostile",
     "clock": "its clock is more than five minutes ahead of ours",
     "dimension": "it has another number of features than the terms",
+    "epoch": "made for another roster, or with other openers' keys than ours",
     "federation": "made for another federation",
     "indefinite": "with it, the statistics of all together are impossible",
+    "kind": "another kind of message than belongs here",
+    "life": "its rows are of two lives: it was put back from an old copy, or runs twice",
     "malformed": "damaged, or made by another version of fedfairx",
     "mechanism": "it adds noise by another mechanism than the terms",
+    "members": "not of all members of the roster",
     "not finite": "its statistics are not finite numbers: it has a fault, or is hostile",
     "older": "it sends a release that is older than one we have seen: it was put back from an old copy",
+    "opener": "it is not one of the openers",
     "own name": "sent under our name",
+    "partials": "the openers have added up different rows",
     "repeated number": "it has used the number of a release again, with other content: it lost data",
+    "round": "of a round that the terms do not have, or that is not asked for",
+    "rows": "not the rows that the openers have named",
     "sender": "signed by another member",
+    "share": "our share in its row can't be decrypted",
     "signature": "not signed with its key in our roster: either is outdated, or they are forged",
     "terms": "it was set up with other terms",
+    "two contents": "it has signed two messages of one round: it lost data, or is hostile",
     "unknown": "the sender is not in our roster",
 }
 
@@ -62,10 +75,12 @@ class Membership:
         self._expiries: dict[str, float] = {}
         self._not_taken: str | None = None  # why the roster in the folder is not taken
         self.member = place.member(agent)
+        self.secure = self.member if isinstance(self.member, SecureMember) else None
         self.horizon = terms.horizon
         self.releases = terms.releases
         slots = len(terms.bounds.slots)  # each decision of a round has as many rewards
         self._rounds: list[int] = (slots * terms.times.rounds(terms.plan)).tolist()
+        self._opened = 0  # the last total that the log has told of
         self._said: set[str] = set()
         self._state = ""
         self._silent: set[str] = set()
@@ -128,8 +143,26 @@ class Membership:
         for name in self._silent - silent.keys():
             self._logger.info("%s is heard again", name)
         self._silent = set(silent)
+        if self.secure is not None:
+            self._log_rounds(self.secure.progress)
         self._say_who_differs()
         self._warn_of_certificates()
+
+    def _log_rounds(self, progress: Progress) -> None:
+        """Log a new total, and whom the next one waits for, if that takes long."""
+        rounds = self.place.roster.terms.rounds
+        assert rounds is not None
+        if progress.opened > self._opened:
+            self._opened = progress.opened
+            self._logger.info("round %d of %d is opened", progress.opened, rounds.count)
+        if progress.unconfirmed:
+            self._say_once(f"secure aggregation has not begun here: {progress.unconfirmed}")
+        waits = ", ".join(f"{name} ({what})" for name, what in progress.waits_for.items())
+        since = rounds.times[progress.due - 1] if progress.due else rounds.begin
+        if waits and self.member.clock() - since > PATIENCE:
+            begun = progress.rows or progress.partials
+            which = f"round {progress.due}" if begun else "the first round"
+            self._say_once(f"the total of {which} waits for {waits}")
 
     def _say_who_differs(self) -> None:
         """Compare peers with our rewards when one of them has sent a release."""
@@ -153,10 +186,12 @@ class Membership:
     def end(self) -> None:
         if self._stop is not None:
             self._stop()
-        self.member.transport.close()
+        self.member.close()
 
     def take(self, envelopes: Mapping[str, bytes]) -> tuple[list[str], dict[str, str]]:
         """Take the envelopes of an engine: whose were new, and whose were refused, with the reason."""
+        if isinstance(self.member, SecureMember):
+            return [], dict.fromkeys(envelopes, "terms")  # an engine carries no rows
         now = self.member.clock()
         self._brought, self._gap = now, now - self._brought
         self.look_at_roster()
@@ -176,10 +211,12 @@ class Membership:
 
     def release_if_due(self, agent: Agent) -> None:
         """Release if a round of the schedule was reached: the last step of a group of the write queue."""
-        observed = agent.observed
         if self.over is not None:
             self._say_once(self.over)
             return
+        if self.secure is not None:
+            return  # rows are made at public times, by its thread
+        observed = agent.observed
         due = bisect_right(self._rounds, observed) > bisect_right(self._rounds, observed - agent.unreleased)
         if not due or self.member.halted is not None:
             return
@@ -195,6 +232,13 @@ class Membership:
     @property
     def over(self) -> str | None:
         """Why nothing will be released any more; None while something will."""
+        if self.secure is not None:
+            return (
+                f"the last of {self.releases} rounds is over: later rewards are in no row; found a new "
+                "federation to go on together"
+                if self.agent.released >= self.releases
+                else None
+            )
         if self.agent.released >= self.releases:
             return (
                 f"the budget is spent with {self.releases} releases: later rewards are in no release; "
@@ -210,7 +254,9 @@ class Membership:
 
     @property
     def next_round(self) -> int | None:
-        """The count of rewards at which the next release is due."""
+        """The count of rewards at which the next release is due; None with rounds at public times."""
+        if self.secure is not None:
+            return None
         at = bisect_right(self._rounds, self.agent.observed)
         return self._rounds[at] if at < len(self._rounds) and self.over is None else None
 
@@ -224,7 +270,8 @@ class Membership:
     @property
     def trouble(self) -> str | None:
         """The most serious problem; None if there is none."""
-        return self.member.halted or self._not_taken or self.away
+        opening = None if self.secure is None else self.secure.trouble or None
+        return self.member.halted or self._not_taken or self.away or opening
 
     @property
     def away(self) -> str | None:

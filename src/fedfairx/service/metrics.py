@@ -203,6 +203,15 @@ def federation_metrics(membership: Membership, *, exact: bool) -> Iterator[Metri
     yield from metric("federation_waiting", "Whether a release is still to be sent.", int(member.waiting))
     yield from metric("federation_halted", "Whether sending is halted.", int(member.halted is not None))
     yield from metric("federation_over", "Whether all is released.", int(membership.over is not None))
+    if membership.secure is not None:
+        progress, now = membership.secure.progress, member.clock()
+        waits = [({"peer": name, "what": what}, 1) for name, what in progress.waits_for.items()]
+        until = None if progress.next_time is None else progress.next_time - now
+        yield from metric("federation_round", "Last round whose time has come.", progress.due)
+        yield from metric("federation_round_opened", "Last round whose total is known.", progress.opened)
+        yield from metric("federation_waits_for", "Whom the next total waits for.", waits)
+        if until is not None:
+            yield from metric("federation_next_round_seconds", "Time until the next round.", until)
     numbers, records = (
         [({"peer": name}, getattr(peer, field)) for name, peer in peers] for field in ("number", "count")
     )

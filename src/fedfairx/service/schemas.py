@@ -442,8 +442,8 @@ class Privacy(Struct):
 class PeerSeen(Struct):
     """The latest release of another member.
 
-    release: Its number; 0 if none came yet.
-    records: The number of records in it.
+    release: Its number, with secure aggregation the round of its latest row; 0 if none came yet.
+    records: The number of records in it; 0 with secure aggregation, where only that of all is known.
     came: When it came, in seconds since 1970; null if before this start of the service.
     alive: The member's last sign of life, in seconds since 1970; null if there was none.
     silent: Whether it has given none for five minutes while ours came through.
@@ -462,6 +462,54 @@ class PeerSeen(Struct):
     reason: str | None = None
 
 
+class Claim(Struct):
+    """What secure aggregation claims against some of those who may look.
+
+    whom: Against whom.
+    epsilon: ε, at the δ of the terms.
+    mu: μ of Gaussian differential privacy.
+    """
+
+    whom: str
+    epsilon: float
+    mu: float
+
+
+class Aggregated(Struct):
+    """The rounds of secure aggregation, in which only the sum of all members' rows is seen.
+
+    round: The last round whose time has come; 0 before the first.
+    rounds: The number of rounds of the federation's terms.
+    sent: The last round of which this member has made its row.
+    opened: The last round whose total is known here; 0 before the first.
+    next_time: When the next round begins, in seconds since 1970; null after the last.
+    unconfirmed: Which members the operator has to confirm first; empty if none.
+    waits_for: The members whom the next total waits for, and for what: key, acceptance, row or partial.
+    openers: The members that open totals.
+    colluding: The number of members that may collude.
+    honest: The number of members whose noise hides a record.
+    records: The number of all members' records in the last total.
+    weight: The share of the other members' records that counts here: for admins; null before a total.
+    reason: Why: for admins.
+    claims: What is claimed, against whom.
+    """
+
+    round: Annotated[int, Meta(ge=0)]
+    rounds: int
+    sent: Annotated[int, Meta(ge=0)]
+    opened: Annotated[int, Meta(ge=0)]
+    next_time: int | None
+    unconfirmed: str
+    waits_for: dict[str, str]
+    openers: list[str]
+    colluding: int
+    honest: int
+    records: Annotated[int, Meta(ge=0)]
+    weight: float | None
+    reason: str | None
+    claims: list[Claim]
+
+
 class Sync(Struct):
     """The exchange with the other members of a federation.
 
@@ -476,6 +524,7 @@ class Sync(Struct):
     refusals: Refused messages since this start, by sender and reason; ? stands for non-members.
     peers: The other members, by name.
     certificates: When each certificate of this member expires, in seconds since 1970, by its file.
+    aggregation: The rounds, with secure aggregation; null without.
     """
 
     name: str
@@ -490,6 +539,7 @@ class Sync(Struct):
     refusals: dict[str, dict[str, int]]
     peers: dict[str, PeerSeen]
     certificates: dict[str, float]
+    aggregation: Aggregated | None = None
 
 
 class ReleaseSealed(Struct):

@@ -21,6 +21,7 @@ from fedfairx.service.write_queue import WriteQueue
 from fedfairx.storage.records import StoredDecision
 
 if TYPE_CHECKING:
+    from fedfairx.service.federation import Membership
     from fedfairx.service.served_agent import ServedAgent
 
 
@@ -240,4 +241,30 @@ def sync(service: ServedAgent, *, exact: bool) -> schemas.Sync:
         refusals=refusals,
         peers=peers,
         certificates=membership.expiries,
+        aggregation=aggregated(membership, exact=exact),
+    )
+
+
+def aggregated(membership: Membership, *, exact: bool) -> schemas.Aggregated | None:
+    """The rounds of secure aggregation, as for `sync`; None without it."""
+    terms, member = membership.place.roster.terms, membership.secure
+    if member is None or terms.rounds is None or terms.share is None:
+        return None
+    progress, guarantee = member.progress, member.agent.privatizer.guarantee
+    others = next(iter(member.agent.partners.values()), None) if exact else None
+    return schemas.Aggregated(
+        round=progress.due,
+        rounds=terms.rounds.count,
+        sent=progress.sent,
+        opened=progress.opened,
+        next_time=progress.next_time,
+        unconfirmed=progress.unconfirmed,
+        waits_for=progress.waits_for,
+        openers=list(membership.place.roster.openers),
+        colluding=terms.share.colluding,
+        honest=terms.share.honest,
+        records=progress.records,
+        weight=None if others is None else others.weight,
+        reason=None if others is None else others.reason,
+        claims=[schemas.Claim(each.whom, each.epsilon, each.mu) for each in guarantee.against],
     )

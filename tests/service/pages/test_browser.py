@@ -115,6 +115,25 @@ def test_a_member_has_a_page_that_fits(browser: Any, member: Site, width: int, p
     context.close()
 
 
+def test_a_member_with_secure_aggregation_has_a_page_that_fits(browser: Any, tmp_path: Path) -> None:
+    terms = Terms(dimension=3, agents=3, horizon=20, epsilon=2.0, aggregation="secure")
+    names = ("org1", "org2", "organisation-with-a-long-name")
+    create_federation(tmp_path, terms, dict.fromkeys(names), transport="sqlite")
+    site = Site(tmp_path / "org1" / "data" / "agent.sqlite", federation=str(tmp_path / "org1"))
+    context = browser.new_context(bypass_csp=True)
+    page = context.new_page()
+    page.goto(site.url + "/federation")
+    assert page.get_by_text("What is claimed, and against whom").count() == 1
+    assert page.get_by_text("waits for org2 (key)").count() == 1
+    for width in (390, 1200):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.evaluate(AXE)
+    assert page.evaluate(VIOLATIONS) == []
+    context.close()
+    site.stop()
+
+
 def test_a_browser_has_nothing_to_complain_about(browser: Any, site: Site) -> None:
     """No violation of the content security policy, no error in a script, nothing asked of another host."""
     context = browser.new_context()

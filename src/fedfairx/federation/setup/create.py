@@ -6,7 +6,8 @@
                              (tls.crt) and settings, by which `federate bucket` makes the bucket
                              (with Flower) the app, nodes' public keys, the certificate: for the SuperLink
     NAME/                    for each agent: roster.json, agent.key, its certificate (with Flower: its node's
-                             key), its service's settings
+                             key), its service's settings; with secure aggregation confirmed.json, once its
+                             operator has confirmed members, and an opener's opener.vault, once it runs
 
 A private key never goes into another member's folder. A member may make its own signing key: for one whose
 public key is given, the folder has no `agent.key`, and the member adds its own.
@@ -28,13 +29,13 @@ from fedfairx.federation.roster.certificates import (
     read_certificate,
     write_certificate,
 )
-from fedfairx.federation.roster.roster import Roster, create_roster
+from fedfairx.federation.roster.roster import ONE_ROSTER, Roster, create_roster
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
-from fedfairx.federation.setup.member_folder import SETTINGS, MemberFolder, settings
+from fedfairx.federation.setup.member_folder import NOT_FLOWER, SETTINGS, MemberFolder, settings
 from fedfairx.federation.transport.flower.files import make_hub, make_node
 from fedfairx.federation.transport.nats_subjects import HUB, inbox_of, news_of, stream_of_bucket, subject_of
-from fedfairx.federation.transport.protocol import alive_key, require_name
+from fedfairx.federation.transport.protocol import own_keys, require_name
 from fedfairx.util.files import write_atomically
 
 RESERVED = ("convener", HUB)
@@ -51,13 +52,24 @@ def create_federation(
     port: int | None = None,
     days: int = 825,
     transport: str = "nats",
+    openers: Sequence[str] = (),
+    confirm: bool | None = None,
 ) -> Roster:
     """Create all files of a new federation. `agents` maps names to public keys, or None to make a key.
 
     With transport "sqlite" all agents are on this machine, and there is no hub. With "flower" the hub is a
     SuperLink.
+
+    openers: with secure aggregation, the members that open totals; by default the first ones.
+    confirm: with secure aggregation, whether one operator has all folders, so that every member is confirmed
+        in each of them. By default with "sqlite" only; elsewhere operators do that (`federate confirm`).
     """
     require(transport in TRANSPORTS, "transport", f"must be one of {', '.join(TRANSPORTS)}", transport)
+    text = "must be left out without secure aggregation"
+    require(terms.secure or not openers, "openers", text, ", ".join(openers))
+    require(
+        not terms.secure or transport != "flower", "transport", f"must be another: {NOT_FLOWER}", transport
+    )
     base = Path(folder)
     if base.exists() and any(base.iterdir()):
         raise InvalidInput(f"out must be a new or an empty folder, got {base}, which is not empty")
@@ -66,7 +78,7 @@ def create_federation(
         require(name not in RESERVED, "name", f"must not be one of {', '.join(RESERVED)}", name)
     convener = new_signing_key()
     made, members = _keys(agents)
-    roster = create_roster(convener, terms, members)
+    roster = create_roster(convener, terms, members, openers=openers)
     (base / "convener").mkdir(mode=0o700, parents=True)
     convener.write(base / "convener" / "federation.key")
     address, authority = "", None
@@ -81,6 +93,9 @@ def create_federation(
     for name in agents:
         _make_agent(base, name, made.get(name), authority, roster, hub=(transport, address), days=days)
     _spread(base, roster, (transport, address))
+    if terms.secure and (transport == "sqlite" if confirm is None else confirm):
+        for name in made:  # by the key that is in the folder; others make their keys, and confirm, themselves
+            MemberFolder.read(base / name).confirm(roster.members)
     return roster
 
 
@@ -95,6 +110,8 @@ def amend_federation(
     """Sign and distribute the next version of the roster; a key of None is generated."""
     base = Path(folder)
     before = Roster.read(base / "roster.json")
+    if before.terms.secure:
+        raise StateError(ONE_ROSTER)
     convener = SigningKey.read(base / "convener" / "federation.key")
     hub = _hub_of(base, before)
     authority = None if hub[0] == "sqlite" else Identity.read(*authority_files(base))
@@ -141,7 +158,7 @@ def _keys(agents: Mapping[str, str | None]) -> tuple[dict[str, SigningKey], dict
 
 def hub_configuration(roster: Roster, *, port: int | str = PORTS["nats"]) -> str:
     """Configuration of nats-server: TLS, one identity for each member, and its permissions."""
-    users = ",\n".join(_user(name, roster.federation) for name in (HUB, *roster.members))
+    users = ",\n".join(_user(name, roster) for name in (HUB, *roster.members))
     return f"""# The hub of federation {roster.federation}, roster version {roster.version}.
 # Made by `fedfairx federate`. Run it in this folder: nats-server -c nats-server.conf
 # After a change of members: nats-server --signal reload
@@ -165,11 +182,12 @@ authorization {{
 """
 
 
-def _user(name: str, federation: str) -> str:
+def _user(name: str, roster: Roster) -> str:
     """Permissions: a member writes its own keys and reads all keys; the hub's operator makes the bucket."""
-    stream = stream_of_bucket(federation)
+    federation, stream = roster.federation, stream_of_bucket(roster.federation)
     verbs = ("INFO", "CREATE", "UPDATE") if name == HUB else ("INFO", "MSG.GET")
-    keys = [] if name == HUB else [subject_of(federation, key) for key in (name, alive_key(name))]
+    own = own_keys(name, secure=roster.terms.secure, opener=name in roster.openers)
+    keys = [] if name == HUB else [subject_of(federation, key) for key in own]
     publish = json.dumps([*keys, *(f"$JS.API.STREAM.{verb}.{stream}" for verb in verbs)])
     news = [] if name == HUB else [news_of(federation, ">")]
     subscribe = json.dumps([f"{inbox_of(name)}.>", *news])

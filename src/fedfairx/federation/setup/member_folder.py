@@ -7,21 +7,32 @@ import json
 import os
 import ssl
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedfairx.agent.agent import Agent
-from fedfairx.errors import StateError
+from fedfairx.agent.settings import read_value
+from fedfairx.errors import StateError, require
+from fedfairx.federation.aggregation.records import FileRecords
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.federation.roster.certificates import expires
 from fedfairx.federation.roster.roster import Roster
-from fedfairx.federation.roster.signing_keys import SigningKey
+from fedfairx.federation.roster.signing_keys import SigningKey, signed_by
 from fedfairx.federation.transport import EngineTransport, SqliteTransport, Transport
+from fedfairx.util.canonical_json import canonical
+from fedfairx.util.files import write_atomically
 
 SETTINGS = "fedfairx.toml"
+CONFIRMED = "confirmed.json"  # with secure aggregation: the members that the operator has confirmed
+_CONFIRMED_LABEL = b"fedfairx confirmed members 1\n"
+VAULT = "opener.vault"  # an opener's secrets and last round: keep it out of all backups
+NOT_FLOWER = (
+    "secure aggregation needs NATS or SQLite: an engine such as Flower carries only one message of each"
+)
 _TRANSPORTS = {
     "nats": """transport = "nats"
 servers = [{address}]
@@ -52,6 +63,15 @@ id = "{roster.federation}"
 roster = "roster.json"
 key = "agent.key"
 {_TRANSPORTS[transport].format(address=json.dumps(address))}"""
+
+
+@dataclass(frozen=True)
+class _Confirmed:
+    """The content of `CONFIRMED`."""
+
+    roster: str  # its digest
+    members: list[str]
+    signature: str
 
 
 @dataclass(frozen=True)
@@ -149,8 +169,67 @@ class MemberFolder:
         """Whether an external engine carries messages, instead of a transport of ours."""
         return bool(self._entry("transport") == "engine")
 
-    def member(self, agent: Agent) -> Member:
+    def confirmed(self) -> list[str]:
+        """The members that this member's operator has confirmed in this very roster.
+
+        The file is signed by the member's key, so that a convener can't hand it out with the folder.
+        """
+        path = self.folder / CONFIRMED
+        try:
+            stored = read_value(json.loads(path.read_text(encoding="utf-8")), _Confirmed, CONFIRMED)
+            signature = bytes.fromhex(stored.signature)
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, StateError):
+            raise StateError(f"{path} is damaged: remove it, then `fedfairx federate confirm`") from None
+        text = _CONFIRMED_LABEL + canonical([stored.roster, self.name, stored.members])
+        if not signed_by(self.roster.members.get(self.name, ""), text, signature):
+            raise StateError(
+                f"{path} must be signed by the key of {self.name!r}: remove it, then confirm anew"
+            )
+        return stored.members if stored.roster == self.roster.digest else []
+
+    def unconfirmed(self) -> str:
+        """What the operator has still to confirm; empty if nothing."""
+        share, known = self.roster.terms.share, {*self.confirmed(), self.name}
+        if share is None:
+            return ""
+        openers = [name for name in self.roster.openers if name not in known]
+        least = share.honest + share.colluding
+        if not openers and len(known) >= least:
+            return ""
+        who = (
+            f"all of {', '.join(self.roster.openers)}, which open totals, and at least {least} members in all"
+        )
+        return (
+            f"the operator must confirm {who} (`fedfairx federate confirm`), got {', '.join(sorted(known))}"
+        )
+
+    def confirm(self, names: Collection[str]) -> None:
+        """Confirm members of this roster."""
+        for name in names:
+            text = f"must be one of the members {', '.join(self.roster.members)}"
+            require(name in self.roster.members, "members", text, name)
+        kept, digest = sorted({*names, *self.confirmed()}), self.roster.digest
+        signed = _CONFIRMED_LABEL + canonical([digest, self.name, kept])
+        signature = SigningKey.read(self._file("key")).sign(signed).hex()
+        content = {"roster": digest, "members": kept, "signature": signature}
+        write_atomically(self.folder / CONFIRMED, json.dumps(content, indent=1) + "\n")
+
+    def member(self, agent: Agent) -> Member | SecureMember:
         """Connect an agent with the roster's terms (`roster.terms.agent`) and this member's name."""
         if agent.name != self.name:
             raise StateError(f"agent must have the member's name {self.name!r}, got {agent.name!r}")
-        return Member(agent, self.transport(), self.seal())
+        if not self.roster.terms.secure:
+            return Member(agent, self.transport(), self.seal())
+        if self.carried:
+            raise StateError(NOT_FLOWER)
+        file, seal = self._file("key"), self.seal()
+        vault = FileRecords(Path(file).with_name(VAULT)) if self.name in self.roster.openers else None
+        try:
+            key = SigningKey.read(file)
+            return SecureMember(agent, self.transport(), seal, key, confirmed=self.confirmed, vault=vault)
+        except BaseException:
+            if vault is not None:
+                vault.close()
+            raise

@@ -169,12 +169,21 @@ def _agent(folder: Path, roster: Roster, name: str | None = None) -> Iterator[Fi
         )
     else:
         yield Finding(f"{named}: its key is not here: the member made it and keeps it")
+    if roster.terms.secure:
+        what = f"{named}: its operator has confirmed as many members as secure aggregation needs"
+        yield _finding(what, lambda: _confirmed(folder))
     if table.get("superlink") is not None:
         yield _finding(f"{named}: node.key is a SuperNode's key and private", lambda: _node_key(folder))
     if table.get("transport") not in ("sqlite", "engine"):
         email = identity_of(named, roster.federation)
         what = f"{named}: its certificate is issued by the authority for it, and valid"
         yield _finding(what, lambda: _certificate(folder, "tls", email))
+
+
+def _confirmed(folder: Path) -> None:
+    lacking = MemberFolder.read(folder).unconfirmed()
+    if lacking:
+        raise StateError(lacking)
 
 
 def _node_key(folder: Path) -> None:

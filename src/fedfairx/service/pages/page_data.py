@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +15,7 @@ from fedfairx.fairness.change_test import Change
 from fedfairx.fairness.exposure_table import ABOVE, BELOW
 from fedfairx.service import serializers
 from fedfairx.service.exposure_cache import ExposureSnapshot
-from fedfairx.service.federation import REFUSED, UNKNOWN, expiry_text
+from fedfairx.service.federation import PATIENCE, REFUSED, UNKNOWN, expiry_text
 from fedfairx.service.pages.formatting import count, percent, sentence
 from fedfairx.service.published import batch_of
 from fedfairx.service.stretches import stretches
@@ -24,6 +25,8 @@ from fedfairx.util.formatting import duration
 if TYPE_CHECKING:
     from fedfairx.agent.agent import Agent
     from fedfairx.features import Feature, Schema
+    from fedfairx.federation.exchange.secure_member import Progress
+    from fedfairx.service.federation import Membership
     from fedfairx.service.served_agent import ServedAgent
 
 LITTLE_LEFT = 0.1  # of a privacy budget
@@ -187,6 +190,20 @@ async def federation(service: ServedAgent, _query: QueryParams, exact: bool) -> 
     return await asyncio.to_thread(read)
 
 
+def _rounds_attention(progress: Progress, membership: Membership) -> list[Attention]:
+    """What keeps secure aggregation from opening totals."""
+    found, rounds = [], membership.place.roster.terms.rounds
+    if progress.unconfirmed:
+        detail = sentence(progress.unconfirmed)
+        found.append(Attention("warn", "Members have to be confirmed", detail, "federation"))
+    since = rounds.times[progress.due - 1] if rounds is not None and progress.due else math.inf
+    if progress.waits_for and membership.member.clock() - since > PATIENCE:
+        who = ", ".join(f"{name} ({what})" for name, what in progress.waits_for.items())
+        detail = f"The total of round {progress.due} waits for {who}. Decisions go on."
+        found.append(Attention("warn", "A total is waited for", detail, "federation"))
+    return found
+
+
 def _federation_attention(service: ServedAgent, exact: bool) -> list[Attention]:
     membership = service.membership
     if membership is None:
@@ -199,6 +216,8 @@ def _federation_attention(service: ServedAgent, exact: bool) -> list[Attention]:
         found.append(Attention("warn", "The peers can't be reached", detail, "federation"))
     if membership.over is not None:
         found.append(Attention("warn", "Nothing more is shared", sentence(membership.over), "federation"))
+    if membership.secure is not None:
+        found += _rounds_attention(membership.secure.progress, membership)
     for name, seconds in membership.silent.items():
         last = "Its last release still counts. " if membership.peers[name].number else ""
         detail = f"No sign of life for {duration(seconds)}. {last}Ask its operator, or the hub's."

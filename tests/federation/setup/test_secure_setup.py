@@ -1,0 +1,153 @@
+"""The folders of a federation with secure aggregation: terms, permissions, confirmations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedfairx.cli.main import main
+from fedfairx.errors import InvalidInput, StateError
+from fedfairx.federation.roster.roster import Roster, create_roster
+from fedfairx.federation.roster.signing_keys import SigningKey
+from fedfairx.federation.setup.create import amend_federation, create_federation, hub_configuration
+from fedfairx.federation.setup.member_folder import CONFIRMED, SETTINGS, VAULT, MemberFolder
+from fedfairx.federation.transport.nats_subjects import subject_of
+from fedfairx.privacy import SimulatedNoise
+from member_helpers import secure_terms
+from secure_helpers import NAMES
+
+INIT = ["federate", "init", "--agents", "a,b,c,d", "--aggregation", "secure"]
+
+
+def test_init_makes_a_secure_federation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hourly = ["--first-round", "3600", "--round-ratio", "1", "--round-count", "100", "--begin", "0"]
+    assert main([*INIT, "--out", "f", "--openers", "b,d", "--decide-from", "released", *hourly]) == 0
+    told = capsys.readouterr().out
+    roster = Roster.read("f/roster.json")
+    assert roster.openers == ("b", "d")
+    assert roster.terms.rounds is not None
+    assert roster.terms.rounds.times[-1] == 360_000
+    assert roster.terms.options.decide_from == "released"
+    assert "b, d open totals, 100 of them, from 1970-01-01 01:00 to 1970-01-05 04:00 UTC" in told
+    assert "against the hub and up to 1 of 4 members together: ε=2" in told
+    assert roster.digest in told
+    assert main(["federate", "amend", "f", "--add", "e"]) == 2
+    assert "found a new federation to change them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (["--transport", "flower"], "secure aggregation needs NATS or SQLite"),
+        (["--colluding", "3"], "members must be at least 5 for secure aggregation where 3 may collude"),
+        (["--openers", "a"], "openers must be 2 members"),
+        (["--round-ratio", "0"], "ratio must be 1, or from"),
+        (["--aggregation", "plain", "--first-round", "5"], "--first-round is for --aggregation secure"),
+        (["--aggregation", "plain", "--colluding", "1"], "colluding is for aggregation='secure'"),
+        (["--aggregation", "plain", "--decide-from", "released"], "decide_from must be left to each member"),
+        (["--aggregation", "plain", "--openers", "a,b"], "openers must be left out"),
+        (["--algorithm", "fed-fairx-bayes"], "which is not private"),
+    ],
+)
+def test_init_refuses_what_can_not_be(
+    given: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*INIT, "--out", str(tmp_path / "f"), *given]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_members_may_write_exactly_their_own_keys(tmp_path: Path) -> None:
+    roster = create_federation(tmp_path, secure_terms(), dict.fromkeys(NAMES), transport="nats")
+    text = hub_configuration(roster)
+    for name in NAMES:
+        (line,) = (line for line in text.splitlines() if "publish:" in line and f'.{name}.row"' in line)
+        may = json.loads(line.partition("publish: ")[2].rstrip(","))
+        kinds = ["alive", "accepted", "row"] + (["opener", "partial"] if name in roster.openers else [])
+        keys = {subject_of(roster.federation, f"{name}.{kind}") for kind in kinds}
+        assert {each for each in may if each.startswith("$KV")} == keys
+
+
+@pytest.mark.long
+def test_operators_confirm_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a hub nobody is confirmed by the convener's command; on one machine all are."""
+    roster = create_federation(tmp_path / "f", secure_terms(), dict.fromkeys(NAMES))
+    folder = tmp_path / "f" / "org3"
+    place = MemberFolder.read(folder)
+    assert place.confirmed() == []
+    assert "must confirm all of org1, org2" in place.unconfirmed()
+    assert main(["federate", "check", str(tmp_path / "f"), "--json"]) == 1
+    wrong = [each["what"] for each in json.loads(capsys.readouterr().out) if not each["fine"]]
+    assert wrong == [
+        f"{name}: its operator has confirmed as many members as secure aggregation needs" for name in NAMES
+    ]
+    told = ["federate", "confirm", str(folder), "--members", "org1,org2", "--roster"]
+    assert main([*told, "ab" * 32]) == 2
+    assert "somebody has another roster" in capsys.readouterr().err
+    assert place.confirmed() == []
+    assert main([*told, roster.digest.upper()]) == 0
+    assert "at least 4 members in all" in capsys.readouterr().out
+    assert main(["federate", "confirm", str(folder), "--members", "org9", "--roster", roster.digest]) == 2
+    assert main(["federate", "confirm", str(folder), "--members", "org4", "--roster", roster.digest]) == 0
+    assert "these are enough" in capsys.readouterr().out
+    assert place.confirmed() == ["org1", "org2", "org4"]
+    for content in ("{", "[]", '{"roster": "", "members": [], "signature": "x"}'):
+        (folder / CONFIRMED).write_text(content)
+        with pytest.raises(StateError, match="is damaged"):
+            place.confirmed()
+    forged = {"roster": roster.digest, "members": sorted(NAMES), "signature": "00" * 64}
+    (folder / CONFIRMED).write_text(json.dumps(forged))  # as a convener might hand it out
+    with pytest.raises(StateError, match="must be signed by the key of 'org3'"):
+        place.confirmed()
+    (folder / CONFIRMED).unlink()
+    place.confirm(NAMES)
+    convener = SigningKey.read(tmp_path / "f" / "convener" / "federation.key")
+    create_roster(convener, secure_terms(epsilon=9.0), roster.members).write(folder / "roster.json")
+    again = Roster.read(folder / "roster.json")
+    assert MemberFolder(folder, "org3", again, place.table).confirmed() == []  # it was another roster
+    create_federation(tmp_path / "g", secure_terms(), dict.fromkeys(NAMES), transport="sqlite")
+    assert all(MemberFolder.read(tmp_path / "g" / name).unconfirmed() == "" for name in NAMES)
+    assert main(["federate", "confirm", str(tmp_path / "g" / "org1")]) == 0
+    assert main(["federate", "check", str(tmp_path / "g")]) == 0
+
+
+def test_confirming_is_for_secure_aggregation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    terms = secure_terms(aggregation="plain", rounds=None)
+    create_federation(tmp_path, terms, dict.fromkeys(NAMES), transport="sqlite")
+    assert main(["federate", "confirm", str(tmp_path / "org1")]) == 2
+    assert "must be of a federation with secure aggregation" in capsys.readouterr().err
+
+
+def test_an_openers_vault_lies_beside_its_key(tmp_path: Path) -> None:
+    create_federation(tmp_path, secure_terms(), dict.fromkeys(NAMES), transport="sqlite")
+    for number, name in enumerate(NAMES):
+        place = MemberFolder.read(tmp_path / name)
+        agent = place.roster.terms.agent(name, noise=SimulatedNoise(1, agent=number))
+        member = place.member(agent)
+        opener = name in place.roster.openers
+        assert (tmp_path / name / VAULT).exists() == opener
+        if opener:
+            assert (tmp_path / name / VAULT).stat().st_mode & 0o077 == 0
+        member.close()
+
+
+def test_an_engine_does_not_carry_rows(tmp_path: Path) -> None:
+    create_federation(tmp_path, secure_terms(), dict.fromkeys(NAMES), transport="sqlite")
+    file = tmp_path / "org1" / SETTINGS
+    file.write_text(file.read_text().replace('transport = "sqlite"', 'transport = "engine"'))
+    place = MemberFolder.read(tmp_path / "org1")
+    with pytest.raises(StateError, match="secure aggregation needs NATS or SQLite"):
+        place.member(place.roster.terms.agent("org1", noise=SimulatedNoise(1)))
+
+
+def test_the_members_of_a_secure_federation_stay(tmp_path: Path) -> None:
+    create_federation(tmp_path, secure_terms(), dict.fromkeys(NAMES), transport="sqlite")
+    for change in ({"add": {"org5": None}}, {"remove": ["org4"]}, {"rekey": {"org1": None}}):
+        with pytest.raises(StateError, match="found a new federation"):
+            amend_federation(tmp_path, **change)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="secure aggregation needs NATS or SQLite"):
+        create_federation(tmp_path / "f", secure_terms(), dict.fromkeys(NAMES), transport="flower")
