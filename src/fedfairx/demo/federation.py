@@ -27,6 +27,9 @@ HORIZON = 100_000  # rounds of a demonstration without --rounds
 LARGEST = 250  # most orders placed at once
 GROWTH = 10  # orders placed at once are a tenth of those before: early ones are decided one by one
 PATIENCE = {"flower": 60.0}  # seconds that --rounds waits for the peers' releases; other transports: 5
+SECURE_EPSILON = 2.0
+SECURE_ROUNDS: Any = {"first": 20, "ratio": 1.1, "count": 60}  # the last one after an hour and a half
+LAST_TOTAL = 30.0  # seconds that the end waits for a round, and for its total
 FIGURE = "federation-demo.png"
 TICK = 0.5  # seconds between two updates
 PLAIN = 5.0  # seconds between two lines, where output goes into a file or a pipe
@@ -41,13 +44,16 @@ class Demo(Output):
         fedfairx federate demo
         fedfairx federate demo --agents 5 --rounds 20000 --json
         fedfairx federate demo --transport nats --epsilon 8
+        fedfairx federate demo --aggregation secure --rounds 5000
         fedfairx federate demo --transport flower --flower flower/bin --rate 1
 
     agents: number of organisations.
     transport: nats needs nats-server, flower needs Flower's commands.
     flower: folder with flower-superlink and the other commands (default: on the path).
     rounds: orders of each organisation, placed as fast as possible (default: it runs until Ctrl-C).
-    epsilon: share privately with this ε (default: sums are exact, NOT private).
+    epsilon: share privately with this ε (default: sums are exact, NOT private; with secure aggregation 2).
+    aggregation: secure if organisations only ever see the sum of their releases, every few seconds.
+    colluding: with secure aggregation, how many organisations may collude (default: a fifth, at least one).
     rate: orders of each organisation per second.
     seed: seed of the orders and their outcomes.
     figure: draw regret over rounds into this file (default: federation-demo.png; none with --json).
@@ -59,6 +65,8 @@ class Demo(Output):
     flower: str | None = field(default=None, metadata={"metavar": "BIN"})
     rounds: int | None = None
     epsilon: float | None = None
+    aggregation: Literal["plain", "secure"] = "plain"
+    colluding: int | None = None
     rate: float = 20.0
     seed: int = 0
     figure: str | None = field(default=None, metadata={"metavar": "FILE"})
@@ -81,7 +89,7 @@ class Demo(Output):
                 names,
                 self.terms(),
                 transport=self.transport,
-                decide_from=None if self.epsilon is None else "own+released",
+                decide_from=None if self.claimed is None else "own+released",
                 seed=self.seed,
                 flower=self.flower,
             )
@@ -98,16 +106,26 @@ class Demo(Output):
             lost = sum(each.lost(fleet.database(each.name)) for each in orders)
             return display.report(lost)
 
+    @property
+    def claimed(self) -> float | None:
+        """ε, if sums are private."""
+        return SECURE_EPSILON if self.epsilon is None and self.aggregation == "secure" else self.epsilon
+
     def terms(self) -> Terms:
         from fedfairx.demo.market import DIMENSION
+        from fedfairx.federation.roster.rounds import Rounds
         from fedfairx.federation.roster.terms import Terms
 
+        secure = self.aggregation == "secure"
         return Terms(
             dimension=DIMENSION,
             agents=self.agents,
             horizon=self.rounds or HORIZON,
-            algorithm="fed-fairx-bayes" if self.epsilon is None else "priv-fairx-bayes",
-            epsilon=self.epsilon,
+            rounds=Rounds(begin=int(time.time()), **SECURE_ROUNDS) if secure else None,
+            algorithm="fed-fairx-bayes" if self.claimed is None else "priv-fairx-bayes",
+            epsilon=self.claimed,
+            aggregation=self.aggregation,
+            colluding=self.colluding,
         )
 
 
@@ -133,8 +151,9 @@ class Display:
         self._printed = time.monotonic()  # when the last line was printed, where there is no screen
 
     def welcome(self, fleet: Fleet) -> None:
-        epsilon = self._args.epsilon
+        epsilon = self._args.claimed
         kind = "exact sums, NOT private" if epsilon is None else f"private, ε={epsilon:g}"
+        kind += ", secure aggregation" if self._args.aggregation == "secure" else ""
         self._print(f"{len(self._orders)} services share what they learn by {self._args.transport} ({kind}):")
         for each in self._orders:
             key = fleet.keys.get(each.name)
@@ -173,7 +192,8 @@ class Display:
 
         --rounds places weeks of orders in a minute: milliseconds of a transport would count as days.
         """
-        patience = 0.0 if self._args.rounds is None else PATIENCE.get(self._args.transport, 5.0)
+        quick = self._args.rounds is not None and self._args.aggregation == "plain"
+        patience = PATIENCE.get(self._args.transport, 5.0) if quick else 0.0
         ends = time.monotonic() + patience
         while True:
             looks = list(pool.map(lambda each: each.look(), self._orders))
@@ -187,10 +207,25 @@ class Display:
             each.settle()
         with ThreadPoolExecutor(len(self._orders)) as pool:
             self._looks = self._look(pool)
+            if self._args.aggregation == "secure":
+                self._await_total(pool)
         if sys.stderr.isatty():
             self._show()
         else:
             self._print(self._table())
+
+    def _await_total(self, pool: ThreadPoolExecutor) -> None:
+        """Wait for the total of the next round, which has all rewards, unless that is long to come."""
+        last = max((look["sync"]["aggregation"]["round"] for look in self._looks if look), default=0)
+        ends = time.monotonic() + LAST_TOTAL
+        while time.monotonic() < ends:
+            self._looks = self._look(pool)
+            if all(look and look["sync"]["aggregation"]["opened"] > last for look in self._looks):
+                return
+            coming = [look["sync"]["aggregation"]["next_time"] for look in self._looks if look]
+            if not coming or None in coming or min(coming) > time.time() + LAST_TOTAL:
+                return
+            time.sleep(TICK)
 
     def report(self, lost: int) -> int:
         """Print the result; return 1 if something acknowledged is missing."""
@@ -215,6 +250,14 @@ class Display:
             "decisions": sum(each.decisions for each in self._orders),
             "rewards": sum(each.rewarded for each in self._orders),
             "releases": sum(look["sync"]["released"] for look in self._looks if look),
+        } | self._opened()
+
+    def _opened(self) -> dict[str, int]:
+        """With secure aggregation, the last round whose total all have."""
+        if self._args.aggregation == "plain":
+            return {}
+        return {
+            "opened": min((look["sync"]["aggregation"]["opened"] for look in self._looks if look), default=0)
         }
 
     def _show(self) -> None:
@@ -262,7 +305,7 @@ class Display:
         if file is None or not self._curve:
             return
         try:
-            draw(self._curve, self._args.epsilon, file)
+            draw(self._curve, self._args.claimed, file)
             self._print(f"the figure is {file}")
         except MissingLibrary as error:
             if self._args.figure:
@@ -271,8 +314,10 @@ class Display:
 
 
 def _lag(look: dict[str, Any]) -> int:
-    """The most releases that a peer is behind."""
-    made = int(look["sync"]["released"])
+    """The most releases that a peer is behind; with secure aggregation, the rounds without a total."""
+    made, secure = int(look["sync"]["released"]), look["sync"]["aggregation"]
+    if secure is not None:
+        return int(secure["round"]) - int(secure["opened"])
     return max([0, *(made - int(peer["release"]) for peer in look["sync"]["peers"].values())])
 
 

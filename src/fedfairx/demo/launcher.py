@@ -78,6 +78,7 @@ class Fleet:
                 transport=self._transport,
                 hosts=("127.0.0.1", "localhost"),
                 port=port,
+                confirm=True,  # all folders are on this machine
             )
             if self._transport == "nats":
                 self._start_hub(port)
