@@ -101,9 +101,9 @@ def _parameters(query: type[Struct]) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-async def body_as(kind: type[Decoded], service: ServedAgent | Service, request: Request) -> Decoded:
+async def body_as(kind: type[Decoded], served: ServedAgent | Service, request: Request) -> Decoded:
     """The body, read as this type."""
-    return decode(await body_of(request, service.settings.max_body), kind)
+    return decode(await body_of(request, served.settings.max_body), kind)
 
 
 def query_of(request: Request, kind: type[Decoded]) -> Decoded:

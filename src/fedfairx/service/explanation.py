@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 EXPECTED_MERIT = RULES[0]
 
 
-def explain(service: ServedAgent, stored: StoredDecision) -> schemas.Explanation:
+def explain(served: ServedAgent, stored: StoredDecision) -> schemas.Explanation:
     """Explain a decision; for admins, since contributions tell contexts."""
-    agent = service.agent
+    agent = served.agent
     expecting = agent.rule == EXPECTED_MERIT
-    columns, means, variances = _parts(service, stored, agent.covariance if expecting else None)
+    columns, means, variances = _parts(served, stored, agent.covariance if expecting else None)
     found = contributions(
         means,
         stored.policy,
@@ -63,7 +63,7 @@ def explain(service: ServedAgent, stored: StoredDecision) -> schemas.Explanation
 
 
 def _parts(
-    service: ServedAgent, stored: StoredDecision, covariance: Array | None
+    served: ServedAgent, stored: StoredDecision, covariance: Array | None
 ) -> tuple[list[str], Array, Array | None]:
     """What each contribution is of, θ_j x_j (K, d), and x_j (Σx)_j; Σ may have grown since by new actions."""
     theta = stored.theta
@@ -71,7 +71,7 @@ def _parts(
         places = np.frombuffer(stored.packed, "<i4")
         spread = None if covariance is None else np.diagonal(covariance)[places][:, None]
         return ["expected reward"], theta[places][:, None], spread
-    contexts, columns = stored.contexts, serializers.columns(service)[: theta.size]
+    contexts, columns = stored.contexts, serializers.columns(served)[: theta.size]
     if covariance is not None:
         covariance = covariance[: theta.size, : theta.size]
     return columns, contexts * theta, None if covariance is None else contexts * (contexts @ covariance)

@@ -87,40 +87,40 @@ def actions(agent: Agent) -> schemas.ActionList:
     )
 
 
-def columns(service: ServedAgent) -> list[str]:
+def columns(served: ServedAgent) -> list[str]:
     """What each coordinate of θ is of: an action without features, or a feature."""
-    agent = service.agent
+    agent = served.agent
     if agent.all_actions or agent.schema is not None:
         return list(agent.all_actions if agent.schema is None else agent.schema.columns)
     names = [f"x{place}" for place in range(1, agent.dimension + 1)]
-    return [*names[:-1], "intercept"] if service.settings.intercept else names
+    return [*names[:-1], "intercept"] if served.settings.intercept else names
 
 
-def estimates(service: ServedAgent, *, exact: bool) -> tuple[list[float], list[float]]:
+def estimates(served: ServedAgent, *, exact: bool) -> tuple[list[float], list[float]]:
     """θ and the sd of each coordinate: what decisions are made by or, unless `exact`, what may be known."""
-    agent = service.agent
+    agent = served.agent
     if exact:
         mean, covariance = agent.estimate, agent.covariance
     else:
-        mean, covariance = service.exposures.published_posterior()
+        mean, covariance = served.exposures.published_posterior()
     sds = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     found = (mean, sds) if exact else coarse_estimates(mean, sds)
     return found[0].tolist(), found[1].tolist()
 
 
-def model(service: ServedAgent, change: Change, earned: Earnings, *, exact: bool) -> schemas.Model:
-    agent, settings = service.agent, service.settings
-    estimate, sd = estimates(service, exact=exact)
+def model(served: ServedAgent, change: Change, earned: Earnings, *, exact: bool) -> schemas.Model:
+    agent, settings = served.agent, served.settings
+    estimate, sd = estimates(served, exact=exact)
     return schemas.Model(
         name=agent.name,
         rule=agent.rule,
         merit=repr(agent.merit),
         dimension=agent.dimension,
-        features=list(service.features.names),
+        features=list(served.features.names),
         schema=None if agent.schema is None else _schema(agent, agent.schema, exact=exact),
         actions=list(agent.all_actions),
         intercept=bool(settings.intercept) if agent.schema is None else agent.schema.intercept,
-        columns=columns(service),
+        columns=columns(served),
         estimate=estimate,
         sd=sd,
         observed=agent.observed,
@@ -128,8 +128,8 @@ def model(service: ServedAgent, change: Change, earned: Earnings, *, exact: bool
         model_version=agent.model_version,
         mode=settings.mode,
         control_share=settings.control_share,
-        slots=list(service.slots),
-        half_life=service.half_life,
+        slots=list(served.slots),
+        half_life=served.half_life,
         change=schemas.ChangeSeen(change.evidence, change.alarm, change.rewards, change.before, str(change)),
         mean_reward=earned.mean,
         lift=_lift(earned),
@@ -203,9 +203,9 @@ def privacy(agent: Agent, *, exact: bool) -> schemas.Privacy:
     )
 
 
-def sync(service: ServedAgent, *, exact: bool) -> schemas.Sync:
+def sync(served: ServedAgent, *, exact: bool) -> schemas.Sync:
     """The exchange with peers; how far they are believed, which depends on our rewards, if `exact`."""
-    agent, membership = service.agent, service.membership
+    agent, membership = served.agent, served.membership
     believed = {name: (each.weight, each.reason) for name, each in agent.partners.items()} if exact else {}
     held = peers_of(agent, {}, {}, {}) if membership is None else membership.peers
     silent = {} if membership is None else membership.silent

@@ -27,7 +27,7 @@ MOST_PARTS = 25  # contributions that are drawn
 LARGEST = 2**53  # number of a decision
 
 
-async def decisions(service: ServedAgent, query: QueryParams, exact: bool) -> View:
+async def decisions(served: ServedAgent, query: QueryParams, exact: bool) -> View:
     before = query.get("before", "")
     if before and not (before.isascii() and before.isdigit() and int(before) <= LARGEST):
         raise ProblemError("invalid", "before must be a number that a page linked to.")
@@ -50,8 +50,8 @@ async def decisions(service: ServedAgent, query: QueryParams, exact: bool) -> Vi
             limit=limit,
         )
 
-    found, older = await service.read(read)
-    gone = await service.read(lambda journal: journal.amendments().gone())
+    found, older = await served.read(read)
+    gone = await served.read(lambda journal: journal.amendments().gone())
     kept = {name: value for name, value in wanted.items() if value}
     return {
         "lines": [_line(stored, exact) for stored in found] if limit == LINES else [],
@@ -88,8 +88,8 @@ OPTIONS: Keys = {
 }
 
 
-async def decision(service: ServedAgent, query: QueryParams, exact: bool) -> View:
-    (stored,) = await service.stored([query["decision_id"]])
+async def decision(served: ServedAgent, query: QueryParams, exact: bool) -> View:
+    (stored,) = await served.stored([query["decision_id"]])
     view: View = {"line": _line(stored, exact), "explanation": None, "contexts_hidden": not exact}
     names = stored.names or [f"action {place}" for place in range(stored.policy.size)]
     shown = {slot.action for slot in stored.slots} or {stored.action}
@@ -98,7 +98,7 @@ async def decision(service: ServedAgent, query: QueryParams, exact: bool) -> Vie
         for place, name in enumerate(names)
     ]
     if exact:
-        found = await asyncio.to_thread(explain, service, stored)
+        found = await asyncio.to_thread(explain, served, stored)
         for row, each in zip(rows, found.actions, strict=True):
             row |= {"share": each.share, "log_merit": each.log_merit}
         view |= _why(found, query.get("of", ""), stored.action)

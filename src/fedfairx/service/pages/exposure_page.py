@@ -41,9 +41,9 @@ def _or_least(value: float) -> float:
     return -math.inf if math.isnan(value) else value
 
 
-async def exposure(service: ServedAgent, query: QueryParams, exact: bool) -> View:
+async def exposure(served: ServedAgent, query: QueryParams, exact: bool) -> View:
     window = window_of(query, free=exact)
-    looked = await service.exposures.look(since=window.since, until=window.until, exact=exact)
+    looked = await served.exposures.look(since=window.since, until=window.until, exact=exact)
     return view_of(looked, window, query, exact)
 
 
@@ -98,27 +98,27 @@ def _ends(share: Share | None) -> tuple[float | None, ...]:
     return tuple(None if math.isnan(end) else float(end) for end in (share.value, share.low, share.high))
 
 
-async def report(service: ServedAgent, query: QueryParams, exact: bool) -> View:
-    agent, shown = service.agent, await exposure(service, query, exact)
+async def report(served: ServedAgent, query: QueryParams, exact: bool) -> View:
+    agent, shown = served.agent, await exposure(served, query, exact)
     looked = shown["looked"]
-    length, head = await service.read(lambda journal: length_and_head(journal, before=looked.end))
+    length, head = await served.read(lambda journal: length_and_head(journal, before=looked.end))
     return {
         **shown,
-        "overview": await overview(service, query, exact),
-        "privacy": await privacy(service, query, exact),
+        "overview": await overview(served, query, exact),
+        "privacy": await privacy(served, query, exact),
         "version": version("fedfairx"),
-        "features": [] if service.featureless else serializers.columns(service),
+        "features": [] if served.featureless else serializers.columns(served),
         "minimum_share": agent.options.minimum_share,
         "model_version": agent.model_version,
         "length": length,
         "head": head,
-        "number": _report_number(service, shown["chosen"], looked, head),
+        "number": _report_number(served, shown["chosen"], looked, head),
     }
 
 
-def _report_number(service: ServedAgent, chosen: View, looked: ExposureSnapshot, head: str) -> str:
+def _report_number(served: ServedAgent, chosen: View, looked: ExposureSnapshot, head: str) -> str:
     """The number of a report: the same for the same agent, period and log, and no other."""
-    settings = service.settings
-    told = (service.agent.name, chosen, looked.first, looked.last, looked.table.decisions, head)
-    rules = (repr(service.agent.merit), settings.tolerance, settings.noise_sd, version("fedfairx"))
+    settings = served.settings
+    told = (served.agent.name, chosen, looked.first, looked.last, looked.table.decisions, head)
+    rules = (repr(served.agent.merit), settings.tolerance, settings.noise_sd, version("fedfairx"))
     return hashlib.sha256(repr((told, rules)).encode()).hexdigest()[:12]

@@ -43,17 +43,17 @@ MODEL: Keys = {
 }
 
 
-async def model(service: ServedAgent, query: QueryParams, exact: bool) -> View:
+async def model(served: ServedAgent, query: QueryParams, exact: bool) -> View:
     def read() -> View:
-        values, sds = serializers.estimates(service, exact=exact)
-        names, agent = serializers.columns(service), service.agent
+        values, sds = serializers.estimates(served, exact=exact)
+        names, agent = serializers.columns(served), served.agent
         found = [Coordinate(*each) for each in zip(range(len(values)), names, values, sds, strict=False)]
         listing = listed(found, query, MODEL, lambda each: each.name)
         ends = [end for each in listing.rows for end in (each.low, each.high)]
         return {
             "listing": listing,
             "range": Range.around(ends),
-            "featureless": service.featureless,
+            "featureless": served.featureless,
             "retired": set(agent.all_actions) - set(agent.actions),
             "observed": agent.observed,
             "rule": agent.rule,

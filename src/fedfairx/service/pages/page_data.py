@@ -45,43 +45,43 @@ class Attention(NamedTuple):
     link: str = ""
 
 
-def frame(service: ServedAgent, *, agents: Sequence[str], signed_in: bool, exact: bool) -> View:
+def frame(served: ServedAgent, *, agents: Sequence[str], signed_in: bool, exact: bool) -> View:
     """The values that all pages have; `batch` is the number of rewards after which pages are updated.
 
     agents: the names of those that can be chosen.
     """
     return {
-        "agent": service.agent.name,
+        "agent": served.agent.name,
         "agents": agents,
-        "archived": service.archived,
-        "mode": service.settings.mode,
+        "archived": served.archived,
+        "mode": served.settings.mode,
         "now": time.time(),
         "signed_in": signed_in,
-        "batch": None if exact else batch_of(service.agent.dimension),  # admins see every reward at once
+        "batch": None if exact else batch_of(served.agent.dimension),  # admins see every reward at once
     }
 
 
-async def overview(service: ServedAgent, _query: QueryParams, exact: bool) -> View:
-    looked, ready = await service.exposures.look(exact=exact), await service.ready()
-    change, earned = await service.exposures.change(), await service.exposures.earnings()
-    view = await asyncio.to_thread(_overview, service, looked, change, ready, exact)
+async def overview(served: ServedAgent, _query: QueryParams, exact: bool) -> View:
+    looked, ready = await served.exposures.look(exact=exact), await served.ready()
+    change, earned = await served.exposures.change(), await served.exposures.earnings()
+    view = await asyncio.to_thread(_overview, served, looked, change, ready, exact)
     return {**view, "earned": earned}
 
 
 def _overview(
-    service: ServedAgent, looked: ExposureSnapshot, change: Change, ready: bool, exact: bool
+    served: ServedAgent, looked: ExposureSnapshot, change: Change, ready: bool, exact: bool
 ) -> View:
-    agent, counts = service.agent, service.counters.by_status(service.journal)
-    waiting = next(iter(service.journal.decisions(status="pending", limit=1)), None)
+    agent, counts = served.agent, served.counters.by_status(served.journal)
+    waiting = next(iter(served.journal.decisions(status="pending", limit=1)), None)
     oldest = None if waiting is None else waiting.time
     active, warned = agent.actions, agent.warnings if exact else ()  # which tell of single rewards
     return {
         "attention": [
-            *_attention(service, looked, oldest, ready),
+            *_attention(served, looked, oldest, ready),
             *([Attention("warn", "Merit may have changed", str(change))] if change.alarm else []),
             *(Attention("warn", "Numbers of an unexpected size", sentence(text)) for text in warned),
-            *_privacy_attention(service, exact),
-            *_federation_attention(service, exact),
+            *_privacy_attention(served, exact),
+            *_federation_attention(served, exact),
         ],
         "decisions": sum(counts.values()),
         "rewarded": counts["rewarded"],
@@ -89,13 +89,13 @@ def _overview(
         "ended": counts["withdrawn"] + counts["expired"],
         "oldest_pending": oldest,
         "observed": agent.observed,
-        "half_life": service.half_life,
+        "half_life": served.half_life,
         "change": str(change),
         "changed": change.alarm,
         "rule": agent.rule,
-        "slots": _slots(service.slots),
+        "slots": _slots(served.slots),
         "merit": repr(agent.merit),
-        "series": _series(service),
+        "series": _series(served),
         "features": _features(agent.schema),
         "actions": active,  # without features
         "retired": [name for name in agent.all_actions if name not in active],
@@ -122,21 +122,21 @@ def _slots(weights: Weights) -> str:
     return "" if weights is ONE else f"{several} of weight {', '.join(f'{one:g}' for one in weights)}"
 
 
-def _series(service: ServedAgent) -> View | None:
+def _series(served: ServedAgent) -> View | None:
     """Decisions and rewards in intervals of time, the last of which is not over; `times` are since 1970."""
-    first = first_time(service.journal)
+    first = first_time(served.journal)
     if first is None:
         return None
     since, width, many, name = stretches(first, time.time())
-    made, rewarded = service.counters.by_time(service.journal, since=since, width=width, count=many)
+    made, rewarded = served.counters.by_time(served.journal, since=since, width=width, count=many)
     times = [int(since + width * k) for k in range(many)]
     return {"times": times, "decisions": made, "rewards": rewarded, "stretch": name}
 
 
 def _attention(
-    service: ServedAgent, looked: ExposureSnapshot, oldest: float | None, ready: bool
+    served: ServedAgent, looked: ExposureSnapshot, oldest: float | None, ready: bool
 ) -> list[Attention]:
-    found, table, settings = [], looked.table, service.settings
+    found, table, settings = [], looked.table, served.settings
     if not ready:
         found.append(Attention("bad", "Nothing can be written", "The storage takes no write."))
     if not table.draws.as_the_policy_said:
@@ -157,8 +157,8 @@ def _attention(
     return found
 
 
-def _privacy_attention(service: ServedAgent, exact: bool) -> list[Attention]:
-    found, now, records = [], serializers.privacy(service.agent, exact=exact), service.agent.observed
+def _privacy_attention(served: ServedAgent, exact: bool) -> list[Attention]:
+    found, now, records = [], serializers.privacy(served.agent, exact=exact), served.agent.observed
     if now.private and now.releases:
         left = now.releases - now.spent
         if left <= LITTLE_LEFT * now.releases:
@@ -172,20 +172,20 @@ def _privacy_attention(service: ServedAgent, exact: bool) -> list[Attention]:
     return found
 
 
-async def privacy(service: ServedAgent, _query: QueryParams, exact: bool) -> View:
+async def privacy(served: ServedAgent, _query: QueryParams, exact: bool) -> View:
     def read(agent: Agent) -> View:
         told, guarantee = serializers.privacy(agent, exact=exact), agent.privatizer.guarantee
-        silent = service.membership is None and told.spent == 0
+        silent = served.membership is None and told.spent == 0
         return {"privacy": told, "guarantee": guarantee, "records": agent.observed, "silent": silent}
 
-    return await asyncio.to_thread(read, service.agent)
+    return await asyncio.to_thread(read, served.agent)
 
 
-async def federation(service: ServedAgent, _query: QueryParams, exact: bool) -> View:
+async def federation(served: ServedAgent, _query: QueryParams, exact: bool) -> View:
     def read() -> View:
-        sync, own = serializers.sync(service, exact=exact), service.agent.held.get(service.agent.name)
+        sync, own = serializers.sync(served, exact=exact), served.agent.held.get(served.agent.name)
         records = 0 if own is None else own.count  # in our latest release
-        return {"sync": sync, "observed": service.agent.observed, "records": records, "refused": REFUSED}
+        return {"sync": sync, "observed": served.agent.observed, "records": records, "refused": REFUSED}
 
     return await asyncio.to_thread(read)
 
@@ -204,8 +204,8 @@ def _rounds_attention(progress: Progress, membership: Membership) -> list[Attent
     return found
 
 
-def _federation_attention(service: ServedAgent, exact: bool) -> list[Attention]:
-    membership = service.membership
+def _federation_attention(served: ServedAgent, exact: bool) -> list[Attention]:
+    membership = served.membership
     if membership is None:
         return []
     found, halted = [], membership.member.halted

@@ -68,20 +68,20 @@ class ExportQuery(Window):
 
 
 @endpoint("POST", "/v1/decisions", role="writer", takes=schemas.DecisionRequest, **MAKING)
-async def decide(service: ServedAgent, request: Request) -> schemas.DecisionMade:
+async def decide(served: ServedAgent, request: Request) -> schemas.DecisionMade:
     """Make a decision."""
-    body = await body_of(request, service.settings.max_body)
-    made = await service.decide([decode(body, schemas.DecisionRequest)], _wish(request, body))
+    body = await body_of(request, served.settings.max_body)
+    made = await served.decide([decode(body, schemas.DecisionRequest)], _wish(request, body))
     return made[0]
 
 
 @endpoint("POST", "/v1/decisions/batch", role="writer", takes=schemas.DecisionBatch, **MAKING)
-async def decide_many(service: ServedAgent, request: Request) -> schemas.DecisionsMade:
+async def decide_many(served: ServedAgent, request: Request) -> schemas.DecisionsMade:
     """Make several decisions: all, or none."""
-    body = await body_of(request, service.settings.max_body)
+    body = await body_of(request, served.settings.max_body)
     asked = decode(body, schemas.DecisionBatch).decisions
-    service.check_batch(len(asked))
-    return schemas.DecisionsMade(await service.decide(asked, _wish(request, body)))
+    served.check_batch(len(asked))
+    return schemas.DecisionsMade(await served.decide(asked, _wish(request, body)))
 
 
 def _wish(request: Request, body: bytes) -> Wish | None:
@@ -95,50 +95,50 @@ def _wish(request: Request, body: bytes) -> Wish | None:
 
 
 @endpoint("PUT", "/v1/decisions/{decision_id}/reward", role="writer", takes=schemas.Reward, problems=ENDED)
-async def reward(service: ServedAgent, request: Request) -> None:
+async def reward(served: ServedAgent, request: Request) -> None:
     """Give the reward of a decision, or rewards of its slots; the same ones may be sent again."""
-    given = await body_as(schemas.Reward, service, request)
+    given = await body_as(schemas.Reward, served, request)
     identity = request.path_params["decision_id"]
     one = schemas.RewardOf(identity, given.reward, given.rewards, given.person)
-    await _taking(service, request, given.replace)([one])
+    await _taking(served, request, given.replace)([one])
 
 
 @endpoint("POST", "/v1/rewards", role="writer", takes=schemas.RewardBatch, problems=ENDED)
-async def reward_many(service: ServedAgent, request: Request) -> None:
+async def reward_many(served: ServedAgent, request: Request) -> None:
     """Give several rewards: all are taken, or none."""
-    given = await body_as(schemas.RewardBatch, service, request)
-    service.check_batch(len(given.rewards))
-    await _taking(service, request, given.replace)(given.rewards)
+    given = await body_as(schemas.RewardBatch, served, request)
+    served.check_batch(len(given.rewards))
+    await _taking(served, request, given.replace)(given.rewards)
 
 
 def _taking(
-    service: ServedAgent, request: Request, replace: bool
+    served: ServedAgent, request: Request, replace: bool
 ) -> Callable[[Sequence[schemas.RewardOf]], Awaitable[None]]:
     """How rewards are taken: writers add them, and only admins may replace them."""
     if replace and request.scope["role"] != "admin":
         raise ProblemError("forbidden", "Only an admin's key may replace a reward.")
-    return service.replace if replace else service.reward
+    return served.replace if replace else served.reward
 
 
 @endpoint("DELETE", "/v1/decisions/{decision_id}", role="writer", problems=ENDED)
-async def withdraw(service: ServedAgent, request: Request) -> None:
+async def withdraw(served: ServedAgent, request: Request) -> None:
     """Withdraw a decision that was never shown, or those of its slots that wait: no reward will come."""
-    await service.withdraw([request.path_params["decision_id"]])
+    await served.withdraw([request.path_params["decision_id"]])
 
 
 @endpoint("POST", "/v1/withdrawals", role="writer", takes=schemas.WithdrawalBatch, problems=ENDED)
-async def withdraw_many(service: ServedAgent, request: Request) -> None:
+async def withdraw_many(served: ServedAgent, request: Request) -> None:
     """Withdraw several decisions that were never shown: all, or none."""
-    identities = (await body_as(schemas.WithdrawalBatch, service, request)).decision_ids
-    service.check_batch(len(identities))
-    await service.withdraw(identities)
+    identities = (await body_as(schemas.WithdrawalBatch, served, request)).decision_ids
+    served.check_batch(len(identities))
+    await served.withdraw(identities)
 
 
 @endpoint("GET", "/v1/decisions", role="reader", query=DecisionQuery)
-async def decisions(service: ServedAgent, request: Request) -> schemas.DecisionPage:
+async def decisions(served: ServedAgent, request: Request) -> schemas.DecisionPage:
     """List decisions in the order in which they were made, page by page."""
     query = query_of(request, DecisionQuery)
-    found, following = await service.read(
+    found, following = await served.read(
         lambda journal: matching(
             journal,
             name=query.action_id,
@@ -156,27 +156,27 @@ async def decisions(service: ServedAgent, request: Request) -> schemas.DecisionP
 
 
 @endpoint("GET", "/v1/decisions/{decision_id}", role="reader", problems=("unknown-decision", "gone"))
-async def decision(service: ServedAgent, request: Request) -> schemas.DecisionSeen:
+async def decision(served: ServedAgent, request: Request) -> schemas.DecisionSeen:
     """Show a decision and its status."""
-    (stored,) = await service.stored([request.path_params["decision_id"]])
+    (stored,) = await served.stored([request.path_params["decision_id"]])
     return seen(stored, exact=sees_exact(request))
 
 
 @endpoint(
     "GET", "/v1/decisions/{decision_id}/explanation", role="admin", problems=("unknown-decision", "gone")
 )
-async def explanation(service: ServedAgent, request: Request) -> schemas.Explanation:
+async def explanation(served: ServedAgent, request: Request) -> schemas.Explanation:
     """Explain why each action of a decision has its share."""
-    (stored,) = await service.stored([request.path_params["decision_id"]])
-    return await asyncio.to_thread(explain, service, stored)
+    (stored,) = await served.stored([request.path_params["decision_id"]])
+    return await asyncio.to_thread(explain, served, stored)
 
 
 @endpoint("GET", "/v1/export", role="admin", media_types=tuple(FORMATS.values()), query=ExportQuery)
-async def export(service: ServedAgent, request: Request) -> Response:
+async def export(served: ServedAgent, request: Request) -> Response:
     """Export decisions with contexts, propensities and rewards; a header says what is gone."""
     query = query_of(request, ExportQuery)
-    rows = await service.read(lambda journal: journal.decisions(since=query.since, until=query.until))
-    gone = await service.read(lambda journal: journal.amendments().gone(query.since))
+    rows = await served.read(lambda journal: journal.decisions(since=query.since, until=query.until))
+    gone = await served.read(lambda journal: journal.amendments().gone(query.since))
     headers = {"content-disposition": f'attachment; filename="decisions.{query.format}"'}
     headers |= {} if gone is None else {"fedfairx-gone": gone}
     kind = FORMATS[query.format]

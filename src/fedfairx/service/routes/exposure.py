@@ -16,14 +16,14 @@ from fedfairx.service.served_agent import ServedAgent
 
 
 @endpoint("GET", "/v1/exposure", role="reader", query=Window)
-async def exposure(service: ServedAgent, request: Request) -> schemas.ExposureTable:
+async def exposure(served: ServedAgent, request: Request) -> schemas.ExposureTable:
     """Show how often each action and group was shown, and what it was entitled to."""
     query, exact = query_of(request, Window), sees_exact(request)
     if not exact and (
         query.since is not None or query.until is not None
     ):  # from many windows a batch can be inferred
         raise ProblemError("forbidden", "since and until need the role admin; pages have fixed periods.")
-    return _written(await service.exposures.look(since=query.since, until=query.until, exact=exact))
+    return _written(await served.exposures.look(since=query.since, until=query.until, exact=exact))
 
 
 def _written(looked: ExposureSnapshot) -> schemas.ExposureTable:

@@ -21,35 +21,35 @@ CHANGE = ("invalid", "features", "conflict", "archived")  # why an action may no
 
 
 @endpoint("GET", "/v1/model", role="reader")
-async def model(service: ServedAgent, request: Request) -> schemas.Model:
+async def model(served: ServedAgent, request: Request) -> schemas.Model:
     """Show what was learnt, and the settings."""
-    change = await service.exposures.change()
-    earned = await service.exposures.earnings()
-    return await asyncio.to_thread(serializers.model, service, change, earned, exact=sees_exact(request))
+    change = await served.exposures.change()
+    earned = await served.exposures.earnings()
+    return await asyncio.to_thread(serializers.model, served, change, earned, exact=sees_exact(request))
 
 
 @endpoint("GET", "/v1/privacy", role="reader")
-async def privacy(service: ServedAgent, request: Request) -> schemas.Privacy:
+async def privacy(served: ServedAgent, request: Request) -> schemas.Privacy:
     """Show the privacy guarantee of releases, and how much of the budget is spent."""
-    return await asyncio.to_thread(serializers.privacy, service.agent, exact=sees_exact(request))
+    return await asyncio.to_thread(serializers.privacy, served.agent, exact=sees_exact(request))
 
 
 @endpoint("GET", "/v1/actions", role="reader")
-async def actions(service: ServedAgent, _request: Request) -> schemas.ActionList:
+async def actions(served: ServedAgent, _request: Request) -> schemas.ActionList:
     """List actions without features, active and retired."""
-    return await asyncio.to_thread(serializers.actions, service.agent)
+    return await asyncio.to_thread(serializers.actions, served.agent)
 
 
 @endpoint("PUT", "/v1/actions/{action_id}", role="admin", problems=CHANGE)
-async def add_action(service: ServedAgent, request: Request) -> None:
+async def add_action(served: ServedAgent, request: Request) -> None:
     """Offer an action: a new one, or one that was retired."""
-    await service.add_action(name_in(request, "action_id"))
+    await served.add_action(name_in(request, "action_id"))
 
 
 @endpoint("DELETE", "/v1/actions/{action_id}", role="admin", problems=("unknown-action", *CHANGE))
-async def retire_action(service: ServedAgent, request: Request) -> None:
+async def retire_action(served: ServedAgent, request: Request) -> None:
     """Retire an action: it is no longer offered, but rewards that come later are learnt."""
-    await service.retire_action(name_in(request, "action_id"))
+    await served.retire_action(name_in(request, "action_id"))
 
 
 def name_in(request: Request, parameter: str) -> str:
