@@ -6,6 +6,8 @@ import itertools
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
