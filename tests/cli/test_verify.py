@@ -146,7 +146,7 @@ def test_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no database")
     for argv, said in (
-        (["--data", str(tmp_path / "old.db")], "has version 3, and this fedfairx reads version 6"),
+        (["--data", str(tmp_path / "old.db")], "has version 3, and this fedfairx reads version 7"),
         (["--data", str(tmp_path / "new.db"), "--agent", "east"], "agent must be one that there is, 'north'"),
         (["--data", str(tmp_path / "empty")], "there is no file"),
         (["--data", str(tmp_path / "text")], "file is not a database"),

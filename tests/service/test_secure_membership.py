@@ -88,7 +88,7 @@ def test_three_services_learn_the_sum_of_their_rows(tmp_path: Path, caplog: pyte
             until(lambda: sync(one)["aggregation"]["waits_for"] == {"org3": "row"})
             rounds(one, 5)
             clock.now += federation.PATIENCE + 1
-            until(lambda: "the total of round 2 waits for org3 (row)" in caplog.messages)
+            until(lambda: "agent org1: the total of round 2 waits for org3 (row)" in caplog.messages)
             assert 'fedfairx_federation_waits_for{peer="org3",what="row"} 1' in metrics_of(one)
             assert "fedfairx_federation_round 2" in metrics_of(one)
             assert "fedfairx_federation_round_opened 1" in metrics_of(one)
@@ -103,7 +103,7 @@ def test_three_services_learn_the_sum_of_their_rows(tmp_path: Path, caplog: pyte
                 assert sync(one)["aggregation"]["records"] == 25
                 assert "the last of 3 rounds is over" in sync(one)["over"]
                 assert sync(one)["aggregation"]["next_time"] is None
-    assert "round 3 of 3 is opened" in caplog.messages
+    assert "agent org1: round 3 of 3 is opened" in caplog.messages
 
 
 def test_an_unconfirmed_member_says_what_its_operator_has_to_do(
