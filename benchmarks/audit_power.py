@@ -3,9 +3,10 @@
     python benchmarks/audit_power.py --seeds 25 --right 1000
 
 Both use fewer releases and runs than the audit, which makes detection harder. The correct configurations
-cover every mechanism, both adjacencies, signs known or not, centring, several slots, both modes of deciding,
-and one, few and many releases, each run with its own seed; "first look" counts those that failed the first
-look and passed the second. All mistakes with one seed take about 45 seconds, a correct configuration one.
+cover every mechanism, both adjacencies, signs known or not, centring, several slots, secure aggregation, both
+modes of deciding, and one, few and many releases, each run with its own seed; "first look" counts those that
+failed the first look and passed the second. All mistakes with one seed take about 50 seconds, a correct
+configuration one.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def false_alarms(total: int, runs: int) -> None:
         {"centring": Centring.unit_box(3)},
         {"centring": Centring.unit_box(3), "bounds": Bounds(adjacency="add-remove")},
         {"slots": 3},
+        {"aggregation": "secure"},
     ]
     modes = ("own+released", "released")
     settings = list(product(mechanisms(), limits, modes, (1, 20, 100, 530)))

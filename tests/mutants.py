@@ -153,6 +153,8 @@ AUDIT = ("tests/audit/test_mistakes.py", "-k", "caught and (grid or positive or 
 AUDIT_KEYS = ("tests/audit/test_mistakes.py", "-k", "caught and keys")
 AUDIT_LAST = ("tests/audit/test_mistakes.py", "-k", "caught and release and beyond and not any")
 AUDIT_DRAWS = ("tests/audit/test_noise_tests.py",)
+AUDIT_TOTALS = ("tests/audit/test_whole_federation.py",)
+AUDIT_PROTOCOL = ("tests/audit/test_protocol_checks.py",)
 
 MUTANTS = (
     # Noise of an aggregate, when it is made, and what it changes.
@@ -192,7 +194,7 @@ MUTANTS = (
         "<= 1.5 + _ROUNDING",
         AUDIT,
     ),
-    Mutant("a count may be too small", "Watched.release", "!= records", "> records", AUDIT),
+    Mutant("a count may be too small", "Watched._note", "!= records", "> records", AUDIT),
     Mutant(
         "only the number of a repeated release is compared",
         "Watched.ask_again",
@@ -210,6 +212,27 @@ MUTANTS = (
     ),
     Mutant("few keys are compared", "_KEYS", "1 << 14", "1 << 4", AUDIT_KEYS),
     Mutant("one tail of two", "_tails", "/ _TAIL_SAMPLES) / 2)", "/ _TAIL_SAMPLES))", AUDIT_DRAWS),
+    Mutant("a member's whole noise is expected", "AuditedConfig.own_sd", "self.honest)", "1)", AUDIT_TOTALS),
+    Mutant("all rows are seen", "AuditedConfig.seen", " - share.colluding", "", AUDIT_TOTALS),
+    Mutant("no member is away", "whole_federation", "number == _AWAY)", "number < 0)", AUDIT_TOTALS),
+    Mutant(
+        "half of a total is compared", "_Group.wrong", "!= expected).", "!= expected)[::2].", AUDIT_TOTALS
+    ),
+    Mutant("openers are asked for the same rows", "opened_once", "(2, others), ", "", AUDIT_PROTOCOL),
+    Mutant(
+        "no row is sent again",
+        "hiding",
+        "seen += [*made.decrypted(again)",
+        "_ = [*made.decrypted(again)",
+        AUDIT_PROTOCOL,
+    ),
+    Mutant(
+        "one test's error rate for all views",
+        "hiding",
+        "error_rate / len(views)",
+        "error_rate",
+        AUDIT_PROTOCOL,
+    ),
     Mutant("no bit of a key is changed", "_related", "_one_bit_changed(key)", "[key]", AUDIT_DRAWS),
     # Many arms, many decisions.
     Mutant(

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "agent": BASE | {"lanes", "core", "theory", "features", "privacy", "storage", "agent"},
     "federation": BASE | {"core", "features", "privacy", "storage", "agent", "federation"},
     "simulation": BASE | {"lanes", "core", "privacy", "agent", "simulation"},
-    "audit": BASE | {"core", "privacy", "storage", "agent", "audit"},
+    "audit": BASE | {"core", "privacy", "storage", "agent", "federation", "audit"},
     "evaluation": BASE | {"core", "fairness", "storage", "agent", "evaluation"},
     "service": BASE
     | {"core", "fairness", "theory", "features", "privacy", "storage", "agent", "federation", "evaluation"}

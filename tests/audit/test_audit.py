@@ -145,6 +145,22 @@ def test_the_last_releases_of_a_long_stream_pass() -> None:
         assert report.ok, str(report)
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("_few_draws")
+def test_secure_aggregation_passes_with_the_claim_of_its_totals() -> None:
+    """The noise of the members that do not collude adds up to that of one agent alone."""
+    secure = audit(_options(aggregation="secure", colluding=2), dimension=2, releases=8, agents=5, runs=4_000)
+    assert secure.ok, str(secure)
+    assert secure.claimed_mu == pytest.approx(_audit(8, dimension=2).claimed_mu)
+    assert 0.8 * secure.claimed_mu < secure.found_mu <= secure.claimed_mu
+    said = str(secure).splitlines()[1]
+    assert said == "totals of 5 members, of whom 2 may collude; each adds 1/3 of the variance"
+    share = json.loads(json.dumps(secure.to_dict(), allow_nan=False))["share"]
+    assert (share["members"], share["colluding"], share["honest"]) == (5, 2, 3)
+    with pytest.raises(InvalidInput, match="members must be at least 4"):
+        _audit(8, aggregation="secure", colluding=2)
+
+
 @pytest.mark.usefixtures("_few_draws")
 @pytest.mark.parametrize("name", ["tree", "blt"])
 def test_the_bound_comes_near_the_claim(name: str) -> None:

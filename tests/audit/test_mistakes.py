@@ -61,6 +61,7 @@ def test_every_mistake_is_caught(mistake: Mistake, request: pytest.FixtureReques
         ("noise reused at lag 2", "blt"),
         ("release number mod 16", "blt"),
         ("calibrated to 10 δ", "tree"),
+        ("1/h of the noise in the place of 1/h of its variance", "blt"),
     ],
 )
 def test_the_black_box_catches(name: str, mechanism: str) -> None:

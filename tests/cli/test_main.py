@@ -535,6 +535,18 @@ def test_audit_of_several_slots(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("_small_audit")
+def test_audit_of_secure_aggregation(capsys: pytest.CaptureFixture[str]):
+    arguments = ["audit", "--releases", "3", "--dimension", "2", "--runs", "100", "--aggregation", "secure"]
+    assert main([*arguments, "--agents", "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["share"]["members"], found["share"]["colluding"]) == (4, 1)
+    assert {check["name"].split(":")[0] for check in found["checks"]} >= {"totals", "shares", "openers"}
+    assert "members must be at least 5" in refused(capsys, *arguments, "--agents", "4", "--colluding", "3")
+    assert "colluding is for aggregation='secure'" in refused(capsys, "audit", "--colluding", "1")
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("releases", ["90", "95", "100", "105", "110"])
 def test_audit_lets_a_right_mechanism_pass(releases: str, capsys: pytest.CaptureFixture[str]):
     """By chance the noise of these was too small in one look; that is not what it is called false for."""

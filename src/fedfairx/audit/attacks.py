@@ -3,9 +3,10 @@
 The two worlds differ in one record of one leaf; all other leaves are empty. The two records are the canaries
 (`exact_checks.py`) that are furthest apart after the real privatizer has clipped them; their effect on the
 next releases is read off that privatizer, run without noise. The noise is the mechanism's own stream over
-the agents' own keyed noise, run once with thousands of columns, each of them one run. A linear discriminant
-is trained on half of the runs and tested on the other half, and Clopper–Pearson turns its errors into a lower
-bound on μ and on ε that holds for any attack, however it was chosen.
+the agents' own keyed noise, run once with thousands of columns, each of them one run. With secure aggregation
+it is the sum of the streams of all members that do not collude. A linear discriminant is trained on half of
+the runs and tested on the other half, and Clopper–Pearson turns its errors into a lower bound on μ and on ε
+that holds for any attack, however it was chosen.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def attack(
     effect = _effect(subject, pair, releases=subject.mechanism.releases)
     # The score is ⟨release, Δ⟩ in the geometry of the noise, Δ being the record's effect on the statistics.
     weights = effect[0] / scale**2
-    horizon = horizon_for(subject.mechanism, columns=2 * runs * int(np.count_nonzero(weights)))
+    columns = 2 * runs * int(np.count_nonzero(weights)) * subject.seen
+    horizon = horizon_for(subject.mechanism, columns=columns)
     # The middle leaf is odd and off the centre, so that no large block begins with it.
     leaves = sorted({1, min(horizon, (5 * horizon // 8) | 1), horizon})
     watched = {leaf: _watched(leaf, horizon) for leaf in leaves}
@@ -98,16 +100,18 @@ def _noise(subject: AuditedConfig, weights: Array, numbers: Integers, *, runs: i
     """Return (len(numbers), runs) of ⟨noise, Δ⟩, from the agents' stream and keyed noise."""
     wanted = set(numbers.tolist())
     entries = np.flatnonzero(weights)
-    stream = subject.mechanism.stream(
-        subject.drawn(key, agent="0"), entry_scale=np.repeat(subject.scale[entries], runs)
-    )
-    kept = []
-    for number in range(1, int(numbers.max()) + 1):
-        if number in wanted:
-            kept.append(weights[entries] @ stream.next().reshape(entries.size, runs))
-        else:
-            stream.advance(1)
-    return np.array(kept)
+    scale = np.repeat(subject.scale[entries], runs)
+    total = np.zeros((numbers.size, runs))
+    for agent in range(subject.seen):
+        stream = subject.mechanism.stream(subject.drawn(key, agent=str(agent)), entry_scale=scale)
+        kept = []
+        for number in range(1, int(numbers.max()) + 1):
+            if number in wanted:
+                kept.append(weights[entries] @ stream.next().reshape(entries.size, runs))
+            else:
+                stream.advance(1)
+        total += np.array(kept)
+    return total
 
 
 def _tell_apart(first: Array, second: Array, delta: float, *, leaf: int, error_rate: float) -> Attack:

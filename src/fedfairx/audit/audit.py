@@ -2,8 +2,10 @@
 
 It has three parts: exact checks of calibration, clipping and keys (`exact_checks.py`) and of every number
 that whole agents send (`whole_agents.py`); tests of the draws that noise is made of (`noise_tests.py`);
-black-box attacks (`attacks.py`). The last two are statistical and can fail by chance, so a failure is
-followed by a second look on fresh keys, and a claim is called false only if both fail. The audit can show
+black-box attacks (`attacks.py`). With secure aggregation the claim is about totals without the rows of the
+members that collude, and the totals of a whole federation (`whole_federation.py`) and its protocol
+(`protocol_checks.py`) are checked too. Tests and attacks are statistical and can fail by chance, so a failure
+is followed by a second look on fresh keys, and a claim is called false only if both fail. The audit can show
 that a claim is false; it can't show that a claim is true, which is why the claim has a proof. `mistakes.py`
 has the mistakes that it must detect.
 """
@@ -18,14 +20,16 @@ from typing import Any
 import numpy as np
 
 from fedfairx.agent.options import Options
-from fedfairx.audit import exact_checks
+from fedfairx.audit import exact_checks, protocol_checks
 from fedfairx.audit.attacks import Attack, attack
 from fedfairx.audit.noise_tests import TESTS, draws_alike, noise_tests, sample
 from fedfairx.audit.subject import AuditedConfig, Check
 from fedfairx.audit.whole_agents import whole_agents
+from fedfairx.audit.whole_federation import whole_federation
 from fedfairx.errors import require
 from fedfairx.privacy.accounting import epsilon_for, mu_for
 from fedfairx.privacy.guarantee import plain_values
+from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.util.figure_style import COLOURS, styled
 
 # Probability that any statistic of one look at a correct mechanism fails: half for the attacks, half for the
@@ -56,6 +60,7 @@ class AuditReport:
     unconfirmed: tuple[str, ...]
     runs: int
     seconds: float
+    share: NoiseShare | None = None  # of an agent's noise, with secure aggregation
 
     @property
     def found_mu(self) -> float:
@@ -85,6 +90,9 @@ class AuditReport:
             f"claimed ε {self.claimed_epsilon:.4g} at δ={self.delta:g}, "
             f"found at least {self.found_epsilon:.4g}",
         ]
+        if self.share is not None:
+            m, c, h = self.share.agreed
+            lines[1:1] = [f"totals of {m} members, of whom {c} may collude; each adds 1/{h} of the variance"]
         lines += [
             f"  black box, record in leaf {a.leaf}: μ ≥ {a.mu:.4g}, ε ≥ {a.epsilon:.4g} "
             f"({a.false_positives} and {a.false_negatives} errors in {a.tested} runs of each world)"
@@ -111,15 +119,17 @@ class AuditReport:
             **plain_values(self, "failed", "unconfirmed"),
             "error_rate": ERROR_RATE,
             **plain_values(self, "runs", "seconds"),
+            **({} if self.share is None else {"share": self.share.to_dict()}),
         }
 
 
 def audit(
-    options: Options, *, dimension: int, releases: int, runs: int = 8_000, seed: int = 0
+    options: Options, *, dimension: int, releases: int, agents: int = 3, runs: int = 8_000, seed: int = 0
 ) -> AuditReport:
     """Audit the agents that private `options` make, over contexts of `dimension` and this many releases.
 
-    `runs` is the number of runs of each world of the black-box attack.
+    agents: with secure aggregation, the number of members.
+    runs: number of runs of each world of the black-box attack.
 
     Guarantees:
     - The claim of correct code is called false in 1 audit of a million, all tests and bounds together; exact
@@ -134,26 +144,34 @@ def audit(
     options.check_dimension(dimension)
     epsilon, delta = float(options.epsilon or 0.0), options.delta
     began = time.perf_counter()
-    subject = AuditedConfig(options=options, dimension=dimension, releases=releases)
+    subject = AuditedConfig(options=options, dimension=dimension, releases=releases, agents=agents)
     public = subject.budget.public_schedule
     claimed_mu = min(subject.mechanism.mu, mu_for(epsilon, delta))
     claimed_epsilon = epsilon_for(delta, claimed_mu)
     sensitivity, pair = exact_checks.data_path(subject)
-    agents, draws = whole_agents(subject, seed=seed)
+    exact, draws = whole_agents(subject, seed=seed)
+    if subject.rows:
+        exact += (protocol_checks.opened_once(subject),)
+        if isinstance(options.mechanism, str):  # terms name a mechanism
+            totals, more = whole_federation(subject, seed=seed)
+            exact, draws = exact + totals, draws + more
     certain = (
         # A schedule that depends on the data leaks by its timing, whatever the noise.
         Check("schedule: fixed before the first record", float(public), "= 1", public),
         exact_checks.keys(),
         *exact_checks.calibration(subject, epsilon, delta),
         sensitivity,
-        *agents,
+        *exact,
         draws_alike(draws, key=f"{seed}"),
     )
     unconfirmed: tuple[str, ...] = ()
     share = _LOOK_ERROR_RATE / 2
     for look in (1, 2):
         key = f"{seed}, look {look}"
-        checks = noise_tests(subject, sample(subject, key=key), share / TESTS, key=key)
+        rate = share / (TESTS + subject.rows)
+        checks = noise_tests(subject, sample(subject, key=key), rate, key=key)
+        if subject.rows:
+            checks += protocol_checks.hiding(subject, rate)
         attacks = attack(subject, pair=pair, delta=delta, runs=runs, key=f"{key}, attack", error_rate=share)
         failed = _failed(attacks, checks, claimed_mu, claimed_epsilon)
         if not failed:
@@ -172,6 +190,7 @@ def audit(
         unconfirmed=unconfirmed,
         runs=runs,
         seconds=time.perf_counter() - began,
+        share=subject.mechanism.share,
     )
 
 

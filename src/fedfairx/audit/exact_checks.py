@@ -32,7 +32,7 @@ def calibration(subject: AuditedConfig, epsilon: float, delta: float) -> tuple[C
     leaves = sorted({1, 2, releases // 3, releases // 2 + 1, releases} & set(range(1, releases + 1)))
     steps = np.arange(1, releases + 1)[:, None] >= np.array(leaves)
     columns = np.linalg.norm(mechanism.factor.decorrelate(steps.astype(np.float64)), axis=0)
-    mu = subject.bounds.sensitivity * float(columns.max()) / mechanism.base_sd
+    mu = subject.bounds.sensitivity * float(columns.max()) / subject.seen_sd
     found = float(ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
     claimed, over = mechanism.mu, found / delta
     return (

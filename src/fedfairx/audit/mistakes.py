@@ -21,6 +21,9 @@ from fedfairx.agent import persistence
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.options import Options
 from fedfairx.audit.audit import AuditReport, audit
+from fedfairx.federation.aggregation import sender, shares
+from fedfairx.federation.aggregation.opener import Opener
+from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.privacy.accounting import mu_for
 from fedfairx.privacy.bounds import Bounds
 from fedfairx.privacy.budget import Budget
@@ -30,6 +33,7 @@ from fedfairx.privacy.ledger.ledger import MemoryLedger
 from fedfairx.privacy.mechanisms import noise
 from fedfairx.privacy.mechanisms.gaussian import Gaussian, NoiseStream
 from fedfairx.privacy.mechanisms.noise import KeyedNoise
+from fedfairx.privacy.mechanisms.noise_share import NoiseShare
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
 
@@ -41,6 +45,8 @@ AGENTS, COUNTS = "agents: numbers other than grid(truth + noise)", "agents: coun
 AGAIN, STORED = "agents: releases that differ when requested again", "agents: stored keys"
 ALIKE, TAILS, KEYS = "draws: alike", "draws: largest of", "keys: too short or made twice"
 SENSITIVITY, ASKED = "data path: sensitivity", "calibration: δ at the requested ε"
+TOTALS, ROWS = "totals: numbers other than the sum of all rows", "totals: rows other than"
+HIDING, SEEDS, ONCE = "shares: χ²", "shares: numbers that occur twice", "openers: answers"
 
 
 @dataclass(frozen=True)
@@ -416,7 +422,37 @@ def _sixteen_bits(right: Any) -> Any:
     return lambda: hashlib.sha256(right()[:2]).digest()
 
 
+# --- secure aggregation -----------------------------------------------------------------------------------
+
+
+def _row_without_noise(privatizer: Any, _number: int, right: Any) -> Any:
+    return 0.0 * right if privatizer.mechanism.share is not None else right
+
+
+def _missed_round_left_out(_right: Any) -> Any:
+    """Send the next release in the round that is due, also if rounds were missed."""
+
+    def make_row(self: Any) -> None:
+        part, due = self._participant, self._rounds.number(self.clock())
+        if part is not None and part.agreement.complete and due > part.sender.last:
+            made = self.agent.release()
+            part.send(due, self._integers(made), place=self._stream.ledger.place(made.number))
+
+    return make_row
+
+
+def _leaves_twice(right: Any) -> Any:
+    """Add a row to the one before, as if rows were not cumulative."""
+
+    def integers(self: Any, release: Release) -> Any:
+        row = right(self, release)
+        return row if release.number == 1 else row + right(self, self.agent.past_release(release.number - 1))
+
+    return integers
+
+
 BOX = Centring.unit_box(DIMENSION)
+_SECURE = {"aggregation": "secure"}
 _ADD = {"bounds": Bounds(adjacency="add-remove")}
 _LAG = {1: 0, 2: 0, 3: 2, 0: 2}  # by the release number mod 4
 
@@ -568,6 +604,57 @@ MISTAKES: tuple[Mistake, ...] = (
         _same,
         "schedule: fixed before the first record",
         options={"algorithm": "b1"},
+    ),
+    Mistake(
+        "a row without noise",
+        StreamPrivatizer,
+        "_noise_of",
+        _noise_changed(_row_without_noise),
+        ROWS,
+        options=_SECURE,
+    ),
+    Mistake(
+        "1/h of the noise in the place of 1/h of its variance",
+        NoiseShare,
+        "noise",
+        lambda _right: property(lambda self: 1.0 / self.honest),
+        ROWS,
+        options=_SECURE,
+    ),
+    Mistake(
+        "shares that hide 32 bits",
+        shares,
+        "expand",
+        lambda right: lambda seed, entries: right(seed, entries) & np.uint64(0xFFFFFFFF),
+        HIDING,
+        options=_SECURE,
+    ),
+    Mistake(
+        "seeds of shares that are not random",
+        sender,
+        "derive",
+        lambda right: lambda _secret, label: right(bytes(32), label),
+        SEEDS,
+        options=_SECURE,
+    ),
+    Mistake(
+        "a round that is opened twice",
+        Opener,
+        "last",
+        lambda _right: property(lambda _self: 0),
+        ONCE,
+        options=_SECURE,
+    ),
+    Mistake(
+        "rows that are misaligned after a missed round",
+        SecureMember,
+        "_make_row",
+        _missed_round_left_out,
+        TOTALS,
+        options=_SECURE,
+    ),
+    Mistake(
+        "rows that count a leaf twice", SecureMember, "_integers", _leaves_twice, TOTALS, options=_SECURE
     ),
 )
 

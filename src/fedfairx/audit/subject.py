@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -80,21 +80,56 @@ class RecordingCentring(Centring):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedConfig:
-    """The configuration under audit: private options, contexts of `dimension`, this many releases."""
+    """The configuration under audit: private options, contexts of `dimension`, this many releases.
+
+    agents: number of members, with secure aggregation.
+    """
 
     options: Options
     dimension: int
     releases: int
+    agents: int = 3
 
     @cached_property
     def budget(self) -> Budget:
         """The budget of each agent."""
-        return self.options.budget(self.releases)
+        return self.options.budget(self.releases, agents=self.agents)
 
     @cached_property
     def mechanism(self) -> Gaussian:
         """The mechanism, as calibrated for the budget."""
         return self.budget.calibrate()
+
+    @property
+    def rows(self) -> bool:
+        """Whether releases are rows of secure aggregation, which only their total shows."""
+        return self.mechanism.share is not None
+
+    @property
+    def honest(self) -> int:
+        """Number of members among whom the noise is divided; 1 without secure aggregation."""
+        return 1 if self.mechanism.share is None else self.mechanism.share.honest
+
+    @property
+    def seen(self) -> int:
+        """Number of rows in what is seen: a total without those of the colluding members, or one release."""
+        share = self.mechanism.share
+        return 1 if share is None else self.agents - share.colluding
+
+    @property
+    def own_sd(self) -> float:
+        """Base sd of the noise that one agent must add."""
+        return self.mechanism.base_sd / math.sqrt(self.honest)
+
+    @property
+    def seen_sd(self) -> float:
+        """Base sd of the noise in what is seen."""
+        return self.mechanism.base_sd * math.sqrt(self.seen / self.honest)
+
+    @cached_property
+    def _rows(self) -> str:
+        """The digest that a row has; empty where releases are none."""
+        return self.mechanism.digest() if self.rows else ""
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -141,14 +176,19 @@ class AuditedConfig:
 
     @property
     def grid(self) -> int:
-        """Every number of a release is a multiple of 2 to the power of `grid`: 2⁻²⁰ of the noise, or less."""
-        return math.frexp(self.mechanism.base_sd)[1] - 20
+        """Every number of a release is a multiple of 2 to the power of `grid`: 2⁻²⁰ of the noise, or less.
+
+        With secure aggregation it is the largest such power that is at most 2⁻¹⁰ of a row's least noise.
+        """
+        if self.mechanism.share is None:
+            return math.frexp(self.mechanism.base_sd)[1] - 20
+        return math.floor(math.log2(self.own_sd * min(1.0, float(self.scale.min())))) - 10
 
     def privatizer(self, noise: NoiseSource) -> StreamPrivatizer:
-        """Make a new privatizer of this configuration."""
+        """Make a new privatizer of this configuration, for the data path alone: on the finer grid."""
         return StreamPrivatizer(
             self.dimension,
-            mechanism=self.mechanism,
+            mechanism=replace(self.mechanism, share=None),
             bounds=self.bounds,
             centring=self.centring,
             noise=noise,
@@ -156,7 +196,9 @@ class AuditedConfig:
 
     def agent(self, noise: NoiseSource, ledger: MemoryLedger) -> Agent:
         """Make a new agent of this configuration, as `Options` makes it."""
-        made = self.options.privatizer(self.dimension, releases=self.releases, noise=noise, ledger=ledger)
+        made = self.options.privatizer(
+            self.dimension, releases=self.releases, noise=noise, ledger=ledger, agents=self.agents
+        )
         return Agent(self.dimension, options=self.options, privatizer=made, name=noise.owner, seed=0)
 
     def drawn(self, key: str, *, agent: str, run: str = "audit") -> Draw:
@@ -170,7 +212,7 @@ class AuditedConfig:
 
     def noisy_sums(self, sent: Release) -> tuple[Array, float]:
         """Return the noisy sums of the latest release, and its deviation from the public function of them."""
-        if self.centring is None:
+        if self.centring is None or sent.mechanism == self._rows:  # a row is still centred
             return sent.packed, 0.0
         recorded, self.centring.recorded[:] = self.centring.recorded[-1:], []
         if not recorded:

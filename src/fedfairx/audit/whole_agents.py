@@ -8,7 +8,8 @@ shortly before its last release. The audit knows records, keys and places, so it
     release = grid(truth + noise),  noise = B·(draws of the key for each release and place)
 
 with the truth clipped and summed here, and B applied to all draws at once (`Factor.correlate`), not by the
-agents' stream. These checks are exact: they do not fail by chance.
+agents' stream. These checks are exact: they do not fail by chance. With secure aggregation a release is a
+row, with a share of the noise and on a coarser grid; `whole_federation.py` adds rows up.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Watched:
         stream = agent.privatizer.stream
         assert stream is not None
         self.stream = stream
-        if self.subject.centring is not None:
+        if self.subject.centring is not None and not self.subject.rows:
             stream.centring = self.subject.centring
 
     def give(self, contexts: Array, rewards: Array) -> None:
@@ -130,13 +131,21 @@ class Watched:
                 self.agent.release()
             self.give(*self.subject.random_records(np.random.default_rng(0), 2))
         message = self.agent.release()
+        self._note(message, truth, records)
+        self.ask_again(message.number)
+
+    def note_made(self) -> None:
+        """Note the rows that a member of a federation has made since the last call."""
+        for number in range(len(self.sums) + 1, self.agent.released + 1):
+            self._note(self.agent.past_release(number), self._truth, self._records)
+
+    def _note(self, message: Release, truth: Array, records: int) -> None:
         packed, rest = self.subject.noisy_sums(message)
         self.found.unexplained += rest > 1e-9
         self.found.counts += message.count != records
         self.sums.append(packed)
         self.truths.append(truth)
         self.sent[message.number] = message
-        self.ask_again(message.number)
 
     def ask_again(self, *numbers: int) -> None:
         """Request releases that were made before."""
@@ -157,7 +166,7 @@ class Watched:
             if number > self.made:
                 self.found.draws.append(draw)
         noise = subject.mechanism.factor.correlate(draws)[self.made :]
-        noise = noise * (subject.mechanism.base_sd * subject.scale[entries])
+        noise = noise * (subject.own_sd * subject.scale[entries])
         truths, sums = np.array(self.truths)[:, entries], np.array(self.sums)[:, entries]
         steps, expected = np.ldexp(sums, -subject.grid), np.ldexp(truths + noise, -subject.grid)
         # Records are summed here in another order.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from fedfairx.agent.by_name import as_schedule
 from fedfairx.agent.options import Options
@@ -20,9 +21,13 @@ class Audit(Mechanism, Output):
         fedfairx audit --mechanism blt --epsilon 2 --delta 1e-6
         fedfairx audit --epsilon 2 --centred
         fedfairx audit --releases 20 --plot audit.png
+        fedfairx audit --releases 20 --aggregation secure --agents 5 --colluding 1
         fedfairx audit --self-test
 
     releases: number of releases (default: as many as the schedule makes).
+    aggregation: secure to audit agents that only ever see the sum of their releases, and its protocol.
+    colluding: with secure aggregation, how many agents may collude with each other and with the hub (default:
+        a fifth of them, at least one).
     runs: number of runs in each of the two worlds.
     seed: seed of the runs.
     plot: draw the scores of the two worlds into this file: .png, .svg or .pdf.
@@ -30,6 +35,8 @@ class Audit(Mechanism, Output):
     """
 
     releases: int | None = None
+    aggregation: Literal["plain", "secure"] = "plain"
+    colluding: int | None = None
     runs: int = 8_000
     seed: int = 0
     plot: Path | None = None
@@ -53,10 +60,19 @@ class Audit(Mechanism, Output):
             bounds=budget.bounds,
             slots=slots_of(self.slots),
             centring=budget.centring,
+            aggregation=self.aggregation,
+            colluding=self.colluding,
             decide_from=None if budget.public_schedule else "released+local",
         )
         releases = budget.releases if self.releases is None else self.releases
-        report = audit(options, dimension=self.dimension, releases=releases, runs=self.runs, seed=self.seed)
+        report = audit(
+            options,
+            dimension=self.dimension,
+            releases=releases,
+            agents=self.agents,
+            runs=self.runs,
+            seed=self.seed,
+        )
         if self.plot is not None:
             plot(report, self.plot)
         self.answer(report.to_dict(), str(report))
