@@ -213,7 +213,7 @@ MUTANTS = (
     Mutant("few keys are compared", "_KEYS", "1 << 14", "1 << 4", AUDIT_KEYS),
     Mutant("one tail of two", "_tails", "/ _TAIL_SAMPLES) / 2)", "/ _TAIL_SAMPLES))", AUDIT_DRAWS),
     Mutant("a member's whole noise is expected", "AuditedConfig.own_sd", "self.honest)", "1)", AUDIT_TOTALS),
-    Mutant("all rows are seen", "AuditedConfig.seen", " - share.colluding", "", AUDIT_TOTALS),
+    Mutant("all rows are seen", "AuditedConfig.seen", "is None else asked", "is None else 0", AUDIT_TOTALS),
     Mutant("no member is away", "whole_federation", "number == _AWAY)", "number < 0)", AUDIT_TOTALS),
     Mutant(
         "half of a total is compared", "_Group.wrong", "!= expected).", "!= expected)[::2].", AUDIT_TOTALS

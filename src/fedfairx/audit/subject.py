@@ -23,6 +23,7 @@ from fedfairx.privacy.centring import Centring
 from fedfairx.privacy.ledger.ledger import MemoryLedger
 from fedfairx.privacy.mechanisms.gaussian import Draw, Gaussian
 from fedfairx.privacy.mechanisms.noise import KeyedNoise, NoiseSource
+from fedfairx.privacy.mechanisms.noise_share import default_colluding
 from fedfairx.privacy.privatizers.stream import StreamPrivatizer
 from fedfairx.privacy.release import Release
 from fedfairx.util.arrays import Array
@@ -113,8 +114,10 @@ class AuditedConfig:
     @property
     def seen(self) -> int:
         """Number of rows in what is seen: a total without those of the colluding members, or one release."""
-        share = self.mechanism.share
-        return 1 if share is None else self.agents - share.colluding
+        if not self.rows:
+            return 1
+        asked = self.options.colluding
+        return self.agents - (default_colluding(self.agents) if asked is None else asked)
 
     @property
     def own_sd(self) -> float:
@@ -127,7 +130,7 @@ class AuditedConfig:
         return self.mechanism.base_sd * math.sqrt(self.seen / self.honest)
 
     @cached_property
-    def _rows(self) -> str:
+    def _digest_of_rows(self) -> str:
         """The digest that a row has; empty where releases are none."""
         return self.mechanism.digest() if self.rows else ""
 
@@ -212,7 +215,7 @@ class AuditedConfig:
 
     def noisy_sums(self, sent: Release) -> tuple[Array, float]:
         """Return the noisy sums of the latest release, and its deviation from the public function of them."""
-        if self.centring is None or sent.mechanism == self._rows:  # a row is still centred
+        if self.centring is None or sent.mechanism == self._digest_of_rows:  # a row is still centred
             return sent.packed, 0.0
         recorded, self.centring.recorded[:] = self.centring.recorded[-1:], []
         if not recorded:
