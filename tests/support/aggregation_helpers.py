@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedfairx.federation.aggregation.agreement import Agreement, opener_key
-from fedfairx.federation.aggregation.closing import Settlement
 from fedfairx.federation.aggregation.epoch import Epoch
 from fedfairx.federation.aggregation.messages import OpenerKey, parse
 from fedfairx.federation.aggregation.participant import Participant
 from fedfairx.federation.aggregation.records import MemoryRecords, Stores
+from fedfairx.federation.aggregation.settlement import Settlement
 from fedfairx.federation.aggregation.shares import Integers
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 

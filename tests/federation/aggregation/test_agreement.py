@@ -9,9 +9,9 @@ import pytest
 from aggregation_helpers import Crash, Group, any_total, group
 from fedfairx.errors import FedFairXError, InvalidInput, MessageRefused, PrivacyError
 from fedfairx.federation.aggregation.agreement import Agreement, epoch_of, opener_key, shown
-from fedfairx.federation.aggregation.closing import settle
 from fedfairx.federation.aggregation.messages import Acceptance, Closing, OpenerKey, Partial, parse, sign
 from fedfairx.federation.aggregation.records import MemoryRecords, Stores
+from fedfairx.federation.aggregation.settlement import settle
 from fedfairx.federation.roster.signing_keys import new_signing_key
 from member_helpers import NAMES, world
 

@@ -20,7 +20,6 @@ from aggregation_helpers import FEDERATION, Crashes, any_total, people, place_of
 from fedfairx.errors import InvalidInput, MessageRefused, PrivacyError
 from fedfairx.federation.aggregation import messages
 from fedfairx.federation.aggregation.agreement import Agreement, opener_key, shown
-from fedfairx.federation.aggregation.closing import Settlement, settle
 from fedfairx.federation.aggregation.epoch import Epoch
 from fedfairx.federation.aggregation.messages import (
     Acceptance,
@@ -34,6 +33,7 @@ from fedfairx.federation.aggregation.messages import (
 from fedfairx.federation.aggregation.opener import Opener
 from fedfairx.federation.aggregation.records import Stores
 from fedfairx.federation.aggregation.sender import Sender
+from fedfairx.federation.aggregation.settlement import Settlement, settle
 from fedfairx.federation.roster.signing_keys import signed_by
 
 HONEST, LIAR, SYBIL = ["org01", "org02", "org03", "org04"], "org00", "org05"

@@ -7,7 +7,7 @@ Read the files in this order:
     messages.py      the five signed messages
     records.py       where state is stored: what must survive a crash, and what must survive a backup
     total.py         the total of all openers' partial sums
-    closing.py       the end of an epoch: which rounds were shown, and the total that stays
+    settlement.py    the end of an epoch: which rounds were shown, and the total that stays
     agreement.py     how members agree on an epoch, whatever the convener does
     sender.py        a member's rows: one content for a round, recorded before it is sent
     opener.py        an opener's partial sums: each round once, for a complete set

@@ -20,10 +20,10 @@ import secrets
 from collections.abc import Collection, Mapping
 
 from fedfairx.errors import InvalidInput, MessageRefused, PrivacyError, require
-from fedfairx.federation.aggregation.closing import Settlement
 from fedfairx.federation.aggregation.epoch import Epoch, digest_of
 from fedfairx.federation.aggregation.messages import Acceptance, OpenerKey, digest, parse, sign, verified
 from fedfairx.federation.aggregation.records import Accepted, Stores
+from fedfairx.federation.aggregation.settlement import Settlement
 from fedfairx.federation.aggregation.shares import KEY_BYTES, public_key_of
 from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SigningKey

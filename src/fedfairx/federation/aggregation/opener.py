@@ -14,9 +14,9 @@ import msgspec
 
 from fedfairx.errors import LedgerMismatch, MessageRefused, PrivacyError
 from fedfairx.federation.aggregation.agreement import Agreement
-from fedfairx.federation.aggregation.closing import Settlement
 from fedfairx.federation.aggregation.messages import Closing, Partial, Row, digest, parse, read, sign
 from fedfairx.federation.aggregation.records import Opened
+from fedfairx.federation.aggregation.settlement import Settlement
 from fedfairx.federation.aggregation.shares import Ring, add, numbers_of, public_key_of, to_bytes, unseal
 from fedfairx.federation.roster.signing_keys import SigningKey
 

@@ -19,10 +19,10 @@ from collections.abc import Callable, Collection
 
 from fedfairx.errors import LedgerMismatch, MessageRefused, PrivacyError, StateError
 from fedfairx.federation.aggregation.agreement import Agreement
-from fedfairx.federation.aggregation.closing import Settlement, read_closing, settle
 from fedfairx.federation.aggregation.messages import Acceptance, Closing, Partial, Row, digest, parse, read
 from fedfairx.federation.aggregation.opener import Opener
 from fedfairx.federation.aggregation.sender import Sender
+from fedfairx.federation.aggregation.settlement import Settlement, read_closing, settle
 from fedfairx.federation.aggregation.shares import Integers
 from fedfairx.federation.aggregation.total import Plausible, Total, Totals
 from fedfairx.federation.roster.signing_keys import SigningKey

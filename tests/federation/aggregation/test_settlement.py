@@ -11,8 +11,8 @@ import pytest
 from aggregation_helpers import Group, any_total, exact, group
 from fedfairx.errors import InvalidInput, MessageRefused, PrivacyError
 from fedfairx.federation.aggregation.agreement import shown
-from fedfairx.federation.aggregation.closing import Settlement, settle
 from fedfairx.federation.aggregation.messages import Acceptance, Closing, Partial, parse, sign
+from fedfairx.federation.aggregation.settlement import Settlement, settle
 
 
 def behind(m: int = 5, c: int = 1) -> tuple[Group, dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -46,7 +46,7 @@ def partial_of(here: Group, name: str, number: int) -> bytes:
     return found[0]
 
 
-def test_closings_of_one_round_prove_its_total() -> None:
+def test_settlements_of_one_round_prove_its_total() -> None:
     here = group(5, 2).start_all()
     here.round(1)
     rows = here.round(2)
