@@ -1,4 +1,6 @@
-"""The cost of a federation: an envelope, delivery (also compared with a bare message), fifty agents."""
+"""The cost of a federation: an envelope, delivery (also compared with a bare message), secure aggregation
+beside the plain exchange, fifty agents.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,16 @@ from typing import Any
 import numpy as np
 
 from fedfairx.agent.schedules import EveryRound
+from fedfairx.federation.aggregation.records import MemoryRecords
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.federation.roster.roster import Roster, create_roster
+from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.transport import MemoryTransport, SqliteTransport, Transport
+from fedfairx.federation.transport.protocol import PARTIAL, ROW, aggregation_key
 from fedfairx.privacy import KeyedNoise, Release, new_key
 from measure import Contestant, Report, main, race
 
@@ -437,11 +443,129 @@ def crowd_part(part: int, folder: str, url: str, seconds: int) -> Any:
     return {"sent": sent, "taken": taken, "refused": refused, "whole": whole, "late": late, "used": used}
 
 
+# --- secure aggregation -------------------------------------------------------------------------------------
+
+
+def secure(report: Report, *, rounds: int) -> None:
+    """A round of all members by turns: everybody's releases seen, or only their sum."""
+    for count, dimension in ((10, 20), (10, 50), (50, 20), (50, 50)):
+        names = [f"a{i:02d}" for i in range(count)]
+        plain, sums = PlainRounds(names, dimension), SecureRounds(names, dimension, rounds=rounds + 2)
+        colluding = sums.roster.terms.options.colluding
+        report.heading(
+            f"A round of {count} members, of whom {colluding} may collude, d={dimension}, in memory"
+        )
+        for each in (plain, sums):  # accept the roster, load code
+            for _ in range(2):
+                each.round()
+        used: dict[object, list[float]] = {plain: [], sums: []}
+        for _ in range(rounds):
+            for each, times in used.items():
+                began = time.process_time()
+                each.round()  # type: ignore[attr-defined]
+                times.append((time.process_time() - began) / count)
+        first, second = (np.array(used[each]) for each in (plain, sums))
+        report.add("plain: CPU of a member", 1e3 * float(np.median(first)), "ms")
+        report.add("secure: CPU of a member", 1e3 * float(np.median(second)), "ms")
+        report.ratio("secure ÷ plain", second / first)
+        report.add("plain: bytes of a member", plain.sent, "B")
+        report.add("secure: bytes of a member", sums.sent(), "B")
+        report.add("secure: bytes of an opener's part of the sum", sums.sent(PARTIAL), "B")
+        report.add(
+            "secure: CPU of all members from the last row to everybody's total", 1e3 * sums.delay(), "ms"
+        )
+
+
+class PlainRounds:
+    """Members that see each other's releases."""
+
+    def __init__(self, names: Sequence[str], dimension: int) -> None:
+        roster, keys = convened(names, dimension)
+        transport = MemoryTransport()
+        self.members = [member(roster, name, keys[name], transport) for name in names]
+        self.contexts = np.full((2, dimension), 0.1)
+
+    def round(self) -> None:
+        for each in self.members:
+            observe(each, self.contexts)
+            each.send(each.agent.release())
+        for each in self.members:
+            each.receive()
+
+    @property
+    def sent(self) -> int:
+        return len(self.members[0].message or b"")
+
+
+class SecureRounds:
+    """Members that see only the sum of their rows."""
+
+    def __init__(self, names: Sequence[str], dimension: int, *, rounds: int) -> None:
+        self.clock, self.transport, self.number = 0.0, MemoryTransport(), 0
+        times = Rounds(begin=0, first=1, ratio=1, count=rounds + 1)
+        keys = {name: new_signing_key() for name in names}
+        terms = Terms(
+            dimension=dimension,
+            agents=len(names),
+            horizon=5000,
+            epsilon=2.0,
+            aggregation="secure",
+            rounds=times,
+        )
+        publics = {name: key.public for name, key in keys.items()}
+        self.roster = create_roster(new_signing_key(), terms, publics)
+        self.members = [
+            SecureMember(
+                terms.agent(name, noise=KeyedNoise(new_key(), agent=name, run="benchmark")),
+                self.transport,
+                SignedCodec(self.roster, name, key),
+                key,
+                confirmed=lambda: names,
+                vault=MemoryRecords() if name in self.roster.openers else None,
+                clock=lambda: self.clock,
+            )
+            for name, key in keys.items()
+        ]
+        self.contexts = np.full((2, dimension), 0.1)
+
+    def round(self) -> None:
+        self.begin()
+        self.exchange(self.members)
+        self.finish()
+
+    def begin(self) -> None:
+        self.number += 1
+        self.clock = float(self.number)
+        for each in self.members:
+            each.agent.observe(each.agent.decide(self.contexts), reward=0.5)
+
+    def exchange(self, members: Sequence[SecureMember]) -> None:
+        for each in members:
+            each.exchange()
+
+    def finish(self) -> None:
+        while any(each.progress.opened < self.number for each in self.members):
+            self.exchange(self.members)
+
+    def delay(self) -> float:
+        """CPU seconds from the last member's row until all have the total."""
+        self.begin()
+        self.exchange(self.members[:-1])
+        began = time.process_time()
+        self.exchange(self.members[-1:])
+        self.finish()
+        return time.process_time() - began
+
+    def sent(self, kind: str = ROW) -> int:
+        return len(self.transport.latest()[aggregation_key(self.members[0].agent.name, kind)])
+
+
 def run(report: Report) -> None:
     quick = report.quick
     envelopes(report, turns=5 if quick else 21)
     ways(report, releases=30 if quick else 300)
     reach(report, turns=50 if quick else 500)
+    secure(report, rounds=3 if quick else 20)
     crowd(report, seconds=5 if quick else 60)
 
 
