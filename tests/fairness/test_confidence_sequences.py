@@ -84,6 +84,24 @@ def test_intervals_hold_what_was_seen_and_shrink_with_the_error(
     assert 0 <= wide_low[0] <= low[0] <= shown[0] / rounds <= high[0] <= wide_high[0] <= 1
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_ends_are_where_the_mixture_meets_its_limit(several: bool) -> None:
+    """The mixture is above its limit just outside of an end that is not 0 or 1, and below it just inside."""
+    rng = np.random.default_rng(0)
+    rounds = np.floor(10 ** rng.uniform(0, 6, 500))
+    most = 10 ** rng.uniform(-2, 3, 500) if several else np.ones(500)
+    shown, error = np.floor(rounds * rng.random(500) ** 3), 10 ** rng.uniform(-6, -0.5, 500)
+    ends = share_interval(shown * most, rounds, error, most if several else None)
+    for end, edge, outwards in ((ends[0] / most, 0.0, -1e-11), (ends[1] / most, 1.0, 1e-11)):
+        outside, inside = (end + outwards).clip(0.0, 1.0), (end - outwards).clip(0.0, 1.0)
+        over, under = (
+            log_mixture(shown, rounds, at, most if several else None) + np.log(error)
+            for at in (outside, inside)
+        )
+        assert (over[outside != edge] > 0).all()
+        assert (under < 0).all()
+
+
 def test_with_rounds_the_interval_narrows_at_nearly_the_best_rate() -> None:
     for rounds, factor in ((100.0, 3.6), (1e4, 3.7), (1e6, 3.8)):
         low, high = share_interval(np.array([0.2 * rounds]), np.array([rounds]), np.array([0.05]))

@@ -13,7 +13,6 @@ from fedfairx.util.arrays import Array
 #: of 1 % of a share of a tenth in ten million rounds.
 TILTS: Array = np.concatenate([side * 4.0 * np.exp2(-0.5 * np.arange(24)) for side in (-1.0, 1.0)])
 _FIRST = 16
-_STEPS = 50  # of bisection; the error is then below 1e-15
 
 
 def spending(places: int) -> Array:
@@ -32,15 +31,25 @@ def log_mixture(shown: Array, rounds: Array, chance: Array, most: Array | None =
 
     most: the most that a round can show, 1 unless given; `shown` and `chance` are in parts of it.
     """
+    return _mixture(shown, rounds, chance, most)[0]
+
+
+def _mixture(shown: Array, rounds: Array, chance: Array, most: Array | None) -> tuple[Array, Array]:
+    """Return the logarithm of the mixture at p = `chance`, which is convex in p, and its derivative."""
     if most is None:
-        tilts, growth = TILTS, np.log1p(chance[:, None] * np.expm1(TILTS))
+        tilts, rise = TILTS, np.expm1(TILTS)
+        growth = np.log1p(chance[:, None] * rise)
+        steepness = rise / (1.0 + chance[:, None] * rise)
     else:  # the same for tilts of any size
         tilts = most[:, None] * TILTS
         with np.errstate(divide="ignore"):
             growth = np.logaddexp(np.log1p(-chance)[:, None], np.log(chance)[:, None] + tilts)
+        steepness = np.exp(np.minimum(tilts - growth, 600.0)) - np.exp(np.minimum(-growth, 600.0))
     logs = shown[:, None] * tilts - rounds[:, None] * growth
     top = logs.max(axis=1)
-    return np.asarray(top + np.log(np.exp(logs - top[:, None]).mean(axis=1)))
+    parts = np.exp(logs - top[:, None])
+    total = parts.sum(axis=1)
+    return top + np.log(total / TILTS.size), -rounds * (parts * steepness).sum(axis=1) / total
 
 
 def share_interval(
@@ -57,12 +66,26 @@ def share_interval(
     shown, rounds, limit = both
     scale = None if most is None else np.concatenate([most, most])
     inside = shown / rounds  # there the mixture is at most 1
-    outside = np.repeat([0.0, 1.0], error.size)
-    inside = np.where(log_mixture(shown, rounds, outside, scale) < limit, outside, inside)
-    for _ in range(_STEPS):
-        middle = 0.5 * (inside + outside)
-        refused = log_mixture(shown, rounds, middle, scale) >= limit
-        outside = np.where(refused, middle, outside)
-        inside = np.where(refused, inside, middle)
-    low, high = outside.reshape(2, -1)
+    ends = np.repeat([0.0, 1.0], error.size)  # outside, or as far as an end can be
+    reach = (limit + np.log(TILTS.size)) / rounds
+    reach += np.sqrt(2.0 * reach * inside * (1.0 - inside))  # mostly a little beyond the end
+    points = (inside + np.where(ends > 0.0, reach, -reach)).clip(0.0, 1.0)
+    excess, left = np.full(ends.size, np.inf), np.arange(ends.size)
+    while left.size:  # the logarithm is convex: Newton's method from outside stays outside
+        at = points[left]
+        over, slope = _mixture(shown[left], rounds[left], at, None if scale is None else scale[left])
+        over -= limit[left]
+        within = over < 0.0
+        inside[left] = np.where(within, at, inside[left])
+        ends[left] = np.where(within, ends[left], at)
+        slow = within | (over > 0.5 * excess[left])  # then the middle is next
+        excess[left] = np.where(within, excess[left], over)
+        width = inside[left] - ends[left]
+        step = np.where(slow, 0.5 * width, -over / slope)
+        points[left] = ends[left] + step
+        # After such a step of Newton's the error is below 1e-15, too.
+        done = np.where(slow, np.abs(width) <= 1e-15, (np.abs(step) <= 1e-12) & (over < 1e-3))
+        ends[left] = np.where(done & ~slow, points[left], ends[left])
+        left = left[~done]
+    low, high = ends.reshape(2, -1)
     return (low, high) if most is None else (low * most, high * most)
