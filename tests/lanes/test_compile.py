@@ -6,9 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -155,29 +153,28 @@ def test_only_what_may_take_long_lets_other_threads_run() -> None:
         assert long.targetoptions["nogil"]
 
 
-def test_two_threads_that_compile_keep_machine_code_in_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder is told to Numba for the whole process: the first to end must not take it from the other."""
-    second, first_done, seen = threading.Event(), threading.Event(), []
+def test_checkouts_of_the_same_source_share_machine_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def place(source: Path) -> tuple[str, str]:
+        found = compiling._Locator.from_function(place, str(source))  # type: ignore[arg-type]
+        assert found is not None
+        return found.get_cache_path(), found.get_source_stamp()
 
-    def njit(**_options: object) -> Callable[[str], str]:
-        def decorated(name: str) -> str:
-            if name == "first":
-                other.start()
-                second.wait(0.3)  # it comes in between, unless it has to wait
-            else:
-                second.set()
-                first_done.wait(10)
-            seen.append(compiling.config.CACHE_DIR)
-            return name
+    here = place(compiling.PACKAGE / "core" / "policy.py")
+    assert here == place(compiling.PACKAGE / "core" / "slates.py")
+    assert here[0] == os.path.join(str(compiling.cache_folder()), "core")
+    outside = tmp_path / "core" / "policy.py"
+    shutil.copytree(compiling.PACKAGE / "core", outside.parent)
+    first = place(outside)
+    assert first[0] != here[0]
+    outside.write_text(outside.read_text() + "# changed")  # a file that the digest does not include
+    assert place(outside)[0] == first[0]
+    assert place(outside)[1] != first[1]
+    monkeypatch.setattr(compiling, "PACKAGE", tmp_path)
+    assert place(outside) == here
+    assert compiling._Locator.from_function(place, "<string>") is None  # type: ignore[arg-type]
 
-        return decorated
 
-    monkeypatch.setattr(compiling.numba, "njit", njit)
-    monkeypatch.setattr(compiling, "COMPILING", True)
-    before = compiling.config.CACHE_DIR
-    other = threading.Thread(target=lambda: compiling._compile("second"))  # type: ignore[type-var]
-    compiling._compile("first")  # type: ignore[type-var]
-    first_done.set()
-    other.join(10)
-    assert seen == [compiling.cache_folder()] * 2
-    assert before == compiling.config.CACHE_DIR
+def test_machine_code_is_kept_at_that_place() -> None:
+    assert agent_kernels.learn_one._cache.cache_path == os.path.join(str(compiling.cache_folder()), "core")

@@ -2,7 +2,8 @@
 
 Numba's own file cache looks at one source file at a time, so that a function whose callee changed in
 another file would be loaded stale. Here the cache folder's name is a digest of every compiled source of
-the package: a changed line means another folder, never old machine code.
+the package: a changed line means another folder, never old machine code. Nothing in it depends on where the
+package lies, so that all installations and checkouts of the same source share it.
 
 No `fastmath`: a lane's result must not depend on its place in the block or on the number of lanes, so
 that the same seed gives the same bytes whatever the number of workers.
@@ -15,7 +16,6 @@ import functools
 import hashlib
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,13 +33,13 @@ from fedfairx.lanes.inline_compiler import InnerCompiler
 #: Modules that register types with Numba when they are imported, before anything is compiled.
 NUMBERS = (vector, rows_llvm)
 config: Any = numba.config  # numba.config makes its attributes at run time
+caching: Any = numba.core.caching
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).resolve().parent.parent
 COMPILED_SOURCES = ("lanes", "core", "privacy", "simulation")
 DAYS_KEPT = 30
-_ONE_AT_A_TIME = threading.RLock()  # threads may call a stage for the first time
 
 #: True when Numba compiles; False under NUMBA_DISABLE_JIT=1, where the same source runs as plain Python.
 COMPILING = not config.DISABLE_JIT
@@ -81,22 +81,56 @@ def remove_unused(base: str) -> None:
                 shutil.rmtree(folder)
 
 
+class _Locator(caching._CacheLocator):  # type: ignore[misc]
+    """The place of a function's machine code in the cache folder."""
+
+    def __init__(self, function: FunctionType, source: Path) -> None:
+        self._line = function.__code__.co_firstlineno
+        self._folder = Path(cast(str, cache_folder()))
+        if source.is_relative_to(PACKAGE):
+            self._stamp = ""  # the folder's name is the digest of the source
+            self._folder /= source.parent.relative_to(PACKAGE)
+        else:
+            self._stamp = hashlib.sha256(source.read_bytes()).hexdigest()
+            self._folder /= self.get_suitable_cache_subpath(str(source))
+
+    @classmethod
+    def from_function(cls, py_func: FunctionType, py_file: str) -> _Locator | None:
+        """Return the place, or None for a function without a source file."""
+        source = Path(py_file).resolve()
+        return cls(py_func, source) if source.exists() else None
+
+    def get_cache_path(self) -> str:
+        """Return the folder."""
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        """Return what changes with the source."""
+        return self._stamp
+
+    def get_disambiguator(self) -> str:
+        """Return what tells apart functions of one name in one file."""
+        return str(self._line)
+
+
+class _Place(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = [_Locator, *caching.CompileResultCacheImpl._locator_classes]  # noqa: RUF012
+
+
+class _Cache(caching.FunctionCache):  # type: ignore[misc]
+    _impl_class = _Place
+
+
 def _compile(function: Function, **more: Any) -> Function:
     if not COMPILING:  # machine code doesn't warn where a number overflows: it wraps around, or is infinite
         quiet: Function = np.errstate(all="ignore")(function)
         return quiet
     _listen()
-    folder = cache_folder()
-    options: dict[str, Any] = {"error_model": "numpy", "cache": folder is not None, **more}
-    with _ONE_AT_A_TIME:
-        before = config.CACHE_DIR
-        if folder is not None:
-            config.CACHE_DIR = folder  # for the whole process, and read while the decorator runs
-        try:
-            compiled: Function = numba.njit(**options)(function)
-        finally:
-            config.CACHE_DIR = before
-    return compiled
+    keep = more.pop("cache", True) and cache_folder() is not None
+    compiled: Any = numba.njit(error_model="numpy", **more)(function)
+    if keep:
+        compiled._cache = _Cache(function)
+    return cast(Function, compiled)
 
 
 class _Inner:
