@@ -260,6 +260,23 @@ def test_a_name_that_is_written_to_all_the_time_is_tried_again_later() -> None:
     assert "another writer" in str(member.away)
 
 
+def test_a_release_replaces_the_one_before_at_the_first_attempt() -> None:
+    """A second one would ask the hub for what it holds."""
+    attempts: list[str] = []
+
+    class Noting(MemoryTransport):
+        def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
+            attempts.append(agent)
+            super().publish(agent, message, replacing=replacing)
+
+    here = world(Noting())
+    for number, member in enumerate([here.member("org1"), here.member("org2")] * 2):
+        work(member.agent, seed=number)
+        member.agent.release()
+        assert member.exchange()
+    assert attempts == ["org1", "org2"] * 2
+
+
 def test_releases_that_are_refused_together_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     here = world()
     for name in ("org1", "org2"):

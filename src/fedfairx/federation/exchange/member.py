@@ -241,6 +241,7 @@ class Member:
         self._there = None
         with contextlib.suppress(LedgerMismatch):  # `send` raises it; receiving goes on
             self._judge(message)
+            self._there = message
 
     def _absorb(self, come: dict[str, Release], messages: Mapping[str, bytes], *, strict: bool) -> list[str]:
         """Absorb releases together, or one by one if together they are refused."""
