@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from aggregation_helpers import group
 from fedfairx.errors import InvalidInput, MessageRefused
+from fedfairx.federation.aggregation import messages
 from fedfairx.federation.aggregation.epoch import Epoch, typed
 from fedfairx.federation.aggregation.messages import (
     Acceptance,
@@ -25,7 +27,7 @@ from fedfairx.federation.aggregation.messages import (
     sign,
 )
 from fedfairx.federation.aggregation.shares import sealed_bytes
-from fedfairx.federation.roster.signing_keys import new_signing_key
+from fedfairx.federation.roster.signing_keys import new_signing_key, signed_by
 
 HERE = group(4, 1)
 EPOCH, NAMES = HERE.epoch, [*HERE.epoch.members]
@@ -81,6 +83,27 @@ def test_no_bytes_break_the_parser(junk: bytes) -> None:
     for message in (junk, signed(row())[:80] + junk, msgspec.msgpack.encode(["row", *junk]) + bytes(64)):
         with pytest.raises(MessageRefused):
             read(message, Row, EPOCH)
+
+
+def test_the_same_bytes_are_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    epoch, verified = replace(EPOCH), []
+
+    def counted(public: str, text: bytes, signature: bytes) -> bool:
+        verified.append(text)
+        return signed_by(public, text, signature)
+
+    monkeypatch.setattr(messages, "signed_by", counted)
+    for _ in range(3):
+        assert read(signed(row()), Row, epoch) == row()
+    assert len(verified) == 1
+    other = signed(row(), by="org01")
+    for _ in range(2):
+        assert reason(other, epoch=epoch) == "signature"  # a refused one again
+    assert reason(signed(row()), Partial, epoch) == "kind"
+    for number in range(1, epoch.rounds + 1):
+        for name in NAMES:
+            read(signed(row(name=name, number=number, earlier=())), Row, epoch)
+    assert len(epoch.verified) == 2 * (len(epoch.members) + len(epoch.openers)) < epoch.rounds * len(NAMES)
 
 
 def test_there_is_one_way_to_write_a_message() -> None:

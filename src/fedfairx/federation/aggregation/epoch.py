@@ -98,6 +98,11 @@ class Epoch:
             self.settlement,
         )
 
+    @cached_property
+    def verified(self) -> dict[bytes, object]:
+        """The latest messages that `messages.read` has verified here, by their bytes."""
+        return {}
+
     def label(self, purpose: str, number: int, sender: str, opener: str) -> bytes:
         """The label of a key: its purpose, and the one share that it is for."""
         where = self.federation, self.roster, self.number, self.settlement, self.digest

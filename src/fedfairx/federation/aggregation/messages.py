@@ -23,6 +23,7 @@ from fedfairx.federation.aggregation.shares import sealed_bytes
 from fedfairx.federation.roster.signing_keys import SIGNATURE_BYTES, SigningKey, signed_by
 
 _LABEL = b"fedfairx aggregation message 1\n"  # a signature made for another purpose is not valid here
+_KEPT = 2  # rounds of messages that are not verified again
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -121,7 +122,13 @@ def verified(signed: bytes, kind: type[Kind], *, epoch: bytes, name: str, public
 
 
 def read(signed: bytes, kind: type[InEpoch], epoch: Epoch) -> InEpoch:
-    """The row, partial or closing of a member of the epoch, verified, with all its lengths checked."""
+    """The row, partial or closing of a member of the epoch, verified, with all its lengths checked.
+
+    The same bytes are verified once, as long as they are among the latest.
+    """
+    known = epoch.verified.get(signed)
+    if isinstance(known, kind):
+        return known
     name = parse(signed).name
     if name not in epoch.members:
         raise MessageRefused("the sender of a message is not in the roster", reason="unknown")
@@ -132,6 +139,9 @@ def read(signed: bytes, kind: type[InEpoch], epoch: Epoch) -> InEpoch:
         raise MessageRefused(f"the message of {name!r} must be of round 1 to {epoch.rounds}", reason="round")
     if not _fits(message, epoch):
         raise MessageRefused(f"the message of {name!r} has parts of other lengths than the epoch's")
+    epoch.verified[signed] = message
+    if len(epoch.verified) > _KEPT * (len(epoch.members) + len(epoch.openers)):
+        del epoch.verified[next(iter(epoch.verified))]
     return message
 
 
