@@ -144,10 +144,12 @@ class Participant:
     def _open_rounds(self) -> None:
         """Open the latest round of which all rows are here."""
         opener = self.opener
-        if opener is None or opener.closing or not self.agreement.current or not self.agreement.complete:
+        if opener is None or opener.closing or not self.agreement.complete:
             return
         for number in sorted(self._rows, reverse=True):
             if number > opener.last and not self.missing_rows(number):
+                if not self.agreement.current:  # asked last, since it reads the stores
+                    return
                 try:
                     partial = opener.open(number, self._rows[number])
                 except MessageRefused:
