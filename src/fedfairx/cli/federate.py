@@ -118,12 +118,14 @@ class Init(Verb):
                 option = f"--{name.replace('_', '-')}"
                 require(given == default, option, f"is for --aggregation {SECURE}", given, "leave it out")
         else:
-            asked["rounds"] = Rounds(
+            rounds = asked["rounds"] = Rounds(
                 begin=int(time.time()) if self.begin is None else self.begin,
                 first=self.first_round,
                 ratio=self.round_ratio,
                 count=self.round_count,
             )
+            rule = "must be so late that the last round is still to come"
+            require(rounds.times[-1] > time.time(), "--begin", rule, self.begin)
         asked["epsilon"] = self.epsilon if algorithm(self.algorithm).private else None
         asked["slots"] = slots_of(self.slots)
         if self.features:

@@ -25,15 +25,18 @@ def test_init_makes_a_secure_federation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    hourly = ["--first-round", "3600", "--round-ratio", "1", "--round-count", "100", "--begin", "0"]
-    assert main([*INIT, "--out", "f", "--openers", "b,d", "--decide-from", "released", *hourly]) == 0
+    hourly = ["--first-round", "3600", "--round-ratio", "1", "--round-count", "100", "--begin"]
+    assert (
+        main([*INIT, "--out", "f", "--openers", "b,d", "--decide-from", "released", *hourly, "7000000000"])
+        == 0
+    )
     told = capsys.readouterr().out
     roster = Roster.read("f/roster.json")
     assert roster.openers == ("b", "d")
     assert roster.terms.rounds is not None
-    assert roster.terms.rounds.times[-1] == 360_000
+    assert roster.terms.rounds.times[-1] == 7_000_360_000
     assert roster.terms.options.decide_from == "released"
-    assert "b, d open totals, 100 of them, from 1970-01-01 01:00 to 1970-01-05 04:00 UTC" in told
+    assert "b, d open totals, 100 of them, from 2191-10-27 13:26 to 2191-10-31 16:26 UTC" in told
     assert "against the hub and up to 1 of 4 members together: ε=2" in told
     assert roster.digest in told
     assert main(["federate", "amend", "f", "--add", "e"]) == 2
@@ -47,6 +50,7 @@ def test_init_makes_a_secure_federation(
         (["--colluding", "3"], "members must be at least 5 for secure aggregation where 3 may collude"),
         (["--openers", "a"], "openers must be 2 members"),
         (["--round-ratio", "0"], "ratio must be 1, or from"),
+        (["--begin", "0"], "--begin must be so late that the last round is still to come"),
         (["--aggregation", "plain", "--first-round", "5"], "--first-round is for --aggregation secure"),
         (["--aggregation", "plain", "--colluding", "1"], "colluding is for aggregation='secure'"),
         (["--aggregation", "plain", "--decide-from", "released"], "decide_from must be left to each member"),
