@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 import fedfairx as ffx
 from fedfairx.agent.exchange import OTHERS, TOTAL
+from fedfairx.errors import TransportUnavailable
 from fedfairx.federation.aggregation.records import FileRecords, MemoryRecords, Records
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.secure_member import SecureMember
@@ -73,6 +75,8 @@ class SecureWorld:
             for name, member in self.members.items():
                 if name not in without:
                     member.exchange()
+                    with suppress(TransportUnavailable):
+                        member.show_life()
 
     def round(self, number: int, *, without: Collection[str] = ()) -> None:
         """The time of a round comes."""

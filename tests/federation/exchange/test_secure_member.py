@@ -12,14 +12,16 @@ import pytest
 
 from fedfairx.agent.exchange import TOTAL
 from fedfairx.errors import InvalidInput, TransportUnavailable
-from fedfairx.federation.aggregation.messages import Partial, parse, sign
+from fedfairx.federation.aggregation.messages import Partial, Row, digest, parse, sign
 from fedfairx.federation.aggregation.shares import from_bytes, to_bytes
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Member
+from fedfairx.federation.exchange.secure_member import SecureMember
+from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.federation.transport import MemoryTransport
 from fedfairx.federation.transport.protocol import own_keys
 from fedfairx.privacy import Centring
-from member_helpers import work
+from member_helpers import BEGIN, work
 from secure_helpers import NAMES, SecureWorld, secure_world
 
 
@@ -100,8 +102,110 @@ def test_a_member_away_stops_totals_and_not_decisions(away: str) -> None:
     assert rows[0] == rows[2]  # leaves of rounds that it missed are empty but for the first
 
 
-def test_an_opener_keeps_the_latest_rows_of_each_member() -> None:
+@pytest.mark.parametrize("who", ["org1", "org4"], ids=["opener", "other"])
+@pytest.mark.parametrize("ahead", [120, -120])
+def test_clocks_may_differ_by_more_than_some_rounds(who: str, ahead: int) -> None:
+    here = secure_world(rounds=Rounds(begin=BEGIN, first=10, ratio=1, count=40)).start_all()
+    here.members[who].clock = lambda: here.now + ahead
+    for seconds in range(0, 200, 5):
+        here.now = BEGIN + float(seconds)
+        here.turn(times=1)
+        here.check_opened()
+    behind = max(0, -ahead) // 10  # the last one's time counts
+    assert all(19 - behind - 1 <= member.progress.opened <= 19 for member in here.members.values())
+
+
+def test_a_clock_that_is_far_ahead_sends_no_rows_of_rounds_to_come() -> None:
+    """All would have to wait for the round of such a row."""
     here = secure_world().start_all()
+    here.round(1)
+    wrong = here.members["org4"]
+    wrong.clock = lambda: here.now + 1e6
+    here.round(2)
+    assert wrong.progress.due == 12
+    assert wrong.progress.sent == 1
+    assert "the clock here is ahead" in wrong.trouble
+    assert here.members["org1"].progress.waits_for == {"org4": "row"}
+    wrong.clock = lambda: here.now
+    here.turn()
+    here.check_total(2)
+    assert wrong.trouble == ""
+
+
+def test_a_member_whose_row_is_of_a_round_to_come_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = secure_world(rounds=Rounds(begin=BEGIN, first=3600, ratio=1, count=12)).start_all()
+    here.round(1)
+    wrong = here.members["org4"]
+    with monkeypatch.context() as patch:  # as two would whose clocks are wrong alike
+        patch.setattr(SecureMember, "_in_time", True)
+        wrong.clock = lambda: here.now + 3600.0 * 5
+        wrong.exchange()
+    wrong.clock = lambda: here.now
+    here.round(2)
+    assert {tuple(member.progress.waits_for.items()) for member in here.members.values()} == {
+        (("org4", "row"),)
+    }
+    here.round(6)
+    here.check_total(6)
+
+
+def test_a_member_that_is_thirty_rounds_behind_takes_up_at_the_round_that_is_due() -> None:
+    here = secure_world(rounds=Rounds(begin=BEGIN, first=10, ratio=1, count=40)).start_all()
+    here.round(1)
+    for number in range(2, 33):
+        busy(here, number)
+        here.round(number, without=["org4"])
+    assert here.members["org1"].progress.opened == 1
+    here.turn()
+    here.check_total(32)
+    assert here.members["org1"].progress.records == sum(m.agent.observed for m in here.members.values())
+
+
+def test_rounds_that_were_over_before_the_members_began_are_left_out() -> None:
+    here = secure_world().start_all()
+    here.now = BEGIN + 75.0
+    busy(here, 1)
+    here.turn()
+    here.check_total(7)
+    here.now = BEGIN + 1e6
+    busy(here, 2)
+    here.turn()
+    here.check_total(12)
+    assert here.members["org1"].progress.records == sum(m.agent.observed for m in here.members.values())
+
+
+def test_of_two_that_run_from_a_copied_folder_one_stops(tmp_path: Path) -> None:
+    """With everything in it: key, database and vault."""
+    (tmp_path / "one").mkdir()
+    here = secure_world(names=NAMES[:3], folder=tmp_path / "one").start_all()
+    here.round(1)
+    here.members["org1"].close_vault()
+    here.members["org1"].agent.close()
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    first = here.start("org1")
+    here.folder = tmp_path / "two"
+    second = here.start("org1")
+    here.members |= {"org1": first, "second": second}
+    seen: dict[tuple[str, int], bytes] = {}
+    for number in range(2, 6):
+        here.now += 10.0
+        work(first.agent, 3, seed=number)
+        work(second.agent, 4, seed=number)
+        for _ in range(4):
+            here.turn(times=1)
+            for key in ("org1.row", "org1.partial"):
+                signed = here.transport.latest()[key]
+                sent = parse(signed)
+                assert isinstance(sent, Row | Partial)
+                assert seen.setdefault((key, sent.number), digest(signed)) == digest(signed)
+    assert first.halted is None
+    assert "has to leave and join anew" in str(second.halted)
+    del here.members["second"]
+    here.check_total(5)
+
+
+def test_an_opener_keeps_the_latest_rows_of_each_member() -> None:
+    here = secure_world(rounds=Rounds(begin=BEGIN, first=3600, ratio=1, count=12)).start_all()
     here.turn()
     for number in range(1, 8):
         here.round(number, without=["org4"])

@@ -42,7 +42,7 @@ from fedfairx.federation.aggregation.messages import Partial, Row, parse, read
 from fedfairx.federation.aggregation.participant import Participant
 from fedfairx.federation.aggregation.records import FileRecords, MemoryRecords, Records, SqlRecords, Stores
 from fedfairx.federation.aggregation.shares import Integers
-from fedfairx.federation.exchange.alive import ATTEMPTS, SignsOfLife
+from fedfairx.federation.exchange.alive import AHEAD, ATTEMPTS, SILENT, SignsOfLife
 from fedfairx.federation.exchange.background import Wakeup, in_turn, repeat
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Peer
@@ -62,7 +62,8 @@ from fedfairx.privacy import Release
 from fedfairx.privacy.mechanisms.noise_share import RANGE_BITS
 from fedfairx.storage.privacy_ledger import LogDatabase
 
-ROWS_KEPT = 4  # latest rows of each member that an opener keeps, waiting for those of the others
+ROWS_KEPT = 4, 64  # the least and most of each member's latest rows that an opener keeps for those to come
+IN_TIME = SILENT + AHEAD  # seconds since a peer's last sign of life by our clock, if that is right
 LEAVES = 64  # missed rounds that are made up for in one transaction, for which decisions wait
 
 
@@ -77,7 +78,8 @@ class Progress:
     next_time: when the next round begins, in seconds since 1970; None after the last.
     unconfirmed: why this member's operator has to confirm members; empty once that is done.
     keys, acceptances: openers without a key, and members that have not accepted the roster, before the start.
-    rows, partials: members without a row of the round that is due, then openers without their part of it.
+    rows, partials: members without a row of the round that is due, or with one of a round that is far from
+        due; then openers without their part of it.
     """
 
     due: int = 0
@@ -163,6 +165,7 @@ class SecureMember:
         self._row = b""  # our latest one; empty before the first
         self._noted = b""  # our row that the ledger counts as sent
         self._unconfirmed = ""
+        self._alone = False  # whether rounds would be passed over by our clock alone
         self._without_key = roster.openers
         self._participant: Participant | None = None
         self._records, self._vault = _records_of(agent), vault
@@ -243,11 +246,14 @@ class SecureMember:
 
     def _make_row(self) -> None:
         """Make the row of the round that is due, if it is new. Rounds that were missed get empty leaves."""
-        part = self._participant
+        part, self._alone = self._participant, False
         if part is None or not part.agreement.complete or part.sender.halted:
             return
         due = self._rounds.number(self.clock())
         if due <= part.sender.last or due < self.agent.released:  # the clock may have gone back
+            return
+        if due > max(part.sender.last, *self._latest.rows.values(), 0) + 1 and not self._in_time:
+            self._alone = True
             return
         while self.agent.released < due:
             with self.agent.transaction():
@@ -259,6 +265,11 @@ class SecureMember:
         except LedgerMismatch:
             if not part.sender.halted:
                 raise
+
+    @property
+    def _in_time(self) -> bool:
+        """Whether a peer's clock agrees with ours, by its last sign of life."""
+        return any(self.clock() - moment <= IN_TIME for moment in self.signs.last.values())
 
     def _integers(self, release: Release) -> Integers:
         """A row as integers: the statistics in steps of the grid, and the number of records."""
@@ -316,7 +327,12 @@ class SecureMember:
 
     @property
     def trouble(self) -> str:
-        """Why this opener can't open totals; empty if it can."""
+        """Why no row is sent now, or why this opener can't open totals; empty if all is well."""
+        if self._alone:
+            return (
+                "rounds were passed over by all members, or the clock here is ahead: no row is sent before a "
+                f"peer gives a sign of life that is at most {IN_TIME:.0f} s old by the clock here"
+            )
         return "" if self._participant is None else self._participant.trouble
 
     # --- receiving -----------------------------------------------------------------------------------
@@ -352,6 +368,13 @@ class SecureMember:
         for _, reason in part.refusals - before:
             self.rejected[place] = reason
         self._note(message)
+
+    @property
+    def _rows_kept(self) -> int:
+        """How many of each member's rows an opener keeps: members' clocks may differ by `AHEAD` seconds."""
+        now, (least, most) = self.clock(), ROWS_KEPT
+        within = self._rounds.number(now + AHEAD) - self._rounds.number(now - AHEAD)
+        return min(max(within, least), most)
 
     def _note(self, message: bytes) -> None:
         """Note the round of a row or partial, by which members are waited for."""
@@ -410,7 +433,7 @@ class SecureMember:
                     self._agree(messages)
                 self._take(messages)
                 if self._participant is not None:
-                    self._participant.keep_rows(ROWS_KEPT)
+                    self._participant.keep_rows(self._rows_kept)
                 self._make_row()
                 self._publish(messages)
                 self.away = None
@@ -440,7 +463,8 @@ class SecureMember:
         if reached.opened >= due:
             return reached
         rows = self._latest.rows | {self.agent.name: reached.sent}
-        without = tuple(name for name in part.epoch.members if rows.get(name, 0) < due)
+        future = self._rounds.number(now + AHEAD)  # a row from beyond was sent by a wrong clock
+        without = tuple(name for name in part.epoch.members if not due <= rows.get(name, 0) <= future)
         if without:
             return replace(reached, rows=without)
         partials = self._latest.partials
