@@ -34,11 +34,11 @@ class Told:
     wrong: list[str] = field(default_factory=list)
 
 
-def load(url: str, told: Told, stop: threading.Event, seed: int) -> None:
+def load(url: str, told: Told, stop: threading.Event, seed: int, *, pause: float = 0.0) -> None:
     """Ask until the service is gone: decisions under a key each, and a reward for most of them."""
     rng = random.Random(seed)
     with httpx.Client(base_url=url, timeout=5.0, verify=False) as http:
-        while not stop.is_set():
+        while not stop.wait(pause):
             told.asking = told.asking or str(uuid.UUID(int=rng.getrandbits(128)))
             try:
                 answer = http.post(
