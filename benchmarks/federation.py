@@ -1,5 +1,5 @@
 """The cost of a federation: an envelope, delivery (also compared with a bare message), secure aggregation
-beside the plain exchange, fifty agents.
+beside the plain exchange, in memory and over NATS with TLS, fifty agents.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cache
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from fedfairx.federation.roster.roster import Roster, create_roster
 from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
+from fedfairx.federation.setup.create import create_federation
+from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.federation.transport import MemoryTransport, SqliteTransport, Transport
 from fedfairx.federation.transport.protocol import PARTIAL, ROW, aggregation_key
 from fedfairx.privacy import KeyedNoise, Release, new_key
@@ -39,6 +42,8 @@ from measure import Contestant, Report, main, race
 
 MEMBERS, DIMENSION = 10, 20  # when compared with bare messages
 AGENTS, PROCESSES = 50, 5
+SIZES = ((10, 20), (10, 50), (50, 20), (50, 50))  # members and dimension, with secure aggregation
+WARM_UP = 2  # rounds that are not counted
 LOOK = 0.1  # seconds between two receives of one of fifty agents
 
 
@@ -160,21 +165,30 @@ def hub(folder: Path, roster: Roster) -> tuple[str, subprocess.Popen[bytes]] | N
     binary = shutil.which("nats-server")
     if binary is None:
         return None
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [binary, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder / "store")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(500):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.01)
+    await_port(port)
     from fedfairx.federation.transport.nats import make_bucket
 
     url = f"nats://127.0.0.1:{port}"
     make_bucket(url, federation=roster.federation)
     return url, process
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def await_port(port: int) -> None:
+    """Wait until a server listens."""
+    for _ in range(500):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.01)
 
 
 # --- against a bare message --------------------------------------------------------------------------------
@@ -448,7 +462,7 @@ def crowd_part(part: int, folder: str, url: str, seconds: int) -> Any:
 
 def secure(report: Report, *, rounds: int) -> None:
     """A round of all members by turns: everybody's releases seen, or only their sum."""
-    for count, dimension in ((10, 20), (10, 50), (50, 20), (50, 50)):
+    for count, dimension in SIZES:
         names = [f"a{i:02d}" for i in range(count)]
         plain, sums = PlainRounds(names, dimension), SecureRounds(names, dimension, rounds=rounds + 2)
         colluding = sums.roster.terms.options.colluding
@@ -560,12 +574,222 @@ class SecureRounds:
         return len(self.transport.latest()[aggregation_key(self.members[0].agent.name, kind)])
 
 
+# --- rounds over NATS with TLS ------------------------------------------------------------------------------
+
+
+def rounds(report: Report, *, sizes: Sequence[tuple[int, int]] = SIZES, turns: int) -> None:
+    """A round of all members by turns, over one hub for each kind: everybody's releases, or only their sum.
+
+    All members but one send, and are heard by all. Then the last one does.
+    """
+    for count, dimension in sizes:
+        names = [f"a{i:02d}" for i in range(count)]
+        report.heading(
+            f"A round of {count} members over nats with TLS, d={dimension}: {PROCESSES} processes, "
+            f"{count // PROCESSES} members in each, databases on disk"
+        )
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            monitors = {}
+            for kind in ("plain", "secure"):
+                base = Path(folder) / kind
+                port, monitors[kind] = free_port(), free_port()
+                terms = round_terms(kind, count, dimension, turns=turns)
+                create_federation(base, terms, dict.fromkeys(names), port=port, confirm=kind == "secure")
+                process = tls_hub(base / "hub", port, monitors[kind])
+                if process is None:
+                    report.note("there is no nats-server here: left out")
+                    return
+                stack.callback(process.wait)
+                stack.callback(process.kill)
+            command = [sys.executable, __file__, "--rounds", folder, *map(str, monitors.values()), str(turns)]
+            told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+        tell_rounds(report, told, count)
+
+
+def tell_rounds(report: Report, told: Sequence[dict[str, Any]], count: int) -> None:
+    delays, used = {}, {}
+    for kind in ("plain", "secure"):
+        (sent,) = (each[kind]["sent"] for each in told if each[kind]["sent"])
+        done = np.max([each[kind]["done"] for each in told], axis=0)
+        delays[kind] = 1e3 * (done - np.array(sent))[WARM_UP:]
+        used[kind] = 1e3 * np.sum([each[kind]["used"] for each in told], axis=0)[WARM_UP:] / count
+        report.add(f"{kind}: last message to all having everything", float(np.median(delays[kind])), "ms")
+    report.ratio("  secure ÷ plain", delays["secure"] / delays["plain"])
+    for kind, times in used.items():
+        report.add(f"{kind}: CPU of a member", float(np.median(times)), "ms")
+    report.ratio("  secure ÷ plain", used["secure"] / used["plain"])
+    for kind in ("plain", "secure"):
+        (passed,) = (np.array(each[kind]["passed"]) for each in told if each[kind]["passed"])
+        come, gone = np.median(np.diff(passed, axis=0)[WARM_UP:], axis=0) / count
+        report.add(f"{kind}: bytes that the hub gets from a member", float(come), "B")
+        report.add(f"{kind}: bytes that the hub sends to a member", float(gone), "B")
+
+
+def round_terms(kind: str, count: int, dimension: int, *, turns: int) -> Terms:
+    if kind == "plain":
+        return Terms(dimension=dimension, agents=count, horizon=5000, schedule=EveryRound(), epsilon=2.0)
+    times = Rounds(begin=0, first=1, ratio=1, count=turns + WARM_UP)
+    return Terms(
+        dimension=dimension, agents=count, horizon=5000, epsilon=2.0, aggregation="secure", rounds=times
+    )
+
+
+def tls_hub(folder: Path, port: int, monitor: int) -> subprocess.Popen[bytes] | None:
+    """The hub of a federation's folder, which counts bytes at `monitor`; None if there is no server."""
+    binary = shutil.which("nats-server")
+    if binary is None:
+        return None
+    command = [binary, "-c", "nats-server.conf", "-a", "127.0.0.1", "-m", str(monitor)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd=folder, **quiet)  # type: ignore[call-overload]
+    await_port(port)
+    from fedfairx.federation.transport.nats import make_bucket
+
+    place = MemberFolder.read(folder)
+    make_bucket(place.servers, federation=place.roster.federation, tls=place.tls)
+    return process  # type: ignore[no-any-return]
+
+
+def rounds_of(folder: str, *more: object) -> None:
+    """Run all members in a few processes, forked, since importing takes seconds."""
+    for kind in ("plain", "secure"):
+        terms = MemberFolder.read(Path(folder) / kind / "a00").roster.terms
+        _ = terms.limits  # calibrated once for all
+        warm_agent = terms.agent("warm", noise=KeyedNoise(new_key(), agent="warm", run="benchmark"))
+        warm_agent.observe(warm_agent.decide(np.full((2, terms.dimension), 0.1)), reward=0.5)
+        warm_agent.release()
+    forked("rounds_part", PROCESSES, folder, *more)
+
+
+def rounds_part(part: int, folder: str, plain: int, secure: int, turns: int) -> Any:
+    """Run some of the members of both kinds, each with the thread of a service."""
+    monitors = {"plain": plain, "secure": secure}
+    kinds = {kind: RoundsPart(Path(folder) / kind, part) for kind in monitors}
+    told: dict[str, Any] = {}
+    for kind in kinds:
+        told[kind] = {"sent": [], "done": [], "used": [], "passed": []}
+    for number in range(1, turns + WARM_UP + 1):
+        order = [*kinds] if number % 2 else [*reversed(kinds)]
+        for kind in order:
+            if part == 0:
+                told[kind]["passed"].append(bytes_at(monitors[kind]))
+            TOGETHER.wait()  # type: ignore[name-defined]  # noqa: F821
+            began = time.process_time()
+            kinds[kind].most_send(number)
+            TOGETHER.wait()  # type: ignore[name-defined]  # noqa: F821
+            told[kind]["done"].append(kinds[kind].last_sends(number))
+            TOGETHER.wait()  # type: ignore[name-defined]  # noqa: F821
+            told[kind]["used"].append(time.process_time() - began)
+    for kind, members in kinds.items():
+        if part == 0:
+            told[kind]["passed"].append(bytes_at(monitors[kind]))
+        told[kind]["sent"] = [*members.sent.values()]
+    TOGETHER.wait()  # type: ignore[name-defined]  # noqa: F821
+    for members in kinds.values():
+        members.close()
+    return told
+
+
+def bytes_at(monitor: int) -> tuple[int, int]:
+    """The bytes of all messages that a hub has received and sent."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{monitor}/varz") as answer:
+        now = json.load(answer)
+    return now["in_bytes"], now["out_bytes"]
+
+
+class RoundsPart:
+    """Some members of a federation, in this process. `sent` has when the last member sent a message."""
+
+    def __init__(self, base: Path, part: int) -> None:
+        names = [*MemberFolder.read(base / "a00").roster.members]
+        self.last, self.names = names[-1], names
+        self.clocks = dict.fromkeys(names[part::PROCESSES], 0.0)
+        self.sent: dict[bytes, float] = {}
+        self.done: dict[str, float] = {}
+        self.changed = threading.Condition()
+        self.members = {name: self._member(base / name) for name in self.clocks}
+        self.contexts = np.full((2, next(iter(self.members.values())).agent.dimension), 0.1)
+        self.stops = [
+            each.watch(every=60.0, after=partial(self._note, name)) for name, each in self.members.items()
+        ]
+
+    def _member(self, folder: Path) -> Member | SecureMember:
+        place = MemberFolder.read(folder)
+        each = place.member(place.roster.terms.open_agent(place.name, folder / "agent.sqlite"))
+        each.clock = lambda: self.clocks[place.name]
+        if place.name == self.last:
+            real, own = each.transport.publish, {place.name, aggregation_key(place.name, ROW)}
+
+            def publish(agent: str, message: bytes, *, replacing: bytes | None) -> None:
+                if agent in own:
+                    self.sent.setdefault(message, time.monotonic())
+                real(agent, message, replacing=replacing)
+
+            each.transport.publish = publish  # type: ignore[method-assign]
+        return each
+
+    def _note(self, name: str) -> None:
+        with self.changed:
+            self.done[name] = time.monotonic()
+            self.changed.notify()
+
+    def most_send(self, number: int) -> None:
+        """All but the last member send, and these have received each other's messages."""
+        here = [name for name in self.members if name != self.last]
+        self._send(number, here)
+        self._await(here, lambda name: self._has(name, number, [*{*self.names} - {self.last}]))
+
+    def last_sends(self, number: int) -> float:
+        """The last member sends; when all members here had everything."""
+        self._send(number, [name for name in self.members if name == self.last])
+        return max(self._await([*self.members], lambda name: self._has(name, number, self.names)))
+
+    def _send(self, number: int, names: Sequence[str]) -> None:
+        for name in names:
+            each = self.members[name]
+            each.agent.observe(each.agent.decide(self.contexts), reward=0.5)
+            self.clocks[name] = float(number)
+            if isinstance(each, Member):
+                each.agent.release()
+            each.wake()
+
+    def _has(self, name: str, number: int, senders: Sequence[str]) -> bool:
+        each = self.members[name]
+        if isinstance(each, SecureMember):
+            rows = each.progress.rows == (self.last,) and each.progress.due == number
+            return each.progress.opened >= number if self.last in senders else rows
+        held = each.agent.held
+        return all(other in held and held[other].number >= number for other in senders)
+
+    def _await(self, names: Sequence[str], has: Callable[[str], bool]) -> list[float]:
+        """Wait until all of these members have it; when each of them had."""
+        times: dict[str, float] = {}
+        with self.changed:
+            while True:
+                times |= {name: self.done[name] for name in names if name not in times and has(name)}
+                if len(times) == len(names):
+                    return [*times.values()]
+                if not self.changed.wait(60.0):
+                    raise TimeoutError(f"{[*{*names} - {*times}]} wait: {self._why()}")
+
+    def _why(self) -> list[object]:
+        return [(each.away, getattr(each, "progress", None)) for each in self.members.values()]
+
+    def close(self) -> None:
+        for stop in self.stops:
+            stop()
+        for each in self.members.values():
+            each.transport.close()
+            each.agent.close()
+
+
 def run(report: Report) -> None:
     quick = report.quick
     envelopes(report, turns=5 if quick else 21)
     ways(report, releases=30 if quick else 300)
     reach(report, turns=50 if quick else 500)
     secure(report, rounds=3 if quick else 20)
+    rounds(report, sizes=SIZES[:1] if quick else SIZES, turns=3 if quick else 10)
     crowd(report, seconds=5 if quick else 60)
 
 
@@ -574,5 +798,7 @@ if __name__ == "__main__":
         crowd_of(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     elif sys.argv[1:2] == ["--reach"]:
         reach_of(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), float(sys.argv[6]))
+    elif sys.argv[1:2] == ["--rounds"]:
+        rounds_of(sys.argv[2], *map(int, sys.argv[3:]))
     else:
         main("federation", run, __doc__)
