@@ -289,3 +289,42 @@ def test_what_each_algorithm_decides_from_is_told() -> None:
                 line for line in algorithm.splitlines() if line.startswith(f"| `{each.decide_from}` |")
             )
             assert re.search(rf"default of[^;:]*`{re.escape(name)}`", row)
+
+
+# --- a measured number says where it comes from ---
+
+#: A command, a date and a commit, as in "*`make reproduce`, 17 November 2026, 668e693.*"
+ORIGIN = re.compile(r"\*`[^`]+`[^*]*\b\d{1,2}\s[A-Z][a-z]+\s\d{4},\s[0-9a-f]{7}\b[^*]*\*")
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("docs/paper/cost-of-privacy.md", set()),
+        ("docs/paper/measurements.md", set()),
+        ("benchmarks/README.md", {"What each prints", "How to read the noise"}),
+    ],
+)
+def test_every_measurement_has_its_command_date_and_commit(name: str, other: set[str]) -> None:
+    sections = re.split(r"^## ", (ROOT / name).read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    for section in sections:
+        title, _, body = section.partition("\n\n")
+        assert title in other or ORIGIN.match(body), title
+
+
+def test_every_experiment_has_its_command_date_and_commit() -> None:
+    text = TEXT[ROOT / "docs" / "paper" / "results.md"]
+    rows = re.findall(r"^\| (`.+?) \| `.+?` \| \d+ \w+ \d{4} \| [0-9a-f]{7} \|$", text, re.MULTILINE)
+    assert sorted(", ".join(rows).replace("`", "").split(", ")) == sorted(experiments())
+
+
+def test_a_measured_value_stands_on_one_page_of_measurements() -> None:
+    """A value with its interval, as in "0.328 [0.321, 0.335]"; a copy would differ after the next run."""
+    pages: dict[str, set[Path]] = {}
+    for page, text in TEXT.items():
+        for value in re.findall(r"\d[\d.]* \[\d[\d.]*,\s\d[\d.]*\]", prose(text)):
+            pages.setdefault(value, set()).add(page)
+    assert len(pages) > 100
+    for value, found in pages.items():
+        assert len(found) == 1, (value, found)
+        assert all(page.parent == ROOT / "docs" / "paper" for page in found), (value, found)

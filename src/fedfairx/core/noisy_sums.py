@@ -105,7 +105,7 @@ def worth(
     minimises the sum of the two over all directions. workspace (2, d, d).
 
     All directions share one weight: knowing one direction much better turns optimism into the others, where
-    it costs fairness (docs/paper/cost-of-privacy.md has the figures).
+    it costs fairness (docs/paper/cost-of-privacy.md).
     """
     gram = workspace[0]
     gram_of(own, gram)
