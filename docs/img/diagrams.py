@@ -1,4 +1,4 @@
-"""The diagrams of docs/explanation, computed from the code where they show what it does.
+"""The diagrams of docs/explanation and docs/paper, computed from the code where they show what it does.
 
 `python docs/img/diagrams.py` writes them again; a test fails when one is out of date.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import fedfairx as ffx
+from fedfairx.federation.setup.joining_gain import EPSILONS, HORIZONS, MEMBERS, RATIOS
 from fedfairx.privacy import calibrate
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -345,6 +346,57 @@ def partners() -> Drawing:
     return drawing
 
 
+def joining_gain() -> Drawing:
+    """Regret of members over that alone against ε, from the stored table."""
+    drawing = Drawing(720, 310, "Regret of a private federation's members over that alone, by ε and members.")
+    for left, horizon in ((50, 10_000), (385, 100_000)):
+        axes = Axes(
+            drawing, (left, left + 230, 45, 255), (EPSILONS[0], EPSILONS[-1]), (0, 1.2), logarithmic=True
+        )
+        axes.ticks([], [0, 0.2, 0.4, 0.6, 0.8, 1, 1.2])
+        for epsilon in EPSILONS:
+            drawing.label(axes.x(epsilon), 271, f"{epsilon:g}", kind="small")
+        title = f"{horizon:,} decisions of each".replace(",", " ")
+        drawing.label(left, 22, title, anchor="start", kind="bold")
+        drawing.label(left + 115, 297, "ε", kind="small")
+        table = RATIOS["own+released"][HORIZONS.index(horizon)]
+        for members, colour in ((3, "d"), (10, "a"), (30, "c"), (100, "b")):
+            ratios = [row[MEMBERS.index(members)] for row in table]
+            axes.curve(EPSILONS, ratios, colour)
+            low = -12 if members == 3 else 0
+            drawing.label(
+                left + 237, axes.y(ratios[-1]) + low, f"m = {members}", anchor="start", kind="small"
+            )
+    return drawing
+
+
+def evaluation() -> Drawing:
+    """The value of choosing uniformly, estimated from a growing log of another policy."""
+    rng, skill = np.random.default_rng(0), np.array([0.5, 0.6, 0.7])
+    agent = ffx.Agent(actions=["ann", "ben", "cid"], seed=0)
+    log = []
+    for _ in range(6000):
+        decision = agent.decide()
+        reward = float(rng.random() < skill[decision.action])
+        agent.observe(decision, reward=reward)
+        log.append(ffx.Logged(decision.policy, decision.action, names=list(agent.actions), reward=reward))
+    counts = [200, 400, 800, 1500, 3000, 6000]
+    found = [ffx.evaluate(log[:count], {"uniform": "uniform"})["uniform"].reward for count in counts]
+    drawing = Drawing(
+        720, 300, "The interval of a policy's value narrows as the log grows, and holds at all times."
+    )
+    axes = Axes(drawing, (60, 560, 20, 255), (200, 6000), (0.2, 1.0), logarithmic=True)
+    axes.ticks(counts, [0.2, 0.4, 0.6, 0.8, 1.0])
+    for each, colour, dashed in (("low", "a", True), ("value", "a", False), ("high", "a", True)):
+        axes.curve(counts, [getattr(one, each) for one in found], colour, dashed=dashed)
+    axes.curve([200, 6000], [skill.mean(), skill.mean()], "c")
+    for number, (text, colour) in enumerate((("estimate, interval", "a"), ("truth", "c"))):
+        drawing.label(590, 60 + 22 * number, text, anchor="start", kind="small")
+        drawing.bar(577, 57 + 22 * number, 63 + 22 * number, 14, colour)
+    drawing.label(310, 290, "decisions in the log", kind="small")
+    return drawing
+
+
 DIAGRAMS: dict[str, Callable[[], Drawing]] = {
     "rooms": rooms,
     "merit-to-share": merit_to_share,
@@ -356,6 +408,8 @@ DIAGRAMS: dict[str, Callable[[], Drawing]] = {
     "ledger": ledger,
     "loop": loop,
     "partners": partners,
+    "joining-gain": joining_gain,
+    "evaluation": evaluation,
 }
 
 if __name__ == "__main__":
