@@ -315,14 +315,14 @@ def partners() -> Drawing:
     drawing = Drawing(
         720, 300, "A partner's weight against the member's own rewards, by the distance of its parameter."
     )
-    axes = Axes(drawing, (60, 560, 20, 255), (1, 4096), (0, 1), logarithmic=True)
-    axes.ticks([1, 4, 16, 64, 256, 1024, 4096], [0, 0.25, 0.5, 0.75, 1])
+    axes = Axes(drawing, (60, 560, 20, 255), (1, 1024), (0, 1), logarithmic=True)
+    axes.ticks([1, 4, 16, 64, 256, 1024], [0, 0.25, 0.5, 0.75, 1])
     here = np.array([0.8, 0.1])
-    counts = [4**power for power in range(7)]
+    counts = [4**power for power in range(6)]
     for distance, colour in ((0.0, "a"), (0.1, "c"), (0.5, "b")):
         there = here + distance * np.array([-0.6, 0.8])
-        weights = np.zeros((20, len(counts)))
-        for seed in range(20):
+        weights = np.zeros((10, len(counts)))
+        for seed in range(10):
             rng = np.random.default_rng(seed)
             own, partner = (ffx.Agent(2, name=name, partners="differ", seed=0) for name in ("here", "there"))
             contexts = rng.random((1000, 2)) / np.sqrt(2)
