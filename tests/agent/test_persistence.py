@@ -663,6 +663,20 @@ def test_many_decisions_are_stored_like_single_ones(
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("note", [None, DecisionNote(model_version=3)])
+def test_of_many_decisions_each_is_stored_with_its_own_names(
+    note: DecisionNote | None, tmp_path: Path
+) -> None:
+    same = ["c", "d"]
+    names = [["a", "b"], None, None, same, same, ["e", "f"], None]
+    with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:
+        x = np.ones((len(names), 2, D)) / D
+        made = agent.decide_many(x, names=names, notes=[note] * len(names))
+        stored = [agent.journal.decision(one.id) for one in made]
+        assert [one.names for one in stored if one is not None] == names
+        agent.verify()
+
+
 def test_many_decisions_bring_a_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", 10)
     with ffx.Agent.open(tmp_path / "agent.db", dimension=D, seed=0) as agent:

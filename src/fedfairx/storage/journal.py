@@ -201,13 +201,13 @@ class Journal:
         shares: list[float] = values[np.arange(count), actions].tolist()
         buffer, head = log.rows["decisions"], log.heads.get(agent) or self.head()
         prefix = self.origins.of(first) or ""
-        noted, rest, rest_packed = None, (), b""
+        noted, last, rest, rest_packed = None, None, (), b""
         for place, (action, share, called, note) in enumerate(
             zip(actions, shares, names, notes, strict=True)
         ):
             at, seq = place * width, first + place
-            if place == 0 or called is not None or note is not noted:
-                noted, rest = note, self._note_columns(seq, called, note, None)
+            if place == 0 or called is not last or note is not noted:
+                noted, last, rest = note, called, self._note_columns(seq, called, note, None)
                 rest_packed = packed_rest(prefix, rest)
             row = (
                 seq,
