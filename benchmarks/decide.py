@@ -15,7 +15,7 @@ import numpy as np
 
 import fedfairx as ffx
 from measure import Contestant, Report, main, race
-from peers import PEERS, Policy, missing
+from peers import BATCHED, PEERS, Policy, missing, versions
 from problem import Problem, problem
 
 ARMS, DIMENSION = 10, 5
@@ -32,9 +32,26 @@ class Ours:
         self._agent = ffx.Agent(problem.dimension, merit=ffx.merit.Exponential(STEEPNESS), seed=0, **options)
         self._contexts, self._rewards = problem.contexts, problem.rewards
 
-    def step(self, i: int) -> None:
+    def step(self, i: int) -> int:
         decision = self._agent.decide(self._contexts[i])
         self._agent.observe(decision, reward=self._rewards[i][decision.action])
+        return decision.action
+
+
+class OurBatch:
+    """The same with many decisions in a call, and rewards 0 or 1."""
+
+    def __init__(self, problem: Problem, batch: int) -> None:
+        self._agent = ffx.Agent(problem.dimension, merit=ffx.merit.Exponential(STEEPNESS), seed=0)
+        rewards = np.array(problem.rewards) > 0.5
+        ends = range(0, len(rewards), batch)
+        self._contexts = [np.stack(problem.contexts[end : end + batch]) for end in ends]
+        self._rewards = [rewards[end : end + batch].tolist() for end in ends]
+
+    def step(self, i: int) -> None:
+        made = self._agent.decide_many(self._contexts[i])
+        given = zip(made, self._rewards[i], strict=True)
+        self._agent.observe_many(made, [rewards[decision.action] for decision, rewards in given])
 
 
 class OurSet:
@@ -100,7 +117,7 @@ class NumpyLinUCB:
         self.alpha = 1.0
         self._contexts, self._rewards = problem.contexts, problem.rewards
 
-    def step(self, i: int) -> None:
+    def step(self, i: int) -> int:
         contexts = self._contexts[i]
         theta = self.inverse @ self.moment
         widths = np.sqrt(((contexts @ self.inverse) * contexts).sum(axis=1))
@@ -109,6 +126,7 @@ class NumpyLinUCB:
         product = self.inverse @ x
         self.inverse -= np.outer(product, product) / (1.0 + x @ product)
         self.moment += self._rewards[i][action] * x
+        return action
 
 
 def optimism(problem: Problem, scale: float = 1.0) -> Ours:
@@ -203,6 +221,26 @@ def from_the_start(report: Report, makers: Makers, *, count: int, turns: int) ->
             report.ratio(f"ours ÷ {name}", times["ours"].over(times[name]))
 
 
+def batches(report: Report, *, size: int, turns: int) -> None:
+    report.heading(f"Batches of {size:,} decisions, then all their rewards: one decision and its reward")
+    rounds = problem(10 * size, arms=ARMS, dimension=DIMENSION)
+    policies: dict[str, Policy] = {"ours": OurBatch(rounds, size)}
+    for name, make in BATCHED.items():
+        try:
+            policies[name] = make(rounds, size)
+        except ImportError:
+            report.note(missing(name))
+    for policy in policies.values():
+        for i in range(10):
+            policy.step(i)
+    field = {name: Contestant(lambda each=policy: each.step(0), size) for name, policy in policies.items()}  # type: ignore[misc]
+    times = race(field, turns=turns)
+    for name, timed in times.items():
+        report.time(name, timed)
+    for name in list(times)[1:]:
+        report.ratio(f"ours ÷ {name}", times["ours"].over(times[name]))
+
+
 def several_slots(
     report: Report, arms: int, dimension: int, slots: int, *, at_most: float, turns: int
 ) -> None:
@@ -227,9 +265,11 @@ def several_slots(
 
 
 def run(report: Report) -> None:
+    report.note(versions())
     makers = contestants(report)
     steady(report, makers, warm_up=1_000 if report.quick else 10_000, turns=10 if report.quick else 60)
     from_the_start(report, makers, count=200 if report.quick else 1_000, turns=3 if report.quick else 9)
+    batches(report, size=1_000, turns=3 if report.quick else 20)
     turns = 10 if report.quick else 100
     several_slots(report, ARMS, DIMENSION, 3, at_most=2.0, turns=turns)
     several_slots(report, 1_000, 20, 10, at_most=1.5, turns=turns)

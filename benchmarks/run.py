@@ -12,6 +12,7 @@ from measure import parser
 
 BENCHMARKS = (
     "decide",
+    "shares",
     "scaling",
     "startup",
     "durable",
