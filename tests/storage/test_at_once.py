@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent import persistence
 from fedfairx.errors import InvalidInput, StorageUnavailable
 from fedfairx.storage.transaction_log import Log
 from servers import Postgres
@@ -92,6 +93,21 @@ def test_another_thread_writes(agent: ffx.Agent, log: Log) -> None:
     assert found == [False]
     assert log.begin_at_once()
     log.let_go()
+
+
+def test_no_snapshot_follows_it(agent: ffx.Agent, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot may take seconds, if there are many actions."""
+    monkeypatch.setattr(persistence, "SNAPSHOT_EVERY", persistence.SHORT + 20)
+    begun = []
+    for _ in range(2 * persistence.SNAPSHOT_EVERY):
+        begun.append(log.begin_at_once())
+        before = agent.journal.snapshot_numbers()
+        agent.observe(agent.decide(X), reward=0.5)
+        if begun[-1]:
+            assert agent.journal.snapshot_numbers() == before
+            log.let_go()
+    assert len(agent.journal.snapshot_numbers()) >= 3
+    assert begun.count(True) >= 30  # the first twenty steps after each
 
 
 def test_a_log_that_is_closed(tmp_path: Path) -> None:

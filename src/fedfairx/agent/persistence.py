@@ -53,6 +53,7 @@ from fedfairx.storage.records import unpacked_log
 from fedfairx.storage.transaction_log import Log
 
 SNAPSHOT_EVERY = 5000  # steps, at least, from one snapshot to the next
+SHORT = 100  # steps that a short call takes at most: a decision, or the rewards of its slots
 PAIRS = 50  # pairs of coordinates that a snapshot writes in the time of a step
 FEW = 20_000  # the most steps that are read into memory before any is replayed
 CHUNK = 200  # decisions whose contexts are dropped in one transaction
@@ -140,11 +141,12 @@ class AgentStore:
             finally:
                 log.close()
 
-    def _hooks(self) -> list[tuple[list[Callable[[], None]], Callable[[], None]]]:
+    def _hooks(self) -> list[tuple[list[Any], Callable[[], object]]]:
         log = self.log
         return [
             (log.restorers, self.restore),
             (log.committed, self._after_commit),
+            (log.long_after, self._snapshot_soon),
             (log.closing, self._before_close),
         ]
 
@@ -386,11 +388,17 @@ class AgentStore:
             self._try_snapshot()
             with suppress(StorageError):
                 self.log.database.overwrite_deleted()
-        # A snapshot lists all pending decisions, and numbers for each pair of coordinates: the more there
-        # are, the rarer it is taken.
-        size = max(len(self.parts.pending), self.parts.model.dimension**2 // PAIRS)
-        if self.journal.unsaved >= max(SNAPSHOT_EVERY, size):
+        if self._snapshot_soon(0):
             self._try_snapshot()
+
+    def _snapshot_soon(self, steps: int = SHORT) -> bool:
+        """Whether a snapshot is due after so many more steps.
+
+        It lists all pending decisions, and numbers for each pair of coordinates: the more there are, the
+        rarer it is taken.
+        """
+        size = max(len(self.parts.pending), self.parts.model.dimension**2 // PAIRS)
+        return self.journal.unsaved + steps >= max(SNAPSHOT_EVERY, size)
 
     # --- dropping contexts ---------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ Requests put their steps into the queue, each with its agent. One thread takes a
 one after the other in one transaction of the log and commits it; only then are they acknowledged. While it
 writes, the next steps gather, so that one flush of the disk serves all of them (group commit), and the event
 loop does not wait for a disk. There is one exception: a short step that comes alone, to an idle queue, runs
-in the event loop's own thread if the last group took less than `SHORT` seconds, and nobody else writes to the
-file. It takes half of the time without two changes of threads, and others wait for one commit at most.
+in the event loop's own thread if the last group took less than `SHORT` seconds, nobody else writes to the
+file, and no snapshot is due. It takes half of the time without two changes of threads, and others wait for
+one commit at most.
 
 A step that is refused changes nothing, and the others go on. When the commit fails, the whole group is
 undone, in memory and on disk, and all of its steps fail; for a moment new steps are then refused at once,

@@ -70,6 +70,7 @@ class Log:
         self.written = 0  # grows with each write of the open transaction
         self.restorers: list[Callable[[], None]] = []  # restore state in memory from what is on disk
         self.committed: list[Callable[[], None]] = []  # called after each commit
+        self.long_after: list[Callable[[], bool]] = []  # whether `committed` may take long after the next one
         self.closing: list[
             Callable[[], None]
         ] = []  # called before the database is closed, the last one first
@@ -144,12 +145,13 @@ class Log:
     def begin_at_once(self) -> bool:
         """Begin the transaction of the next step, if that waits for no thread, process or server.
 
-        If it has begun, this thread holds `lock` until it calls `let_go`.
+        It begins none if long work may follow the commit (`long_after`). If it has begun, this thread holds
+        `lock` until it calls `let_go`.
         """
         if not self.lock.acquire(blocking=False):
             return False
         try:
-            ready = not (self._depth or self._closed or self._stale)
+            ready = not (self._depth or self._closed or self._stale or any(due() for due in self.long_after))
             self._begun = ready and self.database.begin_at_once()
         except StorageError:  # the next step will say so
             self._begun = False
