@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import numpy as np
 import pytest
 
 import fedfairx as ffx
+from fedfairx.agent.agent import Agent
 from fedfairx.client import Client
 from fedfairx.service import exposure_cache as exposing
-from fedfairx.service import published, schemas
+from fedfairx.service import published, schemas, write_queue
 from fedfairx.service.app import make_app
 from fedfairx.service.auth import ROLES
 from fedfairx.service.factory import open_service
+from fedfairx.service.served_agent import WIDE
 from fedfairx.service.settings import place_of
 from fedfairx.storage.api_keys import open_keys
 from in_process_client import InProcessClient
@@ -302,3 +305,23 @@ def test_readers_see_it_from_the_next_start_on_and_admins_at_once(
         again = seen(client, "admin")[1]
         assert again.pop("mean_reward") < now[1].pop("mean_reward")  # which is for readers too
         assert again == now[1]
+
+
+@pytest.mark.parametrize(("dimension", "elsewhere"), [(WIDE, False), (WIDE + 1, True)])
+def test_the_event_loop_learns_no_reward_of_a_wide_agent(
+    dimension: int, elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """σ is estimated again at some rewards, and takes seconds with 500 features."""
+    threads: list[bool] = []
+    observe = Agent.observe
+
+    def watched(self: Agent, *given: Any, **more: Any) -> None:
+        threads.append(threading.current_thread().name.startswith("write-queue"))
+        observe(self, *given, **more)
+
+    monkeypatch.setattr(Agent, "observe", watched)
+    monkeypatch.setattr(write_queue, "SHORT", 60.0)  # whatever the disk takes
+    with asking(str(tmp_path / "agent.db"), dimension=str(dimension)) as client:
+        made = client.post("/v1/decisions", json={"contexts": [[0.01] * dimension] * 2}).json()
+        client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 0.5}).raise_for_status()
+    assert threads[-1] is elsewhere  # those before it have warmed the service

@@ -33,6 +33,7 @@ from fedfairx.storage.records import StoredDecision
 from fedfairx.storage.transaction_log import Log
 
 Found = TypeVar("Found")
+WIDE = 64  # features above which a reward may take longer than a commit, as σ is estimated in O(d³)
 PAUSES = 4  # times as long as it takes to drop some contexts
 
 
@@ -233,7 +234,7 @@ class ServedAgent:
         left, before = identities, math.inf
         while left:
             try:
-                await self.write(step(left), short=len(left) == 1)
+                await self.write(step(left), short=len(left) == 1 and self.agent.dimension <= WIDE)
                 break
             except (AlreadyObserved, UnknownDecision):
                 lacks = {stored.id: lack(stored) for stored in await self.stored(left)}
