@@ -50,7 +50,7 @@ def learnt(contexts: np.ndarray, rewards: np.ndarray, prior: ffx.Prior) -> tuple
     return float(variance), float(ridge)
 
 
-@given(seeds, st.integers(1, 6), st.floats(1e-3, 1e3))
+@given(seeds, st.integers(1, 13), st.floats(1e-3, 1e3))
 def test_quadratic_form_and_volume_are_those_of_dense_algebra(seed: int, d: int, ridge: float) -> None:
     rng = np.random.default_rng(seed)
     contexts, rewards = records(rng, 8, d, 1.0, 0.1)

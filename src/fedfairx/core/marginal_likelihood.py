@@ -50,8 +50,9 @@ def less_mean(packed: Rows, mean: Rows, out: Rows) -> None:
 def solve(packed: Rows, ridge: float, moment: Rows, matrix: Rows) -> tuple[float, float]:
     """bᵀ(G + λI)⁻¹b and ln|I + G/λ|, of the Gram matrix in packed statistics (q,) and a moment b (d,).
 
-    By elimination in the workspace matrix (d, d + 1), row by row, so that steps of the innermost loop are
-    independent. A Gram matrix is positive semidefinite, so pivots below λ are rounding errors and count as λ.
+    By elimination in the workspace matrix (d, d + 1), by four pivots at a time, so that the rows below are
+    read and written a quarter as often, and steps of the innermost loop are independent. A Gram matrix is
+    positive semidefinite, so pivots below λ are rounding errors and count as λ.
     """
     dimension, entry = moment.shape[0], 0
     for i in range(dimension):
@@ -61,16 +62,27 @@ def solve(packed: Rows, ridge: float, moment: Rows, matrix: Rows) -> tuple[float
         matrix[i, i] = matrix[i, i] + ridge
         matrix[i, dimension] = moment[i]
     explained, volume = 0.0, 0.0
-    for k in range(dimension):
-        pivot = larger(matrix[k, k], ridge)
-        volume = volume + log(pivot / ridge)
-        inverse = 1.0 / pivot
-        explained = fma(matrix[k, dimension] * inverse, matrix[k, dimension], explained)
-        for i in range(k + 1, dimension):
-            pull = matrix[k, i] * inverse
-            if any_above(absolute(pull), 0.0):  # false for one-hot contexts
+    for first in range(0, dimension, 4):
+        end = min(first + 4, dimension)
+        for k in range(first, end):
+            pivot = larger(matrix[k, k], ridge)
+            volume = volume + log(pivot / ridge)
+            inverse = 1.0 / pivot
+            explained = fma(matrix[k, dimension] * inverse, matrix[k, dimension], explained)
+            matrix[k, k] = inverse
+            for i in range(k + 1, end):
+                pull = matrix[k, i] * inverse
                 for c in range(i, dimension + 1):
                     matrix[i, c] = fma(-pull, matrix[k, c], matrix[i, c])
+        second, third, fourth = first + 1, first + 2, first + 3
+        for i in range(end, dimension):
+            p, q = matrix[first, i] * matrix[first, first], matrix[second, i] * matrix[second, second]
+            r, s = matrix[third, i] * matrix[third, third], matrix[fourth, i] * matrix[fourth, fourth]
+            size = larger(larger(absolute(p), absolute(q)), larger(absolute(r), absolute(s)))
+            if any_above(size, 0.0):  # false for one-hot contexts
+                for c in range(i, dimension + 1):
+                    x = fma(-q, matrix[second, c], fma(-p, matrix[first, c], matrix[i, c]))
+                    matrix[i, c] = fma(-s, matrix[fourth, c], fma(-r, matrix[third, c], x))
     return explained, volume
 
 
