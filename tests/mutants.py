@@ -3339,7 +3339,7 @@ MUTANTS = (
     Mutant(
         "the notes of many decisions are those of the first",
         "Journal.append_decisions",
-        "if place == 0 or called is not None or note is not noted:",
+        "if place == 0 or called is not last or note is not noted:",
         "if place == 0:",
         DURABLE,
     ),
