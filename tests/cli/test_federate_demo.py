@@ -42,7 +42,10 @@ def test_five_learn_faster_than_each_alone(capsys: pytest.CaptureFixture[str]) -
     assert said["fairness_regret"]["federated"] <= 0.55 * said["fairness_regret"]["alone"]
 
 
-def test_it_runs_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_seed_gives_the_same_and_a_loss_is_noticed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reward that was acknowledged is taken out of a database: the exit code is not 0."""
     require_nats()
     figure = tmp_path / "figure.svg"
     flags = ("--agents", "2", "--rounds", "60", "--transport", "nats", "--epsilon", "8")
@@ -55,14 +58,6 @@ def test_it_runs_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert said["fairness_regret"]["federated"] > 0
     assert said["fairness_regret"]["alone"] > 0
     assert figure.stat().st_size > 1_000
-
-
-def test_the_same_seed_gives_the_same_and_a_loss_is_noticed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A reward that was acknowledged is taken out of a database: the exit code is not 0."""
-    code, said = demo(capsys, "--agents", "2", "--rounds", "30")
-    assert code == 0
     stop = Fleet.stop
 
     def stop_and_forget(fleet: Fleet) -> None:
@@ -71,14 +66,20 @@ def test_the_same_seed_gives_the_same_and_a_loss_is_noticed(
             database.execute("DELETE FROM outcomes WHERE seq = (SELECT max(seq) FROM outcomes)")
 
     monkeypatch.setattr(Fleet, "stop", stop_and_forget)
-    code, again = demo(capsys, "--agents", "2", "--rounds", "30")
+    code, again = demo(capsys, *flags)
     assert code == 1
     first, second = said.pop("fairness_regret"), again.pop("fairness_regret")
     assert (again, second["alone"]) == (said, first["alone"])
     assert second["federated"] == pytest.approx(first["federated"], rel=0.05)  # by their order
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow, id="ctrl-c"),  # the same handler
+        pytest.param(signal.SIGTERM, id="terminated"),
+    ],
+)
 def test_into_a_pipe_it_says_a_line_now_and_then_and_the_table_at_the_end(
     tmp_path: Path, how: signal.Signals
 ) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,7 +93,13 @@ class Run:
 
     def identity(self, made_by: Provenance) -> str:
         """The id of stored results, a digest of values, not of names."""
-        return digest_of([self.describe(), made_by.to_dict()])
+        if made_by not in self._identities:
+            self._identities[made_by] = digest_of([self.describe(), made_by.to_dict()])
+        return self._identities[made_by]
+
+    @cached_property
+    def _identities(self) -> dict[Provenance, str]:
+        return {}
 
     def describe(self) -> dict[str, Any]:
         """Plain values of every option of the simulation, defaults included.

@@ -141,7 +141,9 @@ def _table(year: int) -> pd.DataFrame:
 @cache
 def world(year: int, first: int, end: int, numbers: str = CHOSEN) -> OffersScenario:
     """The trips of these days of a year."""
-    return OffersScenario.of(offers(_table(year), numbers).between(first, end), TRIPS)
+    flown = _table(year)
+    until = flown[flown["day"] < end]  # no number looks ahead
+    return OffersScenario.of(offers(until, numbers).between(first, end), TRIPS)
 
 
 def key(year: int, how: str) -> str:
