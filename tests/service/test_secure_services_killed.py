@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -102,12 +103,16 @@ class World:
     def running(self) -> list[str]:
         return [*self.loads]
 
-    def sync(self, name: str) -> dict[str, object]:
+    def sync(self, name: str) -> dict[str, Any]:
         with httpx.Client(base_url=self.services[name].url, timeout=PATIENCE) as http:
             return dict(sync(http))
 
+    def page(self, name: str) -> str:
+        with httpx.Client(base_url=self.services[name].url, timeout=PATIENCE) as http:
+            return http.get("/federation").text
+
     def opened(self, name: str) -> int:
-        return int(self.sync(name)["aggregation"]["opened"])  # type: ignore[index]
+        return int(self.sync(name)["aggregation"]["opened"])
 
     @property
     def due(self) -> int:
@@ -183,14 +188,15 @@ class World:
             self.kill(name)
         witness = self.random.choice(self.running)
         wanted = dict.fromkeys(sorted(names), "row")
-        until(lambda: self.sync(witness)["aggregation"]["waits_for"] == wanted, seconds=PATIENCE)  # type: ignore[index]
-        opened, due = self.opened(witness), self.due
-        with httpx.Client(base_url=self.services[witness].url, timeout=PATIENCE) as http:
-            page = http.get("/federation").text
-        assert f"waits for {', '.join(f'{name} (row)' for name in sorted(names))}." in page
+        until(lambda: self.sync(witness)["aggregation"]["waits_for"] == wanted, seconds=PATIENCE)
+        due = self.due
+        text = f"waits for {', '.join(f'{name} (row)' for name in sorted(names))}."
+        until(lambda: text in self.page(witness), seconds=PATIENCE)
         self.await_decisions()
         until(lambda: self.due > due, seconds=PATIENCE)
-        assert {self.opened(name) for name in self.running} <= {opened}
+        for name in self.running:
+            now = self.sync(name)
+            assert now["aggregation"]["opened"] <= min(now["peers"][each]["release"] for each in names) < due
         for name in names:
             self.start(name)
 
@@ -268,8 +274,8 @@ def survive(base: Path, count: int, faults: list[str], *, seed: int, every: int,
         here.await_total(here.due)
         last = min(here.opened(name) for name in here.names)
         for name in here.names:
-            now = here.sync(name)
-            assert (now["trouble"], now["refusals"]) == (None, {}), name
+            until(lambda name=name: here.sync(name)["trouble"] is None, seconds=PATIENCE)  # type: ignore[misc]
+            assert here.sync(name)["refusals"] == {}, name
     checked = here.check(last)
     assert not [text for one in here.told.values() for text in one.wrong]
     rows = [
