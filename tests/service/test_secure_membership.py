@@ -122,6 +122,20 @@ def test_an_unconfirmed_member_says_what_its_operator_has_to_do(
         until(lambda: sync(members[0])["aggregation"]["waits_for"] == {})
 
 
+def test_a_member_whose_clock_is_far_ahead_says_so_and_sends_no_row(tmp_path: Path) -> None:
+    base, clock, ahead = found(tmp_path / "federation"), Clock(), Clock(BEGIN + 1e6)
+    with services(base, clock, NAMES[:2]) as members, member_of(base / "org3", clock=ahead) as three:
+        until(lambda: "the clock here is ahead" in (sync(three)["trouble"] or ""))
+        assert "the clock here is ahead" in three.get("/federation").text
+        clock.now = BEGIN + 100
+        until(lambda: sync(members[0])["aggregation"]["waits_for"] == {"org3": "row"})
+        assert sync(three)["released"] == 0
+        ahead.now = clock.now
+        for client in (*members, three):
+            until(lambda client=client: opened(client, 1))  # type: ignore[misc]
+        assert sync(three)["trouble"] is None
+
+
 def test_an_engine_gets_no_row_and_brings_none(tmp_path: Path) -> None:
     base = found(tmp_path / "federation")
     with member_of(base / "org1") as one:
