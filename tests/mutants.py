@@ -98,6 +98,7 @@ OPENER = ("tests/federation/aggregation/test_opener.py",)
 TOTAL = ("tests/federation/aggregation/test_total.py",)
 CLOSING = ("tests/federation/aggregation/test_settlement.py",)
 AGGREGATION_RECORDS = ("tests/federation/aggregation/test_aggregation_records.py",)
+SECURE_EPOCHS = ("tests/federation/exchange/test_secure_epochs.py", "-x")
 SECURE_MEMBER = ("tests/federation/exchange/test_secure_member.py", "-m", "not long")
 SECURE_SETUP = ("tests/federation/setup/test_secure_setup.py",)
 ROUNDS = ("tests/federation/roster/test_rounds.py",)
@@ -1156,8 +1157,8 @@ MUTANTS = (
     Mutant(
         "rows are made before all have accepted",
         "SecureMember._make_row",
-        "if part is None or not part.agreement.complete or part.sender.halted:",
-        "if part is None or part.sender.halted:",
+        "if part is None or self._changing or not part.agreement.complete or part.sender.halted:",
+        "if part is None or self._changing or part.sender.halted:",
         SECURE_MEMBER,
     ),
     Mutant(
@@ -1205,7 +1206,7 @@ MUTANTS = (
     Mutant(
         "every total is plausible",
         "SecureMember._plausible",
-        "self._limits.check(TOTAL, opened)",
+        "limits.check(TOTAL, opened)",
         "pass",
         SECURE_MEMBER,
     ),
@@ -1246,17 +1247,101 @@ MUTANTS = (
     ),
     Mutant(
         "a total may have no more records than a row",
-        "Terms.limits",
-        "self.agents * int(self.share.records or 0)",
+        "Terms.limits_of_totals",
+        "members * int(self.share.records or 0)",
         "int(self.share.records or 0)",
         ROUNDS,
     ),
     Mutant(
         "a secure roster may have fewer members than its terms",
         "_require_secure",
-        "len(members) == m",
+        "members == share.members,",
+        "True,",
+        ROUNDS,
+    ),
+    Mutant(
+        "a later secure roster may have fewer members than the claim needs",
+        "_require_secure",
+        "members >= h + c",
         "True",
         ROUNDS,
+    ),
+    Mutant(
+        "a member's key may change with secure aggregation",
+        "Roster.amended",
+        "require(not changed,",
+        "require(True,",
+        ROUNDS,
+    ),
+    Mutant(
+        "all leaves of a closed epoch are carried",
+        "SecureMember._begin",
+        "if each.first > last]",
+        "]",
+        SECURE_EPOCHS,
+    ),
+    Mutant(
+        "no leaf of a closed epoch is carried",
+        "SecureMember._begin",
+        "leaves=leaves, ",
+        "",
+        SECURE_EPOCHS,
+    ),
+    Mutant(
+        "the last total of an epoch is not taken before it ends",
+        "SecureMember._begin",
+        "total.number > self._absorbed",
+        "False",
+        SECURE_EPOCHS,
+    ),
+    Mutant(
+        "an opener that is behind completes nothing",
+        "SecureMember._complete",
+        "part.complete(settlement)",
+        "pass",
+        SECURE_EPOCHS,
+    ),
+    Mutant(
+        "a newcomer does not learn from earlier epochs",
+        "SecureMember._begin",
+        "for each in closed.earlier]",
+        "for each in ()]",
+        SECURE_EPOCHS,
+    ),
+    Mutant(
+        "an opener that was removed is waited for",
+        "Ended.waits_for",
+        "name in known and ",
+        "",
+        SECURE_EPOCHS,
+    ),
+    Mutant(
+        "secrets of closed epochs are kept",
+        "SecureMember._forget_secrets",
+        "range(1, epoch.number)",
+        "()",
+        SECURE_EPOCHS,
+    ),
+    Mutant(
+        "the noise of closed epochs is forgotten",
+        "sds",
+        "closed) for each",
+        "0.0) for each",
+        SECURE_EPOCHS,
+    ),
+    Mutant(
+        "an agent's total lacks closed epochs",
+        "Exchange._opened",
+        "self.base.release.packed + packed",
+        "packed",
+        SECURE_EPOCHS,
+    ),
+    Mutant(
+        "open records are not carried into the next epoch",
+        "carry_over",
+        "there.leaf + here.leaf, there.leaf_count + here.leaf_count",
+        "there.leaf, there.leaf_count",
+        SECURE_EPOCHS,
     ),
     Mutant(
         "a secure roster may have fewer openers",
@@ -1266,10 +1351,10 @@ MUTANTS = (
         ROUNDS,
     ),
     Mutant(
-        "members confirmed in another roster count",
+        "members confirmed with another key count",
         "MemberFolder.confirmed",
-        "if stored.roster == self.roster.digest else []",
-        "",
+        "if self.roster.members.get(name) == key]",
+        "if name in self.roster.members]",
         SECURE_SETUP,
     ),
     Mutant(
@@ -1282,7 +1367,7 @@ MUTANTS = (
     Mutant(
         "members without openers' duties may write openers' keys",
         "own_keys",
-        "AGGREGATION if opener else (ACCEPTED, ROW)",
+        "AGGREGATION if opener else (ACCEPTED, ROW, CLOSING)",
         "AGGREGATION",
         SECURE_SETUP,
     ),
@@ -3220,8 +3305,8 @@ MUTANTS = (
     Mutant(
         "sds of noise are added without being squared",
         "sum_sd",
-        "math.sqrt(sum(sd**2 for sd in sds(mechanism, releases, rows)))",
-        "sum(sds(mechanism, releases, rows))",
+        "math.sqrt(sum(sd**2 for sd in sds(mechanism, releases, rows, closed)))",
+        "sum(sds(mechanism, releases, rows, closed))",
         ("tests/agent/test_pool.py", "-k", "adds_up"),
     ),
     Mutant(

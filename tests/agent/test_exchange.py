@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import fedfairx as ffx
 from federation_helpers import D, taught
-from fedfairx.errors import MessageRefused
+from fedfairx.agent.exchange import OTHERS, TOTAL
+from fedfairx.errors import InvalidInput, MessageRefused, ReplacementRefused
+from fedfairx.privacy import Release, SimulatedNoise
+from member_helpers import secure_terms, work
 
 
 def test_agents_have_names_of_their_own() -> None:
@@ -55,3 +61,95 @@ def test_another_agent_of_the_same_name_is_refused_and_changes_nothing(released:
         taught(ours, 1).release()
         with pytest.raises(MessageRefused, match="own name"):
             ours.absorb({"north": own})  # no longer its latest
+
+
+# --- epochs of secure aggregation --------------------------------------------------------------------------
+
+
+def total_of_two(own: Release, seed: int) -> Release:
+    """A total of this row and another one, as openers would find it."""
+    other = np.round(np.random.default_rng(seed).normal(size=own.packed.size) * 100.0)
+    return Release(own.number, own.packed + other, own.count + 7, own.mechanism)
+
+
+@pytest.mark.parametrize("decide_from", ["released", "own+released"])
+def test_an_epoch_begins_with_what_closed_ones_have_taught(decide_from: str) -> None:
+    terms = secure_terms(decide_from=decide_from)
+    agent = terms.agent("org1", noise=SimulatedNoise(1))
+    name, sd = (TOTAL if decide_from == "released" else OTHERS), terms.stated.sd(1)
+    rows = 4 if decide_from == "released" else 3
+    known, records = np.zeros(9), 0
+    for epoch in (1, 2, 3):
+        work(agent, 5, seed=epoch)
+        own = agent.release()
+        assert own.number == 1
+        total = total_of_two(own, epoch)
+        agent.absorb({TOTAL: total})
+        known += total.packed if decide_from == "released" else total.packed - own.packed
+        records += total.count if decide_from == "released" else 7
+        work(agent, 2, seed=10 + epoch)
+        agent.begin_epoch(terms.privatizer(SimulatedNoise(1, agent=epoch)))
+        held = agent.held[name]
+        assert (held.number, held.count, agent.released) == (0, records, 0)
+        assert np.array_equal(held.packed, known)
+        assert agent._exchange.pool.sds([held]) == pytest.approx([np.sqrt(epoch * rows) * sd])
+        assert agent.privatizer.waiting == 2  # since the last row
+        assert agent.name not in agent.held
+    (sums, count), joined = agent.privatizer.stream.open_leaf, terms.agent("org9", noise=SimulatedNoise(2))  # type: ignore[union-attr]
+    assert (sums.shape, count) == ((9,), 2)
+    joined.begin_epoch(terms.privatizer(SimulatedNoise(3)), totals=[(total, 4), (total, 5)])
+    assert np.array_equal(joined.held[name].packed, 2.0 * total.packed)
+    assert joined._exchange.pool.sds([joined.held[name]]) == pytest.approx([3.0 * sd])
+
+
+def test_leaves_that_nobody_was_shown_go_into_the_first_row() -> None:
+    terms = secure_terms()
+    agent = terms.agent("org1", noise=SimulatedNoise(1))
+    work(agent, 3)
+    stream = agent.privatizer.stream
+    assert stream is not None
+    leaf, count = stream.open_leaf
+    agent.release()
+    work(agent, 4, seed=1)
+    since, _ = stream.open_leaf
+    agent.begin_epoch(terms.privatizer(SimulatedNoise(2)), leaves=[(leaf, count)])
+    assert agent.privatizer.stream is not None
+    sums, records = agent.privatizer.stream.open_leaf
+    assert (records, agent.privatizer.waiting) == (7, 7)
+    assert np.array_equal(sums, since + leaf)
+    assert stream.open_leaf[1] == 0  # in one ledger only
+    assert agent.release().count == 7
+    assert (agent.observed, agent.unreleased) == (7, 0)
+
+
+def test_an_epoch_has_the_mechanism_of_the_one_before(tmp_path: Path) -> None:
+    terms = secure_terms()
+    agent = terms.agent("org1", noise=SimulatedNoise(1))
+    with pytest.raises(InvalidInput, match="must have the mechanism of the epoch before"):
+        agent.begin_epoch(secure_terms(epsilon=1.0).privatizer(SimulatedNoise(2)))
+    with pytest.raises(InvalidInput, match="this agent lives in memory"):
+        agent.begin_epoch(terms.budget())
+    with terms.open_agent("org1", tmp_path / "agent.db") as durable:
+        with pytest.raises(InvalidInput, match="must be a Budget"):
+            durable.begin_epoch(terms.privatizer(SimulatedNoise(2)))
+        with pytest.raises(InvalidInput, match="must have the mechanism"):
+            durable.begin_epoch(replace(terms.budget(), epsilon=1.0))
+        durable.begin_epoch(terms.budget(members=5))
+        assert durable.privatizer.guarantee.share is not None
+        assert durable.privatizer.guarantee.share.members == 5
+    with terms.open_agent("org1", tmp_path / "agent.db", members=4) as again:  # its epoch has five
+        assert again.privatizer.guarantee.share is not None
+        assert again.privatizer.guarantee.share.members == 5
+        again.verify()
+
+
+def test_a_reward_from_before_an_epoch_is_final(tmp_path: Path) -> None:
+    terms = secure_terms()
+    with terms.open_agent("org1", tmp_path / "agent.db") as agent:
+        made = agent.decide(np.eye(3))
+        agent.observe(made, reward=0.2)
+        agent.observe(made, reward=0.3, replace=True)
+        agent.begin_epoch(terms.budget())
+        with pytest.raises(ReplacementRefused, match="was rewarded before the federation's epoch began"):
+            agent.observe(made, reward=0.4, replace=True)
+        agent.verify()

@@ -13,7 +13,7 @@ from fedfairx.audit.whole_federation import whole_federation
 from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.privacy.centring import Centring
 
-TOTALS, ROWS, COUNTS, WAITING = range(4)  # the checks, in their order
+TOTALS, ROWS, COUNTS, WAITING, EPOCHS = range(5)  # the checks, in their order
 
 
 def secure(releases: int = 4, *, agents: int = 3, **options: Any) -> AuditedConfig:
@@ -43,7 +43,7 @@ def test_what_is_seen_has_the_noise_of_one_agent_alone() -> None:
 @pytest.mark.parametrize("releases", [1, 2, 3, 40])
 def test_right_totals_pass(releases: int) -> None:
     checks, draws = whole_federation(secure(releases), seed=releases)
-    assert [check.found for check in checks] == [0, 0, 0, 0]
+    assert [check.found for check in checks] == [0, 0, 0, 0, 0]
     opened, made = {1: (1, 1), 2: (1, 2), 3: (2, 3), 40: (3, 4)}[releases]
     assert f"of {6 * opened}" in checks[TOTALS].name  # 5 sums and a count; round 2 has no total
     # A member that misses the last round has not made its row.
@@ -52,7 +52,7 @@ def test_right_totals_pass(releases: int) -> None:
 
 def test_right_totals_of_centred_records_and_more_members_pass() -> None:
     centred = secure(centring=Centring.unit_box(2), agents=5, colluding=2, decide_from="released")
-    assert wrong(centred) == [0, 0, 0, 0]
+    assert wrong(centred) == [0, 0, 0, 0, 0]
 
 
 def test_one_number_of_one_row_spoils_each_total(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_one_number_of_one_row_spoils_each_total(monkeypatch: pytest.MonkeyPatch
         return row
 
     monkeypatch.setattr(SecureMember, "_integers", integers)
-    assert wrong(secure()) == [3, 0, 0, 0]
+    assert wrong(secure()) == [3, 0, 0, 0, 0]
 
 
 def test_a_row_of_another_round_spoils_the_totals_after_it() -> None:
@@ -78,6 +78,16 @@ def test_a_row_of_another_round_spoils_the_totals_after_it() -> None:
         found = wrong(secure())
         assert found[TOTALS] == 0
         assert found[ROWS] == 60  # 3 members, 4 rows, 5 sums
+
+
+@pytest.mark.parametrize("releases", [1, 2, 4])
+def test_a_leaf_that_was_shown_and_is_sent_again_is_noticed(releases: int) -> None:
+    with {each.name: each for each in MISTAKES}[
+        "a leaf carried into the next epoch although it was shown"
+    ].inserted():
+        found = wrong(secure(releases))
+    assert found[:EPOCHS] == [0, 0, 0, 0]
+    assert found[EPOCHS] > 0
 
 
 def test_a_member_that_sends_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from fedfairx.errors import InvalidInput
 from fedfairx.federation.roster.rounds import Rounds
+from fedfairx.federation.setup.create import amend_federation
 from fedfairx.service import federation
 from member_service import founded, member_of, rounds, sync
 from service_helpers import metrics_of, until
@@ -104,6 +105,45 @@ def test_three_services_learn_the_sum_of_their_rows(tmp_path: Path, caplog: pyte
                 assert "the last of 3 rounds is over" in sync(one)["over"]
                 assert sync(one)["aggregation"]["next_time"] is None
     assert "agent org1: round 3 of 3 is opened" in caplog.messages
+
+
+@pytest.mark.long
+def test_a_member_joins_running_services_and_another_leaves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    base, clock = found(tmp_path / "federation"), Clock()
+    with caplog.at_level(logging.INFO, logger="fedfairx.service"), ExitStack() as stack:
+        one, two = (stack.enter_context(member_of(base / name, clock=clock)) for name in NAMES[:2])
+        with member_of(base / "org3", clock=clock) as three:
+            rounds(three, 7)
+            clock.now = BEGIN + 100
+            until(lambda: opened(one, 1) and opened(two, 1) and opened(three, 1))
+        assert sync(one)["aggregation"]["records"] == 7
+        rounds(one, 4)
+        clock.now = BEGIN + 150
+        amend_federation(base, add={"org4": None}, remove=["org3"], begin=BEGIN + 150)
+        until(lambda: sync(one)["aggregation"]["waits_for"] == {"org4": "acceptance"})
+        assert "Epoch 2 has not begun here: it waits for org4 (acceptance)" in one.get("/federation").text
+        assert sync(one)["aggregation"]["epoch"] == 1
+        four = stack.enter_context(member_of(base / "org4", clock=clock))
+        clients = (one, two, four)
+        for client in clients:
+            until(lambda client=client: sync(client)["aggregation"]["epoch"] == 2)  # type: ignore[misc]
+        assert "fedfairx_federation_epoch 2" in metrics_of(four)
+        rounds(four, 2)
+        clock.now = BEGIN + 250
+        for client in clients:
+            until(lambda client=client: opened(client, 1))  # type: ignore[misc]
+        assert sync(one)["aggregation"]["records"] == 4 + 2
+        assert sync(one)["aggregation"]["next_time"] == BEGIN + 350
+        assert {name: peer["release"] for name, peer in sync(one)["peers"].items()} == {"org2": 1, "org4": 1}
+    with services(base, clock, ("org1", "org2", "org4")) as again:
+        clock.now = BEGIN + 450
+        for client in again:
+            until(lambda client=client: opened(client, 3))  # type: ignore[misc]
+            assert "until the convener opens the next epoch" in sync(client)["over"]
+    assert "agent org1: epoch 2 has begun" in caplog.messages
+    assert not any("refused" in text for text in caplog.messages)
 
 
 def test_an_unconfirmed_member_says_what_its_operator_has_to_do(

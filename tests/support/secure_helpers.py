@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import random
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,33 @@ from member_helpers import BEGIN, secure_terms
 NAMES = ("org1", "org2", "org3", "org4")
 
 
+class Flaky(MemoryTransport):
+    """A transport that fails before or after a message is stored, and shows messages of the past."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random, self.trouble = random.Random(seed), 0.3
+        self.past: dict[str, list[bytes]] = {}
+
+    def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
+        self._fail()
+        super().publish(agent, message, replacing=replacing)
+        self.past.setdefault(agent, []).append(message)
+        self._fail()
+
+    def latest(self) -> dict[str, bytes]:
+        self._fail()
+        shown = super().latest()
+        for key in shown:
+            if self.random.random() < self.trouble:
+                shown[key] = self.random.choice(self.past[key])
+        return {key: shown[key] for key in shown if self.random.random() >= self.trouble / 4}
+
+    def _fail(self) -> None:
+        if self.random.random() < self.trouble / 4:
+            raise TransportUnavailable("away")
+
+
 @dataclass
 class SecureWorld:
     """A roster, all private keys, one transport and one clock."""
@@ -33,6 +61,7 @@ class SecureWorld:
     roster: Roster
     keys: dict[str, SigningKey]
     transport: Transport
+    convener: SigningKey | None = None
     now: float = BEGIN
     folder: Path | None = None  # where durable members live
     database: str = ""  # that all of them share, instead of one each in the folder
@@ -42,27 +71,62 @@ class SecureWorld:
 
     def agent(self, name: str) -> ffx.Agent:
         if self.folder is not None:
-            return self.roster.terms.open_agent(name, self.database or self.folder / f"{name}.db")
+            place = self.database or self.folder / f"{name}.db"
+            return self.roster.terms.open_agent(name, place, members=len(self.roster.members))
         number = sorted(self.keys).index(name)
-        return self.roster.terms.agent(name, noise=SimulatedNoise(7, agent=number), seed=number)
+        return self.roster.terms.agent(
+            name, noise=SimulatedNoise(7, agent=number), members=len(self.roster.members), seed=number
+        )
 
     def start(self, name: str, agent: ffx.Agent | None = None) -> SecureMember:
         """Start or restart a member; what is in its folder, or its vault, stays."""
-        vault: Records | None = None
-        if name in self.roster.openers:
-            vault = self.vaults.setdefault(name, MemoryRecords())
-            if self.folder is not None:
-                vault = FileRecords(self.folder / f"{name}.vault")
         self.members[name] = SecureMember(
             agent or self.agent(name),
             self.transport,
-            SignedCodec(self.roster, name, self.keys[name]),
+            self.seal(name),
             self.keys[name],
             confirmed=lambda: self.roster.members if self.confirmed is None else self.confirmed,
-            vault=vault,
+            vault=self.vault(name),
             clock=lambda: self.now,
         )
         return self.members[name]
+
+    def seal(self, name: str) -> SignedCodec:
+        return SignedCodec(self.roster, name, self.keys[name])
+
+    def vault(self, name: str) -> Records | None:
+        """That of an opener, or of one that was an opener before."""
+        file = None if self.folder is None else self.folder / f"{name}.vault"
+        had = name in self.vaults if file is None else file.exists()
+        if not had and name not in self.roster.openers:
+            return None
+        return self.vaults.setdefault(name, MemoryRecords()) if file is None else FileRecords(file)
+
+    def amend(
+        self,
+        *,
+        add: Iterable[str] = (),
+        remove: Collection[str] = (),
+        openers: Sequence[str] = (),
+        away: Collection[str] = (),
+    ) -> Roster:
+        """Sign the next roster, whose rounds begin now, and give it to all members but those away."""
+        assert self.convener is not None
+        self.keys |= {name: new_signing_key() for name in add if name not in self.keys}
+        staying = [name for name in self.roster.members if name not in remove]
+        members = {name: self.keys[name].public for name in (*staying, *add)}
+        self.roster = self.roster.amended(self.convener, members, openers=openers, begin=int(self.now))
+        for name in remove:
+            self.members.pop(name, None)
+        for name, member in self.members.items():
+            if name not in away:
+                self.follow(name, member)
+        return self.roster
+
+    def follow(self, name: str, member: SecureMember) -> None:
+        """Give a member the roster."""
+        new = name in self.roster.openers and not member.opens
+        member.follow(self.seal(name), vault=self.vault(name) if new else None)
 
     def start_all(self, names: Iterable[str] | None = None) -> SecureWorld:
         for name in names or self.keys:
@@ -80,8 +144,8 @@ class SecureWorld:
 
     def round(self, number: int, *, without: Collection[str] = ()) -> None:
         """The time of a round comes."""
-        assert self.roster.terms.rounds is not None
-        self.now = float(self.roster.terms.rounds.times[number - 1])
+        assert self.roster.rounds is not None
+        self.now = float(self.roster.rounds.times[number - 1])
         self.turn(without=without)
 
     def rows(self, number: int) -> list[Release]:
@@ -109,8 +173,11 @@ class SecureWorld:
             name, packed, count = TOTAL, total.packed, total.count
             if OTHERS in held:
                 name, packed, count = OTHERS, total.packed - own.packed, total.count - own.count
+            packed, base = member._stream.opened(packed, count), member.agent._exchange.base
+            if base is not None:
+                packed, count = base.release.packed + packed, base.release.count + count
             assert (held[name].number, held[name].count) == (number, count)
-            assert np.array_equal(held[name].packed, member._stream.opened(packed, count))
+            assert np.array_equal(held[name].packed, packed)
         return len(having)
 
 
@@ -125,5 +192,8 @@ def secure_world(
     keys = {name: new_signing_key() for name in names}
     terms = secure_terms(**({"agents": len(names)} | changes))
     members = {name: key.public for name, key in keys.items()}
-    roster = create_roster(new_signing_key(), terms, members)
-    return SecureWorld(roster, keys, transport or MemoryTransport(), folder=folder, database=database)
+    convener = new_signing_key()
+    roster = create_roster(convener, terms, members)
+    return SecureWorld(
+        roster, keys, transport or MemoryTransport(), convener, folder=folder, database=database
+    )

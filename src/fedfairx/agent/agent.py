@@ -63,7 +63,7 @@ from fedfairx.errors import (
     require,
 )
 from fedfairx.features import Encoded, Schema, are_described
-from fedfairx.privacy import Bounds, Budget, NonPrivateSums, Privatizer, Release
+from fedfairx.privacy import Bounds, Budget, NonPrivateSums, Privatizer, Release, carry_over
 from fedfairx.privacy.ledger.rollback import Confirm
 from fedfairx.privacy.privatizers.stream import refuse_person
 from fedfairx.storage import erasure, replacement
@@ -1132,6 +1132,8 @@ class Agent:
         why = f"the reward of decision {identity} is in release {event.body.decode()} already"
         if event.kind == "run":
             why = f"decision {identity} was rewarded under an earlier budget"
+        elif event.kind == "epoch":
+            why = f"decision {identity} was rewarded before the federation's epoch began"
         remedy = "let a new agent learn the right rewards"
         if self.bound is not None or any(name != self.name for name in self._exchange.latest):
             remedy = "create a new run of the federation, in which a new agent learns the right rewards"
@@ -1404,6 +1406,38 @@ class Agent:
                 self.release()
             self._exchange.begin_run(privatizer)
             self._append("run", str(run))
+
+    def begin_epoch(
+        self,
+        privatizer: Privatizer | Budget,
+        *,
+        leaves: Sequence[tuple[Array, int]] = (),
+        totals: Sequence[tuple[Release, int]] = (),
+    ) -> None:
+        """With secure aggregation, begin an epoch: its rows start from nothing, with noise of their own.
+
+        The totals of closed epochs stay part of what is held; their noise adds up. A durable agent takes a
+        `Budget`. Numbers of rows begin at 1 again.
+
+        leaves: exact sums and numbers of records of rows' leaves that nobody was shown. They go into the
+            first row, and so do the records since the last row.
+        totals: the last totals of epochs that this agent was not in, each with the number of its members.
+        """
+        with self._lock, self._step():
+            old, base = self.privatizer, self._exchange.base
+            run = 2 if base is None else base.run + 1
+            if isinstance(privatizer, Budget):
+                privatizer, run = self._durable().new_run(privatizer)
+            elif self._store is not None:
+                raise InvalidInput("privatizer must be a Budget: this agent's ledger is in its database")
+            check_privatizer(privatizer, dimension=self.dimension, name=self.name)
+            same = privatizer.mechanism.digest() == old.mechanism.digest()
+            require(same, "privatizer", "must have the mechanism of the epoch before", "another")
+            if not carry_over(old, privatizer, leaves=leaves):
+                raise InvalidInput("privatizer must clip as in the epoch before, and count no persons")
+            self._exchange.begin_epoch(privatizer, run, totals)
+            given = [(total.to_bytes().hex(), members) for total, members in totals]
+            self._append("epoch", json.dumps({"run": run, "totals": given}))
 
     # --- saving --------------------------------------------------------------------------------------
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import warnings
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from fedfairx.agent.input_warnings import ClippingWatch
 from fedfairx.agent.model import Model
 from fedfairx.agent.partners import ASSUMED_ALIKE, NOT_ABLE, Partner, Partners, reason
-from fedfairx.agent.pooling import Known, Pool
+from fedfairx.agent.pooling import Known, Pool, sds
 from fedfairx.agent.validation import Check, Releases, Seen, accept, check_next_run
 from fedfairx.core.partners import DIFFER
+from fedfairx.core.statistics import packed_size
 from fedfairx.errors import MessageRefused, require
 from fedfairx.privacy import ContinuedPrivatizer, Guarantee, NonPrivateSums, Privatizer, Release, carry_over
 from fedfairx.util.arrays import Array
@@ -23,10 +27,24 @@ from fedfairx.util.arrays import Array
 TOTAL, OTHERS = "all members together", "other members together"
 
 
+@dataclass(frozen=True)
+class Base:
+    """What an agent knows from closed epochs: the sum of their last totals, or of the others' part of them.
+
+    noise_sd: of an off-diagonal entry.
+    run: number of the first run after them.
+    """
+
+    release: Release
+    noise_sd: float
+    run: int
+
+
 class Exchange:
     """The latest release of every agent by name, its own included, and how the model follows from them.
 
-    With secure aggregation these are its own row and `TOTAL` or `OTHERS`.
+    With secure aggregation these are its own row and `TOTAL` or `OTHERS`, which also holds what is known
+    from closed epochs (`base`). Its number is that of the epoch's last total, 0 before the first.
     """
 
     def __init__(self, name: str, model: Model, privatizer: Privatizer) -> None:
@@ -36,6 +54,7 @@ class Exchange:
         self.arrived: dict[str, int] = {}  # `Aging.at` when each of them came, if there is a half-life
         self.weights: dict[str, Array] = {}  # of the powers of partners who may differ: see `core.partners`
         self.powers: dict[str, float] = {}
+        self.base: Base | None = None  # None in the first epoch
         self.set_privatizer(privatizer)
 
     def set_privatizer(self, privatizer: Privatizer) -> None:
@@ -52,6 +71,12 @@ class Exchange:
         self.secure = share is not None
         private = self.model.sums is None
         self.pool = Pool(privatizer.mechanism, private, options.confidence, options.shift, rows)
+        self.set_base(self.base)
+
+    def set_base(self, base: Base | None) -> None:
+        """Hold this from closed epochs."""
+        self.base = base
+        self.pool = replace(self.pool, closed=0.0 if base is None else base.noise_sd)
 
     @property
     def released(self) -> int:
@@ -123,6 +148,27 @@ class Exchange:
         old = self.privatizer
         self.set_privatizer(ContinuedPrivatizer(privatizer, before=old) if old.spent > 0 else privatizer)
 
+    def begin_epoch(
+        self, privatizer: Privatizer, run: int, totals: Sequence[tuple[Release, int]] = ()
+    ) -> None:
+        """Make rows of a new epoch by this privatizer, and hold what is known from closed ones beside it.
+
+        The noise of epochs is independent, so its variances add. See `Agent.begin_epoch`.
+        """
+        name = TOTAL if self.model.decide_from == "released" else OTHERS
+        held, stream, digest = self.latest.get(name), self.privatizer.stream, self.digest()
+        packed, count, noise_sd = np.zeros(packed_size(self.model.dimension)), 0, 0.0
+        if held is not None:
+            packed, count, (noise_sd,) = held.packed, held.count, self.pool.sds([held])
+        assert stream is not None
+        for total, members in totals:
+            packed, count = packed + stream.opened(total.packed, total.count), count + total.count
+            noise_sd = math.hypot(noise_sd, *sds(stream.mechanism, [total], members))
+        known = Release(0, packed, count, digest)
+        self.base = Base(known, noise_sd, run)
+        self.set_privatizer(privatizer)
+        self._pool({name: known} if noise_sd > 0 else {}, {}, {})
+
     # --- taking in -----------------------------------------------------------------------------------
 
     def absorb(self, releases: Releases) -> None:
@@ -150,7 +196,10 @@ class Exchange:
             raise MessageRefused(text, reason="malformed")
         if self.model.decide_from == "own+released":
             packed, count, name = packed - row.packed, count - row.count, OTHERS
-        return {name: replace(total, packed=stream.opened(packed, count), count=count)}
+        packed = stream.opened(packed, count)
+        if self.base is not None:
+            packed, count = self.base.release.packed + packed, self.base.release.count + count
+        return {name: replace(total, packed=packed, count=count)}
 
     def _arriving(self, names: Iterable[str]) -> dict[str, int]:
         """`arrived`, if the releases of these agents are as of now."""

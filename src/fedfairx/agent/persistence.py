@@ -161,6 +161,8 @@ class AgentStore:
     ) -> None:
         """Refuse settings that differ from the stored ones."""
         settings, last = self.settings, self.budgets[-1] if self.budgets else None
+        if isinstance(sharing, Budget) and last is not None and last.share is not None:
+            sharing = sharing.among(last.share.members)  # changes with the roster
         if isinstance(sharing, Budget) and sharing != last:
             raise InvalidInput(f"budget must be the stored one, {last}, got budget={sharing}")
         if isinstance(sharing, Bounds) and sharing != self.bounds:
@@ -212,7 +214,8 @@ class AgentStore:
         if state.features is None:
             state = replace(state, features=self.settings.features)  # an older one has them in the settings
         if self.budgets:
-            privatizer = self._privatizer(int(body["runs"]))
+            first = 1 if state.base is None else state.base.run
+            privatizer = self._privatizer(int(body["runs"]), first)
         else:
             if state.privatizer is None:
                 raise StateError("snapshot.privatizer must be an object, got null")
@@ -308,6 +311,10 @@ class AgentStore:
             parts.extend_schema(stored_schema(json.loads(step.body)))
         elif step.kind == "part":
             parts.exchange.drop(json.loads(step.body))
+        elif step.kind == "epoch":
+            begun = json.loads(step.body)
+            totals = [(Release.from_bytes(bytes.fromhex(text)), int(m)) for text, m in begun["totals"]]
+            parts.exchange.begin_epoch(self._run(int(begun["run"])), int(begun["run"]), totals)
         elif step.kind == "run":
             parts.exchange.begin_run(self._run(int(step.body)))
         else:
@@ -331,10 +338,10 @@ class AgentStore:
 
     # --- privacy -------------------------------------------------------------------------------------
 
-    def _privatizer(self, runs: int) -> Privatizer:
-        """The privatizer of the last of `runs` runs, chained to those before it."""
-        made = self._run(1)
-        for run in range(2, runs + 1):
+    def _privatizer(self, runs: int, first: int = 1) -> Privatizer:
+        """The privatizer of the last of `runs` runs, chained to those before it, back to the `first`."""
+        made = self._run(first)
+        for run in range(first + 1, runs + 1):
             sent = made.spent > 0
             made = ContinuedPrivatizer(self._run(run), before=made) if sent else self._run(run)
         return made

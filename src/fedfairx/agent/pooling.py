@@ -50,6 +50,7 @@ class Pool:
     region: the confidence region of optimism; None for rules that have a posterior.
     shift: what optimism adds to the Gram diagonal of noisy sums, in sds of their noise.
     rows: how many members' noise a release holds; several with secure aggregation.
+    closed: noise sd of what a release also holds from closed epochs.
     """
 
     mechanism: Mechanism
@@ -57,12 +58,17 @@ class Pool:
     region: Confidence | None = None
     shift: float = 0.0
     rows: int = 1
+    closed: float = 0.0
+
+    def sds(self, releases: Sequence[Release]) -> list[float]:
+        """Noise sd of an off-diagonal entry of each release."""
+        return sds(self.mechanism, releases, self.rows, self.closed)
 
     def all_alike(self, releases: Sequence[Release], dimension: int, known: Known) -> Pooled:
         """Pool the latest releases of all agents, the agent's own among them."""
         total, count = _total(releases, packed_size(dimension))
         if self.private and releases:
-            noise_sd = sum_sd(self.mechanism, releases, self.rows)
+            noise_sd = sum_sd(self.mechanism, releases, self.rows, self.closed)
             if self.region is None:
                 total = weigh(total, noise_sd=noise_sd, size=known.size, variance=known.variance)
             else:
@@ -77,7 +83,7 @@ class Pool:
             theirs = self.all_alike(others, dimension_of(own), known)
             return Pooled(own + theirs.packed, own_count + theirs.records)
         both, count = _total(others, own.size)
-        noise_sd = sum_sd(self.mechanism, others, self.rows)
+        noise_sd = sum_sd(self.mechanism, others, self.rows, self.closed)
         weight = noisy_sums.add_by_worth(  # one weight for all directions
             floats(own),
             float(own_count),
@@ -97,20 +103,23 @@ class Pool:
     ) -> Judged:
         """Judge partners who may differ by the agent's own records; the `weights` of some are known."""
         judge = Judge(own, known.mean, size=known.size, ridge=known.ridge, variance=known.variance)
-        noise = dict(zip(others, sds(self.mechanism, list(others.values()), self.rows), strict=True))
+        noise = dict(zip(others, self.sds(list(others.values())), strict=True))
         return judge.together({name: each.packed for name, each in others.items()}, noise, weights)
 
 
-def sds(mechanism: Mechanism, releases: Sequence[Release], rows: int = 1) -> list[float]:
-    """Noise sd of an off-diagonal entry of each release, if it is the sum of this many members' rows."""
+def sds(mechanism: Mechanism, releases: Sequence[Release], rows: int = 1, closed: float = 0.0) -> list[float]:
+    """Noise sd of an off-diagonal entry of each release, if it is the sum of this many members' rows.
+
+    closed: sd of the noise from closed epochs; release 0 holds nothing else.
+    """
     # Agents in lock step all have the same number, and computing an sd is expensive.
-    stated = {number: float(mechanism.sd(number)) for number in {r.number for r in releases}}
-    return [math.sqrt(rows) * stated[release.number] for release in releases]
+    stated = {number: float(mechanism.sd(number)) for number in {r.number for r in releases} - {0}}
+    return [math.hypot(math.sqrt(rows) * stated.get(each.number, 0.0), closed) for each in releases]
 
 
-def sum_sd(mechanism: Mechanism, releases: Sequence[Release], rows: int = 1) -> float:
+def sum_sd(mechanism: Mechanism, releases: Sequence[Release], rows: int = 1, closed: float = 0.0) -> float:
     """Noise sd of the sum of these releases."""
-    return math.sqrt(sum(sd**2 for sd in sds(mechanism, releases, rows)))
+    return math.sqrt(sum(sd**2 for sd in sds(mechanism, releases, rows, closed)))
 
 
 def _total(releases: Sequence[Release], size: int) -> tuple[Array, float]:

@@ -21,7 +21,7 @@ import numpy as np
 from fedfairx.agent.actions import unit_vectors
 from fedfairx.agent.decision import Decision, shown
 from fedfairx.agent.draws import Draws, Position
-from fedfairx.agent.exchange import Exchange
+from fedfairx.agent.exchange import Base, Exchange
 from fedfairx.agent.model import Model
 from fedfairx.agent.settings import stored_schema
 from fedfairx.agent.slots import Slate
@@ -81,6 +81,15 @@ class Aged:
 
 
 @dataclass(frozen=True)
+class ClosedEpochs:
+    """What is known from closed epochs: see `exchange.Base`."""
+
+    release: str
+    noise_sd: float
+    run: int
+
+
+@dataclass(frozen=True)
 class WaitingSlate:
     """The slots of a pending decision."""
 
@@ -132,6 +141,7 @@ class AgentState:
     privatizer: dict[str, Any] | None
     aged: Aged | None = None  # if there is a half-life
     features: dict[str, Any] | None = None  # `Schema.to_dict`, if there is a schema
+    base: ClosedEpochs | None = None  # with secure aggregation, after the first epoch
 
 
 @dataclass
@@ -213,6 +223,11 @@ class Parts:
             if model.aging is None
             else Aged(model.aging.at, model.refit_at, dict(exchange.arrived)),
             features=None if model.schema is None else model.schema.to_dict(),
+            base=None
+            if exchange.base is None
+            else ClosedEpochs(
+                exchange.base.release.to_bytes().hex(), exchange.base.noise_sd, exchange.base.run
+            ),
         )
 
     def restore(self, state: AgentState) -> None:
@@ -250,6 +265,8 @@ class Parts:
         }
         exchange.powers = {each.name: each.power for each in state.judged}
         exchange.latest = {name: _release(text) for name, text in state.latest.items()}
+        base = state.base
+        exchange.set_base(None if base is None else Base(_release(base.release), base.noise_sd, base.run))
         self._restore_ages(state.aged)
         self.draws.restore(state.random, model.uniforms_each)
 

@@ -23,6 +23,7 @@ from fedfairx.agent.options import Options
 from fedfairx.audit.audit import AuditReport, audit
 from fedfairx.federation.aggregation import sender, shares
 from fedfairx.federation.aggregation.opener import Opener
+from fedfairx.federation.exchange import secure_member
 from fedfairx.federation.exchange.secure_member import SecureMember
 from fedfairx.privacy.accounting import mu_for
 from fedfairx.privacy.bounds import Bounds
@@ -46,6 +47,7 @@ AGAIN, STORED = "agents: releases that differ when requested again", "agents: st
 ALIKE, TAILS, KEYS = "draws: alike", "draws: largest of", "keys: too short or made twice"
 SENSITIVITY, ASKED = "data path: sensitivity", "calibration: δ at the requested ε"
 TOTALS, ROWS = "totals: numbers other than the sum of all rows", "totals: rows other than"
+EPOCHS = "epochs: records that are not"
 HIDING, SEEDS, ONCE = "shares: χ²", "shares: numbers that occur twice", "openers: answers"
 
 
@@ -655,6 +657,14 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     Mistake(
         "rows that count a leaf twice", SecureMember, "_integers", _leaves_twice, TOTALS, options=_SECURE
+    ),
+    Mistake(
+        "a leaf carried into the next epoch although it was shown",
+        secure_member,
+        "shown",
+        lambda _right: lambda _stores, _epoch: 0,
+        EPOCHS,
+        options=_SECURE,
     ),
 )
 

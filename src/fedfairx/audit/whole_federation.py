@@ -7,12 +7,14 @@ messages can, and adds up what the openers have published. It knows all records,
     total of round k = Σ over the members of grid(leaves up to k + share of the noise of round k)
 
 `whole_agents.py` checks each row. A member whose row of round k is of another round, or has a leaf twice,
-spoils a total. These checks are exact: they do not fail by chance.
+spoils a total. Then a later roster opens the next epoch, and all records must be in the last total of one of
+the two epochs. These checks are exact: they do not fail by chance.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -42,6 +44,7 @@ class _Group:
 
     def __init__(self, subject: AuditedConfig, found: Findings, *, seed: int) -> None:
         self.subject, self.now, self.transport = subject, 0.0, MemoryTransport()
+        self.convener = new_signing_key()
         keys = {f"member-{number}": new_signing_key() for number in range(subject.agents)}
         terms = Terms(
             dimension=subject.dimension,
@@ -50,8 +53,9 @@ class _Group:
             options=subject.options,
             rounds=Rounds(begin=0, first=1, ratio=1, count=subject.releases),
         )
+        self.keys = keys
         self.roster: Roster = create_roster(
-            new_signing_key(), terms, {name: key.public for name, key in keys.items()}
+            self.convener, terms, {name: key.public for name, key in keys.items()}
         )
         self.watched: list[Watched] = []
         self.members: list[SecureMember] = []
@@ -71,12 +75,27 @@ class _Group:
                 )
             )
 
+    def turn(self, members: Sequence[SecureMember]) -> None:
+        for _ in range(_TURNS):
+            for member in members:
+                member.exchange()
+
+    def change_epoch(self) -> int:
+        """Open the next epoch, and return by how many records the totals of both differ from those given."""
+        closed, begin = self.members[0].progress.records, int(self.now)
+        self.roster = self.roster.amended(self.convener, self.roster.members, begin=begin)
+        for name, member in zip(self.keys, self.members, strict=True):
+            member.follow(SignedCodec(self.roster, name, self.keys[name]))
+        self.turn(self.members)
+        self.now = begin + 1.0  # the first round
+        self.turn(self.members)
+        records = closed + self.members[0].progress.records
+        return abs(records - sum(member.agent.observed for member in self.members))
+
     def round(self, number: int, *, away: bool = False) -> None:
         """Let the time of a round come; the last member may be away."""
         self.now = float(number)
-        for _ in range(_TURNS):
-            for member in self.members[: -1 if away else None]:
-                member.exchange()
+        self.turn(self.members[: -1 if away else None])
         for watched in self.watched:
             watched.note_made()
 
@@ -107,7 +126,7 @@ class _Group:
 
 def whole_federation(subject: AuditedConfig, *, seed: int) -> tuple[tuple[Check, ...], list[Array]]:
     """Run the federation, and return the checks and all draws of its members' noise."""
-    found, compared, wrong = Findings(), 0, 0
+    found, compared, wrong, repeated = Findings(), 0, 0, 0
     generator = np.random.default_rng([seed, 4])
     with warnings.catch_warnings(), found.watching():
         warnings.simplefilter("ignore")  # many records are meant to be clipped
@@ -122,10 +141,12 @@ def whole_federation(subject: AuditedConfig, *, seed: int) -> tuple[tuple[Check,
                 wrong += group.wrong(number)
         for watched in group.watched:
             watched.compare()
+        repeated = group.change_epoch()
     named = {
         f"totals: numbers other than the sum of all rows of a round, of {compared}": wrong,
         f"totals: rows other than grid(truth + share of the noise), of {found.compared}": found.numbers,
         "totals: counts other than the number of records": found.counts,
         "totals: members that could not go on": found.refused,
+        "epochs: records that are not in the totals of one epoch": repeated,
     }
     return tuple(Check(name, float(count), "= 0", count == 0) for name, count in named.items()), found.draws

@@ -179,20 +179,20 @@ def _aggregation(roster: Roster, *, confirmed: bool) -> Iterator[str]:
     terms = roster.terms
     if terms.share is None or terms.rounds is None:
         return
-    share, rounds = terms.share, terms.rounds
+    share, rounds = replace(terms.share, members=len(roster.members)), roster.rounds or terms.rounds
     first, last = (datetime.fromtimestamp(rounds.times[k], UTC) for k in (0, -1))
     yield (
         f"Secure aggregation: {', '.join(roster.openers)} open totals, {rounds.count} of them, from "
         f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC. The noise of a total is "
         f"{1.0 / share.noise:.3g} times less than without."
     )
-    for each in terms.budget().guarantee().against:
+    for each in terms.budget(members=len(roster.members)).guarantee().against:
         yield f"  against {each.whom}: ε={each.epsilon:.4g}, μ={each.mu:.4g}"
     yield f"Roster digest: {roster.digest}"
     if not confirmed:
         yield (
             "Operators tell each other this digest, and confirm the members whose operators have told them "
-            "the same (fedfairx federate confirm). Nothing is sent before."
+            "the same (fedfairx federate confirm). Nothing is sent before. Members stay confirmed."
         )
 
 
@@ -258,7 +258,9 @@ class Check(Output):
 
 @dataclass(frozen=True, kw_only=True)
 class Amend(Verb):
-    """Sign the next version of the roster, when members join, leave or change their keys.
+    """Sign the next version of the roster, when members join, leave or change their keys. With secure
+    aggregation it opens the next epoch, also with the same members: it says what that costs, and does it with
+    --yes.
 
         fedfairx federate amend federation --add org4 --remove org2
         fedfairx federate amend federation --rekey org1=PUBLICKEY
@@ -268,6 +270,10 @@ class Amend(Verb):
     remove: members that leave.
     rekey: members that get a new key.
     days: number of days for which new certificates are valid.
+    openers: with secure aggregation, the members that open totals (default: the same, and the first members
+        in the place of those that leave).
+    begin: with secure aggregation, when the new rounds begin, in seconds since 1970 (default: now).
+    yes: with secure aggregation, open the next epoch.
     """
 
     folder: str = field(metadata={"positional": True, "metavar": "DIR"})
@@ -275,14 +281,33 @@ class Amend(Verb):
     remove: tuple[str, ...] = ()
     rekey: tuple[str, ...] = ()
     days: int = 825
+    openers: tuple[str, ...] = ()
+    begin: int | None = None
+    yes: bool = False
 
     def run(self) -> int:
+        from fedfairx.federation.roster.roster import Roster
         from fedfairx.federation.setup.create import amend_federation
 
-        if not (self.add or self.remove or self.rekey):
-            raise InvalidInput("there is nothing to change: give --add, --remove or --rekey")
-        changes = {"add": _named(self.add), "rekey": _named(self.rekey)}
-        roster = amend_federation(self.folder, **changes, remove=self.remove, days=self.days)
+        before = Roster.read(Path(self.folder, "roster.json"))
+        if before.terms.secure:
+            print(_next_epoch(before, self.remove))
+            require(self.yes, "--yes", "must be given to open the next epoch", self.yes)
+        else:
+            if not (self.add or self.remove or self.rekey):
+                raise InvalidInput("there is nothing to change: give --add, --remove or --rekey")
+            for name in ("openers", "begin", "yes"):
+                given = getattr(self, name)
+                require(not given, f"--{name}", "is for secure aggregation", given, "leave it out")
+        roster = amend_federation(
+            self.folder,
+            add=_named(self.add),
+            rekey=_named(self.rekey),
+            remove=self.remove,
+            days=self.days,
+            openers=self.openers,
+            begin=self.begin,
+        )
         hub = Path(self.folder, "hub")
         print(f"roster version {roster.version}: {', '.join(roster.members)}")
         print(f"  {self.folder}/roster.json: for every member")
@@ -290,7 +315,28 @@ class Amend(Verb):
             print(f"  {hub}/nats-server.conf: for the hub, then: nats-server --signal reload")
         if (hub / "nodes").exists():
             print(f"  {hub}/nodes: for the SuperLink: flwr supernode register, and unregister for leavers")
+        for line in _aggregation(roster, confirmed=not hub.exists()):
+            print(line)
         return 0
+
+
+def _next_epoch(before: Roster, remove: Sequence[str]) -> str:
+    """What the epoch after this roster's costs."""
+    epochs = before.version + 1
+    text = (
+        f"This ends epoch {before.version} and opens epoch {epochs}, whose rounds begin again. Each epoch "
+        f"has its own noise: if all of them have totals, members hold √{epochs} = {epochs**0.5:.3g} times "
+        "the noise of one. What is claimed for a record stays, since it is in one epoch. Epoch "
+        f"{epochs} begins when all members have taken the roster and accepted it; until then there are no "
+        "totals."
+    )
+    leaving = [name for name in remove if name in before.openers]
+    if leaving:
+        text += (
+            f" {', '.join(leaving)} opened totals: records in rows that were sent and not opened by then "
+            "never get to the others. Amend after the last round is opened."
+        )
+    return text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,6 +86,10 @@ class Budget:
             return self
         return replace(self, bounds=replace(bounds, slots=slots))
 
+    def among(self, members: int) -> Budget:
+        """The same budget where this many members add up their rows, with secure aggregation."""
+        return self if self.share is None else replace(self, share=replace(self.share, members=members))
+
     def calibrate(self) -> Gaussian:
         """Make the mechanism with the noise that this budget needs."""
         make = partial(calibrate, self.mechanism) if isinstance(self.mechanism, str) else self.mechanism

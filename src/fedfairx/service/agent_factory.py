@@ -57,6 +57,7 @@ def _open(settings: Settings, place: MemberFolder | None) -> Agent:
         place.name,
         place_of(settings),
         schema=schema,
+        members=len(place.roster.members) if place.roster.terms.secure else None,
         decide_from=settings.decide_from if "decide_from" in settings.given else None,
         partners=settings.partners if "partners" in settings.given else None,
         half_life=settings.half_life,

@@ -35,7 +35,6 @@ REFUSED = {  # why messages are refused, in words, by the reason that counts the
     "federation": "made for another federation",
     "indefinite": "with it, the statistics of all together are impossible",
     "kind": "another kind of message than belongs here",
-    "life": "its rows are of two lives: it was put back from an old copy, or runs twice",
     "malformed": "damaged, or made by another version of fedfairx",
     "mechanism": "it adds noise by another mechanism than the terms",
     "members": "not of all members of the roster",
@@ -45,6 +44,7 @@ REFUSED = {  # why messages are refused, in words, by the reason that counts the
     "own name": "sent under our name",
     "partials": "the openers have added up different rows",
     "repeated number": "it has used the number of a release again, with other content: it lost data",
+    "restored": "it has sent other rows before: it was restored from an old copy, or runs twice",
     "round": "of a round that the terms do not have, or that is not asked for",
     "rows": "not the rows that the openers have named",
     "sender": "signed by another member",
@@ -80,7 +80,7 @@ class Membership:
         self.releases = terms.releases
         slots = len(terms.bounds.slots)  # each decision of a round has as many rewards
         self._rounds: list[int] = (slots * terms.times.rounds(terms.plan)).tolist()
-        self._opened = 0  # the last total that the log has told of
+        self._epoch, self._opened = 0, (0, 0)  # what the log has told of: the epoch, and the last total
         self._said: set[str] = set()
         self._state = ""
         self._silent: set[str] = set()
@@ -113,7 +113,7 @@ class Membership:
         try:
             place = MemberFolder.read(self.place.folder)
             place.roster.require_follows(self.place.roster)
-            self.member.follow(place.seal())
+            place.update(self.member)
         except StorageUnavailable:
             return  # the agent's database: try again later
         except (FedFairXError, OSError) as error:
@@ -150,18 +150,23 @@ class Membership:
 
     def _log_rounds(self, progress: Progress) -> None:
         """Log a new total, and whom the next one waits for, if that takes long."""
-        rounds = self.place.roster.terms.rounds
+        rounds = self.place.roster.rounds
         assert rounds is not None
-        if progress.opened > self._opened:
-            self._opened = progress.opened
+        if (progress.epoch, progress.opened) > self._opened and progress.opened:
+            self._opened = progress.epoch, progress.opened
             self._logger.info("round %d of %d is opened", progress.opened, rounds.count)
+        if progress.epoch > self._epoch:
+            self._epoch = progress.epoch
+            self._logger.info("epoch %d has begun", progress.epoch)
         if progress.unconfirmed:
             self._say_once(f"secure aggregation has not begun here: {progress.unconfirmed}")
         waits = ", ".join(f"{name} ({what})" for name, what in progress.waits_for.items())
         since = rounds.times[progress.due - 1] if progress.due else rounds.begin
         if waits and self.member.clock() - since > PATIENCE:
             begun = progress.rows or progress.partials
-            which = f"round {progress.due}" if begun else "the first round"
+            which = (
+                f"round {progress.due}" if begun else f"the first round of epoch {self.place.roster.version}"
+            )
             self._say_once(f"the total of {which} waits for {waits}")
 
     def _say_who_differs(self) -> None:
@@ -234,8 +239,8 @@ class Membership:
         """Why nothing will be released any more; None while something will."""
         if self.secure is not None:
             return (
-                f"the last of {self.releases} rounds is over: later rewards are in no row; found a new "
-                "federation to go on together"
+                f"the last of {self.releases} rounds is over: later rewards are in no row until the "
+                "convener opens the next epoch (fedfairx federate amend)"
                 if self.agent.released >= self.releases
                 else None
             )

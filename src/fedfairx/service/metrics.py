@@ -207,6 +207,7 @@ def federation_metrics(membership: Membership, *, exact: bool) -> Iterator[Metri
         progress, now = membership.secure.progress, member.clock()
         waits = [({"peer": name, "what": what}, 1) for name, what in progress.waits_for.items()]
         until = None if progress.next_time is None else progress.next_time - now
+        yield from metric("federation_epoch", "Epoch that this member is in.", progress.epoch)
         yield from metric("federation_round", "Last round whose time has come.", progress.due)
         yield from metric("federation_round_opened", "Last round whose total is known.", progress.opened)
         yield from metric("federation_waits_for", "Whom the next total waits for.", waits)

@@ -478,22 +478,24 @@ class Claim(Struct):
 class Aggregated(Struct):
     """The rounds of secure aggregation, in which only the sum of all members' rows is seen.
 
-    round: The last round whose time has come; 0 before the first.
-    rounds: The number of rounds of the federation's terms.
+    epoch: The epoch that this member is in, by the version of its roster; 0 before its first.
+    round: The last round of the roster's epoch whose time has come; 0 before the first.
+    rounds: The number of rounds of an epoch.
     sent: The last round of which this member has made its row.
     opened: The last round whose total is known here; 0 before the first.
     next_time: When the next round begins, in seconds since 1970; null after the last.
     unconfirmed: Which members the operator has to confirm first; empty if none.
-    waits_for: The members whom the next total waits for, and for what: key, acceptance, row or partial.
+    waits_for: Whom the next total waits for, and for what: closing, key, acceptance, row or partial.
     openers: The members that open totals.
     colluding: The number of members that may collude.
     honest: The number of members whose noise hides a record.
-    records: The number of all members' records in the last total.
+    records: The number of all members' records in the last total, without those of closed epochs.
     weight: The share of the other members' records that counts here: for admins; null before a total.
     reason: Why: for admins.
     claims: What is claimed, against whom.
     """
 
+    epoch: Annotated[int, Meta(ge=0)]
     round: Annotated[int, Meta(ge=0)]
     rounds: int
     sent: Annotated[int, Meta(ge=0)]

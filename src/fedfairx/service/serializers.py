@@ -253,6 +253,7 @@ def aggregated(membership: Membership, *, exact: bool) -> schemas.Aggregated | N
     progress, guarantee = member.progress, member.agent.privatizer.guarantee
     others = next(iter(member.agent.partners.values()), None) if exact else None
     return schemas.Aggregated(
+        epoch=progress.epoch,
         round=progress.due,
         rounds=terms.rounds.count,
         sent=progress.sent,

@@ -39,10 +39,10 @@ def booked(journal: Journal, made: Made, slot: int = 0) -> Booked | None:
 
 
 def sealed_by(journal: Journal, outcome: Outcome) -> Event | None:
-    """The first step after a reward that makes it final: a release that contains it, or a new run."""
+    """The first step after a reward that makes it final: a release that contains it, a new run or epoch."""
     rows = journal.log.database.execute(
-        f"SELECT {EVENT}, seal FROM events WHERE agent = ? AND seq > ? AND kind IN ('release', 'run') "
-        "ORDER BY seq LIMIT 1",
+        f"SELECT {EVENT}, seal FROM events WHERE agent = ? AND seq > ? "
+        "AND kind IN ('release', 'run', 'epoch') ORDER BY seq LIMIT 1",
         (journal.agent, outcome.seq),
     )
     return journal.event(rows[0]) if rows else None

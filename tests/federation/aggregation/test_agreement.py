@@ -291,7 +291,7 @@ def test_an_opener_accepts_only_settlements_with_its_own_closing() -> None:
     assert settlement.last == 2
 
 
-def test_a_member_restored_from_before_a_closing_must_join_anew() -> None:
+def test_a_member_restored_from_before_a_closing_can_not_continue() -> None:
     """It has forgotten what was shown of it, so it may not send leaves again as if they were not."""
     here = group(4).start_all()
     empty = here.disks["org03"][0].backup()
@@ -309,7 +309,7 @@ def test_a_member_restored_from_before_a_closing_must_join_anew() -> None:
     refused(there, "org03", "no record of its row of round 2")
     for disk in here.disks["org03"]:
         disk.restore({})
-    refused(there, "org03", "no record of it: it has to leave and join anew")
+    refused(there, "org03", "no record of it: it can't continue under its name")
 
 
 def test_a_member_that_runs_twice_does_not_go_on_in_the_next_epoch() -> None:
@@ -322,7 +322,7 @@ def test_a_member_that_runs_twice_does_not_go_on_in_the_next_epoch() -> None:
     here.start("org04")
     here.members["org04"].receive(other)
     settlement = here.close(missing=["org01"])
-    refused(here.follow(settlement, openers=["org00", "org02"]), "org04", "leave and join anew")
+    refused(here.follow(settlement, openers=["org00", "org02"]), "org04", "add it under a new name")
     here.follow(settlement, openers=["org00", "org02"], leave=["org04"]).start("org03")
 
 

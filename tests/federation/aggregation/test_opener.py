@@ -225,7 +225,7 @@ def test_a_sender_of_two_lives_is_refused() -> None:
     three = rows_of(here, 3)
     error = refused(lambda: opener(here).open(3, three))
     assert isinstance(error, MessageRefused)
-    assert error.reason == "life"
+    assert error.reason == "restored"
     assert "org03" in str(error)
     assert opener(here).last == 2
     # An opener that has not opened the first life's row of 2 follows the second life from here on.
@@ -239,7 +239,7 @@ def test_a_sender_that_passed_over_what_was_opened_is_refused() -> None:
     opener(here).open(1, rows_of(here, 1))
     disk.restore(backup)
     two = rows_of(here, 2)  # lists None for round 1
-    assert reason(lambda: opener(here).open(2, two)) == "life"
+    assert reason(lambda: opener(here).open(2, two)) == "restored"
 
 
 def test_nothing_is_opened_before_all_have_accepted() -> None:

@@ -118,7 +118,7 @@ def test_another_row_under_our_name_halts_us_for_good() -> None:
     here.members["org02"].receive(other)
     for _ in range(2):
         assert "restored from a backup or runs twice" in sender(here).halted
-        with pytest.raises(LedgerMismatch, match="join anew"):
+        with pytest.raises(LedgerMismatch, match="under a new name"):
             here.members["org02"].send(2, one_row(), place=PLACE)
         here.start("org02")
         here.pump()

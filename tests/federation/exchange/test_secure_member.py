@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from itertools import chain
 from pathlib import Path
@@ -22,7 +21,7 @@ from fedfairx.federation.transport import MemoryTransport
 from fedfairx.federation.transport.protocol import own_keys
 from fedfairx.privacy import Centring
 from member_helpers import BEGIN, work
-from secure_helpers import NAMES, SecureWorld, secure_world
+from secure_helpers import NAMES, Flaky, SecureWorld, secure_world
 
 
 def busy(here: SecureWorld, number: int) -> None:
@@ -64,7 +63,8 @@ def test_members_write_their_own_keys_and_nothing_else() -> None:
             member.show_life()
     openers = here.roster.openers
     keys = [own_keys(name, secure=True, opener=name in openers) for name in NAMES]
-    assert sorted(here.transport.latest()) == sorted(chain(*keys))
+    written = {key for key in chain(*keys) if not key.endswith(".closing")}  # no epoch has ended
+    assert {*here.transport.latest()} == written
     plain = [row.packed.tobytes() for row in here.rows(2)]
     sent = b"".join(here.transport.latest().values())
     assert not any(part in sent for row in plain for part in (row[:8], row[-8:]))
@@ -199,7 +199,7 @@ def test_of_two_that_run_from_a_copied_folder_one_stops(tmp_path: Path) -> None:
                 assert isinstance(sent, Row | Partial)
                 assert seen.setdefault((key, sent.number), digest(signed)) == digest(signed)
     assert first.halted is None
-    assert "has to leave and join anew" in str(second.halted)
+    assert "runs twice" in str(second.halted)
     del here.members["second"]
     here.check_total(5)
 
@@ -320,7 +320,7 @@ def test_a_member_restored_from_a_backup_halts(tmp_path: Path) -> None:
     row = here.transport.latest()["org3.row"]
     here.round(3)
     assert restored.halted is not None
-    assert "has to leave and join anew" in restored.halted
+    assert "can't continue under its name" in restored.halted
     assert here.transport.latest()["org3.row"] == row
     assert here.members["org1"].progress.waits_for == {"org3": "row"}
 
@@ -351,33 +351,6 @@ def test_while_the_transport_is_away_nothing_is_lost() -> None:
     here.turn()
     here.check_total(2)
     assert here.members["org1"].away is None
-
-
-class Flaky(MemoryTransport):
-    """A transport that fails before or after a message is stored, and shows messages of the past."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self.random, self.trouble = random.Random(seed), 0.3
-        self.past: dict[str, list[bytes]] = {}
-
-    def publish(self, agent: str, message: bytes, *, replacing: bytes | None) -> None:
-        self._fail()
-        super().publish(agent, message, replacing=replacing)
-        self.past.setdefault(agent, []).append(message)
-        self._fail()
-
-    def latest(self) -> dict[str, bytes]:
-        self._fail()
-        shown = super().latest()
-        for key in shown:
-            if self.random.random() < self.trouble:
-                shown[key] = self.random.choice(self.past[key])
-        return {key: shown[key] for key in shown if self.random.random() >= self.trouble / 4}
-
-    def _fail(self) -> None:
-        if self.random.random() < self.trouble / 4:
-            raise TransportUnavailable("away")
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -172,8 +173,51 @@ def test_a_secure_roster_has_as_many_members_as_its_terms() -> None:
             create_roster(key, secure_terms(), members, openers=openers)
 
 
-def test_a_secure_roster_has_one_version() -> None:
+def test_a_later_version_of_a_secure_roster_has_rounds_and_openers_of_its_own() -> None:
     key, members = new_signing_key(), {name: new_signing_key().public for name in NAMES}
-    roster = create_roster(key, secure_terms(), members)
-    with pytest.raises(StateError, match="found a new federation"):
-        roster.amended(key, members)
+    roster = create_roster(key, secure_terms(agents=4), members)
+    assert roster.rounds == roster.terms.rounds
+    joined = members | {"org5": new_signing_key().public}
+    later = roster.amended(key, joined, begin=2_000_000)
+    assert Roster.from_json(later.to_json()) == later
+    assert (later.version, later.openers, later.terms) == (2, roster.openers, roster.terms)
+    assert later.rounds is not None
+    assert later.rounds.times[0] == 2_000_010
+    assert later.terms.share == roster.terms.share  # joining raises nothing
+    later.require_follows(roster)
+    without = {name: public for name, public in joined.items() if name != "org1"}
+    assert later.amended(key, without).openers == ("org2", "org3")  # the next one takes its place
+    assert later.amended(key, without, openers=["org5", "org4"]).openers == ("org5", "org4")
+    soon = later.amended(key, without).rounds
+    assert soon is not None
+    assert abs(soon.begin - time.time()) < 600
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"org1": None}, "members must be at least 4: 3 whose noise hides a record in every total, and 1"),
+        (
+            {"org1": None, "org2": None, "org5": "new", "org6": "new"},
+            "must leave one of the openers, org1, org2",
+        ),
+        ({"org3": "new"}, "keys must stay with secure aggregation: remove the member, and add it under"),
+    ],
+)
+def test_a_later_version_of_a_secure_roster_keeps_what_the_claim_needs(
+    changes: dict[str, str | None], text: str
+) -> None:
+    key, members = new_signing_key(), {name: new_signing_key().public for name in NAMES}
+    roster = create_roster(key, secure_terms(agents=4), members)
+    made = {name: new_signing_key().public for name, how in changes.items() if how}
+    staying = {name: public for name, public in members.items() if name not in changes}
+    with pytest.raises(InvalidInput, match=text):
+        roster.amended(key, staying | made)
+
+
+def test_a_first_version_has_the_rounds_of_its_terms() -> None:
+    key, members = new_signing_key(), {name: new_signing_key().public for name in NAMES}
+    roster = create_roster(key, secure_terms(agents=4), members)
+    for wrong in (roster._parts() | {"begin": 5}, roster.amended(key, members)._parts() | {"begin": None}):
+        with pytest.raises(InvalidInput, match="begin must be"):
+            Roster(**wrong, signature=roster.signature)

@@ -10,7 +10,7 @@ import pytest
 from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput, StateError
 from fedfairx.federation.roster.roster import Roster, create_roster
-from fedfairx.federation.roster.signing_keys import SigningKey
+from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.setup.create import amend_federation, create_federation, hub_configuration
 from fedfairx.federation.setup.member_folder import CONFIRMED, SETTINGS, VAULT, MemberFolder
 from fedfairx.federation.transport.nats_subjects import subject_of
@@ -40,7 +40,38 @@ def test_init_makes_a_secure_federation(
     assert "against the hub and up to 1 of 4 members together: ε=2" in told
     assert roster.digest in told
     assert main(["federate", "amend", "f", "--add", "e"]) == 2
-    assert "found a new federation to change them" in capsys.readouterr().err
+    refused = capsys.readouterr()
+    assert "members hold √2 = 1.41 times the noise of one" in refused.out
+    assert "--yes must be given to open the next epoch" in refused.err
+    assert Roster.read("f/roster.json") == roster
+
+
+def test_amend_opens_the_next_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*INIT, "--out", "f", "--openers", "b,d", "--begin", "0"]) == 0
+    capsys.readouterr()
+    amended = ["--add", "e", "--remove", "b", "--begin", "1000000", "--yes"]
+    assert main(["federate", "amend", "f", *amended]) == 0
+    told = capsys.readouterr().out
+    assert "b opened totals: records in rows" in told
+    assert "d, a open totals, 50 of them, from 1970-01-12 14:46" in told
+    roster = Roster.read("f/e/roster.json")
+    assert (roster.version, roster.openers, [*roster.members]) == (2, ("d", "a"), ["a", "c", "d", "e"])
+    assert roster.digest in told
+    for wrong, text in (
+        (["--remove", "e"], "members must be at least 4"),
+        (["--rekey", "a"], "keys must stay with secure aggregation"),
+        (["--remove", "a,d", "--add", "x,y"], "remove must leave one of the openers"),
+        (["--openers", "a"], "openers must be 2 members"),
+    ):
+        assert main(["federate", "amend", "f", "--yes", *wrong]) == 2
+        assert text in capsys.readouterr().err
+    assert Roster.read("f/roster.json") == roster
+    assert main(["federate", "init", "--agents", "a,b", "--out", "g"]) == 0
+    assert main(["federate", "amend", "g", "--add", "c", "--yes"]) == 2
+    assert "--yes is for secure aggregation" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -71,7 +102,8 @@ def test_members_may_write_exactly_their_own_keys(tmp_path: Path) -> None:
     for name in NAMES:
         (line,) = (line for line in text.splitlines() if "publish:" in line and f'.{name}.row"' in line)
         may = json.loads(line.partition("publish: ")[2].rstrip(","))
-        kinds = ["alive", "accepted", "row"] + (["opener", "partial"] if name in roster.openers else [])
+        kinds = ["alive", "accepted", "row", "closing"]
+        kinds += ["opener", "partial"] if name in roster.openers else []
         keys = {subject_of(roster.federation, f"{name}.{kind}") for kind in kinds}
         assert {each for each in may if each.startswith("$KV")} == keys
 
@@ -99,11 +131,11 @@ def test_operators_confirm_each_other(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["federate", "confirm", str(folder), "--members", "org4", "--roster", roster.digest]) == 0
     assert "these are enough" in capsys.readouterr().out
     assert place.confirmed() == ["org1", "org2", "org4"]
-    for content in ("{", "[]", '{"roster": "", "members": [], "signature": "x"}'):
+    for content in ("{", "[]", '{"federation": "", "members": {}, "signature": "x"}'):
         (folder / CONFIRMED).write_text(content)
         with pytest.raises(StateError, match="is damaged"):
             place.confirmed()
-    forged = {"roster": roster.digest, "members": sorted(NAMES), "signature": "00" * 64}
+    forged = {"federation": roster.federation, "members": dict(roster.members), "signature": "00" * 64}
     (folder / CONFIRMED).write_text(json.dumps(forged))  # as a convener might hand it out
     with pytest.raises(StateError, match="must be signed by the key of 'org3'"):
         place.confirmed()
@@ -112,7 +144,13 @@ def test_operators_confirm_each_other(tmp_path: Path, capsys: pytest.CaptureFixt
     convener = SigningKey.read(tmp_path / "f" / "convener" / "federation.key")
     create_roster(convener, secure_terms(epsilon=9.0), roster.members).write(folder / "roster.json")
     again = Roster.read(folder / "roster.json")
-    assert MemberFolder(folder, "org3", again, place.table).confirmed() == []  # it was another roster
+    assert MemberFolder(folder, "org3", again, place.table).confirmed() == []  # it was another federation
+    later = roster.amended(convener, {**roster.members, "org5": new_signing_key().public})
+    assert MemberFolder(folder, "org3", later, place.table).confirmed() == [*NAMES]  # they stay confirmed
+    without = {name: key for name, key in later.members.items() if name != "org4"}
+    back = later.amended(convener, without).amended(convener, {**without, "org4": new_signing_key().public})
+    named = MemberFolder(folder, "org3", back, place.table).confirmed()
+    assert named == ["org1", "org2", "org3"]  # not with another key
     create_federation(tmp_path / "g", secure_terms(), dict.fromkeys(NAMES), transport="sqlite")
     assert all(MemberFolder.read(tmp_path / "g" / name).unconfirmed() == "" for name in NAMES)
     assert main(["federate", "confirm", str(tmp_path / "g" / "org1")]) == 0
@@ -148,10 +186,15 @@ def test_an_engine_does_not_carry_rows(tmp_path: Path) -> None:
         place.member(place.roster.terms.agent("org1", noise=SimulatedNoise(1)))
 
 
-def test_the_members_of_a_secure_federation_stay(tmp_path: Path) -> None:
+def test_on_one_machine_an_amendment_confirms_everybody(tmp_path: Path) -> None:
     create_federation(tmp_path, secure_terms(), dict.fromkeys(NAMES), transport="sqlite")
-    for change in ({"add": {"org5": None}}, {"remove": ["org4"]}, {"rekey": {"org1": None}}):
-        with pytest.raises(StateError, match="found a new federation"):
-            amend_federation(tmp_path, **change)  # type: ignore[arg-type]
+    roster = amend_federation(tmp_path, add={"org5": None}, remove=["org1"])
+    for name in roster.members:
+        place = MemberFolder.read(tmp_path / name)
+        assert place.confirmed() == sorted(roster.members)
+        assert place.unconfirmed() == ""
+
+
+def test_flower_has_no_secure_aggregation(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="secure aggregation needs NATS or SQLite"):
         create_federation(tmp_path / "f", secure_terms(), dict.fromkeys(NAMES), transport="flower")

@@ -1,19 +1,32 @@
-"""Secure aggregation over a NATS server with TLS: permissions, totals, and a hub that is killed."""
+"""Secure aggregation over a NATS server with TLS: permissions, totals, a hub that is killed, a new epoch."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
-from fedfairx.errors import TransportRefused
+from fedfairx.errors import TransportRefused, TransportUnavailable
 from fedfairx.federation.exchange.secure_member import SecureMember
-from fedfairx.federation.setup.create import create_federation
+from fedfairx.federation.setup.create import amend_federation, create_federation
 from fedfairx.federation.setup.member_folder import MemberFolder
 from fedfairx.privacy import SimulatedNoise
 from member_helpers import BEGIN, secure_terms, work
 from nats_server import NatsServer, free_port, wait_until
 from secure_helpers import NAMES, SecureWorld
+
+
+def connects(place: MemberFolder) -> bool:
+    """Whether the hub admits a member."""
+    transport = place.transport()
+    try:
+        transport.latest()
+    except (TransportUnavailable, TransportRefused):
+        return False
+    finally:
+        transport.close()
+    return True
 
 
 @pytest.mark.process
@@ -55,6 +68,24 @@ def test_members_with_tls_open_totals_and_survive_their_hub(tmp_path: Path) -> N
         here.now = BEGIN + 20.0
         server.start()
         opened(2)
+        roster = amend_federation(
+            base, add={"org4": None}, openers=["org4", "org2"], begin=int(here.now), confirm=True
+        )
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)  # nats-server --signal reload
+        joined = MemberFolder.read(base / "org4")
+        agent = roster.terms.agent("org4", noise=SimulatedNoise(1, agent=4), members=4)
+        wait_until(lambda: connects(joined))
+        here.members["org4"] = late = joined.member(agent)  # type: ignore[assignment]
+        late.clock = lambda: here.now
+        watching.append(late.watch(every=0.2))
+        for name in names:  # org1 opens no more, and still says how the epoch has ended
+            MemberFolder.read(base / name).update(here.members[name])
+        wait_until(lambda: all(one.progress.epoch == 2 for one in here.members.values()))
+        work(here.members["org1"].agent, 5)
+        here.now += 10.0
+        opened(1)
+        assert not any(one.refusals for one in here.members.values())
         for stop in watching:
             stop()
     finally:

@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping
 from fedfairx.errors import InvalidInput, MessageRefused, PrivacyError, require
 from fedfairx.federation.aggregation.epoch import Epoch, digest_of
 from fedfairx.federation.aggregation.messages import Acceptance, OpenerKey, digest, parse, sign, verified
-from fedfairx.federation.aggregation.records import Accepted, Stores
+from fedfairx.federation.aggregation.records import CANNOT_CONTINUE, Accepted, Stores
 from fedfairx.federation.aggregation.settlement import Settlement
 from fedfairx.federation.aggregation.shares import KEY_BYTES, public_key_of
 from fedfairx.federation.roster.roster import Roster
@@ -168,8 +168,8 @@ class Agreement:
             if number > len(sent.digests) or sent.digests[number - 1] != row:
                 raise PrivacyError(
                     f"{self.name!r} has no record of its row of round {number} that an opener names: after a "
-                    "restored backup it has to leave and join anew; otherwise that opener is wrong and must "
-                    "count as missing"
+                    f"restored backup {CANNOT_CONTINUE}; otherwise that opener is wrong: ask the convener to "
+                    "remove that opener"
                 )
         known |= {*before.confirmed}
         limit = None if settlement.missing else settlement.last
@@ -187,8 +187,7 @@ class Agreement:
                     )
                 return accepted
         raise PrivacyError(
-            f"{self.name!r} was in epoch {settlement.epoch.number} and has no record of it: it has to "
-            "leave and join anew"
+            f"{self.name!r} was in epoch {settlement.epoch.number} and has no record of it: {CANNOT_CONTINUE}"
         )
 
     def take(self, signed: bytes) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from fedfairx.errors import LedgerMismatch, MessageRefused, PrivacyError
 from fedfairx.federation.aggregation.agreement import Agreement
 from fedfairx.federation.aggregation.messages import Closing, Partial, Row, digest, parse, read, sign
-from fedfairx.federation.aggregation.records import Opened
+from fedfairx.federation.aggregation.records import CANNOT_CONTINUE, Opened
 from fedfairx.federation.aggregation.settlement import Settlement
 from fedfairx.federation.aggregation.shares import Ring, add, numbers_of, public_key_of, to_bytes, unseal
 from fedfairx.federation.roster.signing_keys import SigningKey
@@ -27,7 +27,7 @@ class Opener:
     Guarantees:
     - It signs at most one partial of a round, and each is of a later round than the one before.
     - A partial is the sum over exactly the members of the epoch, one row of the same round of each.
-    - All rows of a sender that it opens are of one life of that sender.
+    - All rows of a sender that it opens belong to one history, in which each lists the earlier ones.
     - A partial is durable in two places before it is returned, and is returned again when asked again.
     - After its closing it opens nothing but the last round that the closings name, and this only if the last
       epoch that it has accepted settles these closings.
@@ -154,9 +154,9 @@ class Opener:
             if not row.lists(self.last, opened):
                 text = (
                     f"the row of {name!r} does not list its row of round {self.last} that was opened: it was "
+                    f"restored from a backup or runs twice, and {CANNOT_CONTINUE}"
                 )
-                text += "restored from a backup or runs twice, and has to leave and join anew"
-                raise MessageRefused(text, reason="life")
+                raise MessageRefused(text, reason="restored")
         sealed = row.shares[[*epoch.openers].index(self._name)]
         try:
             share = unseal(private, sealed, epoch.label("share", number, name, self._name))

@@ -21,6 +21,11 @@ from fedfairx.privacy.ledger.sql import LedgerDatabase
 from fedfairx.util.file_lock import FileLock
 from fedfairx.util.files import require_private, write_atomically
 
+#: What is left for a member that has lost its record of what it sent.
+CANNOT_CONTINUE = (
+    "it can't continue under its name: ask the convener to remove it and to add it under a new name"
+)
+
 
 class Records(Protocol):
     """Values by name."""

@@ -1,7 +1,7 @@
 """A member's rows of one epoch: one content for a round, recorded before it is sent.
 
 Every row lists the digests of the sender's earlier rows. Openers compare the list with what they opened, so
-they notice a sender that was restored from a backup, or runs twice, and mixes the rows of two lives. The
+they notice a sender that was restored from a backup, or runs twice, and mixes two histories of rows. The
 sender notices it too, when it sees a row under its name that it has no record of, and sends nothing more.
 
 The seeds of shares and the ephemeral keys are derived from fresh random bytes, the ledger's place and the
@@ -21,7 +21,7 @@ from fedfairx.errors import LedgerMismatch, PrivacyError, require
 from fedfairx.federation.aggregation.agreement import Agreement
 from fedfairx.federation.aggregation.epoch import digest_of, typed
 from fedfairx.federation.aggregation.messages import Row, digest, sign
-from fedfairx.federation.aggregation.records import Sent
+from fedfairx.federation.aggregation.records import CANNOT_CONTINUE, Sent
 from fedfairx.federation.aggregation.shares import KEY_BYTES, Integers, as_ring, derive, seal, split, to_bytes
 from fedfairx.federation.roster.signing_keys import SigningKey
 
@@ -138,7 +138,7 @@ class Sender:
             if not self._sent.halted:
                 text = (
                     f"another row of round {number} was sent with the key of {self._name!r}: this member was "
-                    "restored from a backup or runs twice; it has to leave and join anew"
+                    f"restored from a backup or runs twice, and {CANNOT_CONTINUE}"
                 )
                 self._write(msgspec.structs.replace(self._sent, halted=text))
             raise LedgerMismatch(self._sent.halted)

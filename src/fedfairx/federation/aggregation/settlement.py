@@ -60,8 +60,7 @@ class Settlement:
         """Whether the openers that are behind can complete the last round.
 
         They can if no opener is missing and all others name the same rows of it. Otherwise leaves that were
-        shown and are not in `base` are in no total: they are dropped, or sent again at a price, as the terms
-        say.
+        shown and are not in `base` are in no total, and are dropped.
         """
         return bool(self.behind) and not self.missing and self.rows is not None
 

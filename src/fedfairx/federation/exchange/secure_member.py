@@ -7,6 +7,12 @@ rounds that it has missed have empty leaves and noise of their own, so that row 
 
 A row is in the ledger, and with its shares in the database, before it is sent. While a member or an opener is
 away there are no new totals. Decisions go on with the last one.
+
+A later roster ends the epoch. A member then sends nothing more in it, waits for the closings of its openers
+(`closings.py`), accepts the next epoch, and begins it once all have accepted. What the last total of the old
+epoch holds stays with the agent. Leaves that were shown to nobody go into the first row of the new epoch,
+and so do records since the last row. Leaves that count as shown and are in no total are dropped: the agent
+still decides from these records, the others never get them. All of that is one transaction.
 """
 
 from __future__ import annotations
@@ -17,13 +23,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import msgspec
 import numpy as np
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.exchange import OTHERS, TOTAL
-from fedfairx.core.statistics import packed_size
 from fedfairx.errors import (
     InvalidInput,
     LedgerMismatch,
@@ -32,24 +38,36 @@ from fedfairx.errors import (
     StateError,
     TransportUnavailable,
 )
-from fedfairx.federation.aggregation.agreement import (
-    Agreement,
-    epoch_of,
-    opener_key,
-    read_opener_key,
-)
+from fedfairx.federation.aggregation.agreement import Agreement, opener_key, read_opener_key, shown
+from fedfairx.federation.aggregation.epoch import Epoch
 from fedfairx.federation.aggregation.messages import Partial, Row, parse, read
 from fedfairx.federation.aggregation.participant import Participant
 from fedfairx.federation.aggregation.records import FileRecords, MemoryRecords, Records, SqlRecords, Stores
 from fedfairx.federation.aggregation.shares import Integers
+from fedfairx.federation.aggregation.total import Plausible
 from fedfairx.federation.exchange.alive import AHEAD, ATTEMPTS, SILENT, SignsOfLife
 from fedfairx.federation.exchange.background import Wakeup, in_turn, repeat
+from fedfairx.federation.exchange.closings import (
+    Closed,
+    ClosedTotal,
+    Definition,
+    Ended,
+    Proved,
+    StoredEpoch,
+    closed_totals,
+    ended_epochs,
+    read_closed,
+    settlement_of,
+)
 from fedfairx.federation.exchange.envelope import SignedCodec
 from fedfairx.federation.exchange.member import Peer
 from fedfairx.federation.exchange.seen import Seen
+from fedfairx.federation.roster.limits import Limits
+from fedfairx.federation.roster.roster import Roster
 from fedfairx.federation.roster.signing_keys import SigningKey
 from fedfairx.federation.transport.protocol import (
     ACCEPTED,
+    CLOSING,
     OPENER,
     PARTIAL,
     ROW,
@@ -58,12 +76,14 @@ from fedfairx.federation.transport.protocol import (
     aggregation_key,
     alive_key,
 )
-from fedfairx.privacy import Release
+from fedfairx.privacy import Budget, Privatizer, Release, SimulatedNoise, StreamPrivatizer
 from fedfairx.privacy.mechanisms.noise_share import RANGE_BITS
 from fedfairx.storage.privacy_ledger import LogDatabase
+from fedfairx.util.arrays import Array
 
 ROWS_KEPT = 4, 64  # the least and most of each member's latest rows that an opener keeps for those to come
 IN_TIME = SILENT + AHEAD  # seconds since a peer's last sign of life by our clock, if that is right
+LEAVES_KEPT = 16  # of which no total is known; older ones are put together
 LEAVES = 64  # missed rounds that are made up for in one transaction, for which decisions wait
 
 
@@ -71,23 +91,28 @@ LEAVES = 64  # missed rounds that are made up for in one transaction, for which 
 class Progress:
     """How far the rounds are, and who is waited for.
 
-    due: the last round whose time has come; 0 before the first.
+    epoch: the epoch that this member is in, by the version of its roster; 0 before its first.
+    due: the last round of the roster's epoch whose time has come; 0 before the first.
     sent: the last round of which this member has made its row.
     opened: the last round whose total is known; 0 before the first.
-    records: number of all members' records in it.
+    records: number of all members' records in it, without those of closed epochs.
     next_time: when the next round begins, in seconds since 1970; None after the last.
     unconfirmed: why this member's operator has to confirm members; empty once that is done.
+    closings: openers that have not closed the epoch before. A member that joins may not know who they are;
+        then it names all the others.
     keys, acceptances: openers without a key, and members that have not accepted the roster, before the start.
     rows, partials: members without a row of the round that is due, or with one of a round that is far from
         due; then openers without their part of it.
     """
 
+    epoch: int = 0
     due: int = 0
     sent: int = 0
     opened: int = 0
     records: int = 0
     next_time: int | None = None
     unconfirmed: str = ""
+    closings: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     acceptances: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
@@ -97,10 +122,22 @@ class Progress:
     def waits_for(self) -> dict[str, str]:
         """Whom the next total waits for, and for what of theirs."""
         found: dict[str, str] = {}
-        for what in ("keys", "acceptances", "rows", "partials"):
+        for what in ("closings", "keys", "acceptances", "rows", "partials"):
             for name in getattr(self, what):
                 found.setdefault(name, what[:-1])
         return found
+
+
+class _Leaf(msgspec.Struct, frozen=True, array_like=True):
+    """Exact sums of the records of a leaf, or of several from round `first` on."""
+
+    first: int
+    records: int
+    sums: bytes
+
+    @property
+    def array(self) -> Array:
+        return np.frombuffer(self.sums, dtype="<f8").astype(np.float64)
 
 
 @dataclass
@@ -130,6 +167,7 @@ class SecureMember:
     - A row is durable, in the ledger and with its shares, before it is sent. A round has one row.
     - Nothing is sent before all members have accepted the roster, nor before this member's operator has
       confirmed as many of them as the claim needs.
+    - A record is in rows of one epoch only, unless no opener has shown it in the epoch before.
     """
 
     def __init__(
@@ -143,19 +181,19 @@ class SecureMember:
         vault: Records | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        roster, stream = seal.roster, agent.privatizer.stream
-        share, rounds = roster.terms.share, roster.terms.rounds
-        if share is None or rounds is None or stream is None or stream.mechanism.share != share:
+        share, stream = seal.roster.terms.share, agent.privatizer.stream
+        made = None if stream is None else stream.mechanism.share
+        if share is None or made is None or replace(made, members=share.members) != share:
             raise InvalidInput("agent must be one of the roster's terms, with secure aggregation")
         self.agent, self.transport, self.clock = agent, transport, clock
         self.signs = SignsOfLife()
         self.away: str | None = None
         self.rejected: dict[str, str] = {}
         self.progress = Progress()
-        self._seal, self._key, self._confirmed = seal, key, confirmed
-        self._share, self._rounds, self._stream = share, rounds, stream
-        self._limits = seal.limits
-        self._noisiest = 1 + int(np.argmax(stream.mechanism.sd(np.arange(1, rounds.count + 1))))
+        self._key, self._confirmed, self._share = key, confirmed, share
+        self._limits = {share.members: seal.limits}  # of totals, by number of members
+        rounds = np.arange(1, seal.roster.terms.releases + 1)
+        self._noisiest = 1 + int(np.argmax(self._stream.mechanism.sd(rounds)))
         self._refused: Counter[tuple[str, str]] = Counter()
         self._looked_at: dict[str, bytes] = {}
         self._latest = _Latest()
@@ -164,67 +202,154 @@ class SecureMember:
         self._there: dict[str, bytes] = {}  # our messages in the transport, as far as we know
         self._row = b""  # our latest one; empty before the first
         self._noted = b""  # our row that the ledger counts as sent
-        self._unconfirmed = ""
         self._alone = False  # whether rounds would be passed over by our clock alone
-        self._without_key = roster.openers
-        self._participant: Participant | None = None
+        self._participant: Participant | None = None  # of the epoch that the agent makes rows for
+        self._next: Participant | None = None  # of the epoch that was accepted after it
+        self._ended: Ended | None = None  # the epoch before that one
+        self._closed_epochs: set[bytes] = set()  # digests of those whose totals are known
+        self._closing = b""  # what we publish, as an opener of the last epoch that has ended
         self._records, self._vault = _records_of(agent), vault
         self._stores = Stores(agent.name, self._records, vault)
-        made = agent.privatizer.spent
-        if made > agent.released:  # the ledger is ahead of a newly made agent
-            agent.release(made)
-        with agent.transaction():
-            Seen(agent, roster).admit(roster)
-            agent.bound = roster.federation
+        spent = agent.privatizer.spent
+        if spent > agent.released:  # the ledger is ahead of a newly made agent
+            agent.release(spent)
         held = agent.held.get(TOTAL) or agent.held.get(OTHERS)
         self._absorbed = 0 if held is None else held.number
+        self._take_roster(seal)
+        self._closing = self._records.get(self._place("closing")) or b""
+
+    def _take_roster(self, seal: SignedCodec) -> None:
+        roster, name = seal.roster, self.agent.name
+        assert roster.rounds is not None
+        with self.agent.transaction():
+            Seen(self.agent, roster).admit(roster)
+            self.agent.bound = roster.federation
+        self._seal, self._rounds = seal, roster.rounds
+        self._rosters = {roster.to_json().encode(): roster}
+        self._unconfirmed, self._without_key = "", roster.openers
+        self._without_closing: tuple[str, ...] = ()
         self._keys = self._stored_keys()
-        if agent.name in roster.openers and agent.name not in self._keys:
-            self._keys[agent.name] = opener_key(
-                roster.federation, roster.version, key=key, stores=self._stores
+        if name in roster.openers and name not in self._keys:
+            self._keys[name] = opener_key(
+                roster.federation, roster.version, key=self._key, stores=self._stores
             )
+
+    @property
+    def _stream(self) -> StreamPrivatizer:
+        stream = self.agent.privatizer.stream
+        assert stream is not None
+        return stream
 
     # --- the agreement -------------------------------------------------------------------------------
 
-    @property
-    def _keys_place(self) -> str:
-        return f"{self.agent.name}/{self._seal.roster.federation}/{self._seal.roster.version}/keys"
+    def _place(self, *parts: object) -> str:
+        """The name of a record of this federation."""
+        return "/".join(map(str, (self.agent.name, self._seal.roster.federation, *parts)))
+
+    def _stored(self, number: int) -> StoredEpoch | None:
+        """What is stored of an epoch, once this member has accepted it; before that nothing."""
+        held = self._records.get(self._place(number, "epoch"))
+        accepted = {each.number for each in self._stores.accepted(self._seal.roster.federation)}
+        if held is None or number not in accepted:
+            return None
+        return msgspec.msgpack.decode(held, type=StoredEpoch)
 
     def _stored_keys(self) -> dict[str, bytes]:
-        """The signed keys of all openers, once this member has accepted them; before that none."""
-        held = self._records.get(self._keys_place)
-        if held is None or not self._stores.accepted(self._seal.roster.federation):
-            return {}
-        return msgspec.msgpack.decode(held, type=dict[str, bytes])
+        """The signed keys of all openers of the roster, once this member has accepted them."""
+        stored = self._stored(self._seal.roster.version)
+        return {} if stored is None else dict(stored.definition.keys)
+
+    def _epoch_in(self, definition: Definition) -> Epoch:
+        """The epoch of a definition, whose roster is verified."""
+        roster = self._rosters.get(definition.roster)
+        if roster is None:
+            roster = Roster.from_json(definition.roster, terms=self._seal.roster.terms)
+            self._seal.roster.require_follows(roster)
+            self._rosters[definition.roster] = roster
+        return definition.epoch(roster)
+
+    def _participate(self, stored: StoredEpoch) -> Participant:
+        """Accept an epoch, again if it was accepted before, and take part in it."""
+        epoch, settlement = self._epoch_in(stored.definition), None
+        if stored.before is not None:
+            before = self._epoch_in(stored.before)
+            settlement = settlement_of(before, stored.closings, self._plausible_among)
+        agreement = Agreement(epoch, self._stores, settlement=settlement)
+        content, place = msgspec.msgpack.encode(stored), self._place(epoch.number, "epoch")
+        if self._records.get(place) != content:
+            self._records.put({place: content})
+        agreement.accept(self._key, confirmed=self._confirmed())
+        part = Participant(agreement, self._key, plausible=self._plausible_among(len(epoch.members)))
+        for message in part.outbox():
+            part.receive(message)
+        self._looked_at.clear()
+        return part
+
+    def _resume(self) -> None:
+        """Take part where an earlier process did."""
+        held = self._records.get(self._place("current"))
+        stored = None if held is None else self._stored(int(held))
+        if stored is not None:
+            self._participant = self._participate(stored)
+            self._forget_secrets(self._participant.epoch)
+            self._note_closed_epochs()
+
+    def _note_closed_epochs(self) -> None:
+        """Note whose messages are no news, also if this member was not in these epochs."""
+        proved = self._proved().values()
+        self._closed_epochs = {self._epoch_in(each.definition).digest for each in proved}
+
+    def _forget_secrets(self, epoch: Epoch) -> None:
+        """Delete an opener's secrets of all epochs before this one, which has begun."""
+        for number in range(1, epoch.number):
+            if self._stores.secret(epoch.federation, number) is not None:
+                self._stores.keep_secret(epoch.federation, number, None)
 
     def _agree(self, messages: Mapping[str, bytes]) -> None:
-        """Accept the epoch once all openers' keys are here and the operator has confirmed enough members."""
-        roster = self._seal.roster
+        """Close the epoch if the roster is a later one's, settle it, and accept the roster's epoch."""
+        roster, part = self._seal.roster, self._participant
+        if not self._changing:
+            return
+        before: Ended | None = None
+        if part is not None or roster.version > 1:
+            if part is not None:
+                self._close(part)
+            before = self._ended = self._find_ended(messages)
+            self._without_closing = tuple(name for name in roster.members if name != self.agent.name)
+            if before is None:
+                return
+            if self._follow_others(before):
+                return
+            self._without_closing = before.waits_for(roster)
+            if self._without_closing:
+                return
+        if self._next is not None and before is not None:
+            self._complete(before)
+            return
         keys = {name: self._opener_key(name, messages) for name in roster.openers}
         self._without_key = tuple(name for name, signed in keys.items() if not signed)
         if self._without_key:
             return
-        width = packed_size(self.agent.dimension + (self._stream.centring is not None))
         try:
-            epoch = epoch_of(
-                roster, keys, entries=width + 1, rounds=self._rounds.count, honest=self._share.honest
-            )
-            agreement = Agreement(epoch, self._stores)
-            self._keep_keys(keys)
-            agreement.accept(self._key, confirmed=self._confirmed())
-        except (PrivacyError, InvalidInput, StateError) as error:
+            accepted = self._participate(self._stored(roster.version) or self._defined(keys, before))
+        except (PrivacyError, InvalidInput, StateError, MessageRefused) as error:
             self._unconfirmed = str(error)
             return
         self._keys, self._unconfirmed = keys, ""
-        self._participant = Participant(agreement, self._key, plausible=self._plausible)
-        for message in self._participant.outbox():
-            self._participant.receive(message)
+        if before is None:
+            self._records.put({self._place("current"): str(roster.version).encode()})
+            self._participant = accepted
+        else:
+            self._next = accepted
+            self._complete(before)
 
-    def _keep_keys(self, keys: Mapping[str, bytes]) -> None:
-        """Store the openers' keys before they are accepted."""
-        content = msgspec.msgpack.encode(keys)
-        if self._records.get(self._keys_place) != content:
-            self._records.put({self._keys_place: content})
+    def _defined(self, keys: Mapping[str, bytes], before: Ended | None) -> StoredEpoch:
+        """The epoch of the roster, with the openers' keys and the end of the epoch before."""
+        if before is None:
+            return StoredEpoch(Definition.of(self._seal.roster, keys))
+        settlement = before.settlement(self._seal.roster, self._plausible_among)
+        definition = Definition.of(self._seal.roster, keys, settlement.digest)
+        return StoredEpoch(definition, before.definition, dict(settlement.closings))
 
     def _opener_key(self, name: str, messages: Mapping[str, bytes]) -> bytes:
         """The signed key of an opener; empty if it has not come, or is refused."""
@@ -237,17 +362,179 @@ class SecureMember:
         try:
             read_opener_key(self._seal.roster, name, message)
         except MessageRefused as error:
-            self._refused[name, error.reason] += 1
-            self.rejected[place] = error.reason
+            if self._seal.roster.version == 1 or error.reason != "epoch":  # else it has an earlier roster
+                self._refused[name, error.reason] += 1
+                self.rejected[place] = error.reason
             return b""
         return message
+
+    # --- the end of an epoch -------------------------------------------------------------------------
+
+    def _close(self, part: Participant) -> None:
+        """Send and open nothing more in an epoch. An opener says so."""
+        try:
+            part.close()
+        except PrivacyError as error:  # an opener without its vault can't
+            part.trouble = str(error)
+        stored = self._stored(part.epoch.number)
+        if stored is not None and part.opener is not None and part.opener.closing:
+            earlier = tuple(self._proved().values())
+            closed = Closed(stored.definition, part.opener.closing, part.opener.partial, earlier)
+            message = msgspec.msgpack.encode(closed)
+            if message != self._closing:
+                self._records.put({self._place("closing"): message})
+                self._closing = message
+
+    def _find_ended(self, messages: Mapping[str, bytes]) -> Ended | None:
+        """The last epoch before the roster's that has ended, with its closings; None if none is known."""
+        own, roster, part = self.agent.name, self._seal.roster, self._participant
+        found: dict[str, Closed] = {}
+        for name in roster.members:
+            place = aggregation_key(name, CLOSING)
+            message = self._closing if name == own else messages.get(place, b"")
+            if not message or (self._looked_at.get(place) == message and place in self.rejected):
+                continue
+            self._looked_at[place] = message
+            self.rejected.pop(place, None)
+            try:
+                found[name] = read_closed(name, message)
+            except MessageRefused as error:
+                self._refuse_closing(name, error.reason)
+        ended, refused = ended_epochs(found, roster, self._epoch_in)
+        for name, reason in refused.items():
+            self._refuse_closing(name, reason)
+        accepted = self._accepted()
+        mine = [each for each in ended if each.epoch.digest in accepted or own not in each.epoch.members]
+        last = max(mine, key=lambda each: (each.epoch.number, len(each.closed)), default=None)
+        if part is not None and (last is None or last.epoch.number < part.epoch.number):
+            stored = self._stored(part.epoch.number)
+            assert stored is not None
+            return Ended(stored.definition, part.epoch, {})
+        return last
+
+    def _end_before(self, following: Participant, ended: Ended | None) -> Ended:
+        """The end of the epoch before one that was accepted, with the closings that are here now."""
+        stored, settlement = self._stored(following.epoch.number), following.agreement.settlement
+        assert stored is not None
+        assert stored.before is not None
+        assert settlement is not None
+        if ended is not None and ended.epoch.digest == settlement.epoch.digest:
+            return ended
+        return Ended(stored.before, settlement.epoch, {})
+
+    def _refuse_closing(self, name: str, reason: str) -> None:
+        self._refused[name, reason] += 1
+        self.rejected[aggregation_key(name, CLOSING)] = reason
+
+    def _accepted(self) -> set[bytes]:
+        """Digests of all epochs that this member has accepted."""
+        return {each.digest for each in self._stores.accepted(self._seal.roster.federation)}
+
+    def _follow_others(self, ended: Ended) -> bool:
+        """Begin an epoch that was accepted here and that others have begun and closed already."""
+        part, number = self._participant, ended.epoch.number
+        if ended.epoch.digest not in self._accepted() or (part is not None and part.epoch.number >= number):
+            return False
+        stored = self._stored(number)
+        if stored is None or stored.before is None:
+            return False
+        self._begin(self._participate(stored), None)
+        return True
+
+    def _complete(self, ended: Ended) -> None:
+        """As an opener that is behind, open the last round of the ended epoch, if its rows are here."""
+        part, following = self._participant, self._next
+        if part is None or following is None or part.epoch.digest != ended.epoch.digest:
+            return
+        settlement = following.agreement.settlement
+        assert settlement is not None
+        with contextlib.suppress(MessageRefused, PrivacyError):  # its rows are gone, or its vault
+            part.complete(settlement)
+        self._close(part)
+
+    def _begin(self, following: Participant, ended: Ended | None) -> None:
+        """Begin an epoch: hold the last total of the one before, and carry what nobody was shown."""
+        part, settlement = self._participant, following.agreement.settlement
+        assert settlement is not None
+        ended = self._end_before(following, ended)
+        total, number = ended.total(settlement, self._plausible_among), following.epoch.number
+        was_in = part is not None and part.epoch.digest == ended.epoch.digest
+        if part is not None and was_in and part.total is not None:
+            total = max(part.total, total or part.total, key=lambda each: each.number)
+        proved, joined = self._proved(), dict[int, ClosedTotal]()
+        found = [] if total is None else [Proved(ended.definition, total.partials)]
+        if was_in and found:
+            proved[ended.epoch.number] = found[0]
+        elif not was_in:  # what others know from epochs that it was not in
+            found += [each for closed in ended.closed.values() for each in closed.earlier]
+            joined = closed_totals(found, self._epoch_in, self._plausible_among)
+            proved = {number: each.proved for number, each in joined.items()} | proved
+        changes: dict[str, bytes | None] = {
+            self._place("current"): str(number).encode(),
+            self._place("totals"): msgspec.msgpack.encode(dict(sorted(proved.items()))),
+        }
+        leaves: list[tuple[Array, int]] = []
+        if part is not None:
+            last = shown(self._stores, part.epoch)
+            leaves = [(each.array, each.records) for each in self._leaves(part) if each.first > last]
+            changes[self._place(part.epoch.number, "leaves")] = None
+        others = [
+            (self._release_of(each.total.number, each.total.values), len(each.epoch.members))
+            for _, each in sorted(joined.items())
+            if (part is None or each.epoch.number > part.epoch.number)
+            and self.agent.name not in each.epoch.members
+        ]
+        with self.agent.transaction():
+            if was_in and total is not None and total.number > self._absorbed:
+                self._absorb_release(self._release_of(total.number, total.values))
+            run = self._new_run(len(following.epoch.members))
+            self.agent.begin_epoch(run, leaves=leaves, totals=others)
+            self._records.put(changes)
+        self._participant, self._next, self._absorbed = following, None, 0
+        self._row = self._noted = b""
+        self._there.pop(ROW, None)
+        self._latest = _Latest()
+        self._looked_at.clear()
+        self._forget_secrets(following.epoch)
+        self._note_closed_epochs()
+
+    def _proved(self) -> dict[int, Proved]:
+        """The last totals of closed epochs that are known here, by the epoch's number."""
+        held = self._records.get(self._place("totals"))
+        return {} if held is None else msgspec.msgpack.decode(held, type=dict[int, Proved])
+
+    def _new_run(self, members: int) -> Budget | Privatizer:
+        """What the agent makes the rows of an epoch with, among this many members."""
+        terms, noise = self._seal.roster.terms, self._stream.noise
+        if self.agent.durable:
+            return terms.budget(members=members)
+        if isinstance(noise, SimulatedNoise):
+            noise = noise.of_next_run()
+        return terms.privatizer(noise, members=members)
+
+    def _leaves(self, part: Participant) -> list[_Leaf]:
+        """Leaves of an epoch that may have been shown to nobody, in their order."""
+        held = self._records.get(self._place(part.epoch.number, "leaves"))
+        return [] if held is None else msgspec.msgpack.decode(held, type=list[_Leaf])
+
+    def _keep_leaf(self, part: Participant) -> None:
+        """Before a row is made, store the leaf that it adds, until its total is known."""
+        sums, records = self._stream.open_leaf
+        leaves = [each for each in self._leaves(part) if each.first > part.totals.number]
+        if records:
+            leaves.append(_Leaf(self.agent.released + 1, records, sums.astype("<f8").tobytes()))
+        while len(leaves) > LEAVES_KEPT:
+            one, two = leaves.pop(0), leaves.pop(0)
+            both = (one.array + two.array).astype("<f8").tobytes()
+            leaves.insert(0, _Leaf(one.first, one.records + two.records, both))
+        self._records.put({self._place(part.epoch.number, "leaves"): msgspec.msgpack.encode(leaves)})
 
     # --- sending -------------------------------------------------------------------------------------
 
     def _make_row(self) -> None:
         """Make the row of the round that is due, if it is new. Rounds that were missed get empty leaves."""
         part, self._alone = self._participant, False
-        if part is None or not part.agreement.complete or part.sender.halted:
+        if part is None or self._changing or not part.agreement.complete or part.sender.halted:
             return
         due = self._rounds.number(self.clock())
         if due <= part.sender.last or due < self.agent.released:  # the clock may have gone back
@@ -257,6 +544,7 @@ class SecureMember:
             return
         while self.agent.released < due:
             with self.agent.transaction():
+                self._keep_leaf(part)
                 for _ in range(min(LEAVES, due - self.agent.released)):
                     self.agent.release()
         row = self._integers(self.agent.past_release(due))
@@ -280,15 +568,18 @@ class SecureMember:
 
     def _outbox(self) -> dict[str, bytes]:
         """Our messages at the transport as they should be, by kind."""
-        own, part = self.agent.name, self._participant
+        own, part, accepted = self.agent.name, self._participant, self._next or self._participant
         found: dict[str, bytes] = {}
+        if self._closing:  # before the acceptance, after which others may begin
+            found[CLOSING] = self._closing
         if own in self._seal.roster.openers:
             found[OPENER] = self._keys[own]
+        if accepted is not None:
+            found[ACCEPTED] = accepted.agreement.signed
         if part is not None:
-            found[ACCEPTED] = part.agreement.signed
             if part.sender.last:
                 (found[ROW],) = part.sender.messages(part.sender.last)  # the latest, as it was recorded
-            if part.opener is not None and part.opener.partial:
+            if part.opener is not None and part.opener.partial and not part.opener.closing:
                 found[PARTIAL] = part.opener.partial
         return found
 
@@ -338,8 +629,10 @@ class SecureMember:
     # --- receiving -----------------------------------------------------------------------------------
 
     def _take(self, messages: Mapping[str, bytes]) -> None:
-        for name in self._seal.roster.members:
+        members, part = self._seal.roster.members, self._participant
+        for name in members:
             self._take_sign(name, messages.get(alive_key(name)))
+        for name in {**members, **({} if part is None else part.epoch.members)}:
             for kind in (ACCEPTED, ROW, PARTIAL):
                 place = aggregation_key(name, kind)
                 self._receive(place, messages.get(place))
@@ -357,9 +650,13 @@ class SecureMember:
             self.rejected[place] = error.reason
 
     def _receive(self, place: str, message: bytes | None) -> None:
-        """Hand a message to the participant, once."""
-        part = self._participant
-        if part is None or message is None or self._looked_at.get(place) == message:
+        """Hand a message to the participant of its epoch, once."""
+        if message is None or self._looked_at.get(place) == message:
+            return
+        part = self._participant_for(place.partition(".")[0], message)
+        if part is None and (self._next is not None or not self._changing):
+            self._looked_at[place] = message  # of an epoch that is over
+        if part is None:
             return
         self._looked_at[place] = message
         self.rejected.pop(place, None)
@@ -367,7 +664,8 @@ class SecureMember:
         part.receive(message)
         for _, reason in part.refusals - before:
             self.rejected[place] = reason
-        self._note(message)
+        if part is self._participant:
+            self._note(part, message)
 
     @property
     def _rows_kept(self) -> int:
@@ -376,10 +674,32 @@ class SecureMember:
         within = self._rounds.number(now + AHEAD) - self._rounds.number(now - AHEAD)
         return min(max(within, least), most)
 
-    def _note(self, message: bytes) -> None:
+    def _participant_for(self, name: str, message: bytes) -> Participant | None:
+        """Who takes a message; None if it is of an epoch that is over, or that is not accepted here yet."""
+        part, following = self._participant, self._next
+        try:
+            digest = parse(message).epoch
+        except MessageRefused:
+            return following or part  # which refuses it
+        for each in (part, following):
+            if each is not None and each.epoch.digest == digest:
+                return each
+        if self._changing and following is None:
+            return None
+        over = self._accepted() | self._closed_epochs
+        over |= set() if self._ended is None else {self._ended.epoch.digest}
+        latest = following or part
+        return None if latest is None or digest in over or name not in latest.epoch.members else latest
+
+    @property
+    def _changing(self) -> bool:
+        """Whether the epoch of the roster has not begun here."""
+        part = self._participant
+        return part is None or part.epoch.number != self._seal.roster.version
+
+    def _note(self, part: Participant, message: bytes) -> None:
         """Note the round of a row or partial, by which members are waited for."""
-        assert self._participant is not None
-        epoch, numbers = self._participant.epoch, self._latest.rows
+        epoch, numbers = part.epoch, self._latest.rows
         sent: Row | Partial | None = None
         with contextlib.suppress(MessageRefused):
             match parse(message):
@@ -397,15 +717,20 @@ class SecureMember:
         steps, count = values[:-1].astype(np.float64), int(values[-1])
         return Release(number, steps * self._share.step, count, self._stream.mechanism.digest())
 
-    def _plausible(self, values: Integers) -> bool:
-        """Whether records of all members within the terms' bounds, and noise, can have this total."""
+    def _plausible_among(self, members: int) -> Plausible:
+        """Whether records of this many members within the terms' bounds, and noise, can have a total."""
+        if members not in self._limits:
+            self._limits[members] = self._seal.roster.terms.limits_of_totals(members)
+        return partial(self._plausible, self._limits[members])
+
+    def _plausible(self, limits: Limits, values: Integers) -> bool:
         inside = bool((np.abs(values.astype(np.float64)) < 2.0**RANGE_BITS).all())
         if not inside or values[-1] < 0:
             return False
         total = self._release_of(self._noisiest, values)
         opened = replace(total, packed=self._stream.opened(total.packed, total.count))
         try:
-            self._limits.check(TOTAL, opened)
+            limits.check(TOTAL, opened)
         except MessageRefused:
             return False
         return True
@@ -415,12 +740,15 @@ class SecureMember:
         total = None if self._participant is None else self._participant.total
         if total is None or total.number <= self._absorbed:
             return
+        with self.agent.transaction():
+            self._absorb_release(self._release_of(total.number, total.values))
+        self._absorbed = total.number
+
+    def _absorb_release(self, total: Release) -> None:
         try:
-            with self.agent.transaction():
-                self.agent.absorb({TOTAL: self._release_of(total.number, total.values)})
+            self.agent.absorb({TOTAL: total})
         except MessageRefused as error:
             self._refused["?", error.reason] += 1
-        self._absorbed = total.number
 
     # --- both ----------------------------------------------------------------------------------------
 
@@ -430,8 +758,13 @@ class SecureMember:
             try:
                 messages = self.transport.latest()
                 if self._participant is None:
-                    self._agree(messages)
+                    self._resume()
                 self._take(messages)
+                self._agree(messages)
+                self._take(messages)
+                if self._next is not None and self._next.agreement.complete:
+                    self._begin(self._next, self._ended)
+                    self._take(messages)  # our own row may be there: then we were restored from a backup
                 if self._participant is not None:
                     self._participant.keep_rows(self._rows_kept)
                 self._make_row()
@@ -447,11 +780,19 @@ class SecureMember:
     def _progress(self) -> Progress:
         part, now = self._participant, self.clock()
         due, next_time = self._rounds.number(now), self._rounds.next_time(now)
-        if part is None:
-            why, keys = self._unconfirmed, self._without_key
-            return Progress(due, next_time=next_time, unconfirmed=why, keys=keys)
+        if part is None or self._changing:
+            return Progress(
+                epoch=0 if part is None else part.epoch.number,
+                due=due,
+                next_time=next_time,
+                unconfirmed=self._unconfirmed,
+                closings=self._without_closing,
+                keys=() if self._without_closing else self._without_key,
+                acceptances=() if self._next is None else tuple(self._next.agreement.missing),
+            )
         total = part.total
         reached = Progress(
+            epoch=part.epoch.number,
             due=due,
             sent=part.sender.last,
             opened=0 if total is None else total.number,
@@ -501,9 +842,34 @@ class SecureMember:
         """A sign of life of now."""
         return self._seal.close_sign_of_life(self.clock())
 
-    def follow(self, seal: SignedCodec) -> None:
-        """Take the roster again, which must be the one in use."""
-        seal.roster.require_follows(self._seal.roster)
+    def follow(
+        self,
+        seal: SignedCodec,
+        *,
+        confirmed: Callable[[], Collection[str]] | None = None,
+        vault: Records | None = None,
+    ) -> None:
+        """Take a later version of the roster, which ends the epoch.
+
+        confirmed: as before unless it is given.
+        vault: that of a member which becomes an opener.
+        """
+        with self._lock:
+            seal.roster.require_follows(self._seal.roster)
+            if seal.roster.version == self._seal.roster.version:
+                return
+            self._confirmed = confirmed or self._confirmed
+            if self._vault is None and vault is not None:
+                self._vault, self._stores = vault, Stores(self.agent.name, self._records, vault)
+            self._next = self._ended = None
+            self._looked_at.clear()
+            self.rejected.clear()
+            self._take_roster(seal)
+
+    @property
+    def opens(self) -> bool:
+        """Whether it has a vault, as openers do."""
+        return self._vault is not None
 
     def wake(self) -> None:
         """Have the thread of `watch` exchange at once; return without waiting for it."""
@@ -521,8 +887,9 @@ class SecureMember:
 
     @property
     def refusals(self) -> Counter[tuple[str, str]]:
-        part, found = self._participant, Counter(dict(self._refused))
-        found.update({} if part is None else dict(part.refusals))
+        found = Counter(dict(self._refused))
+        for part in (self._participant, self._next):
+            found.update({} if part is None else dict(part.refusals))
         return found
 
     @property

@@ -7,7 +7,7 @@ other when they join, says which key must have signed a roster. The key signs no
 
 Members join, leave and change keys by a new version under the same terms, signed by the same key. A member
 accepts only versions later than its own, so that an old one can't restore a revoked key. Other terms make
-another federation.
+another federation. With secure aggregation each version is an epoch, with rounds of its own.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import hashlib
 import json
 import os
 import secrets
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from fedfairx.agent.settings import read_value
 from fedfairx.errors import InvalidInput, StateError, require
+from fedfairx.federation.roster.rounds import Rounds
 from fedfairx.federation.roster.signing_keys import SMALL_ORDER, SigningKey, signed_by
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.transport.protocol import require_name
@@ -32,10 +34,6 @@ from fedfairx.util.files import write_atomically
 FORMAT = "fedfairx-roster"
 SCHEMA = 1
 _LABEL = b"fedfairx roster 1\n"
-ONE_ROSTER = (
-    "with secure aggregation the members and their keys stay as they are, since all totals are of the same "
-    "members: found a new federation to change them"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +48,7 @@ class Roster:
     members: Mapping[str, str]  # public keys, by name
     signature: str
     openers: tuple[str, ...] = ()  # members that add up rows, if sums are aggregated securely
+    begin: int | None = None  # of its rounds, after the first version; in seconds since 1970
 
     def __post_init__(self) -> None:
         require(self.version >= 1, "version", "must be >= 1", self.version)
@@ -64,7 +63,7 @@ class Roster:
         require(bool(self.members), "members", "must be at least one", 0)
         fits = {*self.openers} <= {*self.members} and len({*self.openers}) == len(self.openers)
         require(fits, "openers", "must be members, each named once", ", ".join(self.openers))
-        _require_secure(self.terms, self.members, self.openers)
+        _require_secure(self)
         if self.federation != federation_id(self.convener, self.nonce):
             raise StateError("the roster's federation id is not that of its convener's key")
         if self.convener in SMALL_ORDER:
@@ -92,6 +91,12 @@ class Roster:
         """SHA-256 of the signed bytes."""
         return hashlib.sha256(_LABEL + canonical(self._body())).hexdigest()
 
+    @property
+    def rounds(self) -> Rounds | None:
+        """With secure aggregation, the rounds of this version: those of the terms, with its own beginning."""
+        rounds = self.terms.rounds
+        return rounds if rounds is None or self.begin is None else replace(rounds, begin=self.begin)
+
     def require_key(self, name: str, key: SigningKey) -> None:
         """Refuse a private key that does not match the member's public key."""
         if name not in self.members:
@@ -105,18 +110,38 @@ class Roster:
             )
 
     def amended(
-        self, key: SigningKey, members: Mapping[str, str], *, openers: Sequence[str] | None = None
+        self,
+        key: SigningKey,
+        members: Mapping[str, str],
+        *,
+        openers: Sequence[str] = (),
+        begin: int | None = None,
     ) -> Roster:
-        """Sign the next version, with these members, and the same openers unless others are given."""
+        """Sign the next version, with these members.
+
+        With secure aggregation it opens an epoch. Keys stay as they are, and so does an opener at least:
+        joining members learn from it how the epoch before has ended.
+
+        openers: by default the same; the first members take the place of those that leave.
+        begin: of the new rounds, in seconds since 1970; by default they begin now.
+        """
         if key.public != self.convener:
             raise StateError(
                 "this is not the convener's key: nobody else can sign a roster of this federation"
             )
-        if self.terms.secure:
-            raise StateError(ONE_ROSTER)
-        opening = self.openers if openers is None else tuple(openers)
-        parts = {"version": self.version + 1, "members": members, "openers": opening}
-        return _signed(key, self._parts() | parts)
+        parts: dict[str, Any] = {"version": self.version + 1, "members": members, "begin": begin}
+        if not self.terms.secure:
+            return _signed(key, self._parts() | parts | {"openers": tuple(openers) or self.openers})
+        changed = [name for name in members if self.members.get(name, members[name]) != members[name]]
+        text = "must stay with secure aggregation: remove the member, and add it under a new name"
+        require(not changed, "keys", text, ", ".join(changed))
+        staying = [name for name in self.openers if name in members]
+        text = f"must leave one of the openers, {', '.join(self.openers)}, who say how the epoch has ended"
+        require(bool(staying), "remove", text, "all of them")
+        if not openers:
+            openers = [*staying, *(name for name in members if name not in staying)][: len(self.openers)]
+        begin = int(time.time()) if begin is None else begin
+        return _signed(key, self._parts() | parts | {"openers": tuple(openers), "begin": begin})
 
     def require_follows(self, before: Roster) -> None:
         """Refuse to replace `before` by this roster unless it is a later version of the same federation."""
@@ -131,8 +156,6 @@ class Roster:
                 f"this roster is version {self.version}, and version {before.version} is in use: "
                 "ask the convener for the latest"
             )
-        if self.terms.secure and self.version != before.version:
-            raise StateError(ONE_ROSTER)
 
     # --- as a file -----------------------------------------------------------------------------------
 
@@ -145,8 +168,11 @@ class Roster:
         write_atomically(path, self.to_json())
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Roster:
-        """Parse and verify a roster; `StateError` if it is not valid."""
+    def from_json(cls, text: str | bytes, *, terms: Terms | None = None) -> Roster:
+        """Parse and verify a roster; `StateError` if it is not valid.
+
+        terms: used as they are if the roster has the same, which saves time.
+        """
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
@@ -156,7 +182,9 @@ class Roster:
             raise StateError(f"the file must have format {FORMAT!r} and schema {SCHEMA}")
         parts = vars(stored.roster)
         try:
-            roster = cls(**parts | {"terms": Terms.from_dict(parts["terms"])}, signature=stored.signature)
+            if terms is None or canonical(terms.to_dict()) != canonical(parts["terms"]):
+                terms = Terms.from_dict(parts["terms"])
+            roster = cls(**parts | {"terms": terms}, signature=stored.signature)
         except InvalidInput as error:
             raise StateError(f"the roster can't be used: {error}") from None
         if canonical(document["roster"]) != canonical(roster._body()):
@@ -187,17 +215,25 @@ def create_roster(
     return _signed(key, parts | {"version": 1, "terms": terms, "members": members, "openers": tuple(openers)})
 
 
-def _require_secure(terms: Terms, members: Mapping[str, str], openers: Sequence[str]) -> None:
-    """Refuse a roster of other numbers of members and openers than its terms, with secure aggregation."""
-    share = terms.share
+def _require_secure(roster: Roster) -> None:
+    """Refuse numbers of members and openers that the terms of secure aggregation do not allow."""
+    share, members, openers = roster.terms.share, len(roster.members), roster.openers
     if share is None:
+        require(roster.begin is None, "begin", "is for secure aggregation", roster.begin)
         return
-    c, h, m = share.colluding, share.honest, share.members
-    text = (
-        f"must be {m}, as in the terms of secure aggregation: {h} whose noise hides a record in every total, "
-        f"and {c} that may collude"
-    )
-    require(len(members) == m, "members", text, len(members))
+    c, h = share.colluding, share.honest
+    why = f"{h} whose noise hides a record in every total, and {c} that may collude"
+    if roster.version == 1:
+        text = f"must be {share.members}, as in the terms of secure aggregation: {why}"
+        require(members == share.members, "members", text, members)
+        require(roster.begin is None, "begin", "must be left out of the first version", roster.begin)
+    elif members != share.members:
+        require(members >= h + c, "members", f"must be at least {h + c}: {why}", members)
+        roster.terms.budget(members=members).calibrate()  # refuses totals that are out of range
+    if roster.version > 1:
+        given = isinstance(roster.begin, int) and not isinstance(roster.begin, bool)
+        require(given, "begin", "must be given with secure aggregation", roster.begin)
+        _ = roster.rounds
     text = f"must be {c + 1} members, one more than may collude"
     require(len(openers) == c + 1, "openers", text, ", ".join(openers))
 
@@ -216,8 +252,9 @@ def _signed(key: SigningKey, parts: dict[str, Any]) -> Roster:
 def _plain(parts: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a roster as the plain values that are signed."""
     plain = {**parts, "terms": parts["terms"].to_dict(), "members": dict(parts["members"])}
-    openers = plain.pop("openers")
-    return plain | {"openers": list(openers)} if openers else plain
+    openers, begin = plain.pop("openers"), plain.pop("begin", None)
+    extra = {"openers": list(openers)} if openers else {}
+    return plain | extra | ({} if begin is None else {"begin": begin})
 
 
 def _is_hex(text: object, size: int) -> bool:
@@ -238,6 +275,7 @@ class _Body:
     terms: dict[str, Any]
     members: dict[str, str]
     openers: tuple[str, ...] = ()
+    begin: int | None = None
 
 
 @dataclass(frozen=True)

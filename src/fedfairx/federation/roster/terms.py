@@ -175,15 +175,19 @@ class Terms:
         """The largest number of releases of a member."""
         return self.rounds.count if self.rounds is not None else max(self.times.max_releases(self.plan), 1)
 
-    def budget(self, decide_from: str | None = None) -> Budget:
-        """The privacy budget of a member, if the algorithm is private."""
+    def budget(self, decide_from: str | None = None, *, members: int | None = None) -> Budget:
+        """The privacy budget of a member, if the algorithm is private.
+
+        members: with secure aggregation, how many the roster has; by default those of the first one.
+        """
         if not self.secure:
             return replace(self.options, decide_from=decide_from).budget(self.releases)
         agreed = self.options.decide_from
         self._require_agreed("decide_from", decide_from, agreed)
         budget = self.options.budget(self.releases, agents=self.agents)
         assert budget.share is not None
-        return replace(budget, share=replace(budget.share, records=self.records))
+        budget = replace(budget, share=replace(budget.share, records=self.records))
+        return budget if members is None else budget.among(members)
 
     def _require_agreed(self, name: str, given: str | None, agreed: str | None) -> None:
         text = f"must be left out or that of the terms, {agreed}: with secure aggregation all decide alike"
@@ -196,16 +200,9 @@ class Terms:
 
     @cached_property
     def limits(self) -> Limits:
-        """The plausibility limits of a member's releases; with secure aggregation, of all members' totals."""
+        """The plausibility limits of a member's releases; with secure aggregation, of totals of `agents`."""
         if self.share is not None:
-            return Limits(
-                self.stated,
-                self.dimension,
-                bounds=self.bounds,
-                centring=self.options.centring,
-                records=np.full(self.releases, self.agents * int(self.share.records or 0)),
-                rows=self.agents,
-            )
+            return self.limits_of_totals(self.agents)
         rounds = self.times.rounds(self.plan)
         if rounds.size == 0:  # the schedule depends on the data
             rounds = np.full(self.releases, self.horizon)
@@ -217,6 +214,18 @@ class Terms:
             records=(rounds + self.spare) * len(self.bounds.slots),
         )
 
+    def limits_of_totals(self, members: int) -> Limits:
+        """The plausibility limits of totals of this many members, with secure aggregation."""
+        assert self.share is not None
+        return Limits(
+            self.stated,
+            self.dimension,
+            bounds=self.bounds,
+            centring=self.options.centring,
+            records=np.full(self.releases, members * int(self.share.records or 0)),
+            rows=members,
+        )
+
     # --- a member's agent ----------------------------------------------------------------------------
 
     def privatizer(
@@ -226,6 +235,7 @@ class Terms:
         ledger: Ledger | None = None,
         confirm: Confirm | None = None,
         decide_from: str | None = None,
+        members: int | None = None,
     ) -> Privatizer:
         """A member's privatizer; where the algorithm is not private, exact sums of clipped records."""
         if not self.private:
@@ -233,7 +243,7 @@ class Terms:
         name = self.options.composed.name
         if noise is None:
             raise InvalidInput(f"noise must be given for {name}: fedfairx.privacy.KeyedNoise(…)")
-        budget = self.budget(decide_from)
+        budget = self.budget(decide_from, members=members)
         return budget.privatizer(self.dimension, noise=noise, ledger=ledger, confirm=confirm)
 
     def agent(
@@ -245,14 +255,15 @@ class Terms:
         decide_from: str | None = None,
         partners: str | None = None,
         half_life: HalfLife | None = None,
+        members: int | None = None,
         seed: int | np.random.SeedSequence | None = None,
     ) -> Agent:
         """A member's agent, in memory.
 
         `decide_from`, `partners` (by default they may differ) and `half_life` are its own choice; with secure
-        aggregation they are those of the terms.
+        aggregation they are those of the terms. `members` is as for `budget`.
         """
-        made = self.privatizer(noise, ledger=ledger, decide_from=decide_from)
+        made = self.privatizer(noise, ledger=ledger, decide_from=decide_from, members=members)
         options = self._member(partners, half_life)
         arms = self._arms(None)
         return Agent(**arms, options=options, privatizer=made, name=name, seed=seed)
@@ -266,13 +277,15 @@ class Terms:
         partners: str | None = None,
         half_life: HalfLife | None = None,
         schema: Schema | None = None,
+        members: int | None = None,
         **opening: Any,
     ) -> Agent:
         """A member's agent in a database (`Agent.open`), which also holds its ledger and noise key.
 
         schema: its own names for features, if the terms have none.
+        members: as for `budget`; an agent that exists goes on with those of its epoch.
         """
-        budget = self.budget(decide_from) if self.private else None
+        budget = self.budget(decide_from, members=members) if self.private else None
         member = self._member(partners, half_life)
         options = replace(member, bounds=None if self.private else self.bounds)
         arms = self._arms(schema)

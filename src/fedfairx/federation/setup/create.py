@@ -29,7 +29,7 @@ from fedfairx.federation.roster.certificates import (
     read_certificate,
     write_certificate,
 )
-from fedfairx.federation.roster.roster import ONE_ROSTER, Roster, create_roster
+from fedfairx.federation.roster.roster import Roster, create_roster
 from fedfairx.federation.roster.signing_keys import SigningKey, new_signing_key
 from fedfairx.federation.roster.terms import Terms
 from fedfairx.federation.setup.member_folder import NOT_FLOWER, SETTINGS, MemberFolder, settings
@@ -93,9 +93,7 @@ def create_federation(
     for name in agents:
         _make_agent(base, name, made.get(name), authority, roster, hub=(transport, address), days=days)
     _spread(base, roster, (transport, address))
-    if terms.secure and (transport == "sqlite" if confirm is None else confirm):
-        for name in made:  # by the key that is in the folder; others make their keys, and confirm, themselves
-            MemberFolder.read(base / name).confirm(roster.members)
+    _confirm(base, roster, transport == "sqlite" if confirm is None else confirm)
     return roster
 
 
@@ -106,12 +104,16 @@ def amend_federation(
     remove: Sequence[str] = (),
     rekey: Mapping[str, str | None] | None = None,
     days: int = 825,
+    openers: Sequence[str] = (),
+    begin: int | None = None,
+    confirm: bool | None = None,
 ) -> Roster:
-    """Sign and distribute the next version of the roster; a key of None is generated."""
+    """Sign and distribute the next version of the roster; a key of None is generated.
+
+    openers, begin: with secure aggregation, as for `Roster.amended`; confirm: as for `create_federation`.
+    """
     base = Path(folder)
     before = Roster.read(base / "roster.json")
-    if before.terms.secure:
-        raise StateError(ONE_ROSTER)
     convener = SigningKey.read(base / "convener" / "federation.key")
     hub = _hub_of(base, before)
     authority = None if hub[0] == "sqlite" else Identity.read(*authority_files(base))
@@ -126,7 +128,7 @@ def amend_federation(
             joining[name] = SigningKey.read(base / name / "agent.key").public  # it comes back
     made, keys = _keys(joining | changing)
     staying = {name: key for name, key in before.members.items() if name not in remove}
-    roster = before.amended(convener, staying | keys)
+    roster = before.amended(convener, staying | keys, openers=openers, begin=begin)
     for name in joining:
         _make_agent(base, name, made.get(name), authority, roster, hub=hub, days=days)
     for name in changing:
@@ -136,7 +138,18 @@ def amend_federation(
         if name in made:
             made[name].write(old)
     _spread(base, roster, hub)
+    _confirm(base, roster, hub[0] == "sqlite" if confirm is None else confirm)
     return roster
+
+
+def _confirm(base: Path, roster: Roster, confirm: bool) -> None:
+    """With secure aggregation, confirm every member in each folder that has its key.
+
+    Others make their keys, and confirm, themselves.
+    """
+    for name in roster.members if roster.terms.secure and confirm else ():
+        if (base / name / "agent.key").exists():
+            MemberFolder.read(base / name).confirm(roster.members)
 
 
 def _free(folder: Path, name: str, roster: Roster) -> bool:

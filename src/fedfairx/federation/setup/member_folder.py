@@ -69,8 +69,8 @@ key = "agent.key"
 class _Confirmed:
     """The content of `CONFIRMED`."""
 
-    roster: str  # its digest
-    members: list[str]
+    federation: str
+    members: dict[str, str]  # public keys, by name
     signature: str
 
 
@@ -170,9 +170,10 @@ class MemberFolder:
         return bool(self._entry("transport") == "engine")
 
     def confirmed(self) -> list[str]:
-        """The members that this member's operator has confirmed in this very roster.
+        """The members of the roster that this member's operator has confirmed, with the keys that they have.
 
-        The file is signed by the member's key, so that a convener can't hand it out with the folder.
+        They stay confirmed in later rosters. The file is signed by the member's key, so that a convener can't
+        hand it out with the folder.
         """
         path = self.folder / CONFIRMED
         try:
@@ -182,12 +183,14 @@ class MemberFolder:
             return []
         except (OSError, ValueError, StateError):
             raise StateError(f"{path} is damaged: remove it, then `fedfairx federate confirm`") from None
-        text = _CONFIRMED_LABEL + canonical([stored.roster, self.name, stored.members])
+        text = _CONFIRMED_LABEL + canonical([stored.federation, self.name, stored.members])
         if not signed_by(self.roster.members.get(self.name, ""), text, signature):
             raise StateError(
-                f"{path} must be signed by the key of {self.name!r}: remove it, then confirm anew"
+                f"{path} must be signed by the key of {self.name!r}: remove it, then confirm members again"
             )
-        return stored.members if stored.roster == self.roster.digest else []
+        if stored.federation != self.roster.federation:
+            return []
+        return [name for name, key in stored.members.items() if self.roster.members.get(name) == key]
 
     def unconfirmed(self) -> str:
         """What the operator has still to confirm; empty if nothing."""
@@ -210,10 +213,11 @@ class MemberFolder:
         for name in names:
             text = f"must be one of the members {', '.join(self.roster.members)}"
             require(name in self.roster.members, "members", text, name)
-        kept, digest = sorted({*names, *self.confirmed()}), self.roster.digest
-        signed = _CONFIRMED_LABEL + canonical([digest, self.name, kept])
+        federation = self.roster.federation
+        kept = {name: self.roster.members[name] for name in sorted({*names, *self.confirmed()})}
+        signed = _CONFIRMED_LABEL + canonical([federation, self.name, kept])
         signature = SigningKey.read(self._file("key")).sign(signed).hex()
-        content = {"roster": digest, "members": kept, "signature": signature}
+        content = {"federation": federation, "members": kept, "signature": signature}
         write_atomically(self.folder / CONFIRMED, json.dumps(content, indent=1) + "\n")
 
     def member(self, agent: Agent) -> Member | SecureMember:
@@ -224,11 +228,28 @@ class MemberFolder:
             return Member(agent, self.transport(), self.seal())
         if self.carried:
             raise StateError(NOT_FLOWER)
-        file, seal = self._file("key"), self.seal()
-        vault = FileRecords(Path(file).with_name(VAULT)) if self.name in self.roster.openers else None
+        seal, key, vault = self.seal(), SigningKey.read(self._file("key")), self._vault()
         try:
-            key = SigningKey.read(file)
             return SecureMember(agent, self.transport(), seal, key, confirmed=self.confirmed, vault=vault)
+        except BaseException:
+            if vault is not None:
+                vault.close()
+            raise
+
+    def _vault(self) -> FileRecords | None:
+        """The vault of an opener, or of one that was an opener in the epoch before."""
+        path = Path(self._file("key")).with_name(VAULT)
+        return FileRecords(path) if path.exists() or self.name in self.roster.openers else None
+
+    def update(self, member: Member | SecureMember) -> None:
+        """Have a connected member follow this roster, which is later than its own."""
+        seal = self.seal()
+        if not isinstance(member, SecureMember):
+            member.follow(seal)
+            return
+        vault = None if member.opens else self._vault()
+        try:
+            member.follow(seal, confirmed=self.confirmed, vault=vault)
         except BaseException:
             if vault is not None:
                 vault.close()

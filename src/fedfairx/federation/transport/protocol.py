@@ -19,8 +19,9 @@ from fedfairx.errors import TransportError, require
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _ALIVE = ".alive"
-#: An opener's key, the acceptance of an epoch, the latest row, and an opener's latest partial sum.
-AGGREGATION = OPENER, ACCEPTED, ROW, PARTIAL = "opener", "accepted", "row", "partial"
+#: An opener's key, the acceptance of an epoch, the latest row, an opener's latest partial sum, and what an
+#: opener of the epoch before says about its end.
+AGGREGATION = OPENER, ACCEPTED, ROW, PARTIAL, CLOSING = "opener", "accepted", "row", "partial", "closing"
 
 
 def alive_key(name: str) -> str:
@@ -42,7 +43,7 @@ def own_keys(name: str, *, secure: bool, opener: bool = False) -> list[str]:
     """All names under which a member may store messages."""
     if not secure:
         return [name, alive_key(name)]
-    kinds = AGGREGATION if opener else (ACCEPTED, ROW)
+    kinds = AGGREGATION if opener else (ACCEPTED, ROW, CLOSING)  # it may have been one in the last epoch
     return [alive_key(name), *(aggregation_key(name, kind) for kind in kinds)]
 
 

@@ -107,6 +107,10 @@ class SimulatedNoise:
         self.seed = seed
         self.agent = agent
 
+    def of_next_run(self) -> SimulatedNoise:
+        """A source for the same agent's next run, with unrelated noise."""
+        return SimulatedNoise(self.seed, agent=self.agent + 2**32)
+
     def __call__(self, number: int, count: int, place: bytes = b"", /) -> Array:  # noqa: ARG002 (see above)
         """Draw `count` standard normals for release `number`."""
         generator = np.random.Generator(np.random.Philox(key=self._key, counter=number << 128))

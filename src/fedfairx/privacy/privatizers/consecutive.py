@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -195,8 +195,11 @@ def require_same_neighbours(old: Guarantee, new: Guarantee) -> None:
     require(after == before, "share", f"must be among as many as in the run before, {before!r}", after)
 
 
-def carry_over(before: Privatizer, after: Privatizer) -> bool:
+def carry_over(before: Privatizer, after: Privatizer, *, leaves: Iterable[tuple[Array, int]] = ()) -> bool:
     """Move the records in the open leaf of `before`, which are in no message, to the open leaf of `after`.
+
+    leaves: exact sums and numbers of records of frozen leaves of `before` that nobody was shown; they are
+        added to the open leaf of `after`, and no message of `before` may be shown that holds them.
 
     The leaf is a sum of clipped records, so it moves only if both clip alike. Each run counts its own
     persons, so it also stays where persons are counted. An unfinished release of `before` is finished first.
@@ -220,6 +223,8 @@ def carry_over(before: Privatizer, after: Privatizer) -> bool:
         here, there = old._position, new._position
         old._held = new._held = None  # read again from the ledgers, whatever happens
         old.ledger.add(None, replace(here, leaf=np.zeros_like(here.leaf), leaf_count=0))
-        count = there.leaf_count + here.leaf_count
-        new.ledger.add(None, replace(there, leaf=there.leaf + here.leaf, leaf_count=count))
+        leaf, count = there.leaf + here.leaf, there.leaf_count + here.leaf_count
+        for sums, records in leaves:
+            leaf, count = leaf + sums, count + records
+        new.ledger.add(None, replace(there, leaf=leaf, leaf_count=count))
     return True

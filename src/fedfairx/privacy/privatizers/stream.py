@@ -446,6 +446,12 @@ class StreamPrivatizer(NoCopy):
         require(total.shape == (size,), "total", f"must be {size} numbers", total.shape)
         return total if self.centring is None else self.centring.leave(total, count)
 
+    @property
+    def open_leaf(self) -> tuple[Array, int]:
+        """Exact sums and number of the records that are in no release yet: secret, for the owner only."""
+        here = self._position
+        return here.leaf, here.leaf_count
+
     @contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
         if self.noise.is_private and os.getpid() != self._process:

@@ -192,14 +192,16 @@ async def federation(served: ServedAgent, _query: QueryParams, exact: bool) -> V
 
 def _rounds_attention(progress: Progress, membership: Membership) -> list[Attention]:
     """What keeps secure aggregation from opening totals."""
-    found, rounds = [], membership.place.roster.terms.rounds
+    found, rounds = [], membership.place.roster.rounds
     if progress.unconfirmed:
         detail = sentence(progress.unconfirmed)
         found.append(Attention("warn", "Members have to be confirmed", detail, "federation"))
     since = rounds.times[progress.due - 1] if rounds is not None and progress.due else math.inf
     if progress.waits_for and membership.member.clock() - since > PATIENCE:
         who = ", ".join(f"{name} ({what})" for name, what in progress.waits_for.items())
-        detail = f"The total of round {progress.due} waits for {who}. Decisions go on."
+        begun, version = membership.place.roster.version == progress.epoch, membership.place.roster.version
+        what = f"The total of round {progress.due}" if begun else f"Epoch {version}"
+        detail = f"{what} waits for {who}. Decisions go on."
         found.append(Attention("warn", "A total is waited for", detail, "federation"))
     return found
 

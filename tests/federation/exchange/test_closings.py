@@ -1,0 +1,171 @@
+"""What openers publish of an epoch that has ended, and what is refused of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pytest
+
+from fedfairx.agent.exchange import OTHERS
+from fedfairx.errors import MessageRefused
+from fedfairx.federation.aggregation.messages import Closing, Partial, parse, sign
+from fedfairx.federation.aggregation.shares import from_bytes, to_bytes
+from fedfairx.federation.exchange.closings import Closed, Proved, closed_totals, read_closed
+from fedfairx.federation.transport import MemoryTransport
+from member_helpers import work
+from secure_helpers import SecureWorld, secure_world
+
+
+def closed(here: SecureWorld, name: str) -> Closed:
+    return read_closed(name, here.transport.latest()[f"{name}.closing"])
+
+
+def publish(here: SecureWorld, name: str, changed: Closed | bytes) -> None:
+    message = changed if isinstance(changed, bytes) else msgspec.msgpack.encode(changed)
+    key = f"{name}.closing"
+    here.transport.publish(key, message, replacing=here.transport.latest().get(key))
+
+
+@pytest.fixture
+def ended() -> SecureWorld:
+    """Two openers have closed an epoch with two rounds, and a newcomer has not started."""
+    here = secure_world().start_all()
+    for number in (1, 2):
+        for place, member in enumerate(here.members.values()):
+            work(member.agent, 2 + place, seed=10 * number + place)
+        here.round(number)
+    here.amend(add=["org5"])
+    here.turn()
+    return here
+
+
+def other_federation(found: Closed) -> Closed:
+    there = secure_world(transport=MemoryTransport())
+    definition = msgspec.structs.replace(found.definition, roster=there.roster.to_json().encode())
+    return msgspec.structs.replace(found, definition=definition)
+
+
+def other_roster(found: Closed) -> Closed:
+    document = json.loads(found.definition.roster)
+    document["roster"]["openers"] = ["org1", "org3"]
+    definition = msgspec.structs.replace(found.definition, roster=json.dumps(document).encode())
+    return msgspec.structs.replace(found, definition=definition)
+
+
+def no_keys(found: Closed) -> Closed:
+    return msgspec.structs.replace(found, definition=msgspec.structs.replace(found.definition, keys={}))
+
+
+def other_settlement(found: Closed) -> Closed:
+    definition = msgspec.structs.replace(found.definition, settlement=bytes(32))
+    return msgspec.structs.replace(found, definition=definition)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda _: b"\xc1", "malformed"),
+        (lambda found: msgspec.msgpack.encode(found) + b"\x00", "malformed"),
+        (other_roster, "malformed"),
+        (no_keys, "malformed"),
+        (other_settlement, "epoch"),
+        (lambda found: msgspec.structs.replace(found, closing=found.closing[:-1] + b"x"), "signature"),
+        (lambda found: msgspec.structs.replace(found, partial=found.partial[:-1] + b"x"), "signature"),
+    ],
+)
+def test_a_newcomer_refuses_a_closing_that_is_not_an_openers(
+    ended: SecureWorld, change: Callable[[Closed], Closed | bytes], reason: str
+) -> None:
+    right = closed(ended, "org1")
+    publish(ended, "org1", change(right))
+    joined = ended.start("org5")
+    joined.exchange()
+    joined.exchange()
+    assert joined.refusals == {("org1", reason): 1}
+    assert joined.rejected == {"org1.closing": reason}
+    assert joined.progress.waits_for["org1"] == "closing"
+    publish(ended, "org1", right)
+    ended.turn()
+    assert joined.progress.epoch == 2
+    assert joined.rejected == {}
+
+
+def test_a_closing_of_another_opener_or_federation_does_not_count(ended: SecureWorld) -> None:
+    right = closed(ended, "org1")
+    joined = ended.start("org5")
+    for wrong in (closed(ended, "org2"), other_federation(right)):
+        publish(ended, "org1", wrong)
+        joined.exchange()
+        assert joined.progress.waits_for["org1"] == "closing"
+    publish(ended, "org1", right)
+    ended.turn()
+    assert joined.progress.epoch == 2
+
+
+def test_two_closings_of_an_opener_do_not_begin_an_epoch(ended: SecureWorld) -> None:
+    """It tells the newcomer that it has opened nothing, and the others the truth."""
+    right = closed(ended, "org1")
+    small = sign(Closing(parse(right.closing).epoch, "org1", b"", ()), ended.keys["org1"])
+    publish(ended, "org1", msgspec.structs.replace(right, closing=small, partial=b""))
+    joined = ended.start("org5")
+    joined.exchange()
+    assert joined.progress.acceptances  # it has accepted what nobody else has
+    ended.turn()
+    assert {member.progress.epoch for member in ended.members.values()} == {0, 1}
+    assert ("org1", "epoch") in joined.refusals
+    assert not any(member.agent.released > 2 for member in ended.members.values())
+
+
+def test_only_totals_that_all_openers_have_signed_are_learnt(ended: SecureWorld) -> None:
+    found = closed(ended, "org1")
+    member = ended.members["org3"]
+    part = member._participant
+    assert part is not None
+    assert part.total is not None
+    right = Proved(found.definition, part.total.partials)
+    known = closed_totals([right], member._epoch_in, member._plausible_among)
+    assert known[1].total.number == 2
+    sent = parse(part.total.partials[0])
+    assert isinstance(sent, Partial)
+    numbers = from_bytes(sent.total)
+    numbers[0] += np.uint64(2**40)
+    absurd = sign(Partial(sent.epoch, sent.name, 2, sent.rows, to_bytes(numbers)), ended.keys[sent.name])
+    forged = sign(Partial(sent.epoch, sent.name, 2, sent.rows, to_bytes(numbers)), ended.keys["org4"])
+    for partials in ((), right.partials[:1], (forged, right.partials[1]), (absurd, right.partials[1])):
+        wrong = Proved(found.definition, partials)
+        assert closed_totals([wrong], member._epoch_in, member._plausible_among) == {}
+        both = closed_totals([wrong, right], member._epoch_in, member._plausible_among)
+        assert both[1].total.number == 2
+
+
+def test_an_opener_can_not_add_an_epoch_of_its_own(ended: SecureWorld) -> None:
+    """A newcomer learns from epochs of this federation only, whoever has signed others."""
+    there = secure_world(transport=MemoryTransport()).start_all()
+    work(there.members["org1"].agent, 50)
+    there.round(1)
+    there.amend()
+    there.turn()
+    (made,) = there.members["org1"]._proved().values()
+    publish(ended, "org1", msgspec.structs.replace(closed(ended, "org1"), earlier=(made,)))
+    joined = ended.start("org5")
+    joined.exchange()
+    ended.turn(without=["org1"])
+    ended.members["org1"].exchange()
+    published = ended.transport.latest()["org1.closing"]
+    ended.turn(without=["org1"])
+    assert joined.progress.epoch == 2
+    assert msgspec.msgpack.decode(published, type=Closed).earlier == ()  # org1 has replaced it by its own
+    known = closed_totals([made], ended.members["org1"]._epoch_in, ended.members["org1"]._plausible_among)
+    assert known == {}
+    assert joined.agent.held[OTHERS].count == sum(
+        member.agent.observed for name, member in ended.members.items() if name != "org5"
+    )
+
+
+def test_what_is_no_closing_is_refused() -> None:
+    for message in (b"", b"\x00", msgspec.msgpack.encode([1, 2]), b"\x91" * 5000):
+        with pytest.raises(MessageRefused, match="closing of 'org1' is not one of this version"):
+            read_closed("org1", message)
