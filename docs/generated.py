@@ -1,4 +1,4 @@
-"""Generate parts of the reference from the code: commands, settings, HTTP interface, envelope and API.
+"""Generate parts of the reference from the code: API, commands, settings, HTTP, metrics, tables, names.
 
 A page includes one by a line like `<!-- generated: cli -->`, which conf.py replaces.
 """
@@ -9,15 +9,24 @@ import argparse
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import fedfairx
+from fedfairx.agent.algorithms import ALGORITHMS, ALIASES
+from fedfairx.agent.schedules import SCHEDULES
 from fedfairx.cli.common import VerbParser
+from fedfairx.cli.list import everything
 from fedfairx.cli.main import parser
 from fedfairx.federation.exchange import envelope
 from fedfairx.service import openapi
+from fedfairx.service.metrics import METRICS, kind
 from fedfairx.service.routes import OPERATIONS
+from fedfairx.storage import open_database
+from fedfairx.storage.migrations import TABLES, migrate
 
 
 def cli() -> str:
@@ -140,7 +149,60 @@ def envelope_layout() -> str:
     return f"## The envelope\n\n{inspect.getdoc(envelope)}"
 
 
-def api(name: str) -> str:
+def metrics() -> str:
+    """All metrics, with their types and labels."""
+    return _table(
+        ("metric", "type", "labels", "meaning"),
+        (
+            (f"`fedfairx_{name}`", kind(name), _listed(each.labels), each.help)
+            for name, each in METRICS.items()
+        ),
+    )
+
+
+def tables() -> str:
+    """All tables of a database that was made just now, with their columns."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "agent.db")
+        database = open_database(place)
+        migrate(database)
+        database.close()
+        found = sqlite3.connect(place)
+        columns = {
+            name: [row[1] for row in found.execute(f"PRAGMA table_info({name})")]
+            for (name,) in found.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
+        found.close()
+    rows = ((f"`{name}`", TABLES[name], _listed(columns[name])) for name in sorted(columns))
+    return _table(("table", "content", "columns"), rows)
+
+
+def names() -> str:
+    """Everything that has a name, as `fedfairx list` prints it."""
+    also = {name: f" (alias `{alias}`)" for alias, name in ALIASES.items()}
+    made = {name: (f"`{one.schedule}`", f"`{one.decide_from}`") for name, one in ALGORITHMS.items()}
+    made |= {name: (f"`{one}`",) for name, one in SCHEDULES.items()}
+    headers = {"algorithms": ("schedule", "decides from"), "schedules": ("default",)}
+    parts = []
+    for what, described in everything().items():
+        header = (what.removesuffix("s"), "description", *headers.get(what, ()))
+        rows = [
+            (f"`{name}`{also.get(name, '')}", text, *made.get(name, ())) for name, text in described.items()
+        ]
+        parts += [f"## {what.capitalize()}", _table(header, rows)]
+    return "\n\n".join(parts)
+
+
+def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = (header, ("---",) * len(header), *rows)
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def public(name: str) -> dict[str, object]:
     """All public names of a package, except those on the page of `fedfairx` itself."""
     module = pkgutil.resolve_name(name)
     defined = [
@@ -148,9 +210,15 @@ def api(name: str) -> str:
     ]
     listed = getattr(module, "__all__", [each for each in defined if not each.startswith("_")])
     elsewhere = () if module is fedfairx else fedfairx.__all__
-    directives: list[str] = []
-    for each in sorted(set(listed) - set(elsewhere), key=str.lower):
-        directives += _directive(f"{name}.{each}", getattr(module, each))
+    return {
+        f"{name}.{each}": getattr(module, each)
+        for each in sorted(set(listed) - set(elsewhere), key=str.lower)
+    }
+
+
+def api(name: str) -> str:
+    """The documentation of the public names of a package."""
+    directives = [line for each, found in public(name).items() for line in _directive(each, found)]
     return "\n".join(["```{eval-rst}", f".. py:module:: {name}", "", *directives, "```"])
 
 
@@ -175,5 +243,8 @@ GENERATED: dict[str, Callable[..., str]] = {
     "settings": settings,
     "http": http,
     "envelope": envelope_layout,
+    "metrics": metrics,
+    "tables": tables,
+    "names": names,
     "api": api,
 }

@@ -18,7 +18,9 @@ from fedfairx.cli.main import parser
 from fedfairx.experiments.registry import experiments
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for
 from fedfairx.privacy.statement import found_at_most
+from fedfairx.service.metrics import METRICS
 from fedfairx.service.settings import table as table_of_settings
+from fedfairx.storage.migrations import TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
 FRONT = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "deploy/README.md")
@@ -158,8 +160,10 @@ def test_the_readme_has_examples() -> None:
     [*ALGORITHMS, *ALIASES, *mechanisms(), *SCHEDULES, *experiments(), *DECIDE_FROM]
     + [f'solver="{name}"' for name in SOLVERS if name != "fixed-point"],
 )
-def test_every_name_is_documented(name: str) -> None:
-    assert any(f"`{name}`" in text for text in TEXT.values())
+def test_every_name_is_documented(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    generated = importlib.import_module("generated")
+    assert any(f"`{name}`" in text for text in (*TEXT.values(), generated.names()))
 
 
 def test_the_generated_reference_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +174,8 @@ def test_the_generated_reference_is_complete(monkeypatch: pytest.MonkeyPatch) ->
     assert rows == [each.name for each in table_of_settings()]
     for flag in ("--max-body", "--epsilon", "--transport", "--role"):
         assert flag in generated.cli()
+    assert re.findall(r"^\| `fedfairx_(\w+)` \|", generated.metrics(), re.MULTILINE) == [*METRICS]
+    assert re.findall(r"^\| `(\w+)` \|", generated.tables(), re.MULTILINE) == [*TABLES]
 
 
 # --- figures of the pages on privacy that the code can compute ---

@@ -118,7 +118,15 @@ class RemoteDecision:
 
 
 class AsyncClient:
-    """`Client` for asyncio: the same names, awaited."""
+    """`Client` for asyncio: the same names, awaited.
+
+    >>> import asyncio
+    >>> async def one_round():
+    ...     async with AsyncClient(url) as client:
+    ...         decision = await client.decide([[0.2, 0.4, 0.1], [0.5, 0.1, 0.3]])
+    ...         await client.observe(decision, reward=1.0)
+    >>> asyncio.run(one_round())
+    """
 
     def __init__(
         self,
@@ -431,9 +439,9 @@ class Client:
     agent: the name of the agent that it asks; by default the service's default agent.
     timeout: seconds for one attempt. retries: how often an unanswered request is sent again.
 
-    >>> client = Client("http://127.0.0.1:8000")  # doctest: +SKIP
-    >>> decision = client.decide([[0.2, 0.4], [0.5, 0.1]])  # doctest: +SKIP
-    >>> client.observe(decision, reward=1.0)  # doctest: +SKIP
+    >>> with Client(url) as client:
+    ...     decision = client.decide([[0.2, 0.4, 0.1], [0.5, 0.1, 0.3]])
+    ...     client.observe(decision, reward=1.0)
     """
 
     def __init__(

@@ -40,30 +40,80 @@ if TYPE_CHECKING:
 
 
 class FedFairXError(Exception):
-    """Base of every error that fedfairx raises on purpose."""
+    """Base of every error that fedfairx raises on purpose.
+
+    >>> import fedfairx as ffx
+    >>> try:
+    ...     ffx.Agent(dimension=0)
+    ... except FedFairXError as error:
+    ...     print(error)
+    dimension must be an integer >= 1, got dimension=0; or give actions or a schema
+    """
 
 
 class InvalidInput(FedFairXError, ValueError):
-    """A parameter breaks its rule."""
+    """A parameter breaks its rule.
+
+    >>> import fedfairx as ffx
+    >>> ffx.Budget(epsilon=-1.0, releases=10)
+    Traceback (most recent call last):
+    fedfairx.errors.InvalidInput: epsilon must be ..., got epsilon=-1.0
+    """
 
 
 class UnknownDecision(FedFairXError, KeyError):
-    """A reward refers to a decision that this agent did not make or no longer holds."""
+    """A reward refers to a decision that this agent did not make or no longer holds.
+
+    >>> import fedfairx as ffx
+    >>> ffx.Agent(actions=["ann", "ben"]).observe("no-such-decision", reward=1.0)
+    Traceback (most recent call last):
+    fedfairx.errors.UnknownDecision: decision must be one that this agent made, got ...
+    """
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0]) if self.args else ""
 
 
 class AlreadyObserved(FedFairXError):
-    """The reward of this decision has already been observed."""
+    """The reward of this decision has already been observed.
+
+    >>> import fedfairx as ffx
+    >>> agent = ffx.Agent(actions=["ann", "ben"])
+    >>> decision = agent.decide()
+    >>> agent.observe(decision, reward=1.0)
+    >>> agent.observe(decision, reward=1.0)
+    Traceback (most recent call last):
+    fedfairx.errors.AlreadyObserved: decision ...-0 has its reward already (or was forgotten)
+    """
 
 
 class ReplacementRefused(FedFairXError):
-    """The reward can't be replaced any more: it is in a release, or how it was summed is unknown."""
+    """The reward can't be replaced any more: it is in a release, or how it was summed is unknown.
+
+    >>> import fedfairx as ffx
+    >>> with ffx.Agent.open("agent.db", actions=["ann", "ben"]) as agent:
+    ...     decision = agent.decide()
+    ...     agent.observe(decision, reward=1.0)
+    ...     _ = agent.release()
+    ...     agent.observe(decision, reward=0.0, replace=True)
+    Traceback (most recent call last):
+    fedfairx.errors.ReplacementRefused: the reward of decision ... is in release 1 already ...
+    """
 
 
 class KeyTaken(FedFairXError):
-    """The idempotency key belongs to an earlier decision, whose id is `decision`."""
+    """The idempotency key belongs to an earlier decision, whose id is `decision`.
+
+    >>> import fedfairx as ffx
+    >>> from fedfairx.storage import DecisionNote
+    >>> with ffx.Agent.open("orders.db", actions=["ann", "ben"]) as agent:
+    ...     first = agent.decide(note=DecisionNote(key="order 7"))
+    ...     try:
+    ...         agent.decide(note=DecisionNote(key="order 7"))
+    ...     except KeyTaken as error:
+    ...         print(error.decision == first.id)
+    True
+    """
 
     def __init__(self, decision: str) -> None:
         super().__init__(f"key must be new, and decision {decision} was made under it")
@@ -71,19 +121,51 @@ class KeyTaken(FedFairXError):
 
 
 class StorageError(FedFairXError):
-    """A file or database of an agent can't be used."""
+    """A file or database of an agent can't be used.
+
+    >>> import fedfairx as ffx
+    >>> try:
+    ...     ffx.Agent.open("no-such-folder/agent.db", dimension=2)
+    ... except StorageError as error:
+    ...     print(error)
+    no-such-folder/agent.db can't be opened: No such file or directory
+    """
 
 
 class StorageUnavailable(StorageError):
-    """Storage is temporarily unavailable; nothing has changed, and the same call may be repeated."""
+    """Storage is temporarily unavailable; nothing has changed, and the same call may be repeated.
+
+    >>> import fedfairx as ffx
+    >>> with ffx.Agent.open("locked.db", dimension=2, name="north"):
+    ...     ffx.Agent.open("locked.db")
+    Traceback (most recent call last):
+    fedfairx.errors.StorageUnavailable: agent 'north' in locked.db is open already
+    """
 
 
 class StateError(StorageError):
-    """A saved state is damaged, foreign, or of a schema this version does not read."""
+    """A saved state is damaged, foreign, or of a schema this version does not read.
+
+    >>> from pathlib import Path
+    >>> import fedfairx as ffx
+    >>> Path("notes.txt").write_text("not a database")
+    14
+    >>> ffx.Agent.open("notes.txt")
+    Traceback (most recent call last):
+    fedfairx.errors.StateError: notes.txt is damaged: file is not a database; ...
+    """
 
 
 class MessageRefused(FedFairXError):
-    """A message from another agent must not enter the shared statistics; `reason` is for counting."""
+    """A message from another agent must not enter the shared statistics; `reason` is for counting.
+
+    >>> from fedfairx.privacy import Release
+    >>> try:
+    ...     Release.from_bytes(b"something else")
+    ... except MessageRefused as error:
+    ...     print(error.reason)
+    malformed
+    """
 
     def __init__(self, text: str = "", *, reason: str = "malformed") -> None:
         super().__init__(text)
@@ -91,57 +173,154 @@ class MessageRefused(FedFairXError):
 
 
 class TransportError(FedFairXError):
-    """The transport to the peers failed; deciding goes on without it."""
+    """The transport to the peers failed; deciding goes on without it.
+
+    >>> from fedfairx.federation.transport import EngineTransport
+    >>> try:
+    ...     EngineTransport().latest()
+    ... except TransportError as error:
+    ...     print(error)
+    the external engine delivers messages; they can't be fetched
+    """
 
 
 class TransportUnavailable(TransportError):
-    """The transport is temporarily unreachable; try again later."""
+    """The transport is temporarily unreachable; try again later.
+
+    >>> from fedfairx.federation.transport import EngineTransport
+    >>> EngineTransport().publish("org1", b"a release", replacing=None)
+    Traceback (most recent call last):
+    fedfairx.errors.TransportUnavailable: the external engine has not carried the latest release of 'org1' yet
+    """
 
 
 class TransportRefused(TransportError):
-    """The transport refuses this agent or is misconfigured; an operator has to act."""
+    """The transport refuses this agent or is misconfigured; an operator has to act.
+
+    >>> from pathlib import Path
+    >>> from fedfairx.federation.transport import SqliteTransport
+    >>> Path("letters.txt").write_text("not a transport")
+    15
+    >>> SqliteTransport("letters.txt").latest()
+    Traceback (most recent call last):
+    fedfairx.errors.TransportRefused: ...letters.txt is not a transport of fedfairx: file is not a database
+    """
 
 
 class OlderCopy(StateError, MessageRefused):
-    """The agent is older than its published releases: a restored backup, or a second instance."""
+    """The agent is older than its published releases: a restored backup, or a second instance.
+
+    >>> import shutil
+    >>> import fedfairx as ffx
+    >>> with ffx.Agent.open("north.db", actions=["ann"], budget=ffx.Budget(epsilon=2.0, releases=9)) as agent:
+    ...     agent.observe(agent.decide(), reward=1.0)
+    >>> _ = shutil.copy("north.db", "backup.db")
+    >>> with ffx.Agent.open("north.db") as agent:
+    ...     sent = agent.release()
+    >>> _ = shutil.copy("backup.db", "north.db")
+    >>> ffx.Agent.open("north.db")
+    Traceback (most recent call last):
+    fedfairx.errors.OlderCopy: ...
+    """
 
 
 class PrivacyError(FedFairXError):
-    """The call would break the stated privacy guarantee."""
+    """The call would break the stated privacy guarantee.
+
+    >>> import copy
+    >>> from fedfairx.privacy import KeyedNoise, new_key
+    >>> copy.copy(KeyedNoise(new_key(), agent="clinic", run="first"))
+    Traceback (most recent call last):
+    fedfairx.errors.PrivacyError: a KeyedNoise can't be copied or pickled: ...
+    """
 
 
 class BudgetExhausted(PrivacyError):
-    """The mechanism was sized for a number of releases, and all of them have been made."""
+    """The mechanism was sized for a number of releases, and all of them have been made.
+
+    >>> import fedfairx as ffx
+    >>> with ffx.Agent.open("once.db", dimension=2, budget=ffx.Budget(epsilon=2.0, releases=1)) as agent:
+    ...     first = agent.release()
+    ...     agent.release()
+    Traceback (most recent call last):
+    fedfairx.errors.BudgetExhausted: all 1 releases of this budget have been made; ...
+    """
 
 
 class LedgerMismatch(PrivacyError):
-    """The record of past releases contradicts what is about to be released."""
+    """The record of past releases contradicts what is about to be released.
+
+    >>> from fedfairx.privacy import SqliteLedger
+    >>> SqliteLedger("lost.ledger")
+    Traceback (most recent call last):
+    fedfairx.errors.LedgerMismatch: ...
+    """
 
 
 class ResultsError(FedFairXError):
-    """Stored results can't be used, or a sweep could not be finished."""
+    """Stored results can't be used, or a sweep could not be finished.
+
+    >>> from pathlib import Path
+    >>> from fedfairx.experiments.reproduce import Manifest
+    >>> Manifest.read(Path("no-such-folder"))
+    Traceback (most recent call last):
+    fedfairx.errors.ResultsError: ...
+    """
 
 
 class MissingLibrary(FedFairXError, ImportError):
-    """An optional library is not installed."""
+    """An optional library is not installed.
+
+    >>> with needs("data"):
+    ...     import no_such_library
+    Traceback (most recent call last):
+    fedfairx.errors.MissingLibrary: this needs no_such_library: pip install 'fedfairx[data]'
+    """
 
 
 class ClippingWarning(UserWarning):
-    """A private agent's bounds clip so many records that its estimate is biased."""
+    """A private agent's bounds clip so many records that its estimate is biased.
+
+    >>> import warnings
+    >>> import fedfairx as ffx
+    >>> with warnings.catch_warnings(record=True) as caught, ffx.Agent.open(
+    ...     "ratings.db", actions=["ann"], budget=ffx.Budget(epsilon=2.0, releases=9)
+    ... ) as agent:
+    ...     for _ in range(100):
+    ...         agent.observe(agent.decide(), reward=2.0)  # the bounds allow 1
+    >>> [each.category.__name__ for each in caught]
+    ['ClippingWarning']
+    """
 
 
 class ClockWarning(UserWarning):
-    """The system clock went back; stored times stand still until it has caught up."""
+    """The system clock went back; stored times stand still until it has caught up.
+
+    >>> import warnings
+    >>> warnings.filterwarnings("ignore", category=ClockWarning)  # where the clock is known to be wrong
+    """
 
 
 class ScaleWarning(UserWarning):
-    """An agent's contexts are far larger than its prior or its confidence region expects."""
+    """An agent's contexts are far larger than its prior or its confidence region expects.
+
+    >>> import warnings
+    >>> import fedfairx as ffx
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     decision = ffx.Agent(dimension=2).decide([[1000.0, 0.0], [0.0, 1000.0]])
+    >>> [each.category.__name__ for each in caught]
+    ['ScaleWarning']
+    """
 
 
 def require(condition: bool, name: str, rule: str, value: object, remedy: str = "") -> None:
     """Raise `InvalidInput` "name rule, got name=value" unless `condition` holds.
 
     `value` must be safe to print: never pass a context or a reward.
+
+    >>> require(0 < 2 < 1, "share", "must be between 0 and 1", 2)
+    Traceback (most recent call last):
+    fedfairx.errors.InvalidInput: share must be between 0 and 1, got share=2
     """
     if not condition:
         tail = f"; {remedy}" if remedy else ""
@@ -153,6 +332,9 @@ def needs(extra: str) -> Iterator[None]:
     """Turn an ImportError of the `with` block into a `MissingLibrary` that names the extra.
 
     One that names an extra already stays.
+
+    >>> with needs("plot"):
+    ...     import json  # one that is installed
     """
     try:
         yield

@@ -34,7 +34,11 @@ _ANOTHER = "create another agent for another meaning"
 
 @dataclass(frozen=True)
 class Feature:
-    """A number with its range, a category with its levels, or, with neither, a boolean."""
+    """A number with its range, a category with its levels, or, with neither, a boolean.
+
+    >>> Feature("city", levels=("Rome", "Oslo")).kind
+    ['Rome', 'Oslo']
+    """
 
     name: str
     range: tuple[float, float] | None = None
@@ -121,7 +125,12 @@ def _feature(pair: Any) -> Feature:
 
 
 class Encoded(NamedTuple):
-    """Contexts (K, d), and by feature how many numbers were clipped and how many values were unknown."""
+    """Contexts (K, d), and by feature how many numbers were clipped and how many values were unknown.
+
+    >>> encoded = Schema({"price": (0, 10)}).encode([{"price": 12}])
+    >>> encoded.clipped
+    {'price': 1}
+    """
 
     contexts: Array
     clipped: dict[str, int]

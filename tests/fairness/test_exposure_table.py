@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import astuple, replace
 
 import numpy as np
@@ -269,10 +268,6 @@ def test_it_shows_itself_and_says_what_it_claims() -> None:
     assert "too little data" in str(table)
     assert "<table>" in table._repr_html_()
     assert any("all times" in claim for claim in table.claims())
-
-
-def test_the_docstring() -> None:
-    assert doctest.testmod(fedfairx.fairness.exposure_table).failed == 0
 
 
 def test_columns_that_come_later_were_zero_before() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,6 +47,11 @@ def test_a_round(url: str) -> None:
         assert caught.value.remedy
         with pytest.raises(ServiceError, match="no such decision"):
             client.observe("nobody-1", reward=0.6)
+
+
+def test_examples_of_docstrings(url: str) -> None:
+    done = doctest.testmod(calling, extraglobs={"url": url})
+    assert (done.attempted, done.failed) == (4, 0)
 
 
 def test_agents(url: str) -> None:

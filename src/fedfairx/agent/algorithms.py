@@ -90,7 +90,11 @@ ALIASES = {"b0": "fairx-linucb"}
 
 
 def algorithms() -> tuple[str, ...]:
-    """The names of all algorithms."""
+    """The names of all algorithms.
+
+    >>> "priv-fairx-bayes" in algorithms()
+    True
+    """
     return tuple(ALGORITHMS)
 
 

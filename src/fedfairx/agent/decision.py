@@ -20,6 +20,11 @@ class Decision:
     drawn: the row that was drawn; it differs from `action` if a baseline's row was taken instead. Of several
         slots it is that of the first, and `slate.drawn` has all.
     actions, exposure: for any number of slots; `action`, `policy` and `probability` are for one.
+
+    >>> import fedfairx as ffx
+    >>> decision = ffx.Agent(actions=["ann", "ben"], seed=0).decide()
+    >>> decision.name, decision.probability
+    ('ben', 0.5)
     """
 
     __slots__ = (

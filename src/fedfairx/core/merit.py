@@ -25,7 +25,12 @@ Range = tuple[float, float]
 @runtime_checkable
 class Merit(Protocol):
     """A merit function: its compiled form, the size of rewards that it distinguishes, and the paper's two
-    constants on a reward range."""
+    constants on a reward range.
+
+    >>> merit: Merit = Exponential(10.0)
+    >>> merit.minimum(0.0, 1.0)
+    1.0
+    """
 
     kind: ClassVar[int]
 
@@ -132,7 +137,11 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Affine(_OnRange):
-    """f(μ) = offset + slope · μ, with μ held to `reward_range`, on which f must be positive."""
+    """f(μ) = offset + slope · μ, with μ held to `reward_range`, on which f must be positive.
+
+    >>> Affine(offset=0.1).minimum(0.0, 1.0)
+    0.1
+    """
 
     offset: float = 0.1
     slope: float = 1.0
@@ -158,7 +167,11 @@ class Affine(_OnRange):
 
 @dataclass(frozen=True)
 class Power(_OnRange):
-    """f(μ) = (offset + μ)^exponent, with μ held to `reward_range`; offset + μ must be positive there."""
+    """f(μ) = (offset + μ)^exponent, with μ held to `reward_range`; offset + μ must be positive there.
+
+    >>> Power(exponent=2.0, offset=0.5).minimum(0.0, 1.0)
+    0.25
+    """
 
     exponent: float = 2.0
     offset: float = 0.1
@@ -184,7 +197,11 @@ class Power(_OnRange):
 
 @dataclass(frozen=True)
 class Logistic:
-    """f(μ) = floor + 1 / (1 + exp(-steepness (μ - midpoint))): merit that levels off at both ends."""
+    """f(μ) = floor + 1 / (1 + exp(-steepness (μ - midpoint))): merit that levels off at both ends.
+
+    >>> Logistic(steepness=8.0).lipschitz(0.0, 1.0)
+    2.0
+    """
 
     steepness: float = 10.0
     midpoint: float = 0.5
@@ -220,6 +237,10 @@ class Custom(_OnRange):
     declarations are spot-checked here; a function that breaks them between the points is not noticed.
     Called through a C function pointer: a function that Numba can compile runs at full speed, any other
     runs as Python.
+
+    >>> f = Custom(lambda mean: 1.0 + mean * mean, minimum_merit=1.0, lipschitz_constant=2.0)
+    >>> f.lipschitz(-1.0, 1.0)
+    2.0
     """
 
     function: Callable[[float], float]

@@ -29,7 +29,14 @@ CUT = 2.0  # largest guess times weight: more removes more variance, and widens 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate and its interval."""
+    """An estimate and its interval.
+
+    >>> import fedfairx as ffx
+    >>> log = [ffx.Logged([0.5, 0.5], t % 2, names=["ann", "ben"], reward=t % 2) for t in range(2000)]
+    >>> reward = ffx.evaluate(log, "uniform")["uniform"].reward
+    >>> reward.low < 0.5 < reward.high
+    True
+    """
 
     value: float
     low: float
@@ -50,6 +57,12 @@ class PolicyValue:
     unsupported: share of its weight on actions that the log never shows, or is expected to show less than
         once (w above the number of decisions).
     refused: why the log can't tell its reward; estimates are then NaN.
+
+    >>> import fedfairx as ffx
+    >>> log = [ffx.Logged([0.5, 0.5], t % 2, names=["ann", "ben"], reward=t % 2) for t in range(2000)]
+    >>> value = ffx.evaluate(log, {"ann": lambda names: [1.0, 0.0]})["ann"]
+    >>> value.effective, value.action_shares["ann"]
+    (1000.0, 1.0)
     """
 
     name: str

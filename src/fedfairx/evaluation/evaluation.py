@@ -43,7 +43,14 @@ _ALL_TITLES = ("policy", "DR", "between", "IPS", "between", "SNIPS", "about", "l
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The log itself and each policy, in order, with what makes the log fit or unfit to judge them."""
+    """The log itself and each policy, in order, with what makes the log fit or unfit to judge them.
+
+    >>> from fedfairx import Logged
+    >>> log = [Logged([0.5, 0.5], t % 2, names=["ann", "ben"], reward=t % 2) for t in range(2000)]
+    >>> found = evaluate(log, "uniform")
+    >>> found.decisions, round(found["uniform"].gain.value, 2)
+    (2000, 0.0)
+    """
 
     policies: Mapping[str, PolicyValue]
     decisions: int  # that were evaluated
@@ -133,6 +140,7 @@ def evaluate(
     error: probability, at most, that an interval ever fails to hold.
     agent: which one, if the database holds several.
 
+    >>> from fedfairx import Logged
     >>> log = [Logged([0.5, 0.5], t % 2, names=["ann", "ben"], reward=t % 2) for t in range(2000)]
     >>> found = evaluate(log, {"all to ben": lambda names: [0.0, 1.0]})
     >>> round(found["all to ben"].reward.value, 2)

@@ -37,7 +37,11 @@ PAPER_SEEDS = 5
 
 @dataclass(frozen=True)
 class Size:
-    """The size of an experiment: rounds and seeds."""
+    """The size of an experiment: rounds and seeds.
+
+    >>> Size(horizon=2000, seeds=3).full
+    False
+    """
 
     horizon: int = PAPER_HORIZON
     seeds: int = PAPER_SEEDS
@@ -66,14 +70,22 @@ class Size:
         return f"reduced size: T = {horizons[0]}, {seeds} (the paper: T = {horizons[1]}, {PAPER_SEEDS} seeds)"
 
 
+#: The paper's size.
 FULL = Size()
+#: The size of `fedfairx reproduce --quick`.
 QUICK = Size(horizon=2_000, seeds=3)
+#: The size of tests.
 SMOKE = Size(horizon=120, seeds=2)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One setting to simulate or play, for any number of seeds; score and plot find it by its `key`."""
+    """One setting to simulate or play, for any number of seeds; score and plot find it by its `key`.
+
+    >>> from fedfairx import Scenario
+    >>> Run("alone", Scenario(agents=2), "fairx-bayes").seeds(3)
+    range(0, 3)
+    """
 
     key: str
     scenario: Scenario
@@ -134,7 +146,13 @@ def _defaults() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of a run: one row for each seed."""
+    """The results of a run: one row for each seed.
+
+    >>> curves = np.array([[1.0, 2.0], [1.0, 3.0]])  # two seeds, noted at two rounds
+    >>> none = np.empty((2, 0))
+    >>> Outcome(np.arange(2), np.array([10, 20]), curves, curves, np.zeros(2), none, none, 0.1).final()
+    array([2., 3.])
+    """
 
     seeds: NDArray[np.int64]
     rounds: NDArray[np.int64]  # (points,)
@@ -159,6 +177,7 @@ class Outcome:
         return self.regret(metric)[:, -1]
 
 
+#: The outcomes of an experiment, by the keys of its runs.
 Outcomes = Mapping[str, Outcome]
 
 
@@ -186,7 +205,12 @@ def regret_table(
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its file name and caption."""
+    """A figure with its file name and caption.
+
+    >>> from matplotlib.figure import Figure
+    >>> Picture("mine", "My experiment.", Figure()).name
+    'mine'
+    """
 
     name: str
     caption: str
@@ -195,7 +219,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: what to run, how to score it, how to draw it."""
+    """An experiment: what to run, how to score it, how to draw it.
+
+    >>> from fedfairx.experiments.registry import experiments
+    >>> experiments()["exp1"].paper
+    True
+    """
 
     name: str
     title: str

@@ -26,7 +26,11 @@ CRITERION = (
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its 95 % interval."""
+    """A mean with its 95 % interval.
+
+    >>> Estimate(0.5, 0.4, 0.6)
+    Estimate(value=0.5, low=0.4, high=0.6)
+    """
 
     value: float
     low: float
@@ -38,7 +42,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Ratio:
-    """One ratio of the paper beside ours."""
+    """One ratio of the paper beside ours.
+
+    >>> Ratio("alone / together", paper=2.0, ours=Estimate(2.1, 1.9, 2.3)).agrees
+    True
+    """
 
     name: str
     paper: float
@@ -58,7 +66,11 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement, its criterion, what was found, and the verdict."""
+    """A statement, its criterion, what was found, and the verdict.
+
+    >>> Claim("Sharing helps", "regret is lower", "29 against 51", "holds").verdict
+    'holds'
+    """
 
     statement: str
     criterion: str
@@ -68,7 +80,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under a title."""
+    """Rows of text under a title.
+
+    >>> Table("Regret", columns=("run", "at T"), rows=(("alone", "51"),)).rows[0]
+    ('alone', '51')
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -78,7 +94,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Scores:
-    """All scores of an experiment."""
+    """All scores of an experiment.
+
+    >>> scores = Scores(claims=(Claim("Sharing helps", "regret is lower", "29 against 51", "holds"),))
+    >>> scores.unjudged().claims[0].verdict
+    'not judged'
+    """
 
     ratios: tuple[Ratio, ...] = ()
     claims: tuple[Claim, ...] = ()

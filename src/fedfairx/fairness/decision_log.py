@@ -40,6 +40,12 @@ class Logged:
         then lists in the order of slots, with None for an action that was not seen and for a reward that has
         not arrived.
     stretch: the number of the stretch of time that it was made in, for shares over time.
+
+    >>> import fedfairx as ffx
+    >>> one = Logged([0.7, 0.3], 0, names=["ann", "ben"], reward=1.0)
+    >>> two = Logged([0.8, 0.8, 0.4], [2, 0], names=["ann", "ben", "cid"], slots=2, reward=[0.0, None])
+    >>> ffx.exposure([one, two]).decisions
+    2
     """
 
     policy: ArrayLike

@@ -34,7 +34,13 @@ LEVEL = 0.01
 
 @dataclass(frozen=True)
 class Draws:
-    """Result of the test: a p-value that holds at all times, and a sentence."""
+    """Result of the test: a p-value that holds at all times, and a sentence.
+
+    >>> import fedfairx as ffx
+    >>> log = [ffx.Logged([0.5, 0.5], t % 2, names=["ann", "ben"]) for t in range(2000)]
+    >>> ffx.exposure(log).draws.as_the_policy_said
+    True
+    """
 
     decisions: int
     p_value: float

@@ -32,7 +32,13 @@ _TITLES = ("", "decisions", "shown", "between", "entitled", "between", "verdict"
 
 @dataclass(frozen=True)
 class Exposure:
-    """The table: per action and per group, and whether actions were drawn as the policy said."""
+    """The table: per action and per group, and whether actions were drawn as the policy said.
+
+    >>> log = [Logged([0.5, 0.5], t % 2, [0, 1], names=["ann", "ben"], reward=t % 2) for t in range(2000)]
+    >>> table = exposure(log)
+    >>> [row.name for row in table.actions], len(table.claims()) > 0
+    (['ann', 'ben'], True)
+    """
 
     actions: tuple[Row, ...]
     groups: tuple[Row, ...]
@@ -344,7 +350,13 @@ NOT_JUDGED = "not judged"  # where merit is expected to change
 
 @dataclass(frozen=True)
 class Share:
-    """A share of decisions, of several slots of their weights, and its interval, which holds at all times."""
+    """A share of decisions, of several slots of their weights, and its interval, which holds at all times.
+
+    >>> log = [Logged([0.5, 0.5], t % 2, names=["ann", "ben"]) for t in range(2000)]
+    >>> shown = exposure(log).actions[0].shown
+    >>> bool(shown.low < 0.5 < shown.high)
+    True
+    """
 
     value: float
     low: float
@@ -353,7 +365,13 @@ class Share:
 
 @dataclass(frozen=True)
 class Row:
-    """An action or a group, over the rounds in which it was available."""
+    """An action or a group, over the rounds in which it was available.
+
+    >>> log = [Logged([0.5, 0.5], t % 2, names=["ann", "ben"]) for t in range(2000)]
+    >>> ann = exposure(log).actions[0]
+    >>> ann.name, ann.count, float(ann.shown.value)
+    ('ann', 1000, 0.5)
+    """
 
     name: str
     rounds: int

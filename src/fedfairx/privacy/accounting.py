@@ -32,6 +32,9 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 def delta_for(epsilon: float, mu: float) -> float:
     """Return the smallest δ for which μ-GDP implies (ε, δ)-DP.
 
+    >>> f"{delta_for(2.0, 0.448335):.1e}"
+    '1.0e-06'
+
     Guarantees:
     - Exact for the Gaussian mechanism: neither a bound nor an approximation.
     - Relative error below 1e-9 for δ down to 1e-300; 0.0 only when δ is below the smallest float.
@@ -49,6 +52,9 @@ def delta_for(epsilon: float, mu: float) -> float:
 
 def epsilon_for(delta: float, mu: float) -> float:
     """Return the smallest ε ≥ 0 for which μ-GDP implies (ε, δ)-DP.
+
+    >>> round(epsilon_for(1e-6, 2 * mu_for(2.0, 1e-6)), 1)  # of a person with two records
+    4.3
 
     Guarantees:
     - `delta_for(epsilon_for(delta, mu), mu)` is `delta`, to 1e-9 relative, unless ε = 0 suffices.
@@ -74,6 +80,9 @@ def epsilon_for(delta: float, mu: float) -> float:
 
 def mu_for(epsilon: float, delta: float) -> float:
     """Return the largest μ for which μ-GDP implies (ε, δ)-DP: the μ that a mechanism may spend.
+
+    >>> round(mu_for(2.0, 1e-6), 3)
+    0.448
 
     Guarantees:
     - `delta_for(epsilon, mu_for(epsilon, delta))` is `delta`, to 1e-9 relative.

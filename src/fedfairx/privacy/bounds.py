@@ -70,6 +70,11 @@ class Bounds:
     record_norm: R, if whole records are also shrunk to ‖x‖² + r·y² ≤ R². The sensitivity is then at most R².
         For one slot.
 
+    >>> Bounds().sensitivity
+    2.0
+    >>> round(Bounds(nonnegative=True).sensitivity, 3)
+    1.732
+
     Guarantees:
     - `clip` never raises, whatever the numbers (NaN and infinities too), and its result is within the limits.
     - A record within the limits is returned bit for bit.
@@ -217,6 +222,9 @@ class Unbounded:
     """No clipping: NOT PRIVATE, for simulations of what clipping costs.
 
     nominal: limits that the noise is shaped and sized for; nothing enforces them.
+
+    >>> Unbounded().is_private
+    False
 
     Guarantees:
     - None about privacy: the true sensitivity is infinite, and a privatizer that uses this reports μ = ∞.

@@ -42,6 +42,10 @@ class Budget:
     public_schedule: False if the data decide when a release is made; nothing is guaranteed then.
     share: with secure aggregation, each member's share of the noise; None where every release is seen.
 
+    >>> budget = Budget(epsilon=2.0, delta=1e-6, releases=1000)
+    >>> round(budget.guarantee().mu, 3)
+    0.448
+
     Guarantees:
     - `from_dict(to_dict())` is the same budget.
     - The noise is calibrated to the sensitivity of the bounds that clip.
@@ -214,6 +218,12 @@ def private(
     The other arguments are those of `Budget` and `StreamPrivatizer`. By default the claim is for replacing
     one record of the log while the others stay as recorded; `decide_from="released"` is the strict mode,
     which also covers what the record changes in later decisions.
+
+    >>> from fedfairx.privacy import KeyedNoise, new_key
+    >>> noise = KeyedNoise(new_key(), agent="clinic-3", run="first")
+    >>> privatizer = private(2, epsilon=2.0, releases=1000, noise=noise)
+    >>> privatizer.release().count, privatizer.guarantee.remaining
+    (0, 999)
 
     Guarantees:
     - The noise is calibrated to the sensitivity of the bounds that clip.

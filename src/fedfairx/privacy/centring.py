@@ -37,6 +37,10 @@ class Centring:
     record_radius: ρ, if whole records are also shrunk towards the public point, until ‖x̃‖² + r·ỹ² ≤ ρ², r
         the Gram's share of the noise. The sensitivity is then at most ρ² + κ².
 
+    >>> middle = Centring.unit_box(5)
+    >>> middle.inner_bounds().sensitivity
+    0.5625
+
     Guarantees:
     - `enter` never raises, and its result is within `inner_bounds`.
     - `leave` undoes `enter` for sums of records that lie within the radii.

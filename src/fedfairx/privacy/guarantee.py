@@ -52,6 +52,11 @@ class Against:
 class Guarantee:
     """The privacy of one agent's messages.
 
+    >>> import fedfairx as ffx
+    >>> guarantee = ffx.Budget(epsilon=2.0, delta=1e-6, releases=1000).guarantee()
+    >>> guarantee.is_private, guarantee.remaining
+    (True, 1000)
+
     Guarantees:
     - `epsilon`, `delta` and `mu` hold for all `releases` together, however many are `spent`.
     - With a `share` they hold for totals, against the hub and as many members as may collude; `against` has
@@ -235,6 +240,11 @@ def claim(
 
     If the mechanism has a public point, limits are distances from that point. Unbounded records and a
     schedule that depends on the data void the guarantee.
+
+    >>> from fedfairx.privacy import Bounds, calibrate
+    >>> blt = calibrate("blt", epsilon=2.0, delta=1e-6, releases=1000, sensitivity=Bounds().sensitivity)
+    >>> round(claim(blt, bounds=Bounds()).epsilon, 6)
+    2.0
 
     Guarantees:
     - ε is that of the noise added, which is less than requested if a mechanism adds more than needed.

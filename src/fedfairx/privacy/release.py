@@ -25,6 +25,11 @@ class Release:
     delay of a reward depends on its value, that value leaks.
     `mechanism` is the digest of the mechanism that made it, and of the names of actions without features.
 
+    >>> from fedfairx.privacy import NonPrivateSums
+    >>> release = NonPrivateSums(2).release()
+    >>> Release.from_bytes(release.to_bytes()).number
+    1
+
     Guarantees:
     - `packed` can't be written to.
     - `from_bytes(to_bytes())` is the same release, bit for bit; bytes that aren't a release are refused.

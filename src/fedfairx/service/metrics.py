@@ -20,13 +20,73 @@ from fedfairx.storage.transaction_log import Log
 EDGES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # seconds
 RECENT = 1_000  # requests of an operation that its quantiles are of
 Labels = Mapping[str, object]
+REQUEST_SECONDS = "request_seconds"
+
+
+class Described(NamedTuple):
+    """What a metric is, and the labels of its numbers."""
+
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+_AGENT = ("agent",)
+_PEER = ("agent", "peer")
+#: Every metric, by its name after `fedfairx_`.
+METRICS: dict[str, Described] = {
+    "requests_total": Described("Answered requests.", ("operation", "status")),
+    REQUEST_SECONDS: Described("Time from a request's head to its answer.", ("operation", "le")),
+    "start_time_seconds": Described("When this process was started, since 1970."),
+    "problems_total": Described("Requests answered with a problem, by its type.", ("kind",)),
+    "storage_failures_total": Described("Groups that could not be written."),
+    "commits_total": Described("Groups of requests written."),
+    "commit_steps_total": Described("Requests in those groups."),
+    "ready": Described("Whether the storage takes a write, as /readyz."),
+    "agents_open": Described("Agents that are open."),
+    "waiting": Described("Requests that wait to be written."),
+    "database_bytes": Described("Size of the database."),
+    "disk_free_bytes": Described("Space left on the disk of the database; not for PostgreSQL."),
+    "clock_went_back_total": Described("Steps while the clock was behind."),
+    "decisions_total": Described("Decisions, by what chose the action.", ("agent", "mode")),
+    "rewards_total": Described("Rewards taken.", _AGENT),
+    "withdrawn_total": Described("Decisions that were never shown.", _AGENT),
+    "features_clipped_total": Described("Numbers outside their range.", _AGENT),
+    "features_unknown_total": Described("Values that are no level of a category.", _AGENT),
+    "pending": Described("Decisions whose reward has not come.", _AGENT),
+    "oldest_pending_seconds": Described("How long the oldest pending decision has waited.", _AGENT),
+    "mean_reward": Described("Mean of all rewards, by whole batches.", _AGENT),
+    "lift": Described("Reward of live decisions minus that of controls.", _AGENT),
+    "lift_low": Described("Lower end of the lift's interval, at all times.", _AGENT),
+    "lift_high": Described("Upper end of the lift's interval, at all times.", _AGENT),
+    "observed": Described("Rewards that the model has learnt from.", _AGENT),
+    "records_clipped": Described("Records that the privacy bounds moved.", _AGENT),
+    "releases": Described("Releases made.", _AGENT),
+    "budget_releases": Described("Releases that the budget allows.", _AGENT),
+    "budget_spent": Described("Releases spent of the budget.", _AGENT),
+    "change_evidence": Described("Odds against merit that never changes.", _AGENT),
+    "change_alarm": Described("Whether these odds have reached 100.", _AGENT),
+    "federation_reached": Described("Whether the transport was reached last time.", _AGENT),
+    "federation_waiting": Described("Whether a release is still to be sent.", _AGENT),
+    "federation_halted": Described("Whether sending is halted.", _AGENT),
+    "federation_over": Described("Whether all is released.", _AGENT),
+    "federation_epoch": Described("Secure aggregation: epoch that this member is in.", _AGENT),
+    "federation_round": Described("Secure aggregation: last round whose time has come.", _AGENT),
+    "federation_round_opened": Described("Secure aggregation: last round whose total is known.", _AGENT),
+    "federation_waits_for": Described("Secure aggregation: whom the next total waits for.", (*_PEER, "what")),
+    "federation_next_round_seconds": Described("Secure aggregation: time until the next round.", _AGENT),
+    "peer_release": Described("Number of the latest release held.", _PEER),
+    "peer_records": Described("Records in the latest release held.", _PEER),
+    "peer_silent_seconds": Described("Time since the peer's last sign of life, or this start.", _PEER),
+    "peer_weight": Described("Share of the peer's records that counts; for admins.", _PEER),
+    "refused_total": Described("Refused messages.", (*_PEER, "reason")),
+    "certificate_expires_seconds": Described("Time until a certificate expires.", ("agent", "file")),
+}
 
 
 class Metric(NamedTuple):
-    """A counter, if the name ends in `_total`, or a gauge: a number for each set of labels."""
+    """A number for each set of labels."""
 
     name: str
-    help: str
     samples: list[tuple[Labels, float]]
 
 
@@ -94,10 +154,9 @@ class Metrics:
             ({"operation": operation, "status": status}, count)
             for (operation, status), count in sorted(self._requests.items())
         ]
-        yield from lines(metric("requests_total", "Answered requests.", requests))
-        name = "fedfairx_request_seconds"
-        yield f"# HELP {name} Time from a request's head to its answer."
-        yield f"# TYPE {name} histogram"
+        yield from lines(metric("requests_total", requests))
+        yield from head(REQUEST_SECONDS)
+        name = f"fedfairx_{REQUEST_SECONDS}"
         for operation, counts in sorted(self._latencies.items()):
             below = 0.0
             for edge, within in zip((*map(str, EDGES), "+Inf"), counts[:-1], strict=True):
@@ -105,16 +164,12 @@ class Metrics:
                 yield f'{name}_bucket{{operation="{operation}",le="{edge}"}} {below:.0f}'
             yield f'{name}_sum{{operation="{operation}"}} {counts[-1]!r}'
             yield f'{name}_count{{operation="{operation}"}} {below:.0f}'
-        yield from lines(
-            metric("start_time_seconds", "When this process was started, since 1970.", self.started)
-        )
+        yield from lines(metric("start_time_seconds", self.started))
         problems = [({"kind": kind}, count) for kind, count in self.problems.items()]
-        yield from lines(metric("problems_total", "Requests answered with a problem, by its type.", problems))
-        yield from lines(
-            metric("storage_failures_total", "Groups that could not be written.", self.storage_failures)
-        )
-        yield from lines(metric("commits_total", "Groups of requests written.", self.groups))
-        yield from lines(metric("commit_steps_total", "Requests in those groups.", self.grouped))
+        yield from lines(metric("problems_total", problems))
+        yield from lines(metric("storage_failures_total", self.storage_failures))
+        yield from lines(metric("commits_total", self.groups))
+        yield from lines(metric("commit_steps_total", self.grouped))
 
 
 class AgentMetrics:
@@ -129,23 +184,33 @@ class AgentMetrics:
 
     def all(self) -> Iterator[Metric]:
         modes = [({"mode": mode}, count) for mode, count in self.decisions.items()]
-        yield from metric("decisions_total", "Decisions, by what chose the action.", modes)
-        yield from metric("rewards_total", "Rewards taken.", self.rewards)
-        yield from metric("withdrawn_total", "Decisions that were never shown.", self.withdrawn)
-        yield from metric("features_clipped_total", "Numbers outside their range.", self.clipped)
-        yield from metric("features_unknown_total", "Values that are no level of a category.", self.unknown)
+        yield from metric("decisions_total", modes)
+        yield from metric("rewards_total", self.rewards)
+        yield from metric("withdrawn_total", self.withdrawn)
+        yield from metric("features_clipped_total", self.clipped)
+        yield from metric("features_unknown_total", self.unknown)
 
 
-def metric(name: str, help: str, value: float | Iterable[tuple[Labels, float]]) -> Iterator[Metric]:
-    """A metric with one number, or with one for each set of labels."""
-    yield Metric(name, help, [({}, value)] if isinstance(value, int | float) else list(value))
+def metric(name: str, value: float | Iterable[tuple[Labels, float]]) -> Iterator[Metric]:
+    """A metric of `METRICS` with one number, or with one for each set of labels."""
+    yield Metric(name, [({}, value)] if isinstance(value, int | float) else list(value))
+
+
+def kind(name: str) -> str:
+    """The type of a metric, in Prometheus's words."""
+    return "histogram" if name == REQUEST_SECONDS else "counter" if name.endswith("_total") else "gauge"
+
+
+def head(name: str) -> Iterator[str]:
+    """The lines above the numbers of a metric."""
+    yield f"# HELP fedfairx_{name} {METRICS[name].help}"
+    yield f"# TYPE fedfairx_{name} {kind(name)}"
 
 
 def lines(metrics: Iterable[Metric]) -> Iterator[str]:
     """The lines of metrics."""
-    for name, help, samples in metrics:
-        yield f"# HELP fedfairx_{name} {help}"
-        yield f"# TYPE fedfairx_{name} {'counter' if name.endswith('_total') else 'gauge'}"
+    for name, samples in metrics:
+        yield from head(name)
         for labels, number in samples:
             shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
             yield f"fedfairx_{name}{f'{{{shown}}}' if shown else ''} {number!r}"
@@ -159,8 +224,8 @@ def labelled(found: Iterable[tuple[str, Iterable[Metric]]]) -> list[Metric]:
     """The metrics of several agents, by name: each once, with the agent's name at every number."""
     merged: dict[str, Metric] = {}
     for agent, metrics in found:
-        for name, help, samples in metrics:
-            of_all = merged.setdefault(name, Metric(name, help, [])).samples
+        for name, samples in metrics:
+            of_all = merged.setdefault(name, Metric(name, [])).samples
             of_all += [({"agent": agent, **labels}, number) for labels, number in samples]
     return list(merged.values())
 
@@ -168,63 +233,63 @@ def labelled(found: Iterable[tuple[str, Iterable[Metric]]]) -> list[Metric]:
 def storage_metrics(log: Log, *, waiting: int) -> Iterator[Metric]:
     """The state of the database; `waiting` requests are still to be written."""
     size, free = log.database.space()
-    yield from metric("waiting", "Requests that wait to be written.", waiting)
-    yield from metric("database_bytes", "Size of the database.", size)
+    yield from metric("waiting", waiting)
+    yield from metric("database_bytes", size)
     if free is not None:  # a PostgreSQL server's disk is its own matter
-        yield from metric("disk_free_bytes", "Space left on the disk of the database.", free)
-    yield from metric("clock_went_back_total", "Steps while the clock was behind.", log.clock_went_back)
+        yield from metric("disk_free_bytes", free)
+    yield from metric("clock_went_back_total", log.clock_went_back)
 
 
 def agent_metrics(agent: Agent, told: schemas.Privacy, change: Change, earned: Earnings) -> Iterator[Metric]:
     """The state of the agent; `told` is what the caller may see of its privacy."""
-    yield from metric("pending", "Decisions whose reward has not come.", agent.pending)
+    yield from metric("pending", agent.pending)
     oldest = agent.oldest_pending
     age = 0.0 if oldest is None else max(0.0, time.time() - oldest)
-    yield from metric("oldest_pending_seconds", "How long the oldest of them has waited.", age)
+    yield from metric("oldest_pending_seconds", age)
     if earned.mean is not None:
-        yield from metric("mean_reward", "Mean of all rewards, by whole batches.", earned.mean)
+        yield from metric("mean_reward", earned.mean)
     if earned.lift is not None and earned.lift.decisions:
-        yield from metric("lift", "Reward of live decisions minus that of controls.", earned.lift.value)
-        yield from metric("lift_low", "Lower end of its interval, at all times.", earned.lift.low)
-        yield from metric("lift_high", "Upper end of its interval, at all times.", earned.lift.high)
-    yield from metric("observed", "Rewards that the model has learnt from.", agent.observed)
-    yield from metric("records_clipped", "Records that the privacy bounds moved.", told.clipped)
-    yield from metric("releases", "Releases made.", agent.released)
-    yield from metric("budget_releases", "Releases that the budget allows.", told.releases or 0)
-    yield from metric("budget_spent", "Releases spent of the budget.", told.spent)
-    yield from metric("change_evidence", "Odds against merit that never changes.", change.evidence)
-    yield from metric("change_alarm", "Whether they have reached 100.", int(change.alarm))
+        yield from metric("lift", earned.lift.value)
+        yield from metric("lift_low", earned.lift.low)
+        yield from metric("lift_high", earned.lift.high)
+    yield from metric("observed", agent.observed)
+    yield from metric("records_clipped", told.clipped)
+    yield from metric("releases", agent.released)
+    yield from metric("budget_releases", told.releases or 0)
+    yield from metric("budget_spent", told.spent)
+    yield from metric("change_evidence", change.evidence)
+    yield from metric("change_alarm", int(change.alarm))
 
 
 def federation_metrics(membership: Membership, *, exact: bool) -> Iterator[Metric]:
     """The state of the exchange with peers."""
     member, peers = membership.member, membership.peers.items()
-    yield from metric("federation_reached", "Whether the transport was, last.", int(membership.away is None))
-    yield from metric("federation_waiting", "Whether a release is still to be sent.", int(member.waiting))
-    yield from metric("federation_halted", "Whether sending is halted.", int(member.halted is not None))
-    yield from metric("federation_over", "Whether all is released.", int(membership.over is not None))
+    yield from metric("federation_reached", int(membership.away is None))
+    yield from metric("federation_waiting", int(member.waiting))
+    yield from metric("federation_halted", int(member.halted is not None))
+    yield from metric("federation_over", int(membership.over is not None))
     if membership.secure is not None:
         progress, now = membership.secure.progress, member.clock()
         waits = [({"peer": name, "what": what}, 1) for name, what in progress.waits_for.items()]
         until = None if progress.next_time is None else progress.next_time - now
-        yield from metric("federation_epoch", "Epoch that this member is in.", progress.epoch)
-        yield from metric("federation_round", "Last round whose time has come.", progress.due)
-        yield from metric("federation_round_opened", "Last round whose total is known.", progress.opened)
-        yield from metric("federation_waits_for", "Whom the next total waits for.", waits)
+        yield from metric("federation_epoch", progress.epoch)
+        yield from metric("federation_round", progress.due)
+        yield from metric("federation_round_opened", progress.opened)
+        yield from metric("federation_waits_for", waits)
         if until is not None:
-            yield from metric("federation_next_round_seconds", "Time until the next round.", until)
+            yield from metric("federation_next_round_seconds", until)
     numbers, records = (
         [({"peer": name}, getattr(peer, field)) for name, peer in peers] for field in ("number", "count")
     )
     ages = [({"peer": name}, age) for name, age in membership.ages.items()]
     now = member.clock()
     left = [({"file": file}, end - now) for file, end in membership.expiries.items()]
-    yield from metric("peer_release", "Number of the latest release held.", numbers)
-    yield from metric("peer_records", "Records in the latest release held.", records)
-    yield from metric("peer_silent_seconds", "Time since its last sign of life, or this start.", ages)
+    yield from metric("peer_release", numbers)
+    yield from metric("peer_records", records)
+    yield from metric("peer_silent_seconds", ages)
     if exact:  # weights depend on our rewards
         weights = [({"peer": name}, each.weight) for name, each in membership.agent.partners.items()]
-        yield from metric("peer_weight", "Share of its records that counts.", weights)
+        yield from metric("peer_weight", weights)
     refused = [({"peer": name, "reason": why}, n) for (name, why), n in sorted(membership.refusals.items())]
-    yield from metric("refused_total", "Refused messages.", refused)
-    yield from metric("certificate_expires_seconds", "Time until a certificate expires.", left)
+    yield from metric("refused_total", refused)
+    yield from metric("certificate_expires_seconds", left)

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Named results, printed as a table, in a notebook too; `plot()` draws their curves."""
+    """Named results, printed as a table, in a notebook too; `plot()` draws their curves.
+
+    >>> import fedfairx as ffx
+    >>> world = ffx.Scenario(agents=2, horizon=50)
+    >>> both = ffx.compare(["fairx-bayes", "fed-fairx-bayes"], scenario=world, seeds=1)
+    >>> list(both.results)
+    ['fairx-bayes', 'fed-fairx-bayes']
+    """
 
     results: Mapping[str, Result]
 

@@ -29,6 +29,12 @@ class Recorded:
     A scale, or a bound on the norm, that is taken from the records reveals something of them. The privacy of
     a simulated run is stated for records that are bounded by public numbers; so for a private run of data
     that matter, scale by a public number first and give `simulate` its `bounds`.
+
+    >>> import numpy as np
+    >>> import fedfairx as ffx
+    >>> rounds = Recorded(np.random.default_rng(0).random((50, 4, 3)), scale="unit-ball")
+    >>> ffx.Scenario(agents=2, arms=4, dimension=3, horizon=100, contexts=rounds).context_norm
+    1.0
     """
 
     array: InitVar[Any]

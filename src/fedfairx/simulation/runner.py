@@ -39,6 +39,11 @@ class Result:
     syncs: how often agents shared, of each seed.
     exposure, shown, entitled: who was shown, with `simulate(…, exposure=True)`; see `weakest_share`.
     options: what the run was made of, as plain values.
+
+    >>> import fedfairx as ffx
+    >>> result = ffx.simulate(ffx.Scenario(agents=2, horizon=50), algorithm="fairx-bayes", seeds=2)
+    >>> int(result.rounds[-1]), result.fairness_regret.shape
+    (50, (2, 50))
     """
 
     scenario: Scenario
@@ -148,6 +153,11 @@ def simulate(
     clips around zero, as the paper does, to `bounds`, or again to where the laws put them. `options` are all
     of them as one object, taken as they are. `exposure=True` also measures who is shown: `Result.exposure`,
     `shown`, `entitled` and `weakest_share`.
+
+    >>> import fedfairx as ffx
+    >>> world = ffx.Scenario(agents=2, arms=3, dimension=2, horizon=50)
+    >>> simulate(world, algorithm="fed-fairx-bayes", seeds=3).syncs
+    array([50, 50, 50])
     """
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else tuple(int(seed) for seed in seeds)
     require(len(numbers) >= 1, "seeds", "must be at least one", seeds)

@@ -53,6 +53,10 @@ class Scenario:
     θ* is uniform on [0, 1]^d, scaled to norm 1 ("uniform"), uniform on the sphere ("sphere"), uniform on
     [0, 1]^d as it is ("box"), or what is given. With `presence` below 1 the number of arms is the same for
     all agents in a round; of arms that stay or are recorded, each agent meets a uniformly random subset.
+
+    >>> world = Scenario(agents=3, arms=4, dimension=2, horizon=1000)
+    >>> world.parameter(seed=0).shape
+    (2,)
     """
 
     agents: int = 10

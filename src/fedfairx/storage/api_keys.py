@@ -27,6 +27,14 @@ class ApiKey:
     """A stored key; `created` and `revoked` are seconds since 1970.
 
     `agents` are the names of those that it is limited to, None if it is for all.
+
+    >>> from fedfairx.storage.open_log import open_log
+    >>> log = open_log("service.db")
+    >>> keys = ApiKeys(log)
+    >>> secret = keys.add("shop", "writer")
+    >>> keys.all()[0].role
+    'writer'
+    >>> log.close()
     """
 
     id: str
@@ -38,7 +46,16 @@ class ApiKey:
 
 
 class ApiKeys:
-    """The keys in a database. A key is `id.secret`; the secret is shown once, and only its hash is stored."""
+    """The keys in a database. A key is `id.secret`; the secret is shown once, and only its hash is stored.
+
+    >>> from fedfairx.storage.open_log import open_log
+    >>> log = open_log("keys.db")
+    >>> keys = ApiKeys(log)
+    >>> secret = keys.add("shop", "writer")
+    >>> keys.find(secret).name
+    'shop'
+    >>> log.close()
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log

@@ -21,7 +21,14 @@ PAGE = 2000  # rows at a time
 
 
 class Database(Protocol):
-    """An open database. Every error is a `StorageUnavailable` or a `StateError`."""
+    """An open database. Every error is a `StorageUnavailable` or a `StateError`.
+
+    >>> from fedfairx.storage import open_database
+    >>> database: Database = open_database("some.db")
+    >>> database.execute("SELECT 1")
+    [(1,)]
+    >>> database.close()
+    """
 
     @property
     def place(self) -> str:

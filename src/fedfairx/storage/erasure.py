@@ -115,6 +115,12 @@ class Deletion:
     sent: rewards that are in messages that were sent.
     private: whether those messages have noise.
     release: the number of the message without these rewards, if an agent without noise has sent some.
+
+    >>> import fedfairx as ffx
+    >>> with ffx.Agent.open("persons.db", actions=["ann", "ben"]) as agent:
+    ...     agent.observe(agent.decide(), reward=1.0, person="p-81")
+    ...     agent.delete_person("p-81").rewards
+    1
     """
 
     decisions: int = 0
@@ -200,6 +206,14 @@ class Rollback:
 
     withdrawn: decisions since then that waited for a reward.
     release: the number of the message that replaces those sent since then, if the agent has sent any.
+
+    >>> import time
+    >>> import fedfairx as ffx
+    >>> with ffx.Agent.open("undone.db", actions=["ann", "ben"]) as agent:
+    ...     before = time.time()
+    ...     agent.observe(agent.decide(), reward=1.0)
+    ...     agent.roll_back(to=before).rewards
+    1
     """
 
     decisions: int

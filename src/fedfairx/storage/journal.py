@@ -136,6 +136,12 @@ class Journal:
 
     They buffer bytes as `bytearray`, which Python's sqlite3 binds in a third of the time: it looks for an
     adapter of every `bytes`, and of every None.
+
+    >>> import fedfairx as ffx
+    >>> with ffx.Agent.open("journal.db", actions=["ann", "ben"]) as agent:
+    ...     decision = agent.decide()
+    ...     [each.id == decision.id for each in agent.journal.decisions(status="pending")]
+    [True]
     """
 
     def __init__(self, log: Log, agent: int) -> None:

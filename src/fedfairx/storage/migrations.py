@@ -22,6 +22,29 @@ MIGRATIONS: list[str | Callable[[Database], None]] = [
     statements("7.sql"),
 ]
 
+#: What each table holds, for the reference.
+TABLES = {
+    "agents": "each agent: its name, its settings, and the noise key of a private one",
+    "aggregation": "secure aggregation: what this member has sent, opened and accepted",
+    "api_keys": "API keys of a service, as hashes, with their roles and agents",
+    "decisions": "each decision: contexts, policy, θ, the action taken and its propensity",
+    "events": "every other step of an agent: logs that it learnt, releases, messages, deletions, rollbacks",
+    "feature_schemas": "the named features of each agent",
+    "federations": "unused",
+    "fedfairx": "the version of these tables",
+    "id_prefixes": "the prefixes of decision ids, one for each opening",
+    "ledger_persons": "private agents: how many records of each person have entered",
+    "ledger_positions": "private agents: the sums so far, and those of the open leaf",
+    "ledger_records": "private agents: which leaf a record with an id is in",
+    "ledger_releases": "private agents: every release, and whether it was sent",
+    "ledgers": "private agents: the parameters of each run",
+    "outcomes": "each reward, withdrawal and expiry; a replacing reward has a higher `turn`",
+    "seen_releases": "members: the latest release that was accepted from each peer",
+    "seen_rosters": "members: the latest roster that was accepted",
+    "served_agents": "the agents that requests have made in a service",
+    "snapshots": "states of agents, from which opening replays the rest of the log",
+}
+
 
 def version_of(database: Database) -> int:
     """The version of the tables, 0 if there are none; refuse a version newer than this fedfairx knows."""

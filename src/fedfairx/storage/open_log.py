@@ -20,7 +20,13 @@ FILE = "agent.sqlite"  # the database in a service's data folder
 
 
 def open_database(place: str | os.PathLike[str], *, access: Access = "own") -> Database:
-    """Open the database at a path (SQLite) or `postgresql://` address; by default for this process alone."""
+    """Open the database at a path (SQLite) or `postgresql://` address; by default for this process alone.
+
+    >>> database = open_database("agent.db")
+    >>> database.execute("SELECT 1")
+    [(1,)]
+    >>> database.close()
+    """
     text = os.fspath(place)
     if text.startswith(("postgresql://", "postgres://")):
         from fedfairx.storage.postgres import PostgresDatabase

@@ -28,6 +28,12 @@ class DecisionNote(NamedTuple):  # made in a third of the time of a frozen datac
     control_share: the share of decisions in which the baseline is taken.
     model_version: the agent's model version when it decided.
     extra: any text.
+
+    >>> import fedfairx as ffx
+    >>> with ffx.Agent.open("noted.db", actions=["ann", "ben"]) as agent:
+    ...     decision = agent.decide(note=DecisionNote(key="order 7", groups=["north", "south"]))
+    ...     agent.journal.by_key("order 7").groups
+    ['north', 'south']
     """
 
     key: str | None = None
@@ -85,6 +91,13 @@ class StoredDecision:
         and `drawn` are those of the first slot, and `reward` is the sum of all, once every slot has an
         outcome.
     rolled_back: whether the agent was rolled back to a time before it was made.
+
+    >>> import fedfairx as ffx
+    >>> with ffx.Agent.open("stored.db", actions=["ann", "ben"]) as agent:
+    ...     decision = agent.decide()
+    ...     stored = agent.journal.decision(decision.id)
+    >>> stored.status, stored.propensity
+    ('pending', 0.5)
     """
 
     id: str

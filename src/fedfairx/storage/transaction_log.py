@@ -56,7 +56,14 @@ class StepCounter:
 
 
 class Log:
-    """The one log of a database. All agents in it share `lock`."""
+    """The one log of a database. All agents in it share `lock`.
+
+    >>> from fedfairx.storage.open_log import open_log
+    >>> log = open_log("log.db")
+    >>> log.close()
+    >>> log.closed
+    True
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database

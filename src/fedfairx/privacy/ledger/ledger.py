@@ -110,6 +110,9 @@ class MemoryLedger(NoCopy):
 
     random: returns n random bytes for the places; only audits and tests replace it.
 
+    >>> MemoryLedger().spent()
+    0
+
     Guarantees:
     - As `Ledger`, but nothing survives the process unless `state` is saved.
     - It can't be copied.
@@ -243,6 +246,10 @@ class Persons(Protocol):
 
 class MemoryPersons:
     """Counts in memory; they are part of their privatizer's state.
+
+    >>> persons = MemoryPersons({"ann": 2}, records=3)
+    >>> persons.total()
+    2
 
     Guarantees:
     - As `Persons`; `repr` shows nobody.

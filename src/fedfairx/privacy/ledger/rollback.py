@@ -22,6 +22,13 @@ Confirm = Callable[[int, str], None]
 def refuse_old_copy(held: Iterable[Release]) -> Confirm:
     """Make a `Confirm` from the releases of this agent that its peers hold.
 
+    >>> from fedfairx.privacy import KeyedNoise, new_key, private
+    >>> noise = KeyedNoise(new_key(), agent="clinic", run="first")
+    >>> sent = private(2, epsilon=2.0, releases=9, noise=noise).release()
+    >>> private(2, epsilon=2.0, releases=9, noise=noise, confirm=refuse_old_copy([sent]))
+    Traceback (most recent call last):
+    fedfairx.errors.LedgerMismatch: this ledger ends at release 0, and peers hold release 1: ...
+
     Guarantees:
     - A number later than the ledger's last, or the same number with other content, is refused.
     - A peer that is behind is ignored: it will receive what it has missed.

@@ -125,6 +125,10 @@ class SqliteLedger(SqlLedger):
 
     A missing file is an error unless `create=True`: a run can't continue without its ledger.
 
+    >>> with SqliteLedger("clinic.ledger", create=True) as ledger:
+    ...     ledger.spent()
+    0
+
     Guarantees:
     - As `Ledger`, and the effect of a method survives kill -9 and power failure.
     - Only one process at a time has it open; another one is refused, and so is a forked child.
@@ -156,6 +160,11 @@ class SqliteLedger(SqlLedger):
 
 class SqlitePersons(SqlPersons):
     """Counts of persons in a SQLite file, for a privatizer whose ledger is a file.
+
+    >>> persons = SqlitePersons("clinic.persons")
+    >>> persons.total()
+    0
+    >>> persons.close()
 
     Guarantees:
     - As `Persons`; the counts survive kill -9 and power failure.

@@ -32,7 +32,12 @@ Draw = Callable[[int, int], Array]
 
 
 class Mechanism(Protocol):
-    """Public description of the noise in a message, fixed before the first record."""
+    """Public description of the noise in a message, fixed before the first record.
+
+    >>> mechanism: Mechanism = NonPrivate()
+    >>> mechanism.mu
+    inf
+    """
 
     @property
     def name(self) -> str: ...
@@ -112,6 +117,10 @@ class Gaussian:
     `public_point`: the noise of a release depends on it, and so does which records are clipped. With a
     `share`, releases are seen only as a total, whose noise `base_sd` is sized for, and each has its share.
 
+    >>> tree = calibrate("tree", epsilon=2.0, delta=1e-6, releases=8, sensitivity=2.0)
+    >>> isinstance(tree, Gaussian), tree.releases
+    (True, 8)
+
     Guarantees:
     - `mu` = sensitivity·‖C‖₁→₂/base_sd, from the coefficients in use; with a `share` it is that of a total
       without the rows of as many members as may collude.
@@ -188,6 +197,9 @@ class Gaussian:
 class NonPrivate:
     """No noise: NOT PRIVATE.
 
+    >>> float(NonPrivate().sd(1))
+    0.0
+
     Guarantees:
     - None about privacy: μ = ∞.
     - Noise of sd 0 at every release, of which there may be any number.
@@ -213,7 +225,11 @@ _FACTORS: dict[str, Callable[[int], Factor]] = {
 
 
 def mechanisms() -> tuple[str, ...]:
-    """Return the names of all mechanisms, noisiest first."""
+    """Return the names of all mechanisms, noisiest first.
+
+    >>> "blt" in mechanisms()
+    True
+    """
     return tuple(_FACTORS)
 
 
@@ -227,6 +243,10 @@ def calibrate(name: str, *, epsilon: float, delta: float, releases: int, sensiti
 
     `sensitivity` is `Bounds(...).sensitivity`. `paper-tree` uses the paper's printed noise instead, which is
     more.
+
+    >>> blt = calibrate("blt", epsilon=2.0, delta=1e-6, releases=1000, sensitivity=2.0)
+    >>> round(blt.mu, 3)
+    0.448
 
     Guarantees:
     - The whole transcript of `releases` releases is (ε, δ)-DP, with equality for all but `paper-tree`.

@@ -48,12 +48,20 @@ class NoiseSource(Protocol):
 
 
 def new_key() -> bytes:
-    """Make a random noise key: as secret as the data, to be stored with the ledger."""
+    """Make a random noise key: as secret as the data, to be stored with the ledger.
+
+    >>> len(new_key())
+    32
+    """
     return secrets.token_bytes(_KEY_BYTES)
 
 
 class KeyedNoise(NoCopy):
     """AES-256-CTR as a pseudo-random function of (key, agent, run, release, place), turned into normals.
+
+    >>> noise = KeyedNoise(new_key(), agent="clinic-3", run="first")
+    >>> noise.is_private
+    True
 
     Guarantees:
     - The same key, agent, run, release, place and count give the same bits; if any of them differs, the bits
@@ -91,6 +99,9 @@ class KeyedNoise(NoCopy):
 
 class SimulatedNoise:
     """Seeded noise for simulation: NOT PRIVATE, since whoever knows the seed can remove the noise.
+
+    >>> SimulatedNoise(seed=0).is_private
+    False
 
     Guarantees:
     - None about privacy. `is_private` is False, and a privatizer that uses it says so in its guarantee.

@@ -45,6 +45,10 @@ class NoiseShare:
         many as the range has room for.
     step_exponent: of the grid's step, a power of two; calibration sets it.
 
+    >>> share = NoiseShare.among(5, colluding=1)
+    >>> share.honest
+    4
+
     Guarantees:
     - A federation with fewer than h + c members is refused: a total without the colluders' rows would
       carry less noise than is claimed.

@@ -69,6 +69,14 @@ class ContinuedPrivatizer:
     Records that `before` took after its last release are in no message, unless `carry_over` has moved them.
     `confirm` is as for `StreamPrivatizer`, with numbers that count both runs.
 
+    >>> from fedfairx.privacy import KeyedNoise, new_key, private
+    >>> noises = [KeyedNoise(new_key(), agent="clinic", run=run) for run in ("first", "second")]
+    >>> before, after = [private(2, epsilon=2.0, releases=9, noise=noise) for noise in noises]
+    >>> last = before.release()
+    >>> both = ContinuedPrivatizer(after, before=before).guarantee
+    >>> both.runs, round(both.mu / after.guarantee.mu, 3)
+    (2, 1.414)
+
     Guarantees:
     - Its messages are a function of the messages of `inner` and of the last message of `before`.
     - Numbers and counts continue; the guarantee is for all messages of both runs: μ² adds.
@@ -204,6 +212,13 @@ def carry_over(before: Privatizer, after: Privatizer, *, leaves: Iterable[tuple[
     The leaf is a sum of clipped records, so it moves only if both clip alike. Each run counts its own
     persons, so it also stays where persons are counted. An unfinished release of `before` is finished first.
     The new ledger doesn't know the ids of the moved records.
+
+    >>> from fedfairx.privacy import KeyedNoise, new_key, private
+    >>> noises = [KeyedNoise(new_key(), agent="clinic", run=run) for run in ("first", "second")]
+    >>> before, after = [private(2, epsilon=2.0, releases=9, noise=noise) for noise in noises]
+    >>> before.add([0.5, 0.5], 1.0)
+    >>> carry_over(before, after), after.release().count
+    (True, 1)
 
     Guarantees:
     - If the result is False, no record has moved.

@@ -23,6 +23,12 @@ class NonPrivateSums:
     """Exact sums: NOT PRIVATE. A release is the total of all records, in the order of observation, decayed
     if its owner has a half-life.
 
+    >>> import numpy as np
+    >>> sums = NonPrivateSums(2)
+    >>> sums.add(np.array([1.0, 0.0]), 0.5)
+    >>> sums.release().packed.tolist()
+    [1.0, 0.0, 0.0, 0.5, 0.0]
+
     Guarantees:
     - None about privacy: the guarantee says NOT PRIVATE, with μ = ∞.
     - The released bits are those of adding each record in turn to one running sum, clipped if there are

@@ -59,7 +59,13 @@ _GRID_BITS = 20
 
 @runtime_checkable
 class Privatizer(Protocol):
-    """A privatizer takes an agent's records and makes the releases that leave the agent."""
+    """A privatizer takes an agent's records and makes the releases that leave the agent.
+
+    >>> from fedfairx.privacy import NonPrivateSums
+    >>> privatizer: Privatizer = NonPrivateSums(2)
+    >>> privatizer.guarantee.is_private
+    False
+    """
 
     @property
     def dimension(self) -> int: ...
@@ -123,6 +129,14 @@ class StreamPrivatizer(NoCopy):
         where the ledger is durable. `dropped` is the number of further records, for the owner only.
     confirm: asks the peers, once, whether the ledger is the latest.
     checkpoint: called with "frozen" and "recorded" after these steps.
+
+    >>> import fedfairx as ffx
+    >>> from fedfairx.privacy import KeyedNoise, new_key
+    >>> noise = KeyedNoise(new_key(), agent="clinic", run="first")
+    >>> made = ffx.Budget(epsilon=2.0, releases=9).privatizer(2, noise=noise)
+    >>> made.add([0.5, 0.5], 1.0)
+    >>> isinstance(made, StreamPrivatizer), made.waiting, made.release().count
+    (True, 1, 1)
 
     Guarantees:
     - A record enters exactly one leaf, after clipping; a record id given twice is refused.

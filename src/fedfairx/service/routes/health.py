@@ -64,10 +64,8 @@ async def metrics(service: Service, request: Request) -> Response:
 
     text = await asyncio.to_thread(read)
     if may_use(request, None):  # counts of all agents together
-        ready = metric(
-            "ready", "Whether the storage takes a write, as /readyz.", int(await service.write_queue.ready())
-        )
-        opened = metric("agents_open", "Agents that are open.", len(agents.open))
+        ready = metric("ready", int(await service.write_queue.ready()))
+        opened = metric("agents_open", len(agents.open))
         stored = await asyncio.to_thread(_storage_lines, service)
         text = [*service.metrics.lines(), *lines(ready), *lines(opened), *stored, *text]
     return Response("\n".join(text) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
