@@ -135,7 +135,7 @@ def test_python_blocks_run_and_print_what_stands_below(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "example", "exec"), {"__name__": "example"})
+    exec(compile(block, "example", "exec", dont_inherit=True), {"__name__": "example"})
     found = capsys.readouterr().out
     assert found.strip()  # each prints what it is about
     assert printed in (None, found)
