@@ -149,6 +149,13 @@ def test_the_generated_reference_has_the_flags(monkeypatch: pytest.MonkeyPatch) 
     assert "| `port` | `8000` |" in generated.settings()
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "howto").glob("*.md")), ids=lambda page: page.stem)
+def test_a_how_to_begins_with_its_task_and_how_it_is_done(page: Path) -> None:
+    _, task, rest = TEXT[page].split("\n\n", 2)
+    assert task.startswith("How ")
+    assert re.match(r"(?:(?!^## ).*\n)*?(?:## .*\n\n)?(?:```|    |\| )", rest, re.MULTILINE)
+
+
 def test_the_readme_has_examples() -> None:
     shown = [block.values[1] for block in BLOCKS if "README" in str(block.id)]
     assert len(shown) >= 2

@@ -96,7 +96,7 @@ class Settings:
     federation: the folder of a member of a federation; docs/howto/found-a-federation.md.
     partners: for a member of a federation, whether its peers' parameters may differ from its own.
     person_records: records of one person that enter, where a person is to be private.
-    keep: how long contexts of decisions are kept, as 400d; for ever if not given. docs/howto/delete-data.md.
+    keep: how long contexts of decisions are kept, as 400d; all are, if not given. docs/howto/delete-data.md.
     window: seconds after which a reward is no longer waited for.
     default_reward: reward that is learnt when the window is past; nothing if not given.
     mode: shadow takes the caller's baseline and records what the policy would have drawn.
@@ -265,7 +265,7 @@ def check(settings: Settings) -> Settings:
 
 
 def keep_seconds(settings: Settings) -> float | None:
-    """The seconds for which contexts are kept; None if for ever."""
+    """The seconds for which contexts are kept; None if there is no limit."""
     if not settings.keep:
         return None
     try:
