@@ -1,4 +1,4 @@
-"""Generate parts of the reference from the code: API, commands, settings, HTTP, metrics, tables, names.
+"""Generate parts of the reference from the code: API, commands, settings, HTTP, metrics, tables.
 
 A page includes one by a line like `<!-- generated: cli -->`, which conf.py replaces.
 """
@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import fedfairx
 from fedfairx.agent.algorithms import ALGORITHMS, ALIASES
 from fedfairx.agent.schedules import SCHEDULES
@@ -27,6 +29,8 @@ from fedfairx.service.metrics import METRICS, kind
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.storage import open_database
 from fedfairx.storage.migrations import TABLES, migrate
+
+RULES = Path(__file__).resolve().parent.parent / "deploy" / "prometheus" / "fedfairx.rules.yml"
 
 
 def cli() -> str:
@@ -160,6 +164,28 @@ def metrics() -> str:
     )
 
 
+def alerts() -> str:
+    """All alerts, with their conditions, from the rules for Prometheus."""
+    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
+    found = [rule for group in rules["groups"] for rule in group["rules"]]
+    return _table(
+        ("alert", "severity", "meaning", "condition"),
+        (
+            (
+                f"`{rule['alert']}`",
+                rule["labels"]["severity"],
+                re.sub(
+                    r"\{\{ \$labels\.(\w+) \}\}",
+                    lambda label: label[1].upper(),
+                    rule["annotations"]["summary"],
+                ),
+                f"`{rule['expr']}`",
+            )
+            for rule in found
+        ),
+    )
+
+
 def tables() -> str:
     """All tables of a database that was made just now, with their columns."""
     with tempfile.TemporaryDirectory() as folder:
@@ -244,6 +270,7 @@ GENERATED: dict[str, Callable[..., str]] = {
     "http": http,
     "envelope": envelope_layout,
     "metrics": metrics,
+    "alerts": alerts,
     "tables": tables,
     "names": names,
     "api": api,

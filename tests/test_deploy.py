@@ -149,10 +149,6 @@ def test_alerts_are_about_metrics_that_there_are(tmp_path: Path) -> None:
     described_as_they_are(alone + member + secure)
     named = {name for expr in alerts.values() for name in re.findall(r"\bfedfairx_\w+", expr)}
     assert named <= known
-    page = (DEPLOY.parent / "docs" / "howto" / "monitor-a-service.md").read_text()
-    told = set(re.findall(r"`(fedfairx_\w+)", page))
-    assert told <= known | {"fedfairx_request_seconds"}
-    assert {name.removesuffix("_bucket") for name in named} <= told
     tests = yaml.safe_load(RULES.with_name("fedfairx.test.yml").read_text())["tests"]
     tried = {case["alertname"] for test in tests for case in test["alert_rule_test"]}
     assert tried == alerts.keys()

@@ -183,6 +183,8 @@ def test_the_generated_reference_is_complete(monkeypatch: pytest.MonkeyPatch) ->
         assert flag in generated.cli()
     assert re.findall(r"^\| `fedfairx_(\w+)` \|", generated.metrics(), re.MULTILINE) == [*METRICS]
     assert re.findall(r"^\| `(\w+)` \|", generated.tables(), re.MULTILINE) == [*TABLES]
+    rules = re.findall(r"- alert: (\w+)", (ROOT / "deploy/prometheus/fedfairx.rules.yml").read_text())
+    assert re.findall(r"^\| `(\w+)` \|", generated.alerts(), re.MULTILINE) == rules
 
 
 # --- figures of the pages on privacy that the code can compute ---
