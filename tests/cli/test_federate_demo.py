@@ -47,10 +47,12 @@ def test_the_same_seed_gives_the_same_and_a_loss_is_noticed(
 ) -> None:
     """A reward that was acknowledged is taken out of a database: the exit code is not 0."""
     require_nats()
+    monkeypatch.chdir(tmp_path)
     figure = tmp_path / "figure.svg"
-    flags = ("--agents", "2", "--rounds", "60", "--transport", "nats", "--epsilon", "8")
+    flags = ("--agents", "2", "--rounds", "60", "--transport", "nats", "--epsilon", "8", "--data", "kept")
     code, said = demo(capsys, *flags, "--figure", str(figure))
     assert code == 0
+    assert (tmp_path / "kept" / "org1" / "data" / "agent.sqlite").exists()
     assert said.keys() == {"decisions", "rewards", "releases", "fairness_regret"}
     assert said["fairness_regret"].keys() == {"federated", "alone"}
     assert (said["decisions"], said["rewards"]) == (120, 120)

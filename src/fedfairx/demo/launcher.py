@@ -51,7 +51,7 @@ class Fleet:
         seed: int | None = None,
         flower: str | None = None,
     ) -> None:
-        self.folder = folder
+        self.folder = folder.resolve()  # processes run in other folders
         self.names = tuple(names)
         self._terms = terms
         self._transport = transport
