@@ -49,8 +49,8 @@ def test_the_same_seed_gives_the_same_and_a_loss_is_noticed(
     require_nats()
     monkeypatch.chdir(tmp_path)
     figure = tmp_path / "figure.svg"
-    flags = ("--agents", "2", "--rounds", "60", "--transport", "nats", "--epsilon", "8", "--data", "kept")
-    code, said = demo(capsys, *flags, "--figure", str(figure))
+    flags = ("--agents", "2", "--rounds", "60", "--transport", "nats", "--epsilon", "8")
+    code, said = demo(capsys, *flags, "--data", "kept", "--figure", str(figure))
     assert code == 0
     assert (tmp_path / "kept" / "org1" / "data" / "agent.sqlite").exists()
     assert said.keys() == {"decisions", "rewards", "releases", "fairness_regret"}
