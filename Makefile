@@ -36,8 +36,8 @@ lint: setup
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 
-# All warnings are errors, those about references that lead nowhere too.
-docs: setup
+# All warnings are errors, those about references that lead nowhere too. Notebooks run, so machine code is needed.
+docs: warm
 	$(BIN)/python -m sphinx -q -E -n -W --keep-going -d $(VENV)/doctrees docs site
 
 # Machine code is compiled once, before there are workers that would all compile the same.

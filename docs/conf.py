@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.errors import ExtensionError
+from sphinx.util.logging import getLogger
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -20,7 +27,7 @@ project = "fedfairx"
 author = "the fedfairx developers"
 copyright = author
 version = release = fedfairx.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
 exclude_patterns = ["img"]
 default_role = "code"  # docstrings write code between single backticks
 
@@ -30,6 +37,16 @@ html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+
+# Pages with `{code-cell}` blocks are notebooks. Each runs in an empty folder. A failing cell gives a warning.
+nb_execution_mode = "cache"
+nb_execution_in_temp = True
+nb_execution_show_tb = True
+nb_execution_timeout = 120
+nb_output_stderr = "remove"
+nb_merge_streams = True
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_prompt_text = "$ "
 
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
@@ -43,8 +60,37 @@ python_maximum_signature_line_length = 80
 nitpick_ignore_regex = [(r"py:(class|obj|data|exc)", r".*")]  # annotations name types that have no page
 
 PARAMETER = re.compile(r"^([a-z_]\w*(?:, [a-z_]\w*)*): (.+)$")
-LOADED = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*(?:src|href)="(?:https?:)?//[^>]*>')
+LOADED = re.compile(
+    r"""<(?:script|link|img|iframe|source)\b[^>]*(?:src|href)="(?:https?:)?//[^>]*>"""
+    r"""|@import ["'][^;]*;|url\(["']?(?:https?:)?//[^)]*\)"""
+)
+SHELL = re.compile(r"\A%%bash\b.*\n")
 PAGE = re.compile(r"`?docs/([\w/-]+)\.md`?")
+
+
+def prepare_notebooks(app: Sphinx, config: Config) -> None:
+    """Give the kernels our style and our commands, and a cache that is new when a source file has changed."""
+    folder = Path(__file__).parent
+    sources = [*Path(fedfairx.__file__).parent.rglob("*.py"), *folder.glob("*.py")]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources)))
+    config.nb_execution_cache_path = str(Path(app.doctreedir) / f"notebooks-{digest.hexdigest()[:16]}")
+    profile = Path(app.doctreedir) / "ipython" / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "ipython_kernel_config.py", profile)
+    logging.getLogger("traitlets").setLevel(logging.WARNING)
+    os.environ["IPYTHONDIR"] = str(profile.parent)
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+
+def finish_cells(_app: Sphinx, page: nodes.document) -> None:
+    """Show commands without the line that tells IPython to run bash, and demand a text for every figure."""
+    for block in list(page.findall(nodes.literal_block)):
+        text, found = SHELL.subn("", block.astext())
+        if found:
+            block.replace_self(nodes.literal_block(text, text, language="bash"))
+    for image in page.findall(nodes.image):
+        if not image.get("alt"):
+            getLogger(__name__).warning("an image has no alternative text", location=image)
 
 
 def fill_in(_app: Sphinx, _docname: str, source: list[str]) -> None:
@@ -80,7 +126,8 @@ def to_rst(*arguments: Any) -> None:
 
 def load_nothing_from_elsewhere(app: Sphinx, failed: Exception | None) -> None:
     """Refuse pages that would make a reader's browser ask another host."""
-    for file in () if failed else Path(app.outdir).rglob("*.html"):
+    files = [] if failed else [*Path(app.outdir).rglob("*.html"), *Path(app.outdir).rglob("*.css")]
+    for file in files:
         found = LOADED.search(file.read_text(encoding="utf-8"))
         if found:
             raise ExtensionError(f"{file.name} loads from another host: {found[0]}")
@@ -88,6 +135,8 @@ def load_nothing_from_elsewhere(app: Sphinx, failed: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     """Connect these to Sphinx."""
+    app.connect("config-inited", prepare_notebooks)
+    app.connect("doctree-read", finish_cells)
     app.connect("source-read", fill_in)
     app.connect("autodoc-process-docstring", to_rst)
     app.connect("build-finished", load_nothing_from_elsewhere)
