@@ -64,7 +64,7 @@ LOADED = re.compile(
     r"""<(?:script|link|img|iframe|source)\b[^>]*(?:src|href)="(?:https?:)?//[^>]*>"""
     r"""|@import ["'][^;]*;|url\(["']?(?:https?:)?//[^)]*\)"""
 )
-SHELL = re.compile(r"\A%%bash\b.*\n")
+SHELL = re.compile(r"\A%%(bash|terminal)\b.*\n")
 PAGE = re.compile(r"`?docs/([\w/-]+)\.md`?")
 
 
@@ -79,7 +79,8 @@ def prepare_notebooks(app: Sphinx, config: Config) -> None:
     shutil.copy(folder / "ipython_kernel_config.py", profile)
     logging.getLogger("traitlets").setLevel(logging.WARNING)
     os.environ["IPYTHONDIR"] = str(profile.parent)
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for name, first in {"PATH": Path(sys.executable).parent, "PYTHONPATH": folder}.items():
+        os.environ[name] = os.pathsep.join([str(first), *filter(None, [os.environ.get(name)])])
 
 
 def finish_cells(_app: Sphinx, page: nodes.document) -> None:

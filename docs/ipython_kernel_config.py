@@ -4,9 +4,11 @@ import json
 from importlib.resources import files
 from typing import Any
 
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#AA3377", "#B8860B", "#56B4E9", "#555555", "#E69F00"]
 STYLE = json.loads((files("fedfairx.util") / "figure_style.json").read_text(encoding="utf-8"))["style"]
 
 c: Any = get_config()  # type: ignore[name-defined]  # noqa: F821  # IPython defines it
+c.InteractiveShellApp.extensions = ["terminal"]
 c.InteractiveShellApp.exec_lines = ["%matplotlib inline"]
 c.IPKernelApp.log_level = "ERROR"
 c.HistoryManager.enabled = False
@@ -17,5 +19,5 @@ c.InlineBackend.rc = STYLE | {
     "figure.constrained_layout.use": True,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
-    "axes.prop_cycle": "cycler(color=['#0072B2', '#D55E00', '#009E73', '#AA3377', '#B8860B', '#555555'])",
+    "axes.prop_cycle": f"cycler(color={COLOURS})",
 }

@@ -33,9 +33,8 @@ SPOKEN = [
     *(ROOT / "src/fedfairx/lanes").glob("*.py"),
     ROOT / "src/fedfairx/cli/warm.py",
 ]
-#: Pages whose Python block is a plug-in or a client: test_plugin.py, test_tour.py and test_personalizer.py
-#: run those.
-APART = {"write-an-experiment.md", "first-service.md", "from-personalizer.md"}
+#: Pages whose Python block is a plug-in or a client: test_plugin.py and test_personalizer.py run those.
+APART = {"write-an-experiment.md", "from-personalizer.md"}
 
 PROGRAM = re.compile(r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
