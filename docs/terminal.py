@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PORT = re.compile(r"--port (\d+)")
-SECONDS = 60.0  # that a server may take to start
+SECONDS = 200.0  # that a server may take to start
 
 ports: dict[str, str] = {}
 servers: list[subprocess.Popen[bytes]] = []

@@ -53,11 +53,11 @@ def anchors(text: str) -> set[str]:
 
 
 def commands(text: str) -> Iterator[str]:
-    """Every `fedfairx …` of a page: code spans, indented lines, and lines of blocks that are not Python."""
+    """Every `fedfairx …` of a page: code spans, indented lines, and lines of blocks that nothing runs."""
     yield from re.findall(r"`(fedfairx [^`]+)`", prose(text))
     lines = re.findall(r"^    (.+)$", prose(text), re.MULTILINE)
     for language, body in FENCE.findall(text):
-        lines += [] if language == "python" else body.splitlines()
+        lines += [] if language in ("python", "{code-cell}") else body.splitlines()
     for line in lines:
         if line.removeprefix("$ ").startswith("fedfairx "):
             yield line.removeprefix("$ ").partition("  #")[0]
