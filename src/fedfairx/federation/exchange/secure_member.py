@@ -484,7 +484,7 @@ class SecureMember:
             if (part is None or each.epoch.number > part.epoch.number)
             and self.agent.name not in each.epoch.members
         ]
-        with self.agent.transaction():
+        with self.agent.transaction():  # the records are in its database, too
             if was_in and total is not None and total.number > self._absorbed:
                 self._absorb_release(self._release_of(total.number, total.values))
             run = self._new_run(len(following.epoch.members))
