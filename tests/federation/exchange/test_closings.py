@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
 from fedfairx.agent.exchange import OTHERS
-from fedfairx.errors import MessageRefused
+from fedfairx.errors import InvalidInput, MessageRefused
 from fedfairx.federation.aggregation.messages import Closing, Partial, parse, sign
 from fedfairx.federation.aggregation.shares import from_bytes, to_bytes
-from fedfairx.federation.exchange.closings import Closed, Proved, closed_totals, read_closed
+from fedfairx.federation.exchange.closings import (
+    Closed,
+    Proved,
+    closed_message,
+    closed_totals,
+    read_closed,
+    require_closing_fits,
+)
+from fedfairx.federation.setup.create import amend_federation, create_federation
 from fedfairx.federation.transport import MemoryTransport
-from member_helpers import work
+from member_helpers import secure_terms, work
 from secure_helpers import SecureWorld, secure_world
 
 
@@ -64,6 +73,12 @@ def other_settlement(found: Closed) -> Closed:
     return msgspec.structs.replace(found, definition=definition)
 
 
+def forged_partial(found: Closed) -> Closed:
+    closing = parse(found.closing)
+    assert isinstance(closing, Closing)
+    return msgspec.structs.replace(found, partial=closing.partial[:-1] + b"x")
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -73,7 +88,7 @@ def other_settlement(found: Closed) -> Closed:
         (no_keys, "malformed"),
         (other_settlement, "epoch"),
         (lambda found: msgspec.structs.replace(found, closing=found.closing[:-1] + b"x"), "signature"),
-        (lambda found: msgspec.structs.replace(found, partial=found.partial[:-1] + b"x"), "signature"),
+        (forged_partial, "signature"),
     ],
 )
 def test_a_newcomer_refuses_a_closing_that_is_not_an_openers(
@@ -163,6 +178,37 @@ def test_an_opener_can_not_add_an_epoch_of_its_own(ended: SecureWorld) -> None:
     assert joined.agent.held[OTHERS].count == sum(
         member.agent.observed for name, member in ended.members.items() if name != "org5"
     )
+
+
+def test_a_message_has_as_many_earlier_totals_as_fit(ended: SecureWorld) -> None:
+    found = closed(ended, "org1")
+    part = ended.members["org1"]._participant
+    assert part is not None
+    assert part.total is not None
+    proved = Proved(found.definition, part.total.partials)
+    alone, each = len(msgspec.msgpack.encode(found)), len(msgspec.msgpack.encode(proved))
+    for fit in (0, 1, 3):
+        message = closed_message(found, [proved] * 5, largest=4096 + alone + fit * each + each // 2)
+        assert len(read_closed("org1", message).earlier) == fit
+
+
+def test_an_epoch_whose_end_does_not_fit_into_a_message_is_refused(tmp_path: Path) -> None:
+    """Sizes of real messages are within the estimate, and near it."""
+    here = secure_world(dimension=40).start_all()
+    here.round(1)
+    here.round(2)
+    before = here.roster
+    here.amend()
+    here.turn()
+    size = len(here.transport.latest()["org1.closing"])
+    require_closing_fits(before, largest=size + 20_000)
+    with pytest.raises(InvalidInput, match="dimension must be so small that what 2 openers say"):
+        require_closing_fits(before, largest=size)
+    terms = secure_terms(dimension=250, agents=6, colluding=4)
+    create_federation(tmp_path / "nats", terms, dict.fromkeys("abcdef"))
+    with pytest.raises(InvalidInput, match="message of 1048576 bytes at the hub, got dimension=250"):
+        amend_federation(tmp_path / "nats", add={"g": None})
+    assert not (tmp_path / "nats" / "g").exists()
 
 
 def test_what_is_no_closing_is_refused() -> None:

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 import msgspec
 
 from fedfairx.core.statistics import packed_size
-from fedfairx.errors import FedFairXError, MessageRefused
+from fedfairx.errors import FedFairXError, MessageRefused, require
 from fedfairx.federation.aggregation.agreement import epoch_of
 from fedfairx.federation.aggregation.epoch import Epoch
 from fedfairx.federation.aggregation.messages import Partial, read
 from fedfairx.federation.aggregation.settlement import Settlement, read_closing, settle
 from fedfairx.federation.aggregation.total import Plausible, Total, add_up
 from fedfairx.federation.roster.roster import Roster
+from fedfairx.federation.transport.protocol import LARGEST
 
+_HEADERS = 4096  # bytes of a message that are left for the transport's headers
 #: Whether integers can be a total of this many members' rows.
 PlausibleAmong = Callable[[int], Plausible]
 
@@ -59,9 +61,11 @@ class Proved(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What an opener publishes at the end of an epoch: its closing, and its last partial.
+    """What an opener publishes at the end of an epoch: its closing.
 
-    earlier: the last totals of earlier epochs, for those who join later.
+    partial: its last one, if it has completed a round after its closing.
+    earlier: the last totals of earlier epochs, for those who join later; the oldest ones only if they fit
+        into a message.
     """
 
     definition: Definition
@@ -125,13 +129,42 @@ class Ended:
 
     def total(self, settlement: Settlement, plausible: PlausibleAmong) -> Total | None:
         """The total of the last round if all openers have opened it by now; else the last that is proved."""
+        closings = [read_closing(self.epoch, each.closing) for each in self.closed.values()]
         partials = [each.partial for each in self.closed.values() if each.partial]
+        completed = {read(each, Partial, self.epoch).name for each in partials}
+        partials += [each.partial for each in closings if each.partial and each.name not in completed]
         try:
             total = add_up(self.epoch, partials)
         except MessageRefused:
             return settlement.base
         fits = total.number == settlement.last and plausible(len(self.epoch.members))(total.values)
         return total if fits else settlement.base
+
+
+def closed_message(closed: Closed, earlier: Iterable[Proved], *, largest: int = LARGEST) -> bytes:
+    """The message of an opener, with as many of the last totals as fit into it, the latest first."""
+    message = msgspec.msgpack.encode(closed)
+    for proved in earlier:
+        closed = msgspec.structs.replace(closed, earlier=(proved, *closed.earlier))
+        longer = msgspec.msgpack.encode(closed)
+        if len(longer) > largest - _HEADERS:
+            break
+        message = longer
+    return message
+
+
+def require_closing_fits(roster: Roster, *, largest: int = LARGEST) -> None:
+    """Refuse an epoch whose end would not fit into a message at a hub."""
+    share, terms = roster.terms.share, roster.terms
+    assert share is not None
+    entries = packed_size(terms.dimension + (terms.options.centring is not None)) + 1
+    partial = 8 * entries + 34 * len(roster.members) + 200  # a digest of each row, names and a signature
+    size = (share.colluding + 3) * partial + 2 * len(roster.to_json()) + _HEADERS
+    text = (
+        f"must be so small that what {share.colluding + 1} openers say about the end of an epoch fits into a "
+        f"message of {largest} bytes at the hub"
+    )
+    require(size <= largest, "dimension", text, terms.dimension, "found another federation")
 
 
 def settlement_of(epoch: Epoch, closings: Mapping[str, bytes], plausible: PlausibleAmong) -> Settlement:

@@ -43,6 +43,7 @@ from fedfairx.federation.aggregation.epoch import Epoch
 from fedfairx.federation.aggregation.messages import Partial, Row, parse, read
 from fedfairx.federation.aggregation.participant import Participant
 from fedfairx.federation.aggregation.records import FileRecords, MemoryRecords, Records, SqlRecords, Stores
+from fedfairx.federation.aggregation.settlement import read_closing
 from fedfairx.federation.aggregation.shares import Integers
 from fedfairx.federation.aggregation.total import Plausible
 from fedfairx.federation.exchange.alive import AHEAD, ATTEMPTS, SILENT, SignsOfLife
@@ -54,6 +55,7 @@ from fedfairx.federation.exchange.closings import (
     Ended,
     Proved,
     StoredEpoch,
+    closed_message,
     closed_totals,
     ended_epochs,
     read_closed,
@@ -378,9 +380,10 @@ class SecureMember:
             part.trouble = str(error)
         stored = self._stored(part.epoch.number)
         if stored is not None and part.opener is not None and part.opener.closing:
-            earlier = tuple(self._proved().values())
-            closed = Closed(stored.definition, part.opener.closing, part.opener.partial, earlier)
-            message = msgspec.msgpack.encode(closed)
+            closing, partial = part.opener.closing, part.opener.partial
+            before = read_closing(part.epoch, closing).partial
+            closed = Closed(stored.definition, closing, b"" if partial == before else partial)
+            message = closed_message(closed, [*self._proved().values()][::-1])
             if message != self._closing:
                 self._records.put({self._place("closing"): message})
                 self._closing = message

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedfairx.errors import InvalidInput, StateError, require
+from fedfairx.federation.exchange.closings import require_closing_fits
 from fedfairx.federation.roster.certificates import (
     Identity,
     identity_of,
@@ -129,6 +130,8 @@ def amend_federation(
     made, keys = _keys(joining | changing)
     staying = {name: key for name, key in before.members.items() if name not in remove}
     roster = before.amended(convener, staying | keys, openers=openers, begin=begin)
+    if roster.terms.secure and hub[0] == "nats":
+        require_closing_fits(before)
     for name in joining:
         _make_agent(base, name, made.get(name), authority, roster, hub=hub, days=days)
     for name in changing:

@@ -18,6 +18,7 @@ from typing import Protocol
 from fedfairx.errors import TransportError, require
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+LARGEST = 2**20  # bytes of a message with its headers, at a hub
 _ALIVE = ".alive"
 #: An opener's key, the acceptance of an epoch, the latest row, an opener's latest partial sum, and what an
 #: opener of the epoch before says about its end.

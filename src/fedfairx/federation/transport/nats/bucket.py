@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from fedfairx.errors import TransportRefused, TransportUnavailable, needs
 from fedfairx.federation.transport.nats.tls import Tls, new_client
 from fedfairx.federation.transport.nats_subjects import HUB, inbox_of, news_of, stream_of_bucket, subject_of
+from fedfairx.federation.transport.protocol import LARGEST
 
 with needs("nats"):
     from nats.errors import Error as NatsError
@@ -21,7 +22,6 @@ with needs("nats"):
     from nats.js.errors import APIError, NotFoundError
 
 Answer = TypeVar("Answer")
-LARGEST = 2**20  # bytes of a message with its headers
 MAKE = "`fedfairx federate bucket`, run by the hub's operator, makes and repairs it"
 
 

@@ -18,11 +18,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from fedfairx.errors import TransportRefused, TransportUnavailable, needs
-from fedfairx.federation.transport.nats.bucket import LARGEST, no_bucket, require_sound
+from fedfairx.federation.transport.nats.bucket import no_bucket, require_sound
 from fedfairx.federation.transport.nats.mirror import Mirror
 from fedfairx.federation.transport.nats.tls import Tls, new_client
 from fedfairx.federation.transport.nats_subjects import inbox_of, news_of, stream_of_bucket, subject_of
-from fedfairx.federation.transport.protocol import Conflict, require_name
+from fedfairx.federation.transport.protocol import LARGEST, Conflict, require_name
 
 with needs("nats"):
     from nats.errors import Error as NatsError
