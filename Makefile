@@ -44,7 +44,7 @@ docs: warm
 warm: setup
 	$(BIN)/fedfairx warm --all
 
-# For while you work: what needs no server and no other process, and no second of its own.
+# For while you work: what needs no server, no other process and no half second of its own.
 check: lint warm
 	$(PYTEST) -m "not process and not long and not slow"
 

@@ -205,6 +205,7 @@ def test_instant_regret_bound_needs_the_truth_inside():
 # --- Theorem 1 --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sync_every", [1, 5, 20])
 @pytest.mark.parametrize("nu", [1.2, math.e])
 def test_the_steps_of_theorem_1_on_real_runs(sync_every, nu):

@@ -208,6 +208,7 @@ def test_growth_is_that_of_the_determinant() -> None:
 # --- private agents ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_private_agent_decides_from_what_is_released() -> None:
     agent = taught(private_agent(), 30)
     assert (agent.gram == np.eye(D)).all()

@@ -55,6 +55,7 @@ def worth_of(own: np.ndarray, ratio: float, noise_sd: float) -> float:
     return worth(own, ratio=ratio, noise_sd=noise_sd, radius=1.0, regulariser=1.0, parameter_norm=1.0)
 
 
+@pytest.mark.long
 @given(seeds, st.integers(1, 6), st.floats(0.1, 40))
 def test_the_others_are_worth_less_the_noisier_they_are(seed: int, dimension: int, ratio: float) -> None:
     seen = np.random.default_rng(seed).normal(size=(200, dimension))
@@ -66,6 +67,7 @@ def test_the_others_are_worth_less_the_noisier_they_are(seed: int, dimension: in
     assert weights[-1] == 0.0  # and noise alone is not taken at all
 
 
+@pytest.mark.long
 def test_noise_stays_within_its_bounds_as_often_as_it_says() -> None:
     # 2 000 aggregates of 5 releases each; the noise of one of them leaves with probability <= 0.1 at worst,
     # so more than 260 of 2 000 has probability below 1e-5.

@@ -54,6 +54,7 @@ def test_it_follows_the_oracle_with_a_merit_for_each_agent() -> None:
     done.check(1e-9)
 
 
+@pytest.mark.long
 def test_it_follows_the_oracle_with_the_papers_noise() -> None:
     # The printed noise is so large that V is the floor in many directions.
     options = {"epsilon": 2.0, "delta": 0.1, "mechanism": "paper-tree", "bounds": Bounds(reward=10.0)}

@@ -141,6 +141,7 @@ def test_neither_a_decision_nor_waiting_changes_what_is_known() -> None:
     assert agent.gram.tobytes() == model.tobytes()
 
 
+@pytest.mark.long
 @given(seeds, st.floats(0.5, 200.0))
 def test_sizes_are_learnt_from_records_with_weights(seed: int, half_life: float) -> None:
     rng = np.random.default_rng(seed)

@@ -56,6 +56,7 @@ def test_the_claim_is_what_was_asked_for() -> None:
     assert (report.epsilon, report.delta) == (2.0, 1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_few_draws")
 @pytest.mark.parametrize("failures", [1, 2])
 def test_a_failure_is_said_only_when_fresh_keys_confirm_it(
@@ -162,6 +163,7 @@ def test_secure_aggregation_passes_with_the_claim_of_its_totals() -> None:
         _audit(8, aggregation="secure", colluding=2)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_few_draws")
 @pytest.mark.parametrize("name", ["tree", "blt"])
 def test_the_bound_comes_near_the_claim(name: str) -> None:

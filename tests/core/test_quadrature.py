@@ -155,6 +155,7 @@ KINKS: list[Points] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("points", KINKS, ids=lambda points: f"{len(points) - 2} kinks")
 def test_kinks_wherever_they_are(points: Points) -> None:
     rng, merit = np.random.default_rng(0), lines(points)

@@ -70,6 +70,7 @@ def test_exposures_are_those_of_linear_programs(problem: tuple[Array, Array]) ->
     assert np.abs(slate(logits, weights)[0] - expected).max() <= 1e-7
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(problems(), st.floats(0.0, 1.0, exclude_max=True), st.sampled_from([0.0, 0.001, 0.5]))
 def test_exposures_can_be_given_and_keep_the_order_of_merit(
@@ -167,6 +168,7 @@ def uncompiled(stage: Any, **others: Any) -> Callable[..., None]:
     return FunctionType(source.__code__, source.__globals__ | others)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(problems(most=7), st.sampled_from([0.0, 0.05]), st.booleans())
 @example((np.log([8.0, 4.0, 2.0, 1.0, 1.0]), np.array([1.0, 0.63, 0.5])), 0.0, False)

@@ -100,6 +100,7 @@ def test_intervals_cover_under_adaptive_logging() -> None:
     assert abs(np.mean(bias)) < 4 * np.std(bias) / math.sqrt(len(bias))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("slots", [1, 2, (1.0, 0.5)])
 def test_a_long_log_tells_the_value_of_fixed_policies(slots: Slots) -> None:
     log, truth = context_log(3000, 1, slots=slots)

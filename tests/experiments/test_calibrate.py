@@ -30,6 +30,7 @@ def test_the_preferred_pair_wins_where_it_is_nearly_as_good():
     assert choose(far, settings).arms == 5
 
 
+@pytest.mark.long
 def test_a_small_calibration(tmp_path: Path):
     settings = Settings(arms=(5,), noise_sds=(0.1,), horizon=2_000, agents=2, scale_tolerance=0.5)
     with ThreadPoolExecutor(1) as pool:

@@ -27,6 +27,7 @@ def ln_martingale(xs: np.ndarray, ys: np.ndarray, theta: np.ndarray, ridge: floa
     return float(0.5 * quadratic / variance - 0.5 * np.linalg.slogdet(spread)[1])
 
 
+@pytest.mark.long
 @settings(max_examples=8)
 @given(seeds)
 def test_it_is_the_least_over_all_parameters_of_the_mean_over_ridges(seed: int) -> None:

@@ -63,6 +63,7 @@ def at_corners(merits: Merits, weights: np.ndarray, sets: np.ndarray) -> tuple[n
     return np.min(found, axis=0), np.max(found, axis=0)
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(boxes())
 def test_least_and_most_exposures_are_those_of_corners(box: tuple[Merits, np.ndarray, np.ndarray]) -> None:
@@ -283,6 +284,7 @@ def ever_outside(draws: np.ndarray, means: np.ndarray, most: np.ndarray, error: 
     return float(left.mean())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("grows", [False, True])
 def test_intervals_of_weights_hold_at_all_times_as_often_as_stated(grows: bool) -> None:
     """1 000 runs at an error of 5 %: more than 7 % leave a right sequence ever once in 400 tests at most."""
@@ -379,6 +381,7 @@ def one_after_the_other(rng: np.random.Generator, exposure: np.ndarray, weights:
     return rng.choice(exposure.size, weights.size, replace=False, p=exposure / exposure.sum()).tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("show", [best_first, by_lot, favourite, one_after_the_other])
 def test_slots_that_were_filled_otherwise_are_found_out(show: Any) -> None:
     answer = ffx.exposure(slates(3_000, show=show)).draws

@@ -92,6 +92,7 @@ def test_one_that_is_there_twice_counts_once(merit: Merit) -> None:
     assert_same(ffx.exposure(log, merit=merit), ffx.exposure(as_units(log, 4), merit=merit))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("merit", MERITS)
 def test_sums_of_all_rewards_may_be_given(merit: Merit) -> None:
     rng = np.random.default_rng(1)

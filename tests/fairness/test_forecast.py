@@ -77,6 +77,7 @@ def test_it_is_within_a_factor_of_two_more_often_than_not() -> None:
     assert near >= 5
 
 
+@pytest.mark.long
 def test_it_is_rounded_and_not_too_near_and_none_once_certain() -> None:
     world = World(features=False)
     for rewards in (EARLY, LAST - 20):

@@ -45,6 +45,7 @@ def play(federation: ffx.Federation, rounds: int, seed: int = 0, present: float 
 # --- one agent ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "schedule", ["paper", "every-round", "doubling", Determinant(threshold=2.0, cap=10**6)]
 )
@@ -227,6 +228,7 @@ def test_b1_is_labelled_not_private() -> None:
 # --- Lemma 3 -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", ["fairx-linucb", "fed-fairx-linucb"])
 @pytest.mark.parametrize("steepness", [2.0, 10.0])
 def test_lemma_3_holds_whenever_the_truth_is_in_the_region(algorithm: str, steepness: float) -> None:

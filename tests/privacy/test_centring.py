@@ -84,6 +84,7 @@ def test_the_sensitivity_is_that_of_the_radii() -> None:
     assert Bounds().sensitivity == 2.0
 
 
+@pytest.mark.long
 def test_no_two_records_differ_by_more_than_the_sensitivity() -> None:
     centring = Centring.unit_box(3)
     bounds, rng = centring.inner_bounds(), np.random.default_rng(1)
@@ -258,6 +259,7 @@ def test_whole_records_are_shrunk_towards_the_point() -> None:
         replace(box, record_radius=-1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
 @pytest.mark.parametrize("gram_share", [0.4, 1.0, 3.0])
 def test_no_pair_of_shrunk_centred_records_exceeds_the_sensitivity(adjacency: str, gram_share: float) -> None:

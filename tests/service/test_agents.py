@@ -390,6 +390,7 @@ def test_killed_while_an_agent_is_made(tmp_path: Path, moment: str) -> None:
     running.stop()
 
 
+@pytest.mark.long
 def test_a_thousand_agents_are_opened_when_they_are_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,6 +216,7 @@ def test_a_log_that_could_not_be_read_to_its_end_is_read_again(
         assert gram == pytest.approx(sum(np.outer(x, x) for x in own))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partners", ["alike", "differ"])
 def test_entitlements_hold_where_partners_differ(partners: str, tmp_path: Path) -> None:
     """A run misses with probability 0.025 at most, so more than 2 of 8 do in 1 of 1 000 cases."""

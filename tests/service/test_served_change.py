@@ -86,6 +86,7 @@ def looked(client: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_a_change_is_noticed_and_still_known_after_a_restart(place: str) -> None:
     settings = settings_for(place, actions="ann,ben", reward_range="0:1")
     with ffx.Agent.open(place_of(settings), actions=ARMS, reward_range=(0, 1), seed=0) as agent:

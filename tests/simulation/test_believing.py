@@ -158,6 +158,7 @@ def test_a_trigger_that_looks_at_data_works_with_a_posterior_too() -> None:
     assert len(set(result.syncs.tolist())) > 1  # each seed in its own time
 
 
+@pytest.mark.long
 def test_a_fraction_of_the_papers_unfairness() -> None:
     # Means over 10 agents of 2 seeds; measured 0.13 of the paper's rule, alone and together.
     scenario = Scenario(horizon=3000)

@@ -32,6 +32,7 @@ def test_the_summary_has_every_seed_and_the_mean(result: ffx.Result) -> None:
     assert result._repr_html_().count("<tr>") == 4
 
 
+@pytest.mark.long
 def test_a_figure(result: ffx.Result) -> None:
     figure = result.plot()
     assert [text.get_text() for text in figure.axes[0].texts] == ["fairx-bayes"]

@@ -88,6 +88,7 @@ def test_every_kind_of_scenario_runs_and_changes_the_outcome(change: dict) -> No
     assert changed.fairness_regret[:, -1].tolist() != plain.fairness_regret[:, -1].tolist()
 
 
+@pytest.mark.long
 def test_late_rewards_and_a_moving_target_cost_regret() -> None:
     base = {"agents": 4, "arms": 4, "dimension": 3, "horizon": 1500}
     now = simulate(Scenario(**base), algorithm="fairx-linucb", seeds=3).fairness_regret[:, -1]

@@ -264,6 +264,7 @@ class OddOne(Scenario):
         return found
 
 
+@pytest.mark.long
 def test_one_odd_partner_does_not_spoil_the_others() -> None:
     """Five of six share θ: they gain nearly as if the sixth were not there. Added up, it makes all worse."""
     world = OddOne(agents=6, arms=6, dimension=3, horizon=1500)
@@ -279,6 +280,7 @@ def test_one_odd_partner_does_not_spoil_the_others() -> None:
     assert alike > 3.0 * alone
 
 
+@pytest.mark.long
 def test_partners_far_apart_do_not_hurt_and_those_alike_help() -> None:
     """Beside learning alone; without it, partners a whole unit apart make everybody several times worse."""
     means = {}

@@ -347,6 +347,7 @@ def test_what_waits_is_withdrawn_and_what_others_have_stays(place: str, tmp_path
     assert check(place).rewards == 4
 
 
+@pytest.mark.long
 def test_in_a_private_agent_what_was_sent_stays(place: str, tmp_path: Path) -> None:
     """The open leaf holds a blank record in its place, and its own sums are without it."""
     for at, budget in enumerate(

@@ -84,6 +84,7 @@ def test_what_is_proved_of_the_whole_ball_brute_force_can_not_beat() -> None:
     assert 20 <= coarse < certified
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("distance", [0.25, 0.7, 1.2])
 def test_what_is_proved_within_a_distance_holds_there(distance: float) -> None:
     rng = np.random.default_rng(1)

@@ -22,6 +22,7 @@ PGD = Solver(rule=FAIR_PGD, max_steps=100, rate=1.0)
 KINDS = ("exponential", "affine", "power", "logistic", "custom")
 
 
+@pytest.mark.long
 def test_not_worse_than_brute_force_for_the_exponential_merit() -> None:
     # 150 instances of the stated ranges; the solver may miss 1 in 1 000, so two misses in 150 at its bar
     # would have probability below 1.1 %. At these seeds there is none.

@@ -74,6 +74,7 @@ def test_honest_releases_pass(name: str, records: str) -> None:
     assert made.number == 64
 
 
+@pytest.mark.long
 def test_the_bounds_of_the_noise_hold_as_often_as_they_say() -> None:
     """At a failure of 0.3 for all 64 releases instead of 1e-9, fewer than 0.3 of 200 streams leave them.
 

@@ -71,6 +71,7 @@ def test_beyond_the_table_it_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(factor.omega) == 4
 
 
+@pytest.mark.long
 def test_the_fit_improves_on_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """An optimiser that goes astray is not followed: then the start is kept."""
     numbers = np.array([64])

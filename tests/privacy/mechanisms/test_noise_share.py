@@ -243,6 +243,7 @@ def test_a_share_without_a_grid_is_refused() -> None:
         StreamPrivatizer(2, mechanism=made, noise=SimulatedNoise(0))
 
 
+@pytest.mark.long
 def test_a_total_without_colluders_carries_the_central_noise() -> None:
     """Of five members one colludes: the variance of what the other four leave is σ², within 4.8 %.
 

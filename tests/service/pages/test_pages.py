@@ -126,6 +126,7 @@ def test_the_exposure_page_shows_the_table(market: str) -> None:
         assert client.get("/exposure?period=<script>").status_code == 422
 
 
+@pytest.mark.long
 def test_who_is_shown_too_little_needs_attention(tmp_path) -> None:
     place = str(tmp_path / "agent.sqlite")
     fill(place, 6_000, favourite=0.5)
