@@ -55,10 +55,11 @@ def test_a_private_service_refuses_it(tmp_path: Path) -> None:
 
 
 def test_with_a_half_life_nobody_is_judged(tmp_path: Path) -> None:
+    """Equal rewards keep shares at a fifth or more: 3 of 100 decisions or fewer are rarer than 1 in 10⁵."""
     with asking(str(tmp_path / "agent.db"), half_life=100) as client:
-        for t in range(30):
+        for _ in range(100):
             made = decide(client, actions=ACTIONS)
-            client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": float(t % 2)})
+            client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 0.5})
         table = client.get("/v1/exposure").json()
         for row in table["actions"] + table["groups"]:
             assert row["verdict"] == "not judged"
