@@ -21,6 +21,7 @@ from fedfairx.util.config import READERS
 
 if TYPE_CHECKING:
     from fedfairx.federation.roster.roster import Roster
+    from fedfairx.federation.roster.rounds import Rounds
     from fedfairx.federation.roster.terms import Terms
 
 
@@ -124,8 +125,7 @@ class Init(Verb):
                 ratio=self.round_ratio,
                 count=self.round_count,
             )
-            rule = "must be so late that the last round is still to come"
-            require(rounds.times[-1] > time.time(), "--begin", rule, self.begin)
+            _require_to_come(rounds, self.begin)
         asked["epsilon"] = self.epsilon if algorithm(self.algorithm).private else None
         asked["slots"] = slots_of(self.slots)
         if self.features:
@@ -291,6 +291,8 @@ class Amend(Verb):
 
         before = Roster.read(Path(self.folder, "roster.json"))
         if before.terms.secure:
+            if self.begin is not None and before.rounds is not None:
+                _require_to_come(replace(before.rounds, begin=self.begin), self.begin)
             print(_next_epoch(before, self.remove))
             require(self.yes, "--yes", "must be given to open the next epoch", self.yes)
         else:
@@ -318,6 +320,12 @@ class Amend(Verb):
         for line in _aggregation(roster, confirmed=not hub.exists()):
             print(line)
         return 0
+
+
+def _require_to_come(rounds: Rounds, begin: int | None) -> None:
+    """Refuse rounds that are all over."""
+    rule = "must be so late that the last round is still to come"
+    require(rounds.times[-1] > time.time(), "--begin", rule, begin)
 
 
 def _next_epoch(before: Roster, remove: Sequence[str]) -> str:

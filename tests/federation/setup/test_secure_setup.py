@@ -50,13 +50,13 @@ def test_amend_opens_the_next_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main([*INIT, "--out", "f", "--openers", "b,d", "--begin", "0"]) == 0
+    assert main([*INIT, "--out", "f", "--openers", "b,d"]) == 0
     capsys.readouterr()
-    amended = ["--add", "e", "--remove", "b", "--begin", "1000000", "--yes"]
+    amended = ["--add", "e", "--remove", "b", "--begin", "4000000000", "--yes"]
     assert main(["federate", "amend", "f", *amended]) == 0
     told = capsys.readouterr().out
     assert "b opened totals: records in rows" in told
-    assert "d, a open totals, 50 of them, from 1970-01-12 14:46" in told
+    assert "d, a open totals, 50 of them, from 2096-10-02 08:06" in told
     roster = Roster.read("f/e/roster.json")
     assert (roster.version, roster.openers, [*roster.members]) == (2, ("d", "a"), ["a", "c", "d", "e"])
     assert roster.digest in told
@@ -65,6 +65,7 @@ def test_amend_opens_the_next_epoch(
         (["--rekey", "a"], "keys must stay with secure aggregation"),
         (["--remove", "a,d", "--add", "x,y"], "remove must leave one of the openers"),
         (["--openers", "a"], "openers must be 2 members"),
+        (["--begin", "0"], "--begin must be so late that the last round is still to come"),
     ):
         assert main(["federate", "amend", "f", "--yes", *wrong]) == 2
         assert text in capsys.readouterr().err
