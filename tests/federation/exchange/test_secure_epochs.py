@@ -285,6 +285,53 @@ def test_a_member_comes_back_after_an_epoch_without_it() -> None:
         assert held(member).count == observed(here) - own, name
 
 
+def test_a_total_that_was_opened_after_a_member_had_left_reaches_it_when_it_comes_back() -> None:
+    here = secure_world().start_all()
+    busy(here, 1)
+    here.round(1)
+    busy(here, 2)
+    here.now += 10
+    back = here.members["org4"]
+    back.exchange()  # sends its row of round 2, and does not see the total
+    here.turn(without=["org4"])
+    assert here.members["org1"].progress.opened == 2
+    assert back.progress.opened == 1
+    here.amend(add=["org5"], remove=["org4"])
+    here.start("org5")
+    begun(here, epoch=2)
+    busy(here, 3)
+    here.round(1)
+    here.members["org4"] = back
+    here.amend(add=["org4"])
+    begun(here, epoch=3)
+    here.round(1)
+    here.check_total(1)
+    exactly_once(here)
+
+
+def test_one_who_joins_an_epoch_that_has_ended_gets_the_totals_of_all_before() -> None:
+    """It has accepted the epoch, and the next roster comes before it sees that all have."""
+    here = secure_world().start_all()
+    busy(here, 1)
+    here.round(1)
+    here.amend()
+    begun(here, epoch=2)
+    busy(here, 2)
+    here.round(1)
+    here.amend(add=["org5"])
+    here.start("org5")
+    here.turn(without=["org4"])
+    here.turn(without=["org5"])
+    assert here.members["org4"].progress.epoch == 3
+    assert here.members["org5"].progress.epoch == 0
+    here.amend(add=["org6"])
+    here.start("org6")
+    here.turn(times=6)
+    begun(here, epoch=4)
+    exactly_once(here)
+    assert {*here.members["org5"]._proved()} == {1, 2}
+
+
 def test_the_noise_of_closed_epochs_adds_up() -> None:
     """Exact sums are zero, so all that members hold is noise: of variance 2σ² after two epochs, and 3σ²."""
     here = secure_world(tuple(f"org{k}" for k in range(8)), decide_from="released", dimension=30).start_all()

@@ -160,6 +160,50 @@ def test_a_member_restored_from_before_a_change_halts(tmp_path: Path) -> None:
     end(restored)
 
 
+@pytest.mark.parametrize("evidence", ["it has halted", "a total", "its row"])
+def test_a_restored_member_does_not_continue_after_it_was_removed_and_added_again(
+    tmp_path: Path, evidence: str
+) -> None:
+    """Records of the backup were in a row of the epoch that it has forgotten."""
+    here = secure_world((*NAMES, "org5"), agents=5).start_all([*NAMES[:3], "org5"])
+    member = start(here, "org4", tmp_path)
+    busy(here, 1)
+    here.round(1)
+    busy(here, 2)
+    end(member)
+    shutil.copy(tmp_path / "org4.db", tmp_path / "backup.db")
+    member = start(here, "org4", tmp_path)
+    here.amend(add=["org6"])
+    here.start("org6")
+    here.turn()
+    here.round(1, without=["org3"] if evidence == "its row" else [])
+    assert member.progress.sent == 1
+    assert member.progress.opened == (evidence != "its row")
+    end(here.members.pop("org4"))
+    shutil.copy(tmp_path / "backup.db", tmp_path / "org4.db")
+    for left in tmp_path.glob("org4.db[.-]*"):  # as on another machine, without the mark of the last use
+        left.unlink()
+    if evidence == "it has halted":
+        restored = start(here, "org4", tmp_path)
+        here.turn()
+        assert restored.halted is not None
+        end(restored)
+    if evidence != "its row":  # the hub has lost it
+        del here.transport._messages["org4.row"]  # type: ignore[attr-defined]
+    if evidence == "it has halted":
+        for each in here.members.values():
+            each._proved = dict  # type: ignore[method-assign]  # totals that do not fit into a message
+    here.amend(remove=["org4"])
+    here.turn(times=6)
+    here.amend(add=["org4"])
+    restored = start(here, "org4", tmp_path)
+    here.turn()
+    here.round(1)
+    assert "can't continue under its name" in restored.progress.unconfirmed
+    assert here.members["org1"].progress.waits_for == {"org4": "acceptance"}
+    end(restored)
+
+
 def test_durable_members_know_after_a_restart_what_they_knew(tmp_path: Path) -> None:
     here = secure_world(NAMES).start_all(NAMES[:3])
     member = start(here, "org4", tmp_path)

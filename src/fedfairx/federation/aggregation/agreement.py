@@ -150,6 +150,10 @@ class Agreement:
             require(epoch.number > least, "number", rule, epoch.number)
             if settlement is None:
                 raise PrivacyError(f"epoch {epoch.number} must have the settlement of the epoch before it")
+        for each in history:
+            halted = self.stores.sent(each.digest).halted
+            if halted:
+                raise PrivacyError(halted)
         if settlement is None or self.name not in settlement.epoch.members:  # it joins
             names = tuple(sorted(known & epoch.members.keys()))
             return Accepted(epoch.number, epoch.digest, b"", epoch.settlement, None, names)
@@ -162,8 +166,6 @@ class Agreement:
                 f"round {opened.number}, which it has opened"
             )
         sent = self.stores.sent(before.digest)
-        if sent.halted:
-            raise PrivacyError(sent.halted)
         for number, row in settlement.named(self.name):
             if number > len(sent.digests) or sent.digests[number - 1] != row:
                 raise PrivacyError(

@@ -40,12 +40,19 @@ from fedfairx.errors import (
 )
 from fedfairx.federation.aggregation.agreement import Agreement, opener_key, read_opener_key, shown
 from fedfairx.federation.aggregation.epoch import Epoch
-from fedfairx.federation.aggregation.messages import Partial, Row, parse, read
+from fedfairx.federation.aggregation.messages import Partial, Row, digest, parse, read, verified
 from fedfairx.federation.aggregation.participant import Participant
-from fedfairx.federation.aggregation.records import FileRecords, MemoryRecords, Records, SqlRecords, Stores
+from fedfairx.federation.aggregation.records import (
+    CANNOT_CONTINUE,
+    FileRecords,
+    MemoryRecords,
+    Records,
+    SqlRecords,
+    Stores,
+)
 from fedfairx.federation.aggregation.settlement import read_closing
 from fedfairx.federation.aggregation.shares import Integers
-from fedfairx.federation.aggregation.total import Plausible
+from fedfairx.federation.aggregation.total import Plausible, Total
 from fedfairx.federation.exchange.alive import AHEAD, ATTEMPTS, SILENT, SignsOfLife
 from fedfairx.federation.exchange.background import Wakeup, in_turn, repeat
 from fedfairx.federation.exchange.closings import (
@@ -333,6 +340,8 @@ class SecureMember:
         if self._without_key:
             return
         try:
+            if before is not None:
+                self._require_remembered(before, messages)
             accepted = self._participate(self._stored(roster.version) or self._defined(keys, before))
         except (PrivacyError, InvalidInput, StateError, MessageRefused) as error:
             self._unconfirmed = str(error)
@@ -344,6 +353,34 @@ class SecureMember:
         else:
             self._next = accepted
             self._complete(before)
+
+    def _require_remembered(self, ended: Ended, messages: Mapping[str, bytes]) -> None:
+        """Refuse to join if a closed epoch, or the transport, has a row of ours that is not recorded here."""
+        own = self.agent.name
+        if own in ended.epoch.members:
+            return  # then the settlement names its rows
+        text = f"{own!r} has sent rows of which it has no record: it was restored from a backup, and "
+        for proved in (each for closed in ended.closed.values() for each in closed.earlier):
+            for each in closed_totals([proved], self._epoch_in, self._plausible_among).values():
+                if own in each.epoch.members and not self._is_recorded(each):
+                    raise PrivacyError(text + CANNOT_CONTINUE)
+        if self._forgotten(messages.get(aggregation_key(own, ROW), b"")) is not None:
+            raise PrivacyError(text + CANNOT_CONTINUE)
+
+    def _forgotten(self, message: bytes) -> Row | None:
+        """The row in it, if our key has signed it in an epoch that this member has no record of."""
+        try:
+            epoch = parse(message).epoch
+            row = verified(message, Row, epoch=epoch, name=self.agent.name, public=self._key.public)
+        except MessageRefused:
+            return None
+        return None if epoch in self._accepted() else row
+
+    def _is_recorded(self, closed: ClosedTotal) -> bool:
+        """Whether the row of ours in the total of an epoch is one that this member has a record of."""
+        sent = self._stores.sent(closed.epoch.digest).digests
+        ours = closed.total.rows[[*closed.epoch.members].index(self.agent.name)]
+        return ours in sent[closed.total.number - 1 : closed.total.number]
 
     def _defined(self, keys: Mapping[str, bytes], before: Ended | None) -> StoredEpoch:
         """The epoch of the roster, with the openers' keys and the end of the epoch before."""
@@ -441,7 +478,7 @@ class SecureMember:
         stored = self._stored(number)
         if stored is None or stored.before is None:
             return False
-        self._begin(self._participate(stored), None)
+        self._begin(self._participate(stored), None, told=ended.closed.values())
         return True
 
     def _complete(self, ended: Ended) -> None:
@@ -455,41 +492,43 @@ class SecureMember:
             part.complete(settlement)
         self._close(part)
 
-    def _begin(self, following: Participant, ended: Ended | None) -> None:
-        """Begin an epoch: hold the last total of the one before, and carry what nobody was shown."""
+    def _begin(self, following: Participant, ended: Ended | None, *, told: Collection[Closed] = ()) -> None:
+        """Begin an epoch: hold the last total of the one before, and carry what nobody was shown.
+
+        told: closings of this epoch, if it has ended already. They have the totals of those before.
+        """
         part, settlement = self._participant, following.agreement.settlement
         assert settlement is not None
         ended = self._end_before(following, ended)
         total, number = ended.total(settlement, self._plausible_among), following.epoch.number
         was_in = part is not None and part.epoch.digest == ended.epoch.digest
-        if part is not None and was_in and part.total is not None:
-            total = max(part.total, total or part.total, key=lambda each: each.number)
-        proved, joined = self._proved(), dict[int, ClosedTotal]()
         found = [] if total is None else [Proved(ended.definition, total.partials)]
-        if was_in and found:
-            proved[ended.epoch.number] = found[0]
-        elif not was_in:  # what others know from epochs that it was not in
-            found += [each for closed in ended.closed.values() for each in closed.earlier]
-            joined = closed_totals(found, self._epoch_in, self._plausible_among)
-            proved = {number: each.proved for number, each in joined.items()} | proved
-        changes: dict[str, bytes | None] = {
-            self._place("current"): str(number).encode(),
-            self._place("totals"): msgspec.msgpack.encode(dict(sorted(proved.items()))),
-        }
+        closed = told if was_in else (*ended.closed.values(), *told)
+        found += [proved for each in closed for proved in each.earlier]
+        known = closed_totals(found, self._epoch_in, self._plausible_among)
+        totals = {each.epoch.number: each.proved for each in known.values()} | self._proved()
+        changes: dict[str, bytes | None] = {self._place("current"): str(number).encode()}
         leaves: list[tuple[Array, int]] = []
         if part is not None:
             last = shown(self._stores, part.epoch)
             leaves = [(each.array, each.records) for each in self._leaves(part) if each.first > last]
             changes[self._place(part.epoch.number, "leaves")] = None
+        mine = None if part is None else self._last_total(part, known)
+        if part is not None and mine is not None:
+            stored = self._stored(part.epoch.number)
+            assert stored is not None
+            totals[part.epoch.number] = Proved(stored.definition, mine.partials)
+        changes[self._place("totals")] = msgspec.msgpack.encode(dict(sorted(totals.items())))
         others = [
             (self._release_of(each.total.number, each.total.values), len(each.epoch.members))
-            for _, each in sorted(joined.items())
+            for _, each in sorted(known.items())
             if (part is None or each.epoch.number > part.epoch.number)
+            and not was_in
             and self.agent.name not in each.epoch.members
         ]
         with self.agent.transaction():  # the records are in its database, too
-            if was_in and total is not None and total.number > self._absorbed:
-                self._absorb_release(self._release_of(total.number, total.values))
+            if mine is not None and mine.number > self._absorbed:
+                self._absorb_release(self._release_of(mine.number, mine.values))
             run = self._new_run(len(following.epoch.members))
             self.agent.begin_epoch(run, leaves=leaves, totals=others)
             self._records.put(changes)
@@ -500,6 +539,13 @@ class SecureMember:
         self._looked_at.clear()
         self._forget_secrets(following.epoch)
         self._note_closed_epochs()
+
+    def _last_total(self, part: Participant, known: Mapping[int, ClosedTotal]) -> Total | None:
+        """The last total of the epoch that it was in, which others may have learnt after it."""
+        theirs = known.get(part.epoch.number)
+        if theirs is None or theirs.epoch.digest != part.epoch.digest or not self._is_recorded(theirs):
+            return part.total
+        return max(part.total or theirs.total, theirs.total, key=lambda each: each.number)
 
     def _proved(self) -> dict[int, Proved]:
         """The last totals of closed epochs that are known here, by the epoch's number."""
@@ -656,6 +702,10 @@ class SecureMember:
         """Hand a message to the participant of its epoch, once."""
         if message is None or self._looked_at.get(place) == message:
             return
+        forgotten = self._forgotten(message) if place == aggregation_key(self.agent.name, ROW) else None
+        if forgotten is not None and self._participant is not None:
+            with contextlib.suppress(LedgerMismatch):  # it sends nothing more
+                self._participant.sender.compare(forgotten.number, digest(message))
         part = self._participant_for(place.partition(".")[0], message)
         if part is None and (self._next is not None or not self._changing):
             self._looked_at[place] = message  # of an epoch that is over
