@@ -1094,7 +1094,7 @@ MUTANTS = (
     Mutant(
         "a member that runs twice goes on in the next epoch",
         "Agreement._after",
-        "if sent.halted:",
+        "if halted:",
         "if False:",
         AGREEMENT,
     ),
@@ -1290,7 +1290,7 @@ MUTANTS = (
     Mutant(
         "the last total of an epoch is not taken before it ends",
         "SecureMember._begin",
-        "total.number > self._absorbed",
+        "mine.number > self._absorbed",
         "False",
         SECURE_EPOCHS,
     ),
@@ -1304,8 +1304,15 @@ MUTANTS = (
     Mutant(
         "a newcomer does not learn from earlier epochs",
         "SecureMember._begin",
-        "for each in closed.earlier]",
-        "for each in ()]",
+        "for proved in each.earlier]",
+        "for proved in ()]",
+        SECURE_EPOCHS,
+    ),
+    Mutant(
+        "openers do not learn that an epoch has begun",
+        "SecureMember._follow_begun",
+        "if following.agreement.complete:",
+        "if False:",
         SECURE_EPOCHS,
     ),
     Mutant(

@@ -304,7 +304,7 @@ def test_a_member_restored_from_before_a_closing_can_not_continue() -> None:
         here.disks["org03"][0].restore(backup)
         refused(there, "org03", text)
     here.disks["org03"][0].restore(one)
-    here.start("org03").agreement._accepted |= {*here.epoch.members}
+    here.start("org03").agreement._accepted |= dict.fromkeys(here.epoch.members, b"")
     here.members["org03"].send(2, here.rows(9)["org03"], place=b"another life")
     refused(there, "org03", "no record of its row of round 2")
     for disk in here.disks["org03"]:

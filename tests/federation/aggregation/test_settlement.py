@@ -216,7 +216,7 @@ def test_openers_that_name_different_rows_of_the_last_round() -> None:
     here.pump(only=["org00"])
     disk.restore(backup)
     here.start("org03")
-    here.members["org03"].agreement._accepted |= {*here.epoch.members}
+    here.members["org03"].agreement._accepted |= dict.fromkeys(here.epoch.members, b"")
     other = here.members["org03"].send(2, here.rows(3)["org03"], place=b"2")
     late = here.members["org01"].opener
     assert late is not None
@@ -255,7 +255,7 @@ def test_the_last_round_is_completed_for_the_rows_that_were_named() -> None:
     kept = disk.backup()
     disk.restore(before)
     here.start("org04")
-    here.members["org04"].agreement._accepted |= {*here.epoch.members}
+    here.members["org04"].agreement._accepted |= dict.fromkeys(here.epoch.members, b"")
     other = here.members["org04"].send(2, here.rows(7)["org04"], place=b"7")
     disk.restore(kept)
     here.start("org04")

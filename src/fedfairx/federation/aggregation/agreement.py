@@ -116,7 +116,7 @@ class Agreement:
         if self.name not in self._keys:
             rule = "must be that of a member of the epoch or an opener of the one before"
             raise InvalidInput(f"name {rule}, got name={self.name!r}")
-        self._accepted: set[str] = set()
+        self._accepted: dict[str, bytes] = {}  # signed, by name
         self.signed = b""  # our own acceptance
 
     def accept(self, key: SigningKey, *, confirmed: Collection[str] = ()) -> bytes:
@@ -198,12 +198,17 @@ class Agreement:
         if name not in self._keys:
             raise MessageRefused("the sender of an acceptance is not in the roster", reason="unknown")
         verified(signed, Acceptance, epoch=self.epoch.digest, name=name, public=self._keys[name])
-        self._accepted.add(name)
+        self._accepted[name] = signed
 
     @property
     def missing(self) -> list[str]:
         """Those who have not accepted yet, as far as is known here."""
         return [name for name in self._keys if name not in self._accepted]
+
+    @property
+    def acceptances(self) -> list[bytes]:
+        """All that have come, signed."""
+        return [self._accepted[name] for name in sorted(self._accepted)]
 
     @property
     def complete(self) -> bool:

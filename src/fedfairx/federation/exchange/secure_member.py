@@ -226,6 +226,7 @@ class SecureMember:
         self._absorbed = 0 if held is None else held.number
         self._take_roster(seal)
         self._closing = self._records.get(self._place("closing")) or b""
+        self._begun = self._records.get(self._place("begun")) or b""  # everybody's acceptance of the epoch
 
     def _take_roster(self, seal: SignedCodec) -> None:
         roster, name = seal.roster, self.agent.name
@@ -325,9 +326,12 @@ class SecureMember:
                 self._close(part)
             before = self._ended = self._find_ended(messages)
             self._without_closing = tuple(name for name in roster.members if name != self.agent.name)
-            if before is None:
+            if before is not None and self._follow_others(before):
                 return
-            if self._follow_others(before):
+            if self._follow_begun(messages):
+                self._agree(messages)  # closes it
+                return
+            if before is None:
                 return
             self._without_closing = before.waits_for(roster)
             if self._without_closing:
@@ -481,6 +485,29 @@ class SecureMember:
         self._begin(self._participate(stored), None, told=ended.closed.values())
         return True
 
+    def _follow_begun(self, messages: Mapping[str, bytes]) -> bool:
+        """Begin an epoch that was accepted here, if a member that has begun it shows all acceptances.
+
+        Such a member waits for the closings of the openers, who may not know that the epoch has begun.
+        """
+        roster, part = self._seal.roster, self._participant
+        accepted = {each.number: each.digest for each in self._stores.accepted(roster.federation)}
+        if roster.version in accepted:
+            return False
+        later = {accepted[each]: each for each in accepted if part is None or each > part.epoch.number}
+        for name in roster.members if later else ():
+            shown_here = _acceptances(messages.get(aggregation_key(name, ACCEPTED), b""))
+            with contextlib.suppress(MessageRefused, IndexError):
+                stored = self._stored(later.get(parse(shown_here[1]).epoch, 0))
+                if stored is not None and stored.before is not None:
+                    following = self._participate(stored)
+                    for signed in shown_here:
+                        following.receive(signed)
+                    if following.agreement.complete:
+                        self._begin(following, self._ended)
+                        return True
+        return False
+
     def _complete(self, ended: Ended) -> None:
         """As an opener that is behind, open the last round of the ended epoch, if its rows are here."""
         part, following = self._participant, self._next
@@ -508,6 +535,9 @@ class SecureMember:
         known = closed_totals(found, self._epoch_in, self._plausible_among)
         totals = {each.epoch.number: each.proved for each in known.values()} | self._proved()
         changes: dict[str, bytes | None] = {self._place("current"): str(number).encode()}
+        accepted = following.agreement
+        begun = msgspec.msgpack.encode(accepted.acceptances) if accepted.complete else b""
+        changes[self._place("begun")] = begun
         leaves: list[tuple[Array, int]] = []
         if part is not None:
             last = shown(self._stores, part.epoch)
@@ -534,6 +564,7 @@ class SecureMember:
             self._records.put(changes)
         self._participant, self._next, self._absorbed = following, None, 0
         self._row = self._noted = b""
+        self._begun = begun
         self._there.pop(ROW, None)
         self._latest = _Latest()
         self._looked_at.clear()
@@ -625,6 +656,8 @@ class SecureMember:
             found[OPENER] = self._keys[own]
         if accepted is not None:
             found[ACCEPTED] = accepted.agreement.signed
+            if self._next is None and self._begun:
+                found[ACCEPTED] = self._begun
         if part is not None:
             if part.sender.last:
                 (found[ROW],) = part.sender.messages(part.sender.last)  # the latest, as it was recorded
@@ -700,13 +733,16 @@ class SecureMember:
 
     def _receive(self, place: str, message: bytes | None) -> None:
         """Hand a message to the participant of its epoch, once."""
+        name = place.partition(".")[0]
+        if message is not None and place == aggregation_key(name, ACCEPTED):
+            message = _acceptance_of(name, message)
         if message is None or self._looked_at.get(place) == message:
             return
         forgotten = self._forgotten(message) if place == aggregation_key(self.agent.name, ROW) else None
         if forgotten is not None and self._participant is not None:
             with contextlib.suppress(LedgerMismatch):  # it sends nothing more
                 self._participant.sender.compare(forgotten.number, digest(message))
-        part = self._participant_for(place.partition(".")[0], message)
+        part = self._participant_for(name, message)
         if part is None and (self._next is not None or not self._changing):
             self._looked_at[place] = message  # of an epoch that is over
         if part is None:
@@ -954,6 +990,23 @@ class SecureMember:
             refused[name] += times
         others = [name for name in self._seal.roster.members if name != self.agent.name]
         return {name: Peer(rows.get(name, 0), 0, None, refused[name], alive.get(name)) for name in others}
+
+
+def _acceptances(message: bytes) -> list[bytes]:
+    """All acceptances in a message: one, or those of all members if its sender has begun the epoch."""
+    try:
+        return msgspec.msgpack.decode(message, type=list[bytes])
+    except msgspec.MsgspecError:
+        return [message]
+
+
+def _acceptance_of(name: str, message: bytes) -> bytes:
+    """The acceptance of a message's sender in it."""
+    for signed in _acceptances(message):
+        with contextlib.suppress(MessageRefused):
+            if parse(signed).name == name:
+                return signed
+    return message
 
 
 def _records_of(agent: Agent) -> Records:
