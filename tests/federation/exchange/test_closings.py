@@ -12,16 +12,21 @@ import pytest
 
 from fedfairx.agent.exchange import OTHERS
 from fedfairx.errors import InvalidInput, MessageRefused
+from fedfairx.federation.aggregation.agreement import opener_key
 from fedfairx.federation.aggregation.messages import Closing, Partial, parse, sign
+from fedfairx.federation.aggregation.records import MemoryRecords, Stores
 from fedfairx.federation.aggregation.shares import from_bytes, to_bytes
 from fedfairx.federation.exchange.closings import (
     Closed,
+    Definition,
     Proved,
     closed_message,
     closed_totals,
     read_closed,
     require_closing_fits,
 )
+from fedfairx.federation.roster import roster as roster_module
+from fedfairx.federation.roster.signing_keys import new_signing_key
 from fedfairx.federation.setup.create import amend_federation, create_federation
 from fedfairx.federation.transport import MemoryTransport
 from member_helpers import secure_terms, work
@@ -215,3 +220,39 @@ def test_what_is_no_closing_is_refused() -> None:
     for message in (b"", b"\x00", msgspec.msgpack.encode([1, 2]), b"\x91" * 5000):
         with pytest.raises(MessageRefused, match="closing of 'org1' is not one of this version"):
             read_closed("org1", message)
+
+
+def test_a_convener_and_an_opener_can_not_make_up_an_epoch_without_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All but the opener are told that they were out of an epoch, whose total is forged."""
+    here = secure_world().start_all()
+    here.round(1)
+    real, convener = here.roster, here.convener
+    assert convener is not None
+    invented = {"org1": here.keys["org1"], **{f"new{k}": new_signing_key() for k in range(3)}}
+    public = {name: key.public for name, key in invented.items()}
+    with monkeypatch.context() as patched:  # a convener may sign anything
+        patched.setattr(roster_module, "require", lambda *_: None)
+        fake = real.amended(convener, public, openers=["org1", "new0"], begin=int(here.now))
+        here.roster = fake.amended(convener, real.members, openers=["org1", "org2"], begin=int(here.now))
+    openers, keys = {name: invented[name] for name in fake.openers}, {}
+    for name, key in openers.items():
+        stores = Stores(name, MemoryRecords(), MemoryRecords())
+        keys[name] = opener_key(fake.federation, 2, key=key, stores=stores)
+    definition = Definition.of(fake, keys, bytes(32))
+    epoch = definition.epoch(fake)
+    rows, zero = (bytes(32),) * len(epoch.members), bytes(8 * epoch.entries)
+    partials = [sign(Partial(epoch.digest, name, 1, rows, zero), key) for name, key in openers.items()]
+    closing = sign(Closing(epoch.digest, "org1", partials[0], tuple(partials)), here.keys["org1"])
+    del here.members["org1"]
+    for name, member in here.members.items():
+        here.follow(name, member)
+    publish(here, "org1", Closed(definition, closing))
+    stores = Stores("org1", MemoryRecords(), MemoryRecords())
+    signed = opener_key(real.federation, 3, key=here.keys["org1"], stores=stores)
+    here.transport.publish("org1.opener", signed, replacing=here.transport.latest()["org1.opener"])
+    here.turn()
+    for member in here.members.values():
+        assert "members of epoch 2 that stay" in member.progress.unconfirmed
+        assert member.progress.epoch == 1

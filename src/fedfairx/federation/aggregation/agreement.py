@@ -155,6 +155,8 @@ class Agreement:
             if halted:
                 raise PrivacyError(halted)
         if settlement is None or self.name not in settlement.epoch.members:  # it joins
+            if settlement is not None and self.name in epoch.members:
+                _require_witness(epoch, settlement.epoch, known - {self.name})
             names = tuple(sorted(known & epoch.members.keys()))
             return Accepted(epoch.number, epoch.digest, b"", epoch.settlement, None, names)
         before = self._before(history, settlement)
@@ -231,6 +233,17 @@ class Agreement:
             raise PrivacyError(
                 f"epoch {self.epoch.number} must be accepted by {', '.join(self.missing)} first"
             )
+
+
+def _require_witness(epoch: Epoch, before: Epoch, confirmed: Collection[str]) -> None:
+    """Refuse an epoch before which no honest member need have been in: a convener may have made it up."""
+    both = epoch.members.items() & before.members.items()
+    known, least = sum(name in confirmed for name, _ in both), epoch.colluding + 1
+    if known < least:
+        raise PrivacyError(
+            f"members of epoch {before.number} that stay and are confirmed by this member's operator must be "
+            f"at least {least}, one more than may collude, got {known}"
+        )
 
 
 def _require_confirmed(epoch: Epoch, confirmed: Collection[str]) -> None:

@@ -138,6 +138,9 @@ class Roster:
         staying = [name for name in self.openers if name in members]
         text = f"must leave one of the openers, {', '.join(self.openers)}, who say how the epoch has ended"
         require(bool(staying), "remove", text, "all of them")
+        kept = [name for name in self.members if name in members]
+        text = f"must leave at least {len(self.openers)} members, one more than may collude"
+        require(len(kept) >= len(self.openers), "remove", text, f"{len(kept)} left")
         if not openers:
             openers = [*staying, *(name for name in members if name not in staying)][: len(self.openers)]
         begin = int(time.time()) if begin is None else begin
