@@ -238,7 +238,7 @@ def public(name: str) -> dict[str, object]:
     elsewhere = () if module is fedfairx else fedfairx.__all__
     return {
         f"{name}.{each}": getattr(module, each)
-        for each in sorted(set(listed) - set(elsewhere), key=str.lower)
+        for each in sorted(sorted(set(listed) - set(elsewhere)), key=str.lower)
     }
 
 
