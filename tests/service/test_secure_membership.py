@@ -156,8 +156,8 @@ def test_an_unconfirmed_member_says_what_its_operator_has_to_do(
         three = members[2]
         until(lambda: "openers must be confirmed" in sync(three)["aggregation"]["unconfirmed"])
         until(lambda: sync(members[0])["aggregation"]["waits_for"] == {"org3": "acceptance"})
-        assert "Members have to be confirmed" in three.get("/").text
-        assert any("secure aggregation has not begun here: openers" in text for text in caplog.messages)
+        assert "The roster is not accepted here" in three.get("/").text
+        assert any("the roster is not accepted here: openers" in text for text in caplog.messages)
         (base / "org3" / "confirmed.json").write_text(kept)  # without a restart
         until(lambda: sync(members[0])["aggregation"]["waits_for"] == {})
 

@@ -159,7 +159,7 @@ class Membership:
             self._epoch = progress.epoch
             self._logger.info("epoch %d has begun", progress.epoch)
         if progress.unconfirmed:
-            self._say_once(f"secure aggregation has not begun here: {progress.unconfirmed}")
+            self._say_once(f"the roster is not accepted here: {progress.unconfirmed}")
         waits = ", ".join(f"{name} ({what})" for name, what in progress.waits_for.items())
         since = rounds.times[progress.due - 1] if progress.due else rounds.begin
         if waits and self.member.clock() - since > PATIENCE:

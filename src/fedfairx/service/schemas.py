@@ -484,7 +484,8 @@ class Aggregated(Struct):
     sent: The last round of which this member has made its row.
     opened: The last round whose total is known here; 0 before the first.
     next_time: When the next round begins, in seconds since 1970; null after the last.
-    unconfirmed: Which members the operator has to confirm first; empty if none.
+    unconfirmed: Why this member has not accepted the roster, mostly whom its operator has to confirm;
+        empty if it has.
     waits_for: Whom the next total waits for, and for what: closing, key, acceptance, row or partial.
     openers: The members that open totals.
     colluding: The number of members that may collude.

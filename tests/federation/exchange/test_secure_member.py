@@ -40,8 +40,9 @@ def busy(here: SecureWorld, number: int) -> None:
             "centring": Centring.unit_box(3),
         },
         {"names": tuple(f"org{number}" for number in range(10)), "colluding": 3},
+        pytest.param({"names": tuple(f"org{number}" for number in range(50))}, marks=pytest.mark.slow),
     ],
-    ids=["default", "released", "centred", "ten"],
+    ids=["default", "released", "centred", "ten", "fifty"],
 )
 def test_each_total_is_the_sum_of_all_rows(changes: dict[str, object]) -> None:
     here = secure_world(**changes).start_all()  # type: ignore[arg-type]

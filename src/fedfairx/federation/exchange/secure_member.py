@@ -106,7 +106,8 @@ class Progress:
     opened: the last round whose total is known; 0 before the first.
     records: number of all members' records in it, without those of closed epochs.
     next_time: when the next round begins, in seconds since 1970; None after the last.
-    unconfirmed: why this member's operator has to confirm members; empty once that is done.
+    unconfirmed: why this member has not accepted the roster, mostly whom its operator has to confirm;
+        empty if it has.
     closings: openers that have not closed the epoch before. A member that joins may not know who they are;
         then it names all the others.
     keys, acceptances: openers without a key, and members that have not accepted the roster, before the start.

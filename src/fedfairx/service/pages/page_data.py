@@ -195,7 +195,7 @@ def _rounds_attention(progress: Progress, membership: Membership) -> list[Attent
     found, rounds = [], membership.place.roster.rounds
     if progress.unconfirmed:
         detail = sentence(progress.unconfirmed)
-        found.append(Attention("warn", "Members have to be confirmed", detail, "federation"))
+        found.append(Attention("warn", "The roster is not accepted here", detail, "federation"))
     since = rounds.times[progress.due - 1] if rounds is not None and progress.due else math.inf
     if progress.waits_for and membership.member.clock() - since > PATIENCE:
         who = ", ".join(f"{name} ({what})" for name, what in progress.waits_for.items())
