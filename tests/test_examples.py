@@ -12,6 +12,7 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
+@pytest.mark.long
 def test_three_workers(capsys: pytest.CaptureFixture[str]) -> None:
     # With every default, 2 000 tasks, mean over 20 fixed seeds. A share's standard deviation is 0.011 for one
     # seed and 0.0025 for the mean, so a tenth of the least share, 0.014, is more than five of them.

@@ -67,6 +67,7 @@ def test_one_number_of_one_row_spoils_each_total(monkeypatch: pytest.MonkeyPatch
     assert wrong(secure()) == [3, 0, 0, 0, 0]
 
 
+@pytest.mark.long
 def test_a_row_of_another_round_spoils_the_totals_after_it() -> None:
     """The first total is right; of the other two every number is taken for wrong."""
     named = {each.name: each for each in MISTAKES}

@@ -67,6 +67,7 @@ def test_a_half_life_in_time_is_left_out_by_default(
     assert "half_life must be a number of rewards" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_figure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", "--data", str(folder), "--plot", str(folder / "figure.png")]) == 0
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")

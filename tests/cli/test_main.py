@@ -585,6 +585,7 @@ def test_audit_exits_1_when_the_claim_is_false(monkeypatch, capsys: pytest.Captu
     assert "FALSE" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_calibrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "c.json"
     arguments = ["calibrate", "--arms", "4,", "--noise-sd", "0.1", "--horizon", "1500", "--out", str(out)]

@@ -51,6 +51,7 @@ def pupils(count: int = 3000, seed: int = 0) -> pd.DataFrame:
     )
 
 
+@pytest.mark.long
 def test_a_pupil_may_go_to_the_classes_of_the_school_that_have_pupils_alike():
     given = pupils()
     found = choices(given)

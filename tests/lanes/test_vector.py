@@ -77,6 +77,7 @@ def _functions(x: Rows, out: Rows) -> None:
     out[3] = vector_math.power_of_two(vector.floor(a))
 
 
+@pytest.mark.long
 @given(numbers)
 def test_functions_of_a_vector_are_those_of_its_numbers(x: list[float]) -> None:
     values, together = np.array(x), np.zeros((4, WIDTH))

@@ -63,6 +63,7 @@ def test_an_interrupted_release_is_made_by_the_next_call_and_no_number_is_skippe
     assert found == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "durable"), [*((name, False) for name in mechanisms()), ("tree", True)])
 def test_an_interruption_anywhere_in_a_release_repeats_and_skips_nothing(
     name: str, durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

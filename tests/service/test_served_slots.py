@@ -291,6 +291,7 @@ def test_rewards_of_slots_are_replaced(place: str) -> None:
         np.testing.assert_allclose(agent.estimate, twin.estimate, atol=1e-12)
 
 
+@pytest.mark.long
 def test_a_window_passes_for_slots(place: str) -> None:
     with asking(place, window=0.2, default_reward=0.0) as client:
         half, none = (decide(client, slots=2) for _ in range(2))

@@ -38,6 +38,7 @@ def test_a_figure(result: ffx.Result) -> None:
     assert [text.get_text() for text in figure.axes[0].texts] == ["fairx-bayes"]
 
 
+@pytest.mark.long
 def test_names_are_run_in_one_scenario_private_or_not(result: ffx.Result) -> None:
     table = ffx.compare(["fairx-bayes", "priv-fairx-bayes"], scenario=WORLD, seeds=2, epsilon=1.0)
     assert list(table.results) == ["fairx-bayes", "priv-fairx-bayes"]

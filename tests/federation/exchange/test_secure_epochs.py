@@ -14,6 +14,8 @@ from fedfairx.privacy.release import total_of
 from member_helpers import work
 from secure_helpers import NAMES, Flaky, SecureWorld, secure_world
 
+pytestmark = pytest.mark.long
+
 
 def busy(here: SecureWorld, seed: int) -> None:
     for place, member in enumerate(here.members.values()):

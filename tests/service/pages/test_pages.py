@@ -32,6 +32,7 @@ def empty(tmp_path) -> str:
     return str(tmp_path / "agent.sqlite")
 
 
+@pytest.mark.long
 def test_every_page_is_there_and_loads_nothing_from_elsewhere(market: str) -> None:
     with looking(market) as client:
         for path in PATHS:
