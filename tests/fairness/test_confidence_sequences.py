@@ -113,3 +113,14 @@ def test_an_error_is_shared_out_among_any_number_of_actions() -> None:
     assert (np.diff(spending(1_000)) <= 0).all()
     assert spending(16).sum() == pytest.approx(0.5)
     assert spending(32).sum() == pytest.approx(0.5 + 1 / 6)
+
+
+@pytest.mark.parametrize("most", [0.63, 2.0820991375e-05, 1.38212091, 7.1])
+def test_an_action_that_is_always_shown_has_an_interval_whatever_rounding_does(most: float) -> None:
+    """Weights add up to a little more than all rounds can show."""
+    rounds = np.arange(1.0, 400.0)
+    shown = np.nextafter(rounds * most, np.inf)
+    low, high = share_interval(shown, rounds, np.full(rounds.size, 0.05), np.full(rounds.size, most))
+    assert high == pytest.approx(most)
+    assert (low >= 0).all()
+    assert (low < most).all()

@@ -13,6 +13,7 @@ from fedfairx.util.arrays import Array
 #: of 1 % of a share of a tenth in ten million rounds.
 TILTS: Array = np.concatenate([side * 4.0 * np.exp2(-0.5 * np.arange(24)) for side in (-1.0, 1.0)])
 _FIRST = 16
+_STEPS = 200  # at most; some 55 were seen for the error to be below 1e-15
 
 
 def spending(places: int) -> Array:
@@ -65,13 +66,13 @@ def share_interval(
     both = [np.concatenate([part, part]) for part in (shown, rounds, -np.log(error))]
     shown, rounds, limit = both
     scale = None if most is None else np.concatenate([most, most])
-    inside = shown / rounds  # there the mixture is at most 1
+    inside = (shown / rounds).clip(0.0, 1.0)  # there the mixture is at most 1; rounding may leave [0, 1]
     ends = np.repeat([0.0, 1.0], error.size)  # outside, or as far as an end can be
     reach = (limit + np.log(TILTS.size)) / rounds
     reach += np.sqrt(2.0 * reach * inside * (1.0 - inside))  # mostly a little beyond the end
     points = (inside + np.where(ends > 0.0, reach, -reach)).clip(0.0, 1.0)
     excess, left = np.full(ends.size, np.inf), np.arange(ends.size)
-    while left.size:  # the logarithm is convex: Newton's method from outside stays outside
+    for _ in range(_STEPS):  # the logarithm is convex: Newton's method from outside stays outside
         at = points[left]
         over, slope = _mixture(shown[left], rounds[left], at, None if scale is None else scale[left])
         over -= limit[left]
@@ -87,5 +88,7 @@ def share_interval(
         done = np.where(slow, np.abs(width) <= 1e-15, (np.abs(step) <= 1e-12) & (over < 1e-3))
         ends[left] = np.where(done & ~slow, points[left], ends[left])
         left = left[~done]
+        if not left.size:
+            break
     low, high = ends.reshape(2, -1)
     return (low, high) if most is None else (low * most, high * most)
