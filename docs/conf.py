@@ -10,12 +10,17 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
+import ziafont
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
 from sphinx.util.logging import getLogger
+from sphinx.writers.html5 import HTML5Translator
+from ziamath import Math
+from ziamath.tex import tex2mml
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -48,7 +53,12 @@ nb_merge_streams = True
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = "$ "
 
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_double_inline = False
 myst_heading_anchors = 3
+html_math_renderer = "svg"
+ziafont.config.svg2 = False  # paths instead of symbols, whose ids would stand in a page many times
+
 myst_links_external_new_tab = False
 
 autodoc_member_order = "bysource"
@@ -65,6 +75,8 @@ LOADED = re.compile(
     r"""|@import ["'][^;]*;|url\(["']?(?:https?:)?//[^)]*\)"""
 )
 SHELL = re.compile(r"\A%%(bash|terminal)\b.*\n")
+FORMULA = 16.0  # points in which formulas are typeset
+TAG = re.compile(r"\\tag\{(.+?)\}")
 PAGE = re.compile(r"`?docs/([\w/-]+)\.md`?")
 
 
@@ -134,8 +146,53 @@ def load_nothing_from_elsewhere(app: Sphinx, failed: Exception | None) -> None:
             raise ExtensionError(f"{file.name} loads from another host: {found[0]}")
 
 
+def show_inline(writer: HTML5Translator, node: nodes.math) -> None:
+    """Draw a formula within a line, on the line."""
+    formula = typeset(node, inline=True)
+    drop = formula.getyofst() / FORMULA
+    writer.body.append(
+        f'<span class="math" style="vertical-align:{drop:.3f}em">{drawing(formula, node)}</span>'
+    )
+    raise nodes.SkipNode
+
+
+def show_block(writer: HTML5Translator, node: nodes.math_block) -> None:
+    """Draw a formula on lines of its own, with its number at the right."""
+    tag = TAG.search(node.astext())
+    number = f'<span class="number">({tag[1]})</span>' if tag else ""
+    writer.body.append(f'<div class="math">{drawing(typeset(node), node)}{number}</div>')
+    raise nodes.SkipNode
+
+
+def typeset(node: nodes.Element, inline: bool = False) -> Math:
+    """Typeset the TeX of a node. A command that is not known gives a warning."""
+    formula = tex2mml(TAG.sub("", node.astext()), inline=inline)
+    unknown = re.search(r"\\\w+", formula)
+    if unknown:
+        getLogger(__name__).warning("unknown command %s in a formula", unknown[0], location=node)
+    for found, better in {
+        "<math ": '<math mathcolor="currentColor" ',
+        "<mo>&#x00302;</mo>": '<mo stretchy="false">&#x002C6;</mo>',  # a hat, as wide as a letter
+        "<mi>&#x0007E;</mi>": "<mo>&#x0223C;</mo>",  # a relation, with space around it
+    }.items():
+        formula = formula.replace(found, better)
+    return Math(formula, size=FORMULA)
+
+
+def drawing(formula: Math, node: nodes.Element) -> str:
+    """Return the formula as SVG, sized relative to the text, with its TeX for those who can't see it."""
+    svg = re.sub(r'(?<= )(width|height)="([\d.]+)"', in_em, formula.svg(), count=2)
+    return svg.replace("<svg", f'<svg role="img" aria-label={quoteattr(node.astext().strip())}', 1)
+
+
+def in_em(length: re.Match[str]) -> str:
+    """Return a length of a drawing relative to the size of the text."""
+    return f'{length[1]}="{float(length[2]) / FORMULA:.3f}em"'
+
+
 def setup(app: Sphinx) -> None:
     """Connect these to Sphinx."""
+    app.add_html_math_renderer("svg", (show_inline, None), (show_block, None))
     app.connect("config-inited", prepare_notebooks)
     app.connect("doctree-read", finish_cells)
     app.connect("source-read", fill_in)
