@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ import pytest
 import fedfairx as ffx
 from fedfairx.errors import StateError, StorageUnavailable, UnknownDecision
 from fedfairx.service import write_queue
+from fedfairx.service.factory import open_service
 from fedfairx.service.metrics import Metrics
 from fedfairx.service.problems import ProblemError
+from fedfairx.service.server import Server, serve
 from fedfairx.service.write_queue import PAUSE, WriteQueue
+from service_helpers import settings_for
 
 CONTEXTS = [[0.1, 0.2], [0.2, 0.1]]
 
@@ -60,6 +64,7 @@ def run(work: Callable[[WriteQueue, Watched], Coroutine[Any, Any, None]], limit:
     async def whole() -> Watched:
         watched = Watched()
         queue = WriteQueue(watched, Metrics(), limit=limit)  # type: ignore[arg-type]
+        queue.requests = {"this one"}
         await work(queue, watched)
         watched.gate.set()
         await queue.close()
@@ -108,7 +113,7 @@ def test_what_comes_while_it_writes_is_the_next_group() -> None:
     assert run(work).groups == [1, 5]
 
 
-def test_a_lone_short_step_changes_no_thread() -> None:
+def test_a_short_step_of_the_only_request_changes_no_thread() -> None:
     """The first does, since nobody knows the disk yet."""
 
     async def work(queue: WriteQueue, watched: Watched) -> None:
@@ -119,7 +124,22 @@ def test_a_lone_short_step_changes_no_thread() -> None:
     assert run(work).groups == [1, 1, 1]
 
 
-@pytest.mark.parametrize("why", ["others", "long", "last", "busy", "slow"])
+def test_the_server_says_which_requests_are_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Server] = []
+
+    async def begin(server: Server) -> None:
+        begun.append(server)
+
+    monkeypatch.setattr(Server, "serve", begin)
+    service = open_service(settings_for(str(tmp_path / "agent.db")))
+    serve(service)
+    assert service.write_queue.requests is begun[0].server_state.tasks
+    asyncio.run(service.close())
+
+
+@pytest.mark.parametrize("why", ["others", "unknown", "long", "last", "busy", "slow"])
 def test_other_steps_run_in_the_thread(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(queue: WriteQueue, watched: Watched) -> None:
         await queue.do(watched, decide, short=True)
@@ -127,25 +147,29 @@ def test_other_steps_run_in_the_thread(why: str, monkeypatch: pytest.MonkeyPatch
         if why == "slow":
             monkeypatch.setattr(write_queue, "SHORT", 0.0)
         last = (lambda _: None) if why == "last" else None
-        count = 2 if why == "others" else 1
-        short = why != "long"
-        await asyncio.gather(*[queue.do(watched, decide, last=last, short=short) for _ in range(count)])
-        assert watched.threads == [False] * (1 + count)
+        if why in ("others", "unknown"):
+            queue.requests = {"this one", "another"} if why == "others" else None
+        await queue.do(watched, decide, last=last, short=why != "long")
+        assert watched.threads == [False, False]
 
     run(work)
 
 
-def test_a_lone_step_that_fails() -> None:
+def test_a_step_that_fails_in_the_event_loop() -> None:
     async def work(queue: WriteQueue, watched: Watched) -> None:
         await queue.do(watched, decide, short=True)
         with pytest.raises(UnknownDecision):
             await queue.do(watched, unknown, short=True)
+        assert (queue.metrics.storage_failures, queue.available) == (0, True)
+        with pytest.raises(ZeroDivisionError):
+            await queue.do(watched, lambda _: 1 / 0, short=True)
+        assert (queue.metrics.storage_failures, queue.available) == (1, True)
         watched.fail = True
         with pytest.raises(StorageUnavailable):
             await queue.do(watched, decide, short=True)
         assert watched.threads == [False, True]
         assert watched.held == 0
-        assert not queue.available
+        assert (queue.metrics.storage_failures, queue.available) == (2, False)
 
     run(work)
 

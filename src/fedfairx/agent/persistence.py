@@ -404,8 +404,10 @@ class AgentStore:
         It lists all pending decisions, and numbers for each pair of coordinates: the more there are, the
         rarer it is taken.
         """
-        size = max(len(self.parts.pending), self.parts.model.dimension**2 // PAIRS)
-        return self.journal.unsaved + steps >= max(SNAPSHOT_EVERY, size)
+        unsaved = self.journal.unsaved + steps
+        if unsaved < SNAPSHOT_EVERY:
+            return False
+        return unsaved >= max(len(self.parts.pending), self.parts.model.dimension**2 // PAIRS)
 
     # --- dropping contexts ---------------------------------------------------------------------------
 

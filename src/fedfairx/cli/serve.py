@@ -50,11 +50,10 @@ class Serve(Verb):
 
         settings = load(self.settings, config=self.config)
         with needs("service"):
-            from fedfairx.service.app import make_app
             from fedfairx.service.factory import open_service
             from fedfairx.service.logs import start_logging
             from fedfairx.service.server import serve
         start_logging(settings)  # before anything is compiled, which is logged
         with suppress(KeyboardInterrupt):  # the usual way to stop it
-            serve(make_app(open_service(settings)), settings)
+            serve(open_service(settings))
         return 0

@@ -47,7 +47,6 @@ class Demo(Verb):
         with needs("service,client"):
             from fedfairx.client import Client
             from fedfairx.demo.market import FEATURES
-            from fedfairx.service.app import make_app
             from fedfairx.service.factory import open_service
             from fedfairx.service.server import serve
 
@@ -63,7 +62,7 @@ class Demo(Verb):
         with tempfile.TemporaryDirectory(prefix="fedfairx-demo-") as folder, suppress(KeyboardInterrupt):
             given = {"data": self.data or folder, "features": FEATURES, "intercept": True, "port": self.port}
             settings = load({**given, "log_level": "warning"}, environment={})
-            serve(make_app(open_service(settings)), settings, begun=begun)
+            serve(open_service(settings), begun=begun)
         return 0
 
 

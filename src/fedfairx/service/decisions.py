@@ -95,10 +95,10 @@ def parse_plain(
             return None
         rows += given
     try:
-        encoded = features.encode(rows, None, CONTEXTS)  # type: ignore[union-attr]
+        contexts, clipped, unknown = features.encode(rows, None, CONTEXTS)  # type: ignore[union-attr]
     except InvalidInput:
         return None
-    return encoded._replace(contexts=encoded.contexts.reshape(len(requests), count, -1))
+    return Encoded(contexts.reshape(len(requests), count, -1), clipped, unknown)
 
 
 def parse_request(

@@ -13,8 +13,10 @@ from functools import partial
 import uvicorn
 from starlette.types import ASGIApp
 
+from fedfairx.service.app import make_app
 from fedfairx.service.connections import Connection
 from fedfairx.service.logs import start_logging
+from fedfairx.service.service import Service
 from fedfairx.service.settings import Settings
 
 TICKS = 10  # tenths of a second between two checks for slow clients
@@ -69,13 +71,14 @@ class Server(uvicorn.Server):
         return found
 
 
-def serve(app: ASGIApp, settings: Settings, *, begun: Callable[[Server], None] | None = None) -> None:
-    """Serve until stopped, then finish requests in flight, and close the agent.
+def serve(service: Service, *, begun: Callable[[Server], None] | None = None) -> None:
+    """Serve until stopped, then finish requests in flight, and close the service.
 
     `begun` is called once it listens.
     """
-    start_logging(settings)
-    server = Server(app, settings, begun)
+    start_logging(service.settings)
+    server = Server(make_app(service), service.settings, begun)
+    service.write_queue.requests = server.server_state.tasks
     with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(server.serve())
 

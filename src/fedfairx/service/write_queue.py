@@ -3,10 +3,10 @@
 Requests put their steps into the queue, each with its agent. One thread takes all waiting steps, runs them
 one after the other in one transaction of the log and commits it; only then are they acknowledged. While it
 writes, the next steps gather, so that one flush of the disk serves all of them (group commit), and the event
-loop does not wait for a disk. There is one exception: a short step that comes alone, to an idle queue, runs
-in the event loop's own thread if the last group took less than `SHORT` seconds, nobody else writes to the
-file, and no snapshot is due. It takes half of the time without two changes of threads, and others wait for
-one commit at most.
+loop does not wait for a disk. There is one exception: a short step of the only request under way runs at
+once in the event loop's own thread, if the last group took less than `SHORT` seconds, nobody else writes to
+the file, and no snapshot is due. It takes half of the time without two changes of threads, and requests that
+come meanwhile wait for one commit at most.
 
 A step that is refused changes nothing, and the others go on. When the commit fails, the whole group is
 undone, in memory and on disk, and all of its steps fail; for a moment new steps are then refused at once,
@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Any, TypeVar
@@ -33,12 +33,12 @@ from fedfairx.storage.transaction_log import Log
 Owner = TypeVar("Owner")
 Outcome = TypeVar("Outcome")
 Step = Callable[[Agent], Outcome]
-_Waiting = tuple[Any, Callable[[Any], Any], Callable[[Any], None] | None, asyncio.Future[Any], bool]
+_Waiting = tuple[Any, Callable[[Any], Any], Callable[[Any], None] | None, asyncio.Future[Any]]
 
 MOST = 1_000  # steps in a transaction, which bounds the wait of the first
 PAUSE = 0.5  # seconds for which steps are refused after the storage failed
 PROBED = 1.0  # seconds for which a successful probe counts
-SHORT = 0.005  # seconds of a group, after which a lone step may run in the event loop
+SHORT = 0.005  # seconds of a group, after which a step may run in the event loop
 PATIENCE = 5.0  # seconds after which a silent storage counts as unavailable
 
 
@@ -48,6 +48,7 @@ class WriteQueue:
     def __init__(self, log: Log, metrics: Metrics, *, limit: int) -> None:
         self.log = log
         self.metrics = metrics
+        self.requests: Collection[object] | None = None  # those under way, if the server says so
         self._limit = limit
         self._waiting: list[_Waiting] = []
         self._at_work = False
@@ -88,13 +89,16 @@ class WriteQueue:
             raise ProblemError("unavailable", "It could not be written a moment ago; nothing was changed.")
         if len(self._waiting) >= self._limit:
             raise ProblemError("busy", f"{self._limit} requests wait already (max_waiting).")
+        alone = not self._at_work and self.requests is not None and len(self.requests) == 1
+        if alone and short and last is None and self._took < SHORT and self.log.begin_at_once():
+            return self._do_here(owner, step)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        self._waiting.append((owner, step, last, future, short))
+        self._waiting.append((owner, step, last, future))
         if not self._at_work:
             self._at_work = True
             self._idle.clear()
-            loop.call_soon(self._begin, loop)  # after all requests that have arrived by now
+            loop.call_soon(self._take, loop)  # after all requests that have arrived by now
         return await future
 
     async def probe(self) -> None:
@@ -124,19 +128,22 @@ class WriteQueue:
         await self._idle.wait()
         self._thread.shutdown()
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take a lone short step here, if that can't last, or else all that wait in the thread."""
-        (*_, last, _, short), *others = self._waiting
-        alone = short and not others and last is None and self._took < SHORT
-        if not alone or not self.log.begin_at_once():
-            self._take(loop)
-            return
+    def _do_here(self, owner: Owner, step: Callable[[Owner], Outcome]) -> Outcome:
+        """Run a step in this thread, in the transaction that has begun."""
+        began = time.monotonic()
         try:
-            group, self._waiting = self._waiting, []
-            outcomes = self._do(group)
+            with self.log.step():
+                outcome = step(owner)
+        except Exception as error:
+            if isinstance(error, StorageError) or not isinstance(error, FedFairXError):
+                self._count_failure(error)
+            raise
         finally:
+            self._took = time.monotonic() - began
             self.log.let_go()
-        self._acknowledge(loop, group, outcomes)
+        self.metrics.groups += 1
+        self.metrics.grouped += 1
+        return outcome
 
     def _take(self, loop: asyncio.AbstractEventLoop) -> None:
         group, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
@@ -193,14 +200,12 @@ class WriteQueue:
         outcomes: list[Any] | Exception,
     ) -> None:
         if isinstance(outcomes, Exception):
-            if isinstance(outcomes, StorageUnavailable):  # any other error concerns this agent alone
-                self.failed = time.monotonic()
-            self.metrics.storage_failures += 1
+            self._count_failure(outcomes)
             outcomes = [outcomes] * len(group)
         else:
             self.metrics.groups += 1
             self.metrics.grouped += len(group)
-        for (*_, future, _), outcome in zip(group, outcomes, strict=True):
+        for (*_, future), outcome in zip(group, outcomes, strict=True):
             if future.done():  # the caller has gone; what was done stays done
                 continue
             if isinstance(outcome, Exception):
@@ -208,6 +213,11 @@ class WriteQueue:
             else:
                 future.set_result(outcome)
         self._take(loop)
+
+    def _count_failure(self, error: Exception) -> None:
+        if isinstance(error, StorageUnavailable):  # any other error concerns this agent alone
+            self.failed = time.monotonic()
+        self.metrics.storage_failures += 1
 
 
 def _kind(waiting: _Waiting) -> tuple[int, object]:

@@ -10,8 +10,8 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -38,6 +38,7 @@ class SqliteDatabase:
 
     def __init__(self, path: str, *, access: Access = "own") -> None:
         self.place = path
+        self._translated = _Translated(path)
         file = Path(path).resolve()  # one file may have several paths
         if access == "read" and not file.exists():
             raise StateError(f"there is no file {path}")
@@ -55,7 +56,7 @@ class SqliteDatabase:
         except OSError as error:
             raise StorageUnavailable(f"{path} can't be opened: {error.strerror}") from error
         try:
-            with self._translated():
+            with self._translated:
                 if access == "read":
                     self._writer = self._reader = self._read_only(file)
                 else:
@@ -127,7 +128,7 @@ class SqliteDatabase:
             self._lock.free()
 
     def begin(self) -> None:
-        with self._translated():
+        with self._translated:
             self._check()
             if self._writer.in_transaction:  # one that Ctrl-C left open
                 self._writer.execute("ROLLBACK")
@@ -135,7 +136,7 @@ class SqliteDatabase:
             self._writer.execute("BEGIN IMMEDIATE")
 
     def begin_at_once(self) -> bool:
-        with self._translated():
+        with self._translated:
             self._check()
             if self._writer.in_transaction:
                 return False
@@ -155,7 +156,7 @@ class SqliteDatabase:
             self._waits = seconds
 
     def commit(self) -> None:
-        with self._translated():
+        with self._translated:
             self._writer.execute("COMMIT")
 
     def rollback(self) -> None:
@@ -165,7 +166,7 @@ class SqliteDatabase:
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         if not self._writer.in_transaction:  # `begin` has checked
-            with self._translated():
+            with self._translated:
                 self._check()
                 self._wait(PATIENCE)
         try:
@@ -174,7 +175,7 @@ class SqliteDatabase:
             raise _meaning(error, self.place) from error
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
-        with self._translated():
+        with self._translated:
             most = self._writer.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
             start, width = 0, AT_ONCE
             while start < len(rows):
@@ -185,7 +186,7 @@ class SqliteDatabase:
                 start += width
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
-        with self._translated(), self._guard:
+        with self._translated, self._guard:
             self._check()
             if self._reader is None:
                 self._reader = _connection(self._file)
@@ -194,7 +195,7 @@ class SqliteDatabase:
 
     def space(self) -> tuple[int, int | None]:
         files = (self._file.with_name(f"{self._file.name}{end}") for end in ("", "-wal", "-shm"))
-        with self._translated():
+        with self._translated:
             size = sum(file.stat().st_size for file in files if file.exists())
             return size, shutil.disk_usage(self._file.parent).free
 
@@ -219,16 +220,25 @@ class SqliteDatabase:
         self._free()
         return [connection for connection in (self._writer, self._reader) if connection is not None]
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except PrivacyError as error:  # raised by the lock
-            raise StorageUnavailable(str(error).replace("this ledger", self.place)) from None
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise _meaning(error, self.place) from error
-        except OSError as error:
-            raise StorageUnavailable(f"{self.place} can't be used: {error.strerror}") from error
+
+class _Translated:
+    """A context manager that raises our errors for those of SQLite, the system and the lock."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, PrivacyError):  # raised by the lock
+            raise StorageUnavailable(str(error).replace("this ledger", self._place)) from None
+        if isinstance(error, sqlite3.Error | UnicodeDecodeError):
+            raise _meaning(error, self._place) from error
+        if isinstance(error, OSError):
+            raise StorageUnavailable(f"{self._place} can't be used: {error.strerror}") from error
 
 
 @lru_cache(maxsize=64)
