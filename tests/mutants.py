@@ -3416,9 +3416,9 @@ MUTANTS = (
     ),
     Mutant(
         "what a request excludes is offered",
-        "parse_plain",
-        "one.excluded or one.baseline is not None",
-        "one.baseline is not None",
+        "_Plain",
+        ", forbid_unknown_fields=True",
+        "",
         DECISION_STEPS,
     ),
     Mutant(
@@ -3430,10 +3430,31 @@ MUTANTS = (
     ),
     Mutant(
         "contexts of a batch are mixed up",
-        "parse_plain",
-        "reshape(len(requests), count, -1)",
-        "reshape(count, len(requests), -1).swapaxes(0, 1)",
+        "read_matrices",
+        ".reshape(count, rows, columns)",
+        ".reshape(rows, count, columns).swapaxes(0, 1)",
         DECISION_STEPS,
+    ),
+    Mutant(
+        "numbers of 17 digits are read to the last bit but one",
+        "_divided",
+        "least if least == most else 0.0",
+        "quotient",
+        ("tests/core/test_json_numbers.py",),
+    ),
+    Mutant(
+        "numbers near the middle of two are guessed",
+        "_divided",
+        "least if least == most else 0.0",
+        "least",
+        ("tests/core/test_json_numbers.py",),
+    ),
+    Mutant(
+        "rows may have different lengths",
+        "_read",
+        "if found > column and column != columns:",
+        "if False:",
+        ("tests/core/test_json_numbers.py",),
     ),
     Mutant(
         "the notes of many decisions are those of the first",

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfairx as ffx
 from fedfairx.agent.agent import Agent
+from fedfairx.core.json_numbers import read_matrices
 from fedfairx.core.slates import ONE
 from fedfairx.errors import FedFairXError
 from fedfairx.service.decisions import PlainDecisions, decide, parse_plain, parse_request
@@ -22,13 +24,15 @@ from fedfairx.service.write_queue import _kind, _take_steps
 from service_helpers import CONTEXTS, asking, settings_for
 
 D = 2
+JSON = {"content-type": "application/json"}
 SETTINGS = settings_for("unused", dimension=str(D))
 FEATURES = FeatureTable(None, dimension=D)
 Requests = list[DecisionRequest]
 
 
 def rows(count: int, width: int = D) -> st.SearchStrategy[list[list[float]]]:
-    row = st.lists(st.floats(-1.0, 1.0), min_size=width, max_size=width)
+    number = st.floats(-1.0, 1.0).map(lambda number: round(number, 9))
+    row = st.lists(number, min_size=width, max_size=width)
     return st.lists(row, min_size=count, max_size=count)
 
 
@@ -66,15 +70,28 @@ def one_by_one(owner: Agent, some: Requests) -> list[Any]:
     return [decide(owner, [asked], [None], None, SETTINGS) for asked in inputs]
 
 
+def parsed(some: Requests, features: Any = FEATURES, settings: Any = SETTINGS, own: Any = ONE) -> Any:
+    """`parse_plain` of requests as clients send them: without what they leave out."""
+    bodies = [
+        {name: value for name, value in msgspec.to_builtins(each).items() if value not in (None, [])}
+        for each in some
+    ]
+    found = parse_plain(msgspec.json.encode({"decisions": bodies}), features, settings, own, batch=True)
+    if len(some) == 1:
+        alone = parse_plain(msgspec.json.encode(bodies[0]), features, settings, own, batch=False)
+        np.testing.assert_equal(alone, found)
+    return found
+
+
 def step(some: Requests) -> PlainDecisions:
-    plain = parse_plain(some, FEATURES, SETTINGS, ONE)
-    assert plain is not None
-    return PlainDecisions(plain.contexts)
+    contexts = parsed(some)
+    assert contexts is not None
+    return PlainDecisions(contexts)
 
 
 def take(owner: Agent, steps: list[PlainDecisions]) -> list[Any]:
     """As the write queue does."""
-    found = groupby(steps, lambda each: _kind((owner, each, None, None, True)))  # type: ignore[arg-type]
+    found = groupby(steps, lambda each: _kind((owner, each, None, None)))  # type: ignore[arg-type]
     return [outcome for _, alike in found for outcome in _take_steps(owner, list(alike))]
 
 
@@ -95,17 +112,37 @@ def test_steps_taken_together(several: list[Requests], data: st.DataObject) -> N
 def test_requests_with_anything_else_are_not_plain(before: Requests, other: Any, after: Requests) -> None:
     some = [*before, other, *after]
     alone = len(some) == 1 and other.contexts is not None and len(other.contexts) == 2
-    assert (parse_plain(some, FEATURES, SETTINGS, ONE) is not None) == alone
+    assert (parsed(some) is not None) == alone
 
 
 @pytest.mark.parametrize("more", [{"mode": "shadow"}, {"control_share": 0.5}, {"max_actions": 2}])
 def test_some_settings_have_no_plain_requests(more: dict[str, Any]) -> None:
     settings = settings_for("unused", dimension=str(D), **more)
     request = [DecisionRequest(contexts=[[0.1, 0.2]] * 3)]
-    assert parse_plain(request, FEATURES, SETTINGS, ONE) is not None
-    assert parse_plain(request, FEATURES, settings, ONE) is None
-    assert parse_plain(request, FEATURES, SETTINGS, (1.0, 0.5)) is None
-    assert parse_plain(request, None, SETTINGS, ONE) is None
+    assert parsed(request) is not None
+    assert parsed(request, settings=settings) is None
+    assert parsed(request, own=(1.0, 0.5)) is None
+    assert parsed(request, None) is None
+
+
+def test_plain_requests_of_an_agent_with_an_intercept() -> None:
+    features = FeatureTable(None, dimension=D + 1, intercept=True)
+    contexts = parsed([DecisionRequest(contexts=[[0.1, 0.2], [0.3, 0.4]])], features)
+    assert contexts.tolist() == [[[0.1, 0.2, 1.0], [0.3, 0.4, 1.0]]]
+
+
+def test_numbers_that_are_read_by_the_whole_parser(tmp_path: Path) -> None:
+    """They get the shares of the same numbers in other words."""
+    usual = "[[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]]"
+    unusual = usual.replace("0.1", "1" + 30 * "0" + "e-31")
+    assert read_matrices([unusual.encode()]) is None
+    found = []
+    for place, text in enumerate((usual, unusual)):
+        with asking(str(tmp_path / f"{place}.db")) as client:
+            answer = client.post("/v1/decisions", content=f'{{"contexts": {text}}}', headers=JSON)
+            assert answer.status_code == 201
+            found.append(answer.json()["policy"])
+    assert found[0] == found[1]
 
 
 def test_a_row_that_is_too_short_is_named_by_its_own_request(tmp_path: Path) -> None:

@@ -196,6 +196,9 @@ def test_what_can_t_be_replaced_is_a_409_with_the_reason(place: str) -> None:
         assert exported(client)[rewarded] == WRONG
 
 
+ASKED = json.dumps({"contexts": CONTEXTS}).encode()
+
+
 def test_others_of_the_same_moment_go_on(tmp_path: Path) -> None:
     """Requests that are written together: each is done or refused for itself."""
     place = str(tmp_path / "agent.sqlite")
@@ -203,7 +206,7 @@ def test_others_of_the_same_moment_go_on(tmp_path: Path) -> None:
     served = service.default
 
     async def work() -> list[Any]:
-        made = [await served.decide([_asked()], None) for _ in range(6)]
+        made = [await served.decide(ASKED, None) for _ in range(6)]
         ids = [each[0].decision_id for each in made]
         for identity in ids[:4]:
             await served.reward([_reward(identity, WRONG)])
@@ -213,7 +216,7 @@ def test_others_of_the_same_moment_go_on(tmp_path: Path) -> None:
             served.reward([_reward(ids[4], WRONG)]),
             served.replace([_reward(ids[5], RIGHT)]),
             served.replace([_reward(ids[4], RIGHT)]),
-            served.decide([_asked()], None),
+            served.decide(ASKED, None),
             served.replace([_reward("nobody-1", RIGHT)]),
             served.replace([_reward(ids[1], RIGHT), _reward(ids[2], 1e100)]),
             return_exceptions=True,
@@ -227,10 +230,6 @@ def test_others_of_the_same_moment_go_on(tmp_path: Path) -> None:
         stored = [each.reward for each in agent.journal.decisions()]
         assert stored == [RIGHT, WRONG, WRONG, WRONG, RIGHT, None, None]
         agent.verify()
-
-
-def _asked() -> Any:
-    return schemas.DecisionRequest(contexts=CONTEXTS)
 
 
 def _reward(identity: str, value: float) -> Any:
@@ -321,7 +320,9 @@ def test_the_event_loop_learns_no_reward_of_a_wide_agent(
 
     monkeypatch.setattr(Agent, "observe", watched)
     monkeypatch.setattr(write_queue, "SHORT", 60.0)  # whatever the disk takes
-    with asking(str(tmp_path / "agent.db"), dimension=str(dimension)) as client:
+    service = open_service(settings_for(str(tmp_path / "agent.db"), dimension=str(dimension)))
+    service.write_queue.requests = ["this one"]
+    with InProcessClient(make_app(service), base_url="http://127.0.0.1") as client:
         made = client.post("/v1/decisions", json={"contexts": [[0.01] * dimension] * 2}).json()
         client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 0.5}).raise_for_status()
     assert threads[-1] is elsewhere  # those before it have warmed the service

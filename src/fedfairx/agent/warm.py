@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedfairx.agent.agent import Agent
+from fedfairx.core.json_numbers import read_matrices
 from fedfairx.core.slates import ONE, as_weights
 from fedfairx.privacy import Bounds, SimulatedNoise, private
 
@@ -17,7 +18,8 @@ _warmed: set[tuple[object, ...]] = set()  # kinds of agents that are compiled
 def warm(agent: Agent) -> None:
     """Compile what this agent's calls need, with two agents of its kind that are thrown away.
 
-    From a filled cache it takes a moment; compiling would stop all requests for seconds.
+    Also what reads contexts from JSON, for a service. From a filled cache it takes a moment; compiling would
+    stop all requests for seconds.
     """
     options, slots = agent.options, as_weights(agent.options.slots)
     kind = agent.rule, type(agent.merit), bool(agent.actions), agent.private, slots, options.half_life
@@ -41,5 +43,6 @@ def warm(agent: Agent) -> None:
     for weights in {slots} if agent.private else {slots, ONE, ONE * 2}:
         for made in (one.decide(contexts, slots=weights), *one.decide_many([contexts], slots=weights)):
             one.observe(made, rewards=[0.0] * len(weights))
+    read_matrices([b"[[0]]"])
     one.absorb({one.name: one.release(), other.name: other.release()})
     _warmed.add(kind)

@@ -18,6 +18,7 @@ from msgspec import UNSET
 
 from fedfairx.agent.agent import Agent
 from fedfairx.agent.decision import Decision
+from fedfairx.core.json_numbers import read_matrices
 from fedfairx.core.slates import ONE, Weights, as_weights
 from fedfairx.errors import InvalidInput, require
 from fedfairx.features import Encoded
@@ -71,34 +72,34 @@ def named(names: list[str], slots: Weights, baseline: int | list[int] | None = N
     return DecisionInput(None, range(len(names)), len(names), names, names, None, baseline, None, slots)
 
 
+class _Plain(msgspec.Struct, forbid_unknown_fields=True):
+    contexts: msgspec.Raw
+
+
+class _PlainBatch(msgspec.Struct, forbid_unknown_fields=True):
+    decisions: list[_Plain]
+
+
+_PLAIN, _PLAIN_BATCH = msgspec.json.Decoder(_Plain), msgspec.json.Decoder(_PlainBatch)
+
+
 def parse_plain(
-    requests: Sequence[DecisionRequest], features: FeatureTable | None, settings: Settings, own: Weights
-) -> Encoded | None:
-    """Contexts (B, K, d) of requests that have nothing but as many contexts each; None for any others.
+    body: bytes, features: FeatureTable | None, settings: Settings, own: Weights, *, batch: bool
+) -> Array | None:
+    """Contexts (B, K, d) of a body with nothing but as many contexts for each decision; None for any other.
 
     What is refused is None as well: `parse_request` says why.
     """
-    count = len(requests[0].contexts or ())
-    plain = features is not None and own is ONE and settings.mode == "live" and not settings.control_share
-    if not plain or not 0 < count <= settings.max_actions:
+    if features is None or own is not ONE or settings.mode != "live" or settings.control_share:
         return None
-    rows: list[Any] = []
-    for one in requests:
-        given, other = one.contexts, one.excluded or one.baseline is not None or one.slots is not None
-        if (
-            given is None
-            or len(given) != count
-            or other
-            or one.actions is not None
-            or one.context is not None
-        ):
-            return None
-        rows += given
     try:
-        contexts, clipped, unknown = features.encode(rows, None, CONTEXTS)  # type: ignore[union-attr]
-    except InvalidInput:
+        given = _PLAIN_BATCH.decode(body).decisions if batch else [_PLAIN.decode(body)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return Encoded(contexts.reshape(len(requests), count, -1), clipped, unknown)
+    rows = read_matrices([one.contexts for one in given])
+    if rows is None or rows.shape[1] > settings.max_actions:
+        return None
+    return features.of_numbers(rows)
 
 
 def parse_request(

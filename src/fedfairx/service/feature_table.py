@@ -10,6 +10,7 @@ import numpy as np
 
 from fedfairx.errors import InvalidInput
 from fedfairx.features import Encoded, Schema
+from fedfairx.util.arrays import Array
 
 CONTEXTS = "contexts"  # the field of a request whose numbers were checked when it was read
 
@@ -34,11 +35,16 @@ class FeatureTable:
             raise self._odd(rows, where)
         if where != CONTEXTS and set(map(type, chain.from_iterable(rows))) != {float}:
             raise InvalidInput(f"{where} must have numbers: this service has no named features")
-        made = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * self.given)
-        made = made.reshape(len(rows), self.given)
-        if self._intercept:
-            made = np.column_stack([made, np.ones(len(made))])
+        numbers = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * self.given)
+        made = self.of_numbers(numbers.reshape(len(rows), self.given))
+        assert made is not None
         return Encoded(made, {}, {})
+
+    def of_numbers(self, rows: Array) -> Array | None:
+        """The agent's contexts (…, K, d) of rows (…, K, `given`); None if features have names."""
+        if self._schema is not None or rows.shape[-1] != self.given:
+            return None
+        return np.concatenate([rows, np.ones((*rows.shape[:-1], 1))], axis=-1) if self._intercept else rows
 
     def _odd(self, rows: Sequence[Any], where: str) -> InvalidInput:
         """The error for the first row that is not as many numbers as needed."""

@@ -20,6 +20,7 @@ from fedfairx.service import decisions, schemas
 from fedfairx.service.counters import DecisionCounters
 from fedfairx.service.decisions import AmongAll, DecisionInput, PlainDecisions
 from fedfairx.service.exposure_cache import ExposureCache
+from fedfairx.service.fast_path import decode
 from fedfairx.service.feature_table import FeatureTable
 from fedfairx.service.federation import Membership
 from fedfairx.service.logs import AgentLog
@@ -108,20 +109,32 @@ class ServedAgent:
     # --- deciding ------------------------------------------------------------------------------------
 
     async def decide(
-        self, requests: Sequence[schemas.DecisionRequest], wish: Wish | None
+        self, body: bytes, wish: Wish | None, *, batch: bool = False
     ) -> list[schemas.DecisionMade]:
-        """Make a decision for each request, all or none; a key that was used returns its decisions again."""
+        """Make a decision for each request of a body, all or none.
+
+        A key that was used returns its decisions again.
+        """
         if self.archived and (
             wish is None or await self.read(lambda journal: journal.by_key(wish.key)) is None
         ):
             self._refuse_archived()
         settings, features = self.settings, None if self.featureless else self.features
         slots, fixed = self.slots, self.fixed_slots
-        plain = None if wish is not None else decisions.parse_plain(requests, features, settings, slots)
-        if plain is not None:
-            made = await self.write(PlainDecisions(plain.contexts), short=len(requests) == 1)
-            self._count([plain], made)
+        contexts = (
+            None if wish is not None else decisions.parse_plain(body, features, settings, slots, batch=batch)
+        )
+        if contexts is not None:
+            self.check_batch(len(contexts))
+            made = await self.write(PlainDecisions(contexts), short=not batch)
+            self._count((), made)
             return made
+        requests = (
+            decode(body, schemas.DecisionBatch).decisions
+            if batch
+            else [decode(body, schemas.DecisionRequest)]
+        )
+        self.check_batch(len(requests))
         asked = [decisions.parse_request(one, features, settings, slots, fixed=fixed) for one in requests]
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest

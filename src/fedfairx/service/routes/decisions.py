@@ -21,7 +21,7 @@ from fedfairx.service.auth import sees_exact
 from fedfairx.service.endpoint import Parameter, Window, body_as, endpoint, query_of
 from fedfairx.service.explanation import explain
 from fedfairx.service.export import FORMATS, LINES, write_parquet
-from fedfairx.service.fast_path import body_of, decode, header_of
+from fedfairx.service.fast_path import body_of, header_of
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.serializers import seen
 from fedfairx.service.served_agent import ServedAgent, Wish
@@ -71,17 +71,14 @@ class ExportQuery(Window):
 async def decide(served: ServedAgent, request: Request) -> schemas.DecisionMade:
     """Make a decision."""
     body = await body_of(request, served.settings.max_body)
-    made = await served.decide([decode(body, schemas.DecisionRequest)], _wish(request, body))
-    return made[0]
+    return (await served.decide(body, _wish(request, body)))[0]
 
 
 @endpoint("POST", "/v1/decisions/batch", role="writer", takes=schemas.DecisionBatch, **MAKING)
 async def decide_many(served: ServedAgent, request: Request) -> schemas.DecisionsMade:
     """Make several decisions: all, or none."""
     body = await body_of(request, served.settings.max_body)
-    asked = decode(body, schemas.DecisionBatch).decisions
-    served.check_batch(len(asked))
-    return schemas.DecisionsMade(await served.decide(asked, _wish(request, body)))
+    return schemas.DecisionsMade(await served.decide(body, _wish(request, body), batch=True))
 
 
 def _wish(request: Request, body: bytes) -> Wish | None:
