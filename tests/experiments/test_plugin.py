@@ -38,7 +38,37 @@ def test_the_documented_plug_in_runs(tmp_path: Path):
     done = reproduce(choose(["mine"]), size=Size(horizon=60, seeds=2), out=tmp_path / "out")
     assert done.swept.failures == ()
     assert (tmp_path / "out" / "figures" / "mine.png").exists()
-    assert "Does weekly sharing do?" in done.report.read_text()
+    assert "Does sharing pay?" in done.report.read_text()
+
+
+PARTS = """
+from dataclasses import dataclass, replace
+from fedfairx.privacy import calibrate
+
+@dataclass(frozen=True)
+class Weekly:
+    days: int = 7
+    public = True
+    def rounds(self, plan): return np.arange(self.days, plan.horizon + 1, self.days)
+    def max_releases(self, plan): return plan.horizon // self.days
+
+def louder(**budget):
+    tree = calibrate("tree", **budget)
+    return replace(tree, base_sd=2 * tree.base_sd)
+
+"""
+
+
+@pytest.mark.long
+def test_a_plug_in_has_its_own_schedule_and_mechanism(tmp_path: Path):
+    path, given = documented(tmp_path), '{"epsilon": 2.0}'
+    text = path.read_text()
+    assert given in text
+    own = given.replace("}", ', "schedule": Weekly(), "mechanism": louder}')
+    path.write_text(text.replace("class Sparse", f"{PARTS}class Sparse").replace(given, own))
+    load_plugin(path)
+    done = reproduce(choose(["mine"]), size=Size(horizon=60, seeds=2), out=tmp_path / "out")
+    assert done.swept.failures == ()
 
 
 def test_it_is_short(tmp_path: Path):
