@@ -1,4 +1,4 @@
-"""Generate parts of the reference from the code: API, commands, settings, HTTP, metrics, tables.
+"""Generate parts of the reference from the code: API, commands, settings, HTTP, roles, metrics, tables.
 
 A page includes one by a line like `<!-- generated: cli -->`, which conf.py replaces.
 """
@@ -25,7 +25,10 @@ from fedfairx.cli.list import everything
 from fedfairx.cli.main import parser
 from fedfairx.federation.exchange import envelope
 from fedfairx.service import openapi
+from fedfairx.service.auth import ROLES
+from fedfairx.service.federation import REFUSED
 from fedfairx.service.metrics import METRICS, kind
+from fedfairx.service.pages import DECISION, PAGES
 from fedfairx.service.routes import OPERATIONS
 from fedfairx.storage import open_database
 from fedfairx.storage.migrations import TABLES, migrate
@@ -34,10 +37,20 @@ RULES = Path(__file__).resolve().parent.parent / "deploy" / "prometheus" / "fedf
 
 
 def cli() -> str:
-    """One section for each command, with the output of its `--help`."""
-    return "\n\n".join(
-        f"## `{command.prog}`\n\n```text\n{command.format_help().strip()}\n```"
-        for command in _commands(parser())
+    """A table of all commands, and one section for each, with the output of its `--help`."""
+    _, *commands = found = list(_commands(parser()))
+    sections = (f"## `{each.prog}`\n\n```text\n{each.format_help().strip()}\n```" for each in found)
+    return "\n\n".join([_table(("command", "what it does", "example"), map(_command, commands)), *sections])
+
+
+def _command(command: argparse.ArgumentParser) -> tuple[str, str, str]:
+    """The row of a command: the first sentence of its description, and the first of its examples."""
+    summary, _, _ = " ".join((command.description or "").split()).partition(". ")
+    _, example, *_ = (command.epilog or "").splitlines()
+    return (
+        f"[`{command.prog}`](#{command.prog.replace(' ', '-')})",
+        summary.rstrip("."),
+        f"`{example.strip()}`",
     )
 
 
@@ -151,6 +164,24 @@ def _sentence(text: str) -> str:
 def envelope_layout() -> str:
     """The byte layout of an envelope, from the docstring of its module."""
     return f"## The envelope\n\n{inspect.getdoc(envelope)}"
+
+
+def refusals() -> str:
+    """Why a message may be refused."""
+    return _table(("reason", "meaning"), ((f"`{name}`", text) for name, text in REFUSED.items()))
+
+
+def roles() -> str:
+    """The addresses and pages that the key of each role opens."""
+    opened: dict[str, list[str]] = {"no key": [], **{role: [] for role in ROLES}}
+    for each in OPERATIONS:
+        opened[each.role or "no key"].append(f"{each.method} {each.path}")
+    opened["reader"] += [f"GET {path}" for path in (*(path for path, _ in PAGES.values()), DECISION)]
+    rows = (
+        (role, _listed(addresses), ", ".join(other for other in ROLES.get(role, ()) if other != role))
+        for role, addresses in opened.items()
+    )
+    return _table(("role", "opens", "and what is for"), rows)
 
 
 def metrics() -> str:
@@ -269,6 +300,8 @@ GENERATED: dict[str, Callable[..., str]] = {
     "settings": settings,
     "http": http,
     "envelope": envelope_layout,
+    "refusals": refusals,
+    "roles": roles,
     "metrics": metrics,
     "alerts": alerts,
     "tables": tables,

@@ -18,7 +18,10 @@ from fedfairx.cli.main import parser
 from fedfairx.experiments.registry import experiments
 from fedfairx.privacy import Bounds, Centring, calibrate, epsilon_for, mechanisms, mu_for
 from fedfairx.privacy.statement import found_at_most
+from fedfairx.service.auth import ROLES
+from fedfairx.service.federation import REFUSED
 from fedfairx.service.metrics import METRICS
+from fedfairx.service.routes import OPERATIONS
 from fedfairx.service.settings import table as table_of_settings
 from fedfairx.storage.migrations import TABLES
 
@@ -145,6 +148,9 @@ def test_the_generated_reference_has_the_flags(monkeypatch: pytest.MonkeyPatch) 
     import generated
 
     assert "--epsilon FLOAT" in generated.cli()
+    assert (
+        "| [`fedfairx federate renew`](#fedfairx-federate-renew) | Renew the certificates" in generated.cli()
+    )
     assert "| `port` | `8000` |" in generated.settings()
 
 
@@ -182,6 +188,12 @@ def test_the_generated_reference_is_complete(monkeypatch: pytest.MonkeyPatch) ->
         assert flag in generated.cli()
     assert re.findall(r"^\| `fedfairx_(\w+)` \|", generated.metrics(), re.MULTILINE) == [*METRICS]
     assert re.findall(r"^\| `(\w+)` \|", generated.tables(), re.MULTILINE) == [*TABLES]
+    assert re.findall(r"^\| `([\w ]+)` \|", generated.refusals(), re.MULTILINE) == [*REFUSED]
+    opened = dict(re.findall(r"^\| ([\w ]+) \| (`.+`) \|", generated.roles(), re.MULTILINE))
+    assert [*opened] == ["no key", *ROLES]
+    assert "`GET /report`" in opened["reader"]
+    for each in OPERATIONS:
+        assert f"`{each.method} {each.path}`" in opened[each.role or "no key"]
     rules = re.findall(r"- alert: (\w+)", (ROOT / "deploy/prometheus/fedfairx.rules.yml").read_text())
     assert re.findall(r"^\| `(\w+)` \|", generated.alerts(), re.MULTILINE) == rules
 

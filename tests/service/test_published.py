@@ -289,15 +289,3 @@ def test_rounding_keeps_what_intervals_hold() -> None:
         assert after.entitled.value == pytest.approx(before.entitled.value, abs=0.0005)
         assert after.shown == before.shown
     assert rounded.draws.as_the_policy_said == table.draws.as_the_policy_said
-
-
-DOCS = Path(__file__).parents[2] / "docs" / "reference" / "roles.md"
-
-
-def test_the_documentation_says_what_each_route_tells() -> None:
-    """A row for every route and page, and in it a cell for each role."""
-    rows = [line for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
-    routes = {f"{operation.method} {operation.path}" for operation in OPERATIONS}
-    assert named == routes | {f"GET {path}" for path in (DECISION, *(path for path, _ in PAGES.values()))}
-    assert all(row.count(" | ") == 4 for row in rows)

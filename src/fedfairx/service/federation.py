@@ -28,7 +28,8 @@ EVERY = 1.0  # seconds between two exchanges if nothing happens
 UNKNOWN = "?"  # one name for all senders that are not in the roster, since they can use any name
 DAY = 86_400.0  # seconds
 REFUSED = {  # why messages are refused, in words, by the reason that counts them
-    "absurd": "no records could add up to these statistics: it has a fault, or is hostile",
+    "absurd": "no records could add up to these statistics, or they are fewer than before: it has a fault, "
+    "or is hostile",
     "clock": "its clock is more than five minutes ahead of ours",
     "dimension": "it has another number of features than the terms",
     "epoch": "made for another roster, or with other openers' keys than ours",
