@@ -37,7 +37,7 @@ def ever_outside(shown: np.ndarray, chances: np.ndarray, error: float) -> float:
 def test_a_fixed_interval_that_is_looked_at_every_round_misleads(
     chance: float, figures: tuple[float, float, float]
 ) -> None:
-    """The table of docs/explanation/fairness.md, in per cent of honest runs; sds are 0.5, 0.08 and 0.14."""
+    """Per cent of honest runs, as in docs/explanation/fairness.md; sds are 0.5, 0.08 and 0.14."""
     shown = np.cumsum(np.random.default_rng(0).random((RUNS, ROUNDS)) < chance, axis=1)
     rounds = np.arange(1, ROUNDS + 1)
     share = shown / rounds
