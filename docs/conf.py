@@ -75,6 +75,7 @@ LOADED = re.compile(
     r"""|@import ["'][^;]*;|url\(["']?(?:https?:)?//[^)]*\)"""
 )
 SHELL = re.compile(r"\A%%(bash|terminal)\b.*\n")
+JOINER = "\N{WORD JOINER}"
 FORMULA = 16.0  # points in which formulas are typeset
 TAG = re.compile(r"\\tag\{(.+?)\}")
 PAGE = re.compile(r"`?docs/([\w/-]+)\.md`?")
@@ -150,9 +151,8 @@ def show_inline(writer: HTML5Translator, node: nodes.math) -> None:
     """Draw a formula within a line, on the line."""
     formula = typeset(node, inline=True)
     drop = formula.getyofst() / FORMULA
-    writer.body.append(
-        f'<span class="math" style="vertical-align:{drop:.3f}em">{drawing(formula, node)}</span>'
-    )
+    span = f'<span class="math" style="vertical-align:{drop:.3f}em">{drawing(formula, node)}</span>'
+    writer.body.append(f"{JOINER}{span}{JOINER}")  # no line ends between a formula and a comma after it
     raise nodes.SkipNode
 
 

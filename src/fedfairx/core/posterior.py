@@ -32,8 +32,8 @@ class Prior:
     """The prior of θ and the rewards' noise, for every rule but `"optimism"`.
 
     mean: of θ: one number for all coordinates, or a tuple of one for each.
-    sd: the standard deviation of every coordinate of θ around it, in [1e-100, 1e100].
-    noise_sd: the standard deviation of a reward around x·θ, in [1e-100, 1e100].
+    sd: the standard deviation of every coordinate of θ around it, in [1e-30, 1e30].
+    noise_sd: the standard deviation of a reward around x·θ, in [1e-30, 1e30].
     learn: whether the agent's own rewards correct `sd` and `noise_sd`; False keeps them fixed. Private agents
         that decide from releases alone never learn them.
 
