@@ -236,7 +236,7 @@ class Agreement:
 
 
 def _require_witness(epoch: Epoch, before: Epoch, confirmed: Collection[str]) -> None:
-    """Refuse an earlier epoch that a convener could have made up: one that no honest member must have seen."""
+    """Refuse an earlier epoch that no honest member must have seen: a convener could have made it up."""
     both = epoch.members.items() & before.members.items()
     known, least = sum(name in confirmed for name, _ in both), epoch.colluding + 1
     if known < least:
