@@ -290,12 +290,12 @@ def test_steps_of_several_agents_are_one_commit_and_one_that_fails_fails_alone(
     with two(place) as client:
         service = client.app_service
         one, other = service.agents.open["shop"], service.agents.open["news"]
-        asked = schemas.DecisionRequest(contexts=CONTEXTS), schemas.DecisionRequest()
+        asked = json.dumps({"contexts": CONTEXTS}).encode(), b"{}"
 
         async def work() -> list[Any]:
             pairs = [(one, asked[0]), (other, asked[1])] * 2
             return await asyncio.gather(
-                *(served.decide([body], None) for served, body in pairs), return_exceptions=True
+                *(served.decide(body, None) for served, body in pairs), return_exceptions=True
             )
 
         before = service.metrics.groups
