@@ -3436,6 +3436,20 @@ MUTANTS = (
         DECISION_STEPS,
     ),
     Mutant(
+        "a tridiagonal matrix lacks half of a reflection",
+        "make_tridiagonal",
+        "half = 0.5 * weight * inner",
+        "half = weight * inner",
+        ("tests/core/test_marginal_likelihood.py", "-k", "tridiagonal"),
+    ),
+    Mutant(
+        "the moment is not turned with the matrix",
+        "make_tridiagonal",
+        "fma(-weight * turned, matrix[k, j], matrix[j, dimension])",
+        "matrix[j, dimension]",
+        ("tests/core/test_marginal_likelihood.py", "-k", "tridiagonal"),
+    ),
+    Mutant(
         "numbers of 17 digits are read to the last bit but one",
         "_divided",
         "least if least == most else 0.0",

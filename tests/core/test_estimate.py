@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedfairx.core import estimate, statistics
 from fedfairx.core.learner import GROWTH, learn
+from fedfairx.lanes.linalg import cholesky
 from fedfairx.lanes.rows import by_lane, floats, vectors
 from fedfairx.lanes.vector_llvm import WIDTH
 from instances import blank, follow, in_rows
@@ -37,6 +38,21 @@ def test_derive_is_the_inverse(seed: int, dimension: int, lanes: int, log_regula
         assert np.abs(inverse[:, :, l] @ V - np.eye(dimension)).max() <= 1e-8
         assert (inverse[:, :, l] == inverse[:, :, l].T).all()
         assert np.allclose(V @ theta[:, l], packed[-dimension:, l], rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("lanes", [1, WIDTH])
+def test_many_coordinates_get_the_same_bits(lanes: int) -> None:
+    """Sums are taken in another order of loops, but each has its terms in the same order."""
+    rng, dimension = np.random.default_rng(0), 9
+    roots = rng.normal(size=(lanes, dimension, 2 * dimension))
+    packed = np.stack([statistics.pack(root @ root.T, np.zeros(dimension)) for root in roots], axis=1)
+    derived, squared = np.empty((2, dimension, dimension, lanes))
+    estimate.derive(in_rows(packed), 0.1, in_rows(derived))
+    for lane, root in enumerate(roots):
+        squared[:, :, lane] = root @ root.T + 0.1 * np.eye(dimension)
+    cholesky(in_rows(squared), 0.1)
+    estimate._square_of_inverse(in_rows(squared))
+    assert squared.tobytes() == derived.tobytes()
 
 
 @pytest.mark.parametrize("regulariser", [0.01, 1.0, 7.5])

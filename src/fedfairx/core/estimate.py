@@ -16,6 +16,7 @@ REFRESH_EVERY = 4096
 #: An update is split into parts that grow V by at most this factor: along x it leaves a difference of numbers
 #: larger by the growth, which loses as many digits; the next part corrects the loss of the last one.
 LARGE_GROWTH = 1e3
+WIDE = 64  # coordinates above which loops and factorisations are those for large matrices
 MOST_PARTS = 200  # enough for a growth of 1e600, beyond any float
 
 
@@ -52,6 +53,9 @@ def derive(packed: Rows, ridge: float, inverse: Rows) -> None:
                 inverse[j, i] = 0.0
         return
     cholesky(inverse, ridge)
+    if dimension > WIDE:
+        _square_of_inverse(inverse)
+        return
     for i in range(dimension):  # F ← F⁻¹, lower
         for j in range(i):
             s = 0.0
@@ -67,6 +71,34 @@ def derive(packed: Rows, ridge: float, inverse: Rows) -> None:
     for i in range(dimension):
         for j in range(i):
             inverse[j, i] = inverse[i, j]
+
+
+@stage
+def _square_of_inverse(factor: Rows) -> None:
+    """factor (d, d) ← F⁻ᵀ F⁻¹ of a Cholesky factor F: the rest of `derive` for many coordinates.
+
+    Each sum is the same, term by term, but the innermost loops run along rows: columns of a matrix that is
+    larger than the processor's caches would have to be fetched again and again.
+    """
+    dimension = factor.shape[0]
+    for i in range(dimension):
+        for k in range(i):
+            pull = factor[i, k]
+            factor[i, k] = 0.0 * pull
+            for j in range(k + 1):
+                factor[i, j] = fma(-pull, factor[k, j], factor[i, j])
+        for j in range(i):
+            factor[i, j] = factor[i, j] * factor[i, i]
+    for i in range(dimension):
+        pull = factor[i, i]
+        for j in range(i + 1):
+            factor[i, j] = pull * factor[i, j]
+        for k in range(i + 1, dimension):
+            pull = factor[k, i]
+            for j in range(i + 1):
+                factor[i, j] = fma(pull, factor[k, j], factor[i, j])
+        for j in range(i):
+            factor[j, i] = factor[i, j]
 
 
 @stage
