@@ -181,7 +181,7 @@ def roles() -> str:
         (role, _listed(addresses), ", ".join(other for other in ROLES.get(role, ()) if other != role))
         for role, addresses in opened.items()
     )
-    return _table(("role", "opens", "and what is for"), rows)
+    return _table(("role", "opens", "and all that these open"), rows)
 
 
 def metrics() -> str:
