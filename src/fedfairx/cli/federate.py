@@ -55,6 +55,7 @@ class Init(Verb):
     reward_range: lowest and highest possible reward, as 1:5; sets the defaults of merit, prior and bounds
         (default: not known; private sums clip rewards to -1:1).
     merit: such as doubling:0.1, where 0.1 better doubles the share (default: 7 % of the reward range does).
+    minimum_share: share that every action gets in any case.
     slots: number of actions that a decision shows, or the weights of its slots, such as 1,0.63,0.5.
     epsilon: ε of a private algorithm.
     delta: δ of a private algorithm.
@@ -89,6 +90,7 @@ class Init(Verb):
     schedule: Schedule | None = None
     reward_range: tuple[float, float] | None = field(default=None, metadata={"metavar": "LOW:HIGH"})
     merit: Merit | None = None
+    minimum_share: float = 0.0
     slots: str = "1"
     epsilon: float = 2.0
     delta: float = 1e-6
@@ -111,7 +113,8 @@ class Init(Verb):
         from fedfairx.federation.roster.terms import Terms
 
         names = ("dimension", "horizon", "spare", "algorithm", "schedule", "reward_range", "merit", "delta")
-        asked: dict[str, Any] = {name: getattr(self, name) for name in (*names, "mechanism", "aggregation")}
+        others = ("minimum_share", "mechanism", "aggregation")
+        asked: dict[str, Any] = {name: getattr(self, name) for name in (*names, *others)}
         asked |= {"colluding": self.colluding, "decide_from": self.decide_from}
         if self.aggregation != SECURE:
             for name in ("first_round", "round_ratio", "round_count", "begin"):

@@ -312,9 +312,10 @@ def test_on_the_command_line(
     assert main(["federate", "init", "--agents", "a,b", "--out", "g", "--algorithm", "fed-fairx-bayes"]) == 0
     assert Roster.read("g/roster.json").terms.options.epsilon is None
     named = ["--features", "price=0:10,city=Rome|Oslo", "--shared", "city", "--products", "none"]
-    assert main(["federate", "init", "--agents", "a,b", "--out", "n", *named]) == 0
+    assert main(["federate", "init", "--agents", "a,b", "--out", "n", "--minimum-share", "0.1", *named]) == 0
     schema = Schema({"price": (0, 10), "city": ["Rome", "Oslo"]}, shared=["city"], products=[])
     assert Roster.read("n/a/roster.json").terms.schema == schema
+    assert Roster.read("n/a/roster.json").terms.options.minimum_share == 0.1
     assert main(["federate", "init", "--agents", "a,b", "--out", "m", "--dimension", "3", *named]) == 2
     assert "dimension must be left out or 5" in capsys.readouterr().err
 
