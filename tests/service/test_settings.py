@@ -39,6 +39,13 @@ def test_slots_are_a_number_or_weights(tmp_path: Path) -> None:
         load({"slots": "2", "federation": str(tmp_path)}, environment={}, config=file)
 
 
+def test_a_member_cannot_bound_a_persons_records(tmp_path: Path) -> None:
+    file = tmp_path / "service.toml"
+    file.write_text("person_records = 3\n")
+    with pytest.raises(InvalidInput, match="person_records must be left out: a federation's terms"):
+        load({"federation": str(tmp_path)}, environment={}, config=file)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "word"),
     [

@@ -39,7 +39,6 @@ AGREED = frozenset(
         "epsilon",
         "delta",
         "releases",
-        "person_records",
     }
 )
 #: Settings of one agent; all others are the service's.
@@ -91,8 +90,8 @@ class Settings:
     epsilon: makes its releases private; docs/howto/choose-epsilon.md.
     delta: δ, beside epsilon.
     releases: number of releases that epsilon and delta are for.
-    decide_from: what a private agent decides from; released is the strict mode, which keeps decisions
-        private too.
+    decide_from: what a private agent decides from; released is the strict mode, whose claim also covers how
+        a record changes later decisions.
     federation: the folder of a member of a federation; docs/howto/found-a-federation.md.
     partners: for a member of a federation, whether its peers' parameters may differ from its own.
     person_records: records of one person that enter, where a person is to be private.
@@ -230,6 +229,10 @@ def check(settings: Settings) -> Settings:
     agreed = AGREED & settings.given if settings.federation else ()
     if agreed:
         raise InvalidInput(f"{sorted(agreed)[0]} must be left out: the federation's roster states it")
+    if settings.federation and settings.person_records is not None:
+        raise InvalidInput(
+            "person_records must be left out: a federation's terms have no bound on a person's records"
+        )
     low, high = settings.reward_range or (0.0, 1.0)
     require(low < high, "reward_range", "must be two numbers, low < high, like 1:5", settings.reward_range)
     named = len(settings.features)
