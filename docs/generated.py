@@ -81,7 +81,7 @@ def settings() -> str:
             text, _, default = (
                 (action.help or "").replace("%%", "%").removesuffix(")").partition(" (default: ")
             )
-            text = re.sub(r"docs/([\w/-]+)\.md", r"see [\1](../\1.md)", _cell(text))
+            text = _cell(_linked(text))
             rows.append(f"| `{action.dest}` | {f'`{default}`' if default else ''} | {text} |")
     return "\n".join(rows)
 
@@ -130,14 +130,14 @@ def _answers(responses: dict[str, Any]) -> str:
 
 def _schema(schema: dict[str, Any]) -> Iterator[str]:
     if schema.get("description"):
-        yield str(schema["description"])
+        yield inspect.cleandoc(schema["description"])
     required = schema.get("required", ())
-    rows = [
-        f"| `{name}` | {_type(kind)} | {'yes' if name in required else 'no'} |"
+    rows = (
+        (f"`{name}`", _type(kind), "yes" if name in required else "no", _linked(kind.get("description", "")))
         for name, kind in schema.get("properties", {}).items()
-    ]
-    if rows:
-        yield "\n".join(["| field | type | always there |", "| --- | --- | --- |", *rows])
+    )
+    if schema.get("properties"):
+        yield _table(("field", "type", "always there", "meaning"), rows)
 
 
 def _type(schema: dict[str, Any]) -> str:
@@ -155,6 +155,11 @@ def _type(schema: dict[str, Any]) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+def _linked(text: str) -> str:
+    """The text with links to the pages that it names."""
+    return re.sub(r"docs/([\w/-]+)\.md", r"see [\1](../\1.md)", text)
 
 
 def _sentence(text: str) -> str:
