@@ -174,6 +174,7 @@ def typeset(node: nodes.Element, inline: bool = False) -> Math:
         "<math ": '<math mathcolor="currentColor" ',
         "<mo>&#x00302;</mo>": '<mo stretchy="false">&#x002C6;</mo>',  # a hat, as wide as a letter
         "<mi>&#x0007E;</mi>": "<mo>&#x0223C;</mo>",  # a relation, with space around it
+        "<mo>&#x02016;</mo>": '<mo fence="false" stretchy="false">&#x02016;</mo>',  # \lVert, as \| is
     }.items():
         formula = formula.replace(found, better)
     return Math(formula, size=FORMULA)
