@@ -10,7 +10,7 @@ import pytest
 from fedfairx.cli.main import main
 from fedfairx.errors import InvalidInput
 from fedfairx.features import Feature
-from fedfairx.service.settings import Settings, load, table
+from fedfairx.service.settings import Settings, load, schema_of, table
 
 
 def test_the_nearest_source_counts(tmp_path: Path) -> None:
@@ -53,6 +53,7 @@ def test_a_member_cannot_bound_a_persons_records(tmp_path: Path) -> None:
         ("port", "x", "whole number"),
         ("port", True, "whole number"),
         ("port", 1.5, "whole number"),
+        ("dimension", "2001", "<= 2000"),
         ("control_share", "1.5", "<= 1"),
         ("control_share", "nan", "finite"),
         ("window", "0", "> 0"),
@@ -96,6 +97,14 @@ def test_bad_values_are_named(name: str, value: object, word: str) -> None:
 def test_settings_that_do_not_fit(given: dict[str, object]) -> None:
     with pytest.raises(InvalidInput, match=next(reversed(given))):
         load(given, environment={})
+
+
+def test_features_of_too_many_numbers() -> None:
+    """Products of categories soon are: a model has the square of their number."""
+    many = "|".join(f"c{number}" for number in range(50))
+    given = {"features": f"a={many},b={many}", "shared": "b", "products": "a:b"}
+    with pytest.raises(InvalidInput, match=r"features must make at most 2000 numbers.*got features=2"):
+        schema_of(load(given, environment={}))
 
 
 def test_a_bad_file_is_named(tmp_path: Path) -> None:

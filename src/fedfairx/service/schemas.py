@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from fedfairx.service.settings import OF_AGENT, Settings
+from fedfairx.service.settings import OF_AGENT, WIDEST, Settings
 from fedfairx.util.config import explained
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -661,7 +661,7 @@ Kind = Annotated[list[Number | Name], Meta(min_length=1)] | Literal["bool"]
 class AgentSettings(Body):
     """The settings of an agent, with `dimension`, `features` or `actions`; others have defaults."""
 
-    dimension: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
+    dimension: Annotated[int, Meta(ge=1, le=WIDEST)] | UnsetType = UNSET
     actions: Annotated[list[Name], Meta(min_length=1)] | UnsetType = UNSET
     features: Annotated[dict[str, Kind], Meta(min_length=1)] | UnsetType = UNSET
     shared: list[Name] | UnsetType = UNSET

@@ -28,6 +28,9 @@ from fedfairx.util.config import READERS, Setting, read_toml, settings_of
 PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
 LONGEST = 200  # characters of a name
+WIDEST = (
+    2_000  # numbers that describe an action: a model has their square, and an estimate of σ takes seconds
+)
 #: What the members of a federation have agreed on.
 AGREED = frozenset(
     {
@@ -128,7 +131,7 @@ class Settings:
 
     data: str = "fedfairx-data"
     database: str = ""
-    dimension: Annotated[int, Meta(ge=0, le=10_000)] = field(default=0, metadata={"unset": ""})
+    dimension: Annotated[int, Meta(ge=0, le=WIDEST)] = field(default=0, metadata={"unset": ""})
     actions: tuple[Name, ...] = ()
     features: tuple[Feature, ...] = field(default=(), metadata={"metavar": "NAME=LOW:HIGH|A|B|bool,…"})
     shared: tuple[Name, ...] = ()
@@ -282,12 +285,15 @@ def keep_seconds(settings: Settings) -> float | None:
 
 def schema_of(settings: Settings) -> Schema:
     """The schema of a service with features."""
-    return Schema(
+    schema = Schema(
         settings.features,
         shared=settings.shared,
         products=() if settings.products == ("none",) else settings.products,
         intercept=settings.intercept is not False,
     )
+    text = f"must make at most {WIDEST} numbers, with their categories and products"
+    require(schema.width <= WIDEST, "features", text, schema.width)
+    return schema
 
 
 def place_of(settings: Settings) -> str:
