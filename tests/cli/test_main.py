@@ -348,7 +348,9 @@ def test_ctrl_c_keeps_results_and_says_how_to_go_on(tmp_path: Path):
 
 
 def test_privacy_as_json(capsys: pytest.CaptureFixture[str]):
-    assert main(["privacy", "--epsilon", "2", "--delta", "0.1", "--json"]) == 0
+    assert main(["privacy", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["releases"] == 45  # as a federation has by default
+    assert main(["privacy", "--epsilon", "2", "--delta", "0.1", "--schedule", "paper", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["releases"] == 20_002
     assert found["mu"] == pytest.approx(1.366, abs=1e-3)
@@ -367,7 +369,8 @@ def test_privacy_as_json(capsys: pytest.CaptureFixture[str]):
 
 
 def test_privacy_centred(capsys: pytest.CaptureFixture[str]):
-    assert main(["privacy", "--epsilon", "2", "--delta", "0.1", "--centred", "--json"]) == 0
+    flags = ["--epsilon", "2", "--delta", "0.1", "--schedule", "paper", "--centred", "--json"]
+    assert main(["privacy", *flags]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["sensitivity"] == pytest.approx(0.5625)
     noise = {item["name"]: item["noise_sd"] for item in found["mechanisms"]}

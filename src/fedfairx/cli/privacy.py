@@ -30,7 +30,7 @@ class Mechanism:
     agents: m, the number of agents that share.
     dimension: d, the number of features of an arm.
     horizon: T, the number of rounds.
-    schedule: when agents share, such as paper:gap=50.
+    schedule: when agents share, such as paper:gap=50; geometric is the default of federations.
     context_norm: L, the norm to which contexts are clipped.
     reward: B; rewards are clipped to ±B.
     record_norm: R; whole records are also shrunk until ‖x‖² + y² ≤ R² (default: they are not).
@@ -47,7 +47,7 @@ class Mechanism:
     agents: int = 10
     dimension: int = 5
     horizon: int = 100_000
-    schedule: str = field(default="paper", metadata={"choices": tuple(SCHEDULES), "metavar": NAMED})
+    schedule: str = field(default="geometric", metadata={"choices": tuple(SCHEDULES), "metavar": NAMED})
     context_norm: float = 1.0
     reward: float = 1.0
     record_norm: float | None = None
@@ -94,7 +94,7 @@ class Privacy(Mechanism, Output):
 
         fedfairx privacy --agents 10 --horizon 100000 --epsilon 2 --delta 0.1
         fedfairx privacy --agents 30 --horizon 10000 --epsilon 4 --decide-from released
-        fedfairx privacy --agents 10 --epsilon 2 --schedule geometric --aggregation secure --colluding 2
+        fedfairx privacy --agents 10 --epsilon 2 --aggregation secure --colluding 2
         fedfairx privacy --epsilon 2 --centred
         fedfairx privacy --epsilon 2 --slots 1,0.63,0.5
         fedfairx privacy --epsilon 1 --person-records 5 --statement
