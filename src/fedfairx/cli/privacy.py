@@ -92,7 +92,7 @@ class Privacy(Mechanism, Output):
     """Calculate releases, μ, noise, shift and radius of a privacy budget for each mechanism, and the expected
     gain of joining.
 
-        fedfairx privacy --agents 10 --horizon 100000 --epsilon 2 --delta 0.1
+        fedfairx privacy --agents 10 --horizon 100000 --epsilon 2
         fedfairx privacy --agents 30 --horizon 10000 --epsilon 4 --decide-from released
         fedfairx privacy --agents 10 --epsilon 2 --aggregation secure --colluding 2
         fedfairx privacy --epsilon 2 --centred
