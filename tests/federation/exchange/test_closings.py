@@ -16,6 +16,7 @@ from fedfairx.federation.aggregation.agreement import opener_key
 from fedfairx.federation.aggregation.messages import Closing, Partial, parse, sign
 from fedfairx.federation.aggregation.records import MemoryRecords, Stores
 from fedfairx.federation.aggregation.shares import from_bytes, to_bytes
+from fedfairx.federation.exchange import secure_member
 from fedfairx.federation.exchange.closings import (
     Closed,
     Definition,
@@ -159,6 +160,22 @@ def test_only_totals_that_all_openers_have_signed_are_learnt(ended: SecureWorld)
         assert closed_totals([wrong], member._epoch_in, member._plausible_among) == {}
         both = closed_totals([wrong, right], member._epoch_in, member._plausible_among)
         assert both[1].total.number == 2
+
+
+def test_a_definition_is_verified_once_and_memory_is_bounded(
+    ended: SecureWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member, found = ended.members["org3"], closed(ended, "org1").definition
+    epoch = member._epoch_in(found)
+    assert member._epoch_in(found) is epoch
+    monkeypatch.setattr(secure_member, "_EPOCHS", 3)
+    member._epochs.clear()
+    others = [msgspec.structs.replace(found, settlement=bytes([k]) * 32) for k in range(5)]
+    assert len({member._epoch_in(each).digest for each in (found, *others)}) == 6
+    assert len(member._epochs) == 3
+    monkeypatch.setattr(type(ended.roster), "require_follows", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):  # the roster in use may be another one by now
+        member._epoch_in(others[-1])
 
 
 def test_an_opener_can_not_add_an_epoch_of_its_own(ended: SecureWorld) -> None:

@@ -92,6 +92,7 @@ from fedfairx.util.arrays import Array
 
 ROWS_KEPT = 4, 64  # the least and most of each member's latest rows that an opener keeps for those to come
 IN_TIME = SILENT + AHEAD  # seconds since a peer's last sign of life by our clock, if that is right
+_EPOCHS = 256  # definitions of epochs that are verified once
 LEAVES_KEPT = 16  # of which no total is known; older ones are put together
 LEAVES = 64  # missed rounds that are made up for in one transaction, for which decisions wait
 
@@ -218,6 +219,7 @@ class SecureMember:
         self._ended: Ended | None = None  # the epoch before that one
         self._closed_epochs: set[bytes] = set()  # digests of those whose totals are known
         self._closing = b""  # what we publish, as an opener of the last epoch that has ended
+        self._epochs: dict[bytes, tuple[Roster, Epoch]] = {}  # verified, by their definition's bytes
         self._records, self._vault = _records_of(agent), vault
         self._stores = Stores(agent.name, self._records, vault)
         spent = agent.privatizer.spent
@@ -271,13 +273,21 @@ class SecureMember:
         return {} if stored is None else dict(stored.definition.keys)
 
     def _epoch_in(self, definition: Definition) -> Epoch:
-        """The epoch of a definition, whose roster is verified."""
+        """The epoch of a definition, whose roster is verified; the latest definitions are verified once."""
+        place = msgspec.msgpack.encode(definition)
+        if place in self._epochs:
+            roster, epoch = self._epochs[place]
+            self._seal.roster.require_follows(roster)
+            return epoch
         roster = self._rosters.get(definition.roster)
         if roster is None:
             roster = Roster.from_json(definition.roster, terms=self._seal.roster.terms)
             self._seal.roster.require_follows(roster)
             self._rosters[definition.roster] = roster
-        return definition.epoch(roster)
+        self._epochs[place] = roster, definition.epoch(roster)
+        if len(self._epochs) > _EPOCHS:
+            del self._epochs[next(iter(self._epochs))]
+        return self._epochs[place][1]
 
     def _participate(self, stored: StoredEpoch) -> Participant:
         """Accept an epoch, again if it was accepted before, and take part in it."""

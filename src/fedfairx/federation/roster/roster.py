@@ -19,6 +19,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ class Roster:
     def _body(self) -> dict[str, Any]:
         return _plain(self._parts())
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the signed bytes."""
         return hashlib.sha256(_LABEL + canonical(self._body())).hexdigest()
