@@ -39,13 +39,29 @@ def _audit(event: str, _: Any) -> None:
         _started.append(event)
 
 
-sys.addaudithook(_audit)
-
-
 def _needs_a_server(item: pytest.Item) -> bool:
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
     named = {*getattr(item, "fixturenames", ()), *(value for value in given if isinstance(value, str))}
     return bool(SERVERS & named)
+
+
+def _without_processes(config: pytest.Config) -> bool:
+    """Whether this is the ring whose tests start none."""
+    return "not process" in config.getoption("markexpr", "")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if _without_processes(config):
+        sys.addaudithook(_audit)  # each import and each file opened calls it
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many workers `-n auto` and `-n logical` mean: one for each core.
+
+    Where tests start processes there is one more, since a worker that waits for them leaves its core idle.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if _without_processes(config) else cores + 1
 
 
 @pytest.hookimpl(wrapper=True)
@@ -69,8 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     yield
-    without = "not process" in item.config.getoption("markexpr", "")  # the ring that must start none
-    if without and _started:
+    if _started and _without_processes(item.config):
         pytest.fail(f"it starts a process ({_started[0]}): mark it with pytest.mark.process")
 
 

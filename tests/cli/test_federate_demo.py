@@ -42,6 +42,7 @@ def test_five_learn_faster_than_each_alone(capsys: pytest.CaptureFixture[str]) -
     assert said["fairness_regret"]["federated"] <= 0.55 * said["fairness_regret"]["alone"]
 
 
+@pytest.mark.usefixtures("forked_fleet")
 def test_the_same_seed_gives_the_same_and_a_loss_is_noticed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

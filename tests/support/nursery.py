@@ -1,7 +1,8 @@
 """Starts `fedfairx serve` many times without importing it many times: a message in, a process out.
 
 Each service is a process of its own, forked before it has opened anything, so that it can be killed. The
-standard input is a socket; a message has the arguments, the environment, and the file for standard error.
+standard input is a socket; a message has the arguments, the environment, and the file for standard error;
+with a folder, in which to run, also for standard output.
 With "die:module:Class.method" as the first argument a service kills itself when that method first returns,
 with "die:before:module:Class.method" when it is first called.
 """
@@ -42,10 +43,14 @@ def die_after(what: str) -> None:
     setattr(kind, method, dying)
 
 
-def serve(arguments: list[str], environment: dict[str, str], errors: int) -> None:
+def serve(arguments: list[str], environment: dict[str, str], folder: str, said: int) -> None:
     """What the forked process does."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.dup2(errors, 2)
+    os.dup2(said, 2)
+    if folder:
+        os.setsid()
+        os.chdir(folder)
+        os.dup2(said, 1)
     os.environ.clear()
     os.environ.update(environment)
     if arguments[0].startswith("die:"):
@@ -69,6 +74,6 @@ if __name__ == "__main__":
                 _ = MemberFolder.read(wanted["member"]).roster.terms.limits
         child = os.fork()
         if child == 0:
-            serve(wanted["arguments"], wanted["environment"], files[0])
+            serve(wanted["arguments"], wanted["environment"], wanted["folder"], files[0])
         os.close(files[0])
         asked.send(b"%d" % child)

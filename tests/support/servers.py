@@ -11,10 +11,12 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,3 +105,19 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return str(tmp_path / "agent.db")
     server: Postgres = request.getfixturevalue("postgres")
     return server.schema()
+
+
+@pytest.fixture
+def forked_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Services of a demonstration are forked, as other tests' are; its other programs start as ever."""
+    from fedfairx.demo import launcher
+    from service_helpers import Forked
+
+    real = launcher.start_process
+
+    def start(command: Sequence[str], *, log: Path, cwd: Path) -> Any:
+        if [*command[:3]] != [sys.executable, "-m", "fedfairx"]:
+            return real(command, log=log, cwd=cwd)
+        return Forked([*command[3:]], log=log, cwd=cwd)
+
+    monkeypatch.setattr(launcher, "start_process", start)

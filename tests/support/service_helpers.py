@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
@@ -99,6 +99,52 @@ def _nursery() -> socket.socket:
     return ours
 
 
+def _fork(arguments: list[str], said: int, *, folder: str = "", member: str = "") -> int:
+    """Start `fedfairx`, and return its process id; `said` is the file for what it says.
+
+    folder: where it runs, with standard output into the same file; by default here, without an output.
+    """
+    wanted = {
+        "arguments": arguments,
+        "environment": dict(os.environ),
+        "folder": folder,
+        "member": member,
+    }
+    socket.send_fds(_nursery(), [json.dumps(wanted).encode()], [said])
+    return int(_nursery().recv(100))
+
+
+def _is_gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+class Forked:
+    """`fedfairx` in a process of its own, with what `fedfairx.demo.launcher` asks of a `Popen`."""
+
+    def __init__(self, arguments: list[str], *, log: Path, cwd: Path) -> None:
+        member = arguments[arguments.index("--federation") + 1]
+        with log.open("wb") as file:
+            self._process = _fork(arguments, file.fileno(), folder=str(cwd), member=member)
+
+    def poll(self) -> int | None:
+        return 0 if _is_gone(self._process) else None
+
+    def terminate(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._process, signal.SIGTERM)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._process, signal.SIGKILL)
+
+    def wait(self, timeout: float = 30.0) -> None:
+        until(lambda: _is_gone(self._process), seconds=timeout)
+
+
 class Running:
     """`fedfairx serve` in a process of its own, which can be killed and started again."""
 
@@ -127,18 +173,12 @@ class Running:
         """Start it, and wait until it listens; `die` is where it will kill itself (`nursery`)."""
         self.close()
         dying = [f"die:{die}"] if die else []
-        wanted = {
-            "arguments": [*dying, *self._arguments],
-            "environment": dict(os.environ),
-            "member": self._member,
-        }
         read, write = os.pipe()
         self._errors = open(read, encoding="utf-8")  # noqa: SIM115 (closed with the process)
         try:
-            socket.send_fds(_nursery(), [json.dumps(wanted).encode()], [write])
+            self._process = _fork([*dying, *self._arguments], write, member=self._member)
         finally:
             os.close(write)
-        self._process = int(_nursery().recv(100))
         patience = threading.Timer(120.0, os.kill, (self._process, signal.SIGKILL))
         patience.start()
         try:
@@ -176,11 +216,7 @@ class Running:
         until(self.gone, seconds=30)
 
     def gone(self) -> bool:
-        try:
-            os.kill(self._process, 0)
-        except ProcessLookupError:
-            return True
-        return False
+        return _is_gone(self._process)
 
 
 def until(true: Any, *, seconds: float = 10.0) -> None:

@@ -171,9 +171,7 @@ class Bounds:
     def clip_many(self, contexts: Array, rewards: Array) -> tuple[Array, Array, np.ndarray]:
         """Clip the rows of (n, d) contexts and (n,) rewards; the last result is (n,) of bool."""
         low = 0.0 if self.nonnegative else -self.reward
-        # NaN becomes 0; infinities become the largest float and are then scaled down.
-        x = np.nan_to_num(contexts, nan=0.0)
-        y = np.clip(np.nan_to_num(rewards, nan=0.0), low, self.reward)
+        x, y = _finite(contexts), np.clip(_finite(rewards), low, self.reward)
         if self.nonnegative:
             x = np.maximum(x, 0.0)
         x = _into_ball(x, self.context_norm)
@@ -253,6 +251,11 @@ class Unbounded:
 
 
 Bounding = Bounds | Unbounded
+
+
+def _finite(x: Array) -> Array:
+    """NaN becomes 0; infinities become the largest float, to be scaled down."""
+    return x if np.isfinite(x).all() else np.nan_to_num(x, nan=0.0)
 
 
 def _into_ball(x: Array, radius: float) -> Array:
