@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import reference as ref
 from fedfairx import theory
 from fedfairx.errors import InvalidInput
+from stored_optimum import optimum
 
 seeds = st.integers(0, 2**32 - 1)
 M, T, D = 3, 80, 3
@@ -50,7 +51,8 @@ def run(algorithm="fed-fairx-linucb", merit="exponential", scale=1.0, sync_every
 @functools.cache
 def _run(algorithm, merit, scale, sync_every):
     rounds = None if sync_every is None else range(sync_every, T + 1, sync_every)
-    return ref.reference_run(*problem(), algorithm, merit=MERITS[merit], scale=scale, sync_rounds=rounds)
+    given = {"merit": MERITS[merit], "scale": scale, "sync_rounds": rounds, "solver": optimum}
+    return ref.reference_run(*problem(), algorithm, **given)
 
 
 def widths(contexts, gram):

@@ -25,6 +25,7 @@ from fedfairx.lanes.rows import floats
 from fedfairx.privacy import Bounds
 from instances import CUSTOM, expose
 from simulated import held_against_reference
+from stored_optimum import optimum
 
 TIGHT = Solver(tolerance=1e-13, max_steps=2000)
 WIDE = Bounds(context_norm=1.0, reward=10.0)  # nothing in these problems is ever clipped
@@ -118,6 +119,7 @@ def run(
         threshold=schedule.threshold if isinstance(schedule, Determinant) else 1.0,
         max_syncs=schedule.cap if isinstance(schedule, Determinant) else None,
         start=schedule.start if isinstance(schedule, Doubling) else 100,
+        solver=optimum,
     )
     return Lockstep(library, oracle, federation)
 

@@ -10,6 +10,7 @@ import reference
 from fedfairx.core.optimism.solver import Solver
 from fedfairx.simulation import Recorded, Scenario, simulate
 from fedfairx.simulation.kernel.random import normal, stream_key, uniform
+from stored_optimum import optimum
 
 EXACT = Solver(tolerance=1e-13, max_steps=500)
 
@@ -79,6 +80,7 @@ def held_against_reference(name: str, scenario: Scenario, merit: Any, *, ours: d
         draws(seed, "actions", T * m).reshape(T, m),
         truth,
         name,
+        solver=optimum,
         **{"merit": merit, "noise_sd": scenario.noise_sd, "scale": 0.5, **theirs},
     )
     _close(result.fairness_regret[0], run.fairness_regret.mean(axis=1).cumsum())
