@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 import shlex
@@ -43,6 +44,8 @@ PROGRAM = re.compile(r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", re.
 FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
+all_commands = functools.cache(parser)
+
 
 def prose(text: str) -> str:
     """A page without its fenced blocks."""
@@ -69,7 +72,7 @@ def commands(text: str) -> Iterator[str]:
 def accepted(words: list[str]) -> bool:
     """Whether the command line takes these words."""
     try:
-        parser().parse_args(words)
+        all_commands().parse_args(words)
     except SystemExit as end:  # --help ends so too, with 0
         return end.code == 0
     return True
@@ -120,7 +123,7 @@ def test_every_page_that_the_code_names_exists() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_exists_with_its_flags(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(command)[1:]
-    verbs = next(action for action in parser()._actions if action.dest == "verb").choices or {}
+    verbs = next(action for action in all_commands()._actions if action.dest == "verb").choices or {}
     assert words[0].startswith("--") or words[0] in ("VERB", *verbs)
     if words[0] == "VERB" or re.search(r"[\[\]…]|\.\.\.", command):  # a pattern, not a command
         return

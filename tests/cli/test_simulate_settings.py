@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import inspect
 import re
 from dataclasses import fields
@@ -45,9 +46,11 @@ NAMES = {
     "schedule": ("paper:gap=50", '"paper:gap=50"', Paper(gap=50)),
 }
 
+all_commands = functools.cache(parser)
+
 
 def given(*argv: str) -> argparse.Namespace:
-    return parser().parse_args(["simulate", *argv])
+    return all_commands().parse_args(["simulate", *argv])
 
 
 def written(path: Path, text: str) -> dict[str, dict[str, Any]]:
@@ -81,7 +84,7 @@ def test_every_flag_says_what_it_is_and_its_default(setting: Setting) -> None:
 
 
 def test_every_flag_of_every_verb_is_explained() -> None:
-    verbs = next(action for action in parser()._actions if action.dest == "verb").choices
+    verbs = next(action for action in all_commands()._actions if action.dest == "verb").choices
     assert verbs is not None
     for name, verb in verbs.items():
         for action in verb.filled()._actions:
