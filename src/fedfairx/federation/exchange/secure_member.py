@@ -276,8 +276,8 @@ class SecureMember:
         """The epoch of a definition, whose roster is verified; the latest definitions are verified once."""
         place = msgspec.msgpack.encode(definition)
         if place in self._epochs:
-            roster, epoch = self._epochs[place]
-            self._seal.roster.require_follows(roster)
+            earlier, epoch = self._epochs[place]
+            self._seal.roster.require_follows(earlier)
             return epoch
         roster = self._rosters.get(definition.roster)
         if roster is None:
