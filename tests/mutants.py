@@ -30,7 +30,8 @@ SECONDS = 900  # for the tests of one mutant
 class Mutant:
     """`old` becomes `new` in the function, class or constant `where`; `tests` are arguments of pytest.
 
-    `where` is a name as `Agent.decide`, without its module: files may move. That of a template is its file's.
+    `where` is a name as `Agent.decide`, without its module: files may move. That of a template or
+    of SQL is its file's.
     """
 
     what: str
@@ -1321,6 +1322,41 @@ MUTANTS = (
         "name in known and ",
         "",
         SECURE_EPOCHS,
+    ),
+    Mutant(
+        "an epoch that is known need not be of the roster's federation",
+        "SecureMember._epoch_in",
+        "            self._seal.roster.require_follows(earlier)\n",
+        "",
+        ("tests/federation/exchange/test_closings.py", "-k", "verified_once"),
+    ),
+    Mutant(
+        "every definition of an epoch is kept",
+        "SecureMember._epoch_in",
+        "if len(self._epochs) > _EPOCHS:",
+        "if False:",
+        ("tests/federation/exchange/test_closings.py", "-k", "verified_once"),
+    ),
+    Mutant(
+        "NaN is not clipped",
+        "_finite",
+        "np.isfinite(x).all()",
+        "True",
+        ("tests/privacy/test_bounds.py", "-m", "not long"),
+    ),
+    Mutant(
+        "infinities are not clipped",
+        "_finite",
+        "np.isfinite(x).all()",
+        "not np.isnan(x).any()",
+        ("tests/privacy/test_bounds.py", "-m", "not long"),
+    ),
+    Mutant(
+        "a new database lacks an index",
+        "1-4.sql",
+        "CREATE INDEX outcomes_replaced",
+        "-- CREATE INDEX outcomes_replaced",
+        MIGRATED,
     ),
     Mutant(
         "secrets of closed epochs are kept",
@@ -3920,11 +3956,11 @@ def places(mutant: Mutant) -> list[tuple[Path, int]]:
 def _definitions() -> dict[Path, dict[str, list[tuple[int, int]]]]:
     """First and last lines of every function, class and constant of every file, by qualified name.
 
-    A template of a page has the name of its file.
+    A template of a page, or a file of SQL, has the name of its file.
     """
     found = {
         path: {path.name: [(1, path.read_text(encoding="utf-8").count("\n") + 1)]}
-        for path in sorted(PACKAGE.rglob("*.html"))
+        for path in sorted([*PACKAGE.rglob("*.html"), *PACKAGE.rglob("*.sql")])
     }
     for path in sorted(PACKAGE.rglob("*.py")):
         names: dict[str, list[tuple[int, int]]] = {}
