@@ -128,7 +128,7 @@ class Forked:
     def __init__(self, arguments: list[str], *, log: Path, cwd: Path) -> None:
         member = arguments[arguments.index("--federation") + 1]
         with log.open("wb") as file:
-            self._process = _fork(arguments, file.fileno(), folder=str(cwd), member=member)
+            self._process = _fork(arguments, file.fileno(), folder=str(cwd.absolute()), member=member)
 
     def poll(self) -> int | None:
         return 0 if _is_gone(self._process) else None
