@@ -6,8 +6,7 @@ FLOWER := .venv-flower
 OUT ?= results
 CODE := src tests benchmarks examples $(wildcard docs/*.py docs/img/*.py)
 
-# As many workers as there are cores, or half as many more (`tests/conftest.py`); they take tests off each other
-# when one has nothing left.
+# As many workers as there are cores; they take tests off each other when one has nothing left.
 PYTEST := $(BIN)/python -m pytest -n logical --dist worksteal
 # Types are checked while documentation is built and machine code compiled.
 MAKEFLAGS += --jobs=2

@@ -55,15 +55,6 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.addaudithook(_audit)  # each import and each file opened calls it
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """How many workers `-n auto` and `-n logical` mean: one for each core.
-
-    Where tests start processes there are half as many more: a worker that waits leaves its core idle.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if _without_processes(config) else cores + (cores + 1) // 2
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[object]:
     """Collect tests without looking for garbage, and never look for it among them: they stay to the end."""
