@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import fedfairx as ffx
 import posterior_reference as oracle
 from fedfairx.core import marginal_likelihood as ml
-from fedfairx.core.estimate import WIDE
 from fedfairx.core.learner import OBSERVED, SQUARES, Learner, learner, start
 from fedfairx.core.merit_kernels import table
 from fedfairx.core.statistics import pack
@@ -62,34 +61,6 @@ def test_quadratic_form_and_volume_are_those_of_dense_algebra(seed: int, d: int,
     whole = gram + ridge * np.eye(d)
     assert found[0] == pytest.approx(moment @ np.linalg.solve(whole, moment), rel=1e-9)
     assert found[1] == pytest.approx(np.linalg.slogdet(whole / ridge)[1], rel=1e-9, abs=1e-12)
-
-
-@given(seeds, st.integers(1, 40), st.integers(1, 60), st.floats(1e-3, 1e3), st.booleans())
-def test_the_tridiagonal_matrix_gives_the_same(
-    seed: int, d: int, count: int, ridge: float, one_hot: bool
-) -> None:
-    """Whatever the rank: fewer records than coordinates, more of them, or contexts that are unit vectors."""
-    rng = np.random.default_rng(seed)
-    contexts, rewards = records(rng, count, d, 1.0, 0.1)
-    if one_hot:
-        contexts = np.eye(d)[rng.integers(0, d, count)]
-    gram, moment = contexts.T @ contexts, contexts.T @ rewards
-    matrix = np.full((d, d + 1), np.nan)
-    ml.make_tridiagonal(floats(packed(contexts, rewards)), floats(moment.copy()), floats(matrix))
-    found = ml.solve_tridiagonal(floats(matrix), ridge)
-    whole = gram + ridge * np.eye(d)
-    assert found[0] == pytest.approx(moment @ np.linalg.solve(whole, moment), rel=1e-9)
-    assert found[1] == pytest.approx(np.linalg.slogdet(whole / ridge)[1], rel=1e-9, abs=1e-9)
-
-
-@pytest.mark.parametrize("count", [1, 30, 300])
-def test_sizes_of_many_coordinates(count: int) -> None:
-    rng = np.random.default_rng(count)
-    contexts, rewards = records(rng, count, WIDE + 1, 1.0, 0.1)
-    variance, ridge = learnt(contexts, rewards, ffx.Prior(sd=0.5, noise_sd=0.4))
-    theirs = oracle.likeliest(contexts, rewards, oracle.Prior(np.zeros(WIDE + 1), 0.5, 0.4, True))
-    assert ridge == theirs[1]
-    assert variance == pytest.approx(theirs[0], rel=1e-9)
 
 
 @pytest.mark.long

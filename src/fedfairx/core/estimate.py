@@ -16,7 +16,7 @@ REFRESH_EVERY = 4096
 #: An update is split into parts that grow V by at most this factor: along x it leaves a difference of numbers
 #: larger by the growth, which loses as many digits; the next part corrects the loss of the last one.
 LARGE_GROWTH = 1e3
-WIDE = 64  # coordinates above which loops and factorisations are those for large matrices
+WIDE = 64  # coordinates above which loops run along rows
 MOST_PARTS = 200  # enough for a growth of 1e600, beyond any float
 
 

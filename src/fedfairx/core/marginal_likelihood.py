@@ -10,18 +10,16 @@ where σ₀ and sd₀ are the first guesses: the former counts as two observatio
 factor of e. λ is the power of two with the largest ln p; it does not depend on the unit of rewards.
 
 Only own, exact records are used: peers may have another θ, and what theirs fails to predict is not noise.
-Both are estimated again when own observations number 1, 2, 4, 8, … With more than `WIDE` coordinates the Gram
-matrix is made tridiagonal once, instead of eliminated for each λ.
+Both are estimated again when own observations number 1, 2, 4, 8, …
 """
 
 from __future__ import annotations
 
-from fedfairx.core.estimate import WIDE
 from fedfairx.core.learner import ASSUMED_NOISE, ASSUMED_VARIANCE, OBSERVED, SQUARES, Learner
 from fedfairx.core.statistics import place
 from fedfairx.lanes.decorators import stage
 from fedfairx.lanes.rows import Rows
-from fedfairx.lanes.vector import absolute, any_above, fma, larger, sqrt, where_above
+from fedfairx.lanes.vector import absolute, any_above, fma, larger, where_above
 from fedfairx.lanes.vector_math import log
 
 #: Observations that σ₀ counts as.
@@ -29,7 +27,6 @@ ASSUMED_WEIGHT = 2.0
 #: Of ln sd around ln sd₀.
 LOG_SD = 1.0
 SMALLEST, POINTS = 2.0**-20, 41  # λ from 1e-6 to 1e6, each twice the one before
-NEGLIGIBLE = 1e-14  # of the trace: what rounding leaves of a zero
 
 
 def next_refit(observed: int) -> int:
@@ -90,80 +87,6 @@ def solve(packed: Rows, ridge: float, moment: Rows, matrix: Rows) -> tuple[float
 
 
 @stage
-def make_tridiagonal(packed: Rows, moment: Rows, matrix: Rows) -> None:
-    """matrix (d, d + 1) ← QᵀGQ, tridiagonal, and Qᵀb in its last column, for an orthogonal Q.
-
-    By Householder's reflections, as many as the rank of G, which is at most the number of records: those
-    whose column is negligible are left out. The tridiagonal matrix has its diagonal and the entries right of
-    it in their places; what else is in the matrix has no meaning. Overwrites the moment b (d,).
-    """
-    dimension, entry = moment.shape[0], 0
-    trace = 0.0 * moment[0]
-    for i in range(dimension):
-        trace = trace + packed[entry]
-        for j in range(i, dimension):
-            matrix[i, j] = packed[entry]
-            matrix[j, i] = packed[entry]
-            entry += 1
-        matrix[i, dimension] = moment[i]
-    least = NEGLIGIBLE * trace
-    product = moment
-    for k in range(dimension - 2):
-        first = k + 1
-        squares = 0.0 * trace
-        for j in range(first, dimension):
-            squares = fma(matrix[k, j], matrix[k, j], squares)
-        length = where_above(sqrt(squares), least, sqrt(squares), 0.0)
-        if not any_above(length, 0.0):
-            matrix[k, first] = 0.0 * trace
-            continue
-        # The reflection I - weight·vvᵀ takes the rest of the column to (end, 0, …, 0). Row k holds v.
-        head = matrix[k, first]
-        end = where_above(head, 0.0, -length, length)
-        size = length * (length + absolute(head))
-        weight = where_above(length, 0.0, 1.0 / where_above(length, 0.0, size, 1.0), 0.0)
-        matrix[k, first] = head - end
-        turned = 0.0 * trace
-        for j in range(first, dimension):
-            product[j] = 0.0 * trace
-            turned = fma(matrix[k, j], matrix[j, dimension], turned)
-        for j in range(first, dimension):
-            pull = matrix[k, j]
-            for c in range(first, dimension):
-                product[c] = fma(pull, matrix[j, c], product[c])
-        inner = 0.0 * trace
-        for j in range(first, dimension):
-            product[j] = weight * product[j]
-            inner = fma(product[j], matrix[k, j], inner)
-        half = 0.5 * weight * inner
-        for j in range(first, dimension):
-            product[j] = fma(-half, matrix[k, j], product[j])
-            matrix[j, dimension] = fma(-weight * turned, matrix[k, j], matrix[j, dimension])
-        for j in range(first, dimension):
-            p, q = matrix[k, j], product[j]
-            for c in range(first, dimension):
-                matrix[j, c] = fma(-q, matrix[k, c], fma(-p, product[c], matrix[j, c]))
-        matrix[k, first] = end
-
-
-@stage
-def solve_tridiagonal(matrix: Rows, ridge: float) -> tuple[float, float]:
-    """`solve`, by what `make_tridiagonal` has left, in O(d)."""
-    dimension = matrix.shape[0]
-    explained, volume = 0.0, 0.0
-    pivot, rest = ridge, 0.0 * matrix[0, 0]
-    beside = 0.0 * matrix[0, 0]
-    for k in range(dimension):
-        inverse = 1.0 / pivot
-        rest = fma(-beside * inverse, rest, matrix[k, dimension])
-        pivot = larger(fma(-beside * inverse, beside, matrix[k, k] + ridge), ridge)
-        volume = volume + log(pivot / ridge)
-        explained = fma(rest * (1.0 / pivot), rest, explained)
-        beside = matrix[k, k + 1]
-    return explained, volume
-
-
-@stage
 def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float]:
     """σ² and λ of every lane, by its own packed records (q,). Overwrites matrix (d, d + 1) and `product`."""
     numbers, mean, centred = state.numbers, state.mean, state.product
@@ -174,15 +97,9 @@ def learnt_sizes(state: Learner, own: Rows, matrix: Rows) -> tuple[float, float]
         squares = fma(-mean[j], own[first + j] + centred[j], squares)
     weight = numbers[OBSERVED] + ASSUMED_WEIGHT
     best, variance, found = -1e300, numbers[ASSUMED_NOISE], 1.0
-    wide = mean.shape[0] > WIDE
-    if wide:
-        make_tridiagonal(own, centred, matrix)
     for k in range(POINTS):
         ridge = SMALLEST * 2.0**k
-        if wide:
-            explained, volume = solve_tridiagonal(matrix, ridge)
-        else:
-            explained, volume = solve(own, ridge, centred, matrix)
+        explained, volume = solve(own, ridge, centred, matrix)
         noise = fma(ASSUMED_WEIGHT, numbers[ASSUMED_NOISE], larger(squares - explained, 0.0)) / weight
         size = 0.5 * log(noise / (ridge * numbers[ASSUMED_VARIANCE])) / LOG_SD
         likely = -0.5 * fma(size, size, fma(weight, log(noise), volume))

@@ -19,7 +19,7 @@ from fedfairx.service.problems import ProblemError, answer
 from fedfairx.service.settings import Settings
 
 HEADER, BODY = "header", "body"
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"  # before the head of a response, where a client waits for it
+CONTINUE = b"HTTP/1.1 100 "  # begins what is sent before the head of a response, if a client waits for it
 
 
 class OneWrite:
@@ -36,7 +36,7 @@ class OneWrite:
         self._head: bytes | None = None  # None before it has come; empty once it is sent
 
     def write(self, data: bytes) -> None:
-        if self._head is None and data != CONTINUE:
+        if self._head is None and not data.startswith(CONTINUE):
             self._head = data
         else:
             self._transport.write(self._take_head() + data)

@@ -129,12 +129,11 @@ class ServedAgent:
             made = await self.write(PlainDecisions(contexts), short=not batch)
             self._count((), made)
             return made
-        requests = (
-            decode(body, schemas.DecisionBatch).decisions
-            if batch
-            else [decode(body, schemas.DecisionRequest)]
-        )
-        self.check_batch(len(requests))
+        if batch:
+            requests = decode(body, schemas.DecisionBatch).decisions
+            self.check_batch(len(requests))
+        else:
+            requests = [decode(body, schemas.DecisionRequest)]
         asked = [decisions.parse_request(one, features, settings, slots, fixed=fixed) for one in requests]
         keys = [None] * len(asked) if wish is None else [wish.key_of(place) for place in range(len(asked))]
         digest = None if wish is None else wish.digest

@@ -28,9 +28,7 @@ from fedfairx.util.config import READERS, Setting, read_toml, settings_of
 PREFIX = "FEDFAIRX_"
 CONFIG = "FEDFAIRX_CONFIG"
 LONGEST = 200  # characters of a name
-WIDEST = (
-    2_000  # numbers that describe an action: a model has their square, and an estimate of σ takes seconds
-)
+WIDEST = 1_000  # numbers that describe an action: beyond, a reward can take longer than seconds
 #: What the members of a federation have agreed on.
 AGREED = frozenset(
     {

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from fedfairx.errors import StateError
 from fedfairx.storage.database import Database, damaged
 from fedfairx.storage.seal_migration import execute_all, seal_all, statements
-from fedfairx.storage.sqlite import SqliteDatabase
 
 MIGRATIONS: list[str | Callable[[Database], None]] = [
     *map(statements, ("1.sql", "2.sql", "3.sql")),
@@ -22,10 +21,6 @@ MIGRATIONS: list[str | Callable[[Database], None]] = [
     statements("6.sql"),
     statements("7.sql"),
 ]
-
-#: What the first four make of an empty SQLite database, where altering tables takes ten times as long. (In
-#: PostgreSQL it does not, and the names of constraints would differ from those in migrated databases.)
-FIRST_FOUR = statements("1-4.sql")
 
 #: What each table holds, for the reference.
 TABLES = {
@@ -82,9 +77,6 @@ def migrate(database: Database) -> None:
         if version == 0:
             database.execute(database.types("CREATE TABLE fedfairx (version INTEGER NOT NULL)"))
             database.execute("INSERT INTO fedfairx VALUES (0)")
-            if isinstance(database, SqliteDatabase) and len(MIGRATIONS) >= 4:
-                execute_all(database, FIRST_FOUR)
-                version = 4
         for migration in MIGRATIONS[version:]:
             if isinstance(migration, str):
                 execute_all(database, migration)

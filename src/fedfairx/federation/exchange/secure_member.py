@@ -219,7 +219,6 @@ class SecureMember:
         self._ended: Ended | None = None  # the epoch before that one
         self._closed_epochs: set[bytes] = set()  # digests of those whose totals are known
         self._closing = b""  # what we publish, as an opener of the last epoch that has ended
-        self._epochs: dict[bytes, tuple[Roster, Epoch]] = {}  # verified, by their definition's bytes
         self._records, self._vault = _records_of(agent), vault
         self._stores = Stores(agent.name, self._records, vault)
         spent = agent.privatizer.spent
@@ -239,6 +238,7 @@ class SecureMember:
             self.agent.bound = roster.federation
         self._seal, self._rounds = seal, roster.rounds
         self._rosters = {roster.to_json().encode(): roster}
+        self._epochs: dict[bytes, Epoch] = {}  # verified under this roster, by their definition's bytes
         self._unconfirmed, self._without_key = "", roster.openers
         self._without_closing: tuple[str, ...] = ()
         self._keys = self._stored_keys()
@@ -276,18 +276,16 @@ class SecureMember:
         """The epoch of a definition, whose roster is verified; the latest definitions are verified once."""
         place = msgspec.msgpack.encode(definition)
         if place in self._epochs:
-            earlier, epoch = self._epochs[place]
-            self._seal.roster.require_follows(earlier)
-            return epoch
+            return self._epochs[place]
         roster = self._rosters.get(definition.roster)
         if roster is None:
             roster = Roster.from_json(definition.roster, terms=self._seal.roster.terms)
             self._seal.roster.require_follows(roster)
             self._rosters[definition.roster] = roster
-        self._epochs[place] = roster, definition.epoch(roster)
+        epoch = self._epochs[place] = definition.epoch(roster)
         if len(self._epochs) > _EPOCHS:
             del self._epochs[next(iter(self._epochs))]
-        return self._epochs[place][1]
+        return epoch
 
     def _participate(self, stored: StoredEpoch) -> Participant:
         """Accept an epoch, again if it was accepted before, and take part in it."""
