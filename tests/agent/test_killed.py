@@ -7,6 +7,7 @@ holds at all of them. `FEDFAIRX_KILLS=100` makes it a hundred.
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import shutil
@@ -114,6 +115,9 @@ def _killed(folder: Path, outbox: Path, life: int, after: float, *options) -> No
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), "the agent ended by itself: an error"
+    if (lock := folder / "ledger.lock").exists():
+        with lock.open() as file:  # a child that was forked just before the kill may hold it for a moment
+            fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +210,31 @@ def test_a_forked_child_is_refused(place: str) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         agent.decide(X)
         assert agent.journal.counts()["pending"] == 5
+
+
+@pytest.mark.process
+def test_a_forked_child_that_outlives_its_parent_holds_no_lock(place: str) -> None:
+    stays, ends = os.pipe()
+    forked, told = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        agent = opened(place)  # type: ignore[arg-type]
+        agent.decide(X)
+        agent.journal.counts()  # by the connection for reading
+        if os.fork() == 0:
+            os.close(ends)
+            os.write(told, b"1")
+            os.read(stays, 1)
+            os._exit(0)
+        time.sleep(60)
+        os._exit(1)
+    assert os.read(forked, 1) == b"1"
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    with opened(place) as agent:  # type: ignore[arg-type]
+        assert agent.journal.counts()["pending"] == 9
+    for descriptor in (stays, ends, forked, told):
+        os.close(descriptor)
 
 
 @pytest.mark.parametrize("seed", range(12))

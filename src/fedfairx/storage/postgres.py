@@ -172,9 +172,13 @@ class PostgresDatabase:
                     connection.close()
 
     def disown(self) -> list[Any]:
-        """In a forked child: leave the connections to the parent."""
+        """In a forked child: leave the connections to the parent, so that its lock ends with it."""
         self._forked = True
-        return [connection for connection in (self._writer, self._reader) if connection is not None]
+        connections = [connection for connection in (self._writer, self._reader) if connection is not None]
+        for connection in connections:
+            if not connection.closed:
+                os.close(connection.fileno())  # the child's share of the socket; nothing is sent
+        return connections
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -217,7 +217,6 @@ class SqliteDatabase:
     def disown(self) -> list[Any]:
         """In a forked child: leave the file to the parent."""
         self._open, self._forked = False, True
-        self._free()
         return [connection for connection in (self._writer, self._reader) if connection is not None]
 
 

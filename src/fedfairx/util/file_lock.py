@@ -3,8 +3,8 @@
 SQLite locks its file with POSIX record locks, and those are lost as soon as the process closes any
 descriptor of that file: after a backup read, say. So the ledger's lock is `flock` on a file that nobody has
 a reason to read. It belongs to the open file description: closing another descriptor doesn't drop it, and
-the kernel drops it when the process dies, however it dies. The file says who holds it, and keeps what the
-last holder left there.
+the kernel drops it when the process dies, however it dies. A forked child gives up its share at once. The
+file says who holds it, and keeps what the last holder left there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfairx.errors import LedgerMismatch, PrivacyError
+from fedfairx.util.fork_safety import watch
 
 
 class FileLock:
@@ -47,6 +48,7 @@ class FileLock:
             raise LedgerMismatch(f"{path} is locked{holder}") from error
         self.before = self._read()
         self.leave(self.before.get("mark", {}))
+        watch(self)
 
     def leave(self, mark: dict[str, Any]) -> None:
         """Write the holder and `mark`, for the next holder; on a full disk the file stays as it was."""
@@ -85,6 +87,11 @@ class FileLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def disown(self) -> list[Any]:
+        """In a forked child: leave the lock to the parent, so that it ends with the parent."""
+        self.free()
+        return []
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", None) is not None:

@@ -88,7 +88,6 @@ class SqliteFile:
     def disown(self) -> list[Any]:
         """In a forked child, leave the file to the parent."""
         self._open = False
-        self._lock.free()
         return [self.connection]  # closing it would end the parent's write-ahead log
 
     @contextmanager
