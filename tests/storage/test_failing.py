@@ -214,26 +214,37 @@ def test_a_forked_child_is_refused(place: str) -> None:
 
 @pytest.mark.process
 def test_a_forked_child_that_outlives_its_parent_holds_no_lock(place: str) -> None:
+    first = opened(place)  # type: ignore[arg-type]
+    first.journal.counts()  # by the connection for reading
     stays, ends = os.pipe()
     forked, told = os.pipe()
     parent = os.fork()
     if parent == 0:
-        agent = opened(place)  # type: ignore[arg-type]
-        agent.decide(X)
-        agent.journal.counts()  # by the connection for reading
-        if os.fork() == 0:
-            os.close(ends)
-            os.write(told, b"1")
+        try:
             os.read(stays, 1)
+            reused = [os.dup(stays) for _ in range(3)]  # descriptors of the first agent's connections
+            agent = opened(place)  # type: ignore[arg-type]
+            agent.decide(X)
+            agent.journal.counts()
+            if os.fork() == 0:
+                os.close(ends)
+                for descriptor in reused:
+                    os.fstat(descriptor)
+                os.write(told, b"1")
+                os.read(stays, 1)
+            else:
+                time.sleep(60)
+        finally:
             os._exit(0)
-        time.sleep(60)
-        os._exit(1)
+    first.close()
+    os.write(ends, b"1")
+    os.close(told)
     assert os.read(forked, 1) == b"1"
     os.kill(parent, signal.SIGKILL)
     os.waitpid(parent, 0)
     with opened(place) as agent:  # type: ignore[arg-type]
-        assert agent.journal.counts()["pending"] == 9
-    for descriptor in (stays, ends, forked, told):
+        assert agent.journal.counts()["pending"] == 13
+    for descriptor in (stays, ends, forked):  # which ends the child
         os.close(descriptor)
 
 

@@ -173,11 +173,12 @@ class PostgresDatabase:
 
     def disown(self) -> list[Any]:
         """In a forked child: leave the connections to the parent, so that its lock ends with it."""
-        self._forked = True
         connections = [connection for connection in (self._writer, self._reader) if connection is not None]
         for connection in connections:
             if not connection.closed:
                 os.close(connection.fileno())  # the child's share of the socket; nothing is sent
+        self._forked = True
+        self._writer = self._reader = None  # a child of this child would close somebody else's descriptors
         return connections
 
     @contextmanager
