@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,11 @@ from hypothesis import settings
 # There are as many workers as cores, and threads of BLAS that wait for each other take their time. It is read
 # when NumPy is imported, by the processes that tests start too.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Files of tests lie in memory if it has room for them: thousands of small commits wait for a disk otherwise.
+MEMORY, ROOM = "/dev/shm", 4 << 30
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ["TMPDIR"] = MEMORY
 
 pytest_plugins = ("servers",)
 
