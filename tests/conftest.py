@@ -11,6 +11,7 @@ import gc
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Files of tests lie in memory if it has room for them: thousands of small commits wait for a disk otherwise.
 MEMORY, ROOM = "/dev/shm", 4 << 30
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
-    os.environ["TMPDIR"] = MEMORY
+    os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
 pytest_plugins = ("servers",)
 

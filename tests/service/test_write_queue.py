@@ -19,6 +19,7 @@ from fedfairx.service.metrics import Metrics
 from fedfairx.service.problems import ProblemError
 from fedfairx.service.server import Server, serve
 from fedfairx.service.write_queue import PAUSE, WriteQueue
+from fedfairx.storage.database import Busy
 from service_helpers import settings_for
 
 CONTEXTS = [[0.1, 0.2], [0.2, 0.1]]
@@ -34,6 +35,7 @@ class Watched:
         self.gate = threading.Event()
         self.gate.set()
         self.fail = False
+        self.busy = 0  # times that another process is writing
         self.free = True  # whether a transaction can begin at once
         self.held = 0  # times that one has begun so, and was let go of
         self.threads: list[bool] = []  # whether a step ran in the event loop's thread
@@ -46,8 +48,11 @@ class Watched:
         self.gate.wait(10)
         if self.fail:
             raise StorageUnavailable("the disk is full")
+        if self.busy:
+            self.busy -= 1
+            raise Busy("another process is writing")
 
-    def begin_at_once(self) -> bool:
+    def take_at_once(self) -> bool:
         self.held += self.free
         return self.free
 
@@ -170,6 +175,18 @@ def test_a_step_that_fails_in_the_event_loop() -> None:
         assert watched.threads == [False, True]
         assert watched.held == 0
         assert (queue.metrics.storage_failures, queue.available) == (2, False)
+
+    run(work)
+
+
+def test_while_another_process_writes_a_step_waits_in_the_thread() -> None:
+    async def work(queue: WriteQueue, watched: Watched) -> None:
+        await queue.do(watched, decide, short=True)
+        watched.busy = 1
+        await queue.do(watched, decide, short=True)
+        assert watched.threads == [False, True, False]
+        assert watched.held == 0
+        assert (queue.metrics.storage_failures, queue.available) == (0, True)
 
     run(work)
 

@@ -17,6 +17,7 @@ import pytest
 
 import fedfairx as ffx
 from fedfairx.errors import StateError, StorageError, StorageUnavailable
+from fedfairx.storage.sqlite import RECENTLY
 from servers import Postgres
 from states import told
 
@@ -195,6 +196,14 @@ def test_who_holds_it(place: str) -> None:
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert re.search(f"is locked by process {os.getpid()} on .* since 20", done.stderr)
     ffx.Agent.open(place).close()
+
+
+def test_a_lock_that_was_removed_is_noticed(tmp_path: Path) -> None:
+    with opened(tmp_path / "agent.db", None) as agent:
+        (tmp_path / "agent.db.lock").unlink()
+        time.sleep(2 * RECENTLY)
+        with pytest.raises(StorageUnavailable, match="was removed"):
+            agent.decide(X)
 
 
 @pytest.mark.process

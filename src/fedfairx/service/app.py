@@ -135,15 +135,14 @@ class EndpointApp:
             problem = problem_of(error)
             self._service.metrics.problems[problem.kind] += 1
             response = answer(problem)
-        name = "unknown" if operation is None else operation.name
         seconds = time.perf_counter() - began
-        self._service.metrics.request(name, response.status_code, seconds)
-        if self._service.settings.log_requests:
-            status = response.status_code
-            fields = {"operation": name, "status": status, "seconds": round(seconds, 6)}
-            LOG.info("%s: %d in %.4f s", name, status, seconds, extra=fields)
         try:
             response.raw_headers.extend(HEADERS)
             await response(scope, receive, send)
         except Exception as error:  # in the middle of a long response: log it, and cut the connection
             problem_of(error)
+        name, status = "unknown" if operation is None else operation.name, response.status_code
+        self._service.metrics.request(name, status, seconds)  # now that the client need not wait for it
+        if self._service.settings.log_requests:
+            fields = {"operation": name, "status": status, "seconds": round(seconds, 6)}
+            LOG.info("%s: %d in %.4f s", name, status, seconds, extra=fields)

@@ -4,9 +4,9 @@ Requests put their steps into the queue, each with its agent. One thread takes a
 one after the other in one transaction of the log and commits it; only then are they acknowledged. While it
 writes, the next steps gather, so that one flush of the disk serves all of them (group commit), and the event
 loop does not wait for a disk. There is one exception: a short step of the only request under way runs at
-once in the event loop's own thread, if the last group took less than `SHORT` seconds, nobody else writes to
-the file, and no snapshot is due. It takes half of the time without two changes of threads, and requests that
-come meanwhile wait for one commit at most.
+once in the event loop's own thread, if the last group took less than `SHORT` seconds and no snapshot is due.
+It takes half of the time without two changes of threads, and requests that come meanwhile wait for one commit
+at most. If another process is writing, the step is undone after a moment, and waits in the queue.
 
 A step that is refused changes nothing, and the others go on. When the commit fails, the whole group is
 undone, in memory and on disk, and all of its steps fail; for a moment new steps are then refused at once,
@@ -21,6 +21,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from fedfairx.agent.agent import Agent
 from fedfairx.errors import FedFairXError, StorageError, StorageUnavailable
 from fedfairx.service.metrics import Metrics
 from fedfairx.service.problems import ProblemError
+from fedfairx.storage.database import Busy
 from fedfairx.storage.transaction_log import Log
 
 Owner = TypeVar("Owner")
@@ -90,8 +92,9 @@ class WriteQueue:
         if len(self._waiting) >= self._limit:
             raise ProblemError("busy", f"{self._limit} requests wait already (max_waiting).")
         alone = not self._at_work and self.requests is not None and len(self.requests) == 1
-        if alone and short and last is None and self._took < SHORT and self.log.begin_at_once():
-            return self._do_here(owner, step)
+        if alone and short and last is None and self._took < SHORT and self.log.take_at_once():
+            with suppress(Busy):
+                return self._do_here(owner, step)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         self._waiting.append((owner, step, last, future))
@@ -129,11 +132,13 @@ class WriteQueue:
         self._thread.shutdown()
 
     def _do_here(self, owner: Owner, step: Callable[[Owner], Outcome]) -> Outcome:
-        """Run a step in this thread, in the transaction that has begun."""
+        """Run a step in this thread; raise `Busy` if another process is writing."""
         began = time.monotonic()
         try:
             with self.log.step():
                 outcome = step(owner)
+        except Busy:  # it was undone, and can wait in the queue
+            raise
         except Exception as error:
             if isinstance(error, StorageError) or not isinstance(error, FedFairXError):
                 self._count_failure(error)

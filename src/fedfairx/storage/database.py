@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
-from fedfairx.errors import StateError
+from fedfairx.errors import StateError, StorageUnavailable
 
 Row = tuple[Any, ...]
 #: "own": exclusive for this process, by a lock. "shared": single statements while another process owns it.
@@ -18,6 +18,10 @@ Row = tuple[Any, ...]
 Access = Literal["own", "shared", "read"]
 Ask = Callable[[str, Sequence[Any]], list[Row]]
 PAGE = 2000  # rows at a time
+
+
+class Busy(StorageUnavailable):
+    """Another process is writing."""
 
 
 class Database(Protocol):
@@ -40,10 +44,13 @@ class Database(Protocol):
         """The mark that `leave_mark` wrote beside the database; {} if there is none."""
         ...
 
-    def begin(self) -> None: ...
+    @property
+    def local(self) -> bool:
+        """Whether a transaction waits for no server."""
+        ...
 
-    def begin_at_once(self) -> bool:
-        """Begin, unless the transaction must wait for another process or a server; whether it has begun."""
+    def begin(self, *, briefly: bool = False) -> None:
+        """Begin a transaction; `briefly`: raise `Busy` soon if another process is writing."""
         ...
 
     def commit(self) -> None:
@@ -56,6 +63,10 @@ class Database(Protocol):
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[Row]:
         """Execute a statement in the open transaction, or as a transaction of its own."""
+        ...
+
+    def insert(self, statement: str, row: Row, *, briefly: bool = False) -> None:
+        """Begin a transaction, execute an `INSERT INTO … VALUES (…)` for one row, and commit."""
         ...
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:

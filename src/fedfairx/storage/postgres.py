@@ -34,6 +34,7 @@ _DAMAGED = ("22", "23", "42P01", "42703", "XX")
 class PostgresDatabase:
     """A `Database` in the schema that the address selects; use a separate schema for each database."""
 
+    local = False
     mark: dict[str, Any] = {}  # noqa: RUF012 (there is no place outside of the database)
 
     def __init__(self, address: str, *, access: Access = "own") -> None:
@@ -102,15 +103,12 @@ class PostgresDatabase:
     def overwrite_deleted(self) -> None:
         """Do nothing: the server's autovacuum makes room of dead rows, in its own time."""
 
-    def begin(self) -> None:
+    def begin(self, *, briefly: bool = False) -> None:  # noqa: ARG002 (only a server is waited for)
         with self._translated():
             connection = self._connected()
             if connection.info.transaction_status != self._psycopg.pq.TransactionStatus.IDLE:
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN")
-
-    def begin_at_once(self) -> bool:
-        return False  # each statement waits for a server
 
     def commit(self) -> None:
         with self._translated():
@@ -131,6 +129,10 @@ class PostgresDatabase:
         with self._translated():
             cursor = self._connected().execute(_marks(statement), values)
             return cursor.fetchall() if cursor.description is not None else []
+
+    def insert(self, statement: str, row: Row, *, briefly: bool = False) -> None:  # noqa: ARG002
+        with self._translated():
+            self._connected().execute(_marks(statement), row)
 
     def execute_many(self, statement: str, rows: Sequence[Row]) -> None:
         with self._translated(), self._within().cursor() as cursor:

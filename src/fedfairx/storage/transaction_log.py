@@ -90,6 +90,7 @@ class Log:
         self.time = 0
         self._depth = 0
         self._begun = False
+        self._briefly = False  # see `take_at_once`
         self._settled = False  # buffered rows were written into the open transaction
         self._failed = False
         self._stale = False
@@ -146,31 +147,27 @@ class Log:
 
     def _begin(self) -> None:
         if not self._begun:
-            self.database.begin()
+            self.database.begin(briefly=self._briefly)
             self._begun = True
 
-    def begin_at_once(self) -> bool:
-        """Begin the transaction of the next step, if that waits for no thread, process or server.
+    def take_at_once(self) -> bool:
+        """Whether the next step waits for no thread or server, and no long work follows it (`long_after`).
 
-        It begins none if long work may follow the commit (`long_after`). If it has begun, this thread holds
-        `lock` until it calls `let_go`.
+        If so, this thread holds `lock` until it calls `let_go`, and a step raises `Busy` soon, and is undone,
+        if another process is writing.
         """
         if not self.lock.acquire(blocking=False):
             return False
-        try:
-            ready = not (self._depth or self._closed or self._stale or any(due() for due in self.long_after))
-            self._begun = ready and self.database.begin_at_once()
-        except StorageError:  # the next step will say so
-            self._begun = False
-        if not self._begun:
+        self._briefly = self.database.local and not (
+            self._depth or self._closed or self._stale or any(due() for due in self.long_after)
+        )
+        if not self._briefly:
             self.lock.release()
-        return self._begun
+        return self._briefly
 
     def let_go(self) -> None:
-        """Discard the transaction that `begin_at_once` began, unless a step has ended it."""
-        if self._begun:
-            self._begun = False
-            self.database.rollback()
+        """End what `take_at_once` began."""
+        self._briefly = False
         self.lock.release()
 
     @property
@@ -229,8 +226,6 @@ class Log:
         try:
             if not failed and self.written:
                 self._flush()
-            elif not failed and self._begun:
-                self.database.rollback()
         except BaseException:
             failed = True
             raise
@@ -258,6 +253,11 @@ class Log:
         self._settled = True
 
     def _flush(self) -> None:
+        if self.written == 1 and not self._begun and not self.latest:  # one row, as most often
+            table, (row,) = next((table, rows) for table, rows in self.rows.items() if rows)
+            self.database.insert(_INSERTIONS[table, len(row)], row, briefly=self._briefly)
+            self.end = self.numbers.next
+            return
         self.settle()
         self._begin()
         for statement, values in self.latest.values():
