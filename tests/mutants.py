@@ -3437,6 +3437,20 @@ MUTANTS = (
         ("tests/storage/test_failing.py", "-k", "lock_that_was_removed"),
     ),
     Mutant(
+        "the event loop waits for a snapshot",
+        "ServedAgent.write",
+        "short and not self.journal.long_after()",
+        "short",
+        ("tests/service/test_rewarding.py", "-k", "take_long"),
+    ),
+    Mutant(
+        "a failed step counts as one that was committed",
+        "Log._end",
+        "touched, self.touched = self.touched, set()",
+        "touched = self.touched",
+        ("tests/storage/test_several_agents.py", "-k", "concerns"),
+    ),
+    Mutant(
         "two rows are written as if there were one",
         "Log._flush",
         "self.written == 1 and",

@@ -306,11 +306,14 @@ def test_readers_see_it_from_the_next_start_on_and_admins_at_once(
         assert again == now[1]
 
 
-@pytest.mark.parametrize(("dimension", "elsewhere"), [(WIDE, False), (WIDE + 1, True)])
-def test_the_event_loop_learns_no_reward_of_a_wide_agent(
-    dimension: int, elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("dimension", "snapshot", "elsewhere"),
+    [(WIDE, False, False), (WIDE + 1, False, True), (WIDE, True, True)],
+)
+def test_the_event_loop_learns_no_reward_that_may_take_long(
+    dimension: int, snapshot: bool, elsewhere: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """σ is estimated again at some rewards, and takes seconds with 500 features."""
+    """σ is estimated again at some rewards, and takes seconds with 500 features; so may a snapshot."""
     threads: list[bool] = []
     observe = Agent.observe
 
@@ -322,6 +325,7 @@ def test_the_event_loop_learns_no_reward_of_a_wide_agent(
     monkeypatch.setattr(write_queue, "SHORT", 60.0)  # whatever the disk takes
     service = open_service(settings_for(str(tmp_path / "agent.db"), dimension=str(dimension)))
     service.write_queue.requests = ["this one"]
+    monkeypatch.setattr(service.default.journal, "long_after", lambda: snapshot)
     with InProcessClient(make_app(service), base_url="http://127.0.0.1") as client:
         made = client.post("/v1/decisions", json={"contexts": [[0.01] * dimension] * 2}).json()
         client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 0.5}).raise_for_status()

@@ -28,15 +28,15 @@ def at(frozen: int, count: int = 0) -> Position:
     return Position(frozen, np.full(3, float(frozen)), frozen, np.full(3, float(count)), count, 0)
 
 
-def test_binding_again_is_no_step(log: Log) -> None:
+def test_binding_again_is_no_step(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is done while the agent is put back to what is on disk: nothing may be kept of it meanwhile."""
     StoredLedger(log, 1, 1).bind({"epsilon": 1.0})
-    committed: list[int] = []
-    log.committed.append(lambda: committed.append(log.end))
+    commit, commits = log.database.commit, []
+    monkeypatch.setattr(log.database, "commit", lambda: commits.append(commit()))
     StoredLedger(log, 1, 1).bind({"epsilon": 1.0})
-    assert not committed
+    assert not commits
     StoredLedger(log, 1, 2).bind({"epsilon": 1.0})
-    assert len(committed) == 1
+    assert len(commits) == 1
 
 
 def test_it_keeps_what_a_ledger_must(log: Log) -> None:

@@ -48,6 +48,27 @@ def two(log: Log) -> list[Journal]:
     return journals
 
 
+def test_a_commit_concerns_the_agents_that_have_rows_in_it(log: Log, two: list[Journal]) -> None:
+    after: list[int] = []
+    for journal in two:
+        log.committed[journal.agent] = lambda number=journal.agent: after.append(number)  # type: ignore[misc]
+    north, south = two
+    decide(north)
+    assert after == [north.agent]
+    with log.step():
+        decide(north)
+        decide(south)
+        south.append_event("test")
+        assert after == [north.agent]
+    assert sorted(after) == [north.agent, north.agent, south.agent]
+    with pytest.raises(ZeroDivisionError), log.step():
+        decide(south)
+        raise ZeroDivisionError
+    with log.step():
+        log.write("SELECT 1")
+    assert len(after) == 3
+
+
 def decide(journal: Journal, note: DecisionNote | None = None, slots: str | None = None) -> int:
     number = journal.log.numbers.next
     with journal.log.step():

@@ -122,6 +122,8 @@ class AgentStore:
             leave_mark(log)
         for hooks, hook in self._hooks():
             hooks.append(hook)
+        log.committed[number] = self._after_commit
+        self.journal.long_after = self._snapshot_soon
         log.agents.add(number)
         return log.prefixes[number]
 
@@ -137,18 +139,14 @@ class AgentStore:
                 if log.users > 1:
                     for hooks, hook in self._hooks():
                         hooks.remove(hook)
+                    del log.committed[number]
                     self._before_close()
             finally:
                 log.close()
 
     def _hooks(self) -> list[tuple[list[Any], Callable[[], object]]]:
         log = self.log
-        return [
-            (log.restorers, self.restore),
-            (log.committed, self._after_commit),
-            (log.long_after, self._snapshot_soon),
-            (log.closing, self._before_close),
-        ]
+        return [(log.restorers, self.restore), (log.closing, self._before_close)]
 
     def refuse_others(
         self,

@@ -83,7 +83,7 @@ class WriteQueue:
         """Run a step on its owner, an agent, and return its outcome once it is on disk.
 
         last: runs once after all steps of the group in which this step is.
-        short: whether the step takes no longer than a commit does.
+        short: whether the step takes no longer than a commit does, and no long work follows it.
         """
         if self._closed:
             raise ProblemError("unavailable", "The service is being stopped.")

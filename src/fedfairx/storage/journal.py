@@ -148,6 +148,9 @@ class Journal:
         self.log = log
         self.agent = agent
         self.unsaved = 0  # steps since the newest snapshot
+        self.long_after: Callable[[], bool] = lambda: (
+            False
+        )  # whether a snapshot follows one of the next steps
         self.closed = False  # set with its agent; it can still be read while the log is open
         self._named: tuple[Sequence[str] | None, str | None] = None, None  # the last names, and as JSON
         self._amended: tuple[int | None, Amendments] = None, Amendments()  # as of this event
@@ -231,6 +234,7 @@ class Journal:
             head = digest
         self.unsaved += count
         log.heads[agent] = head
+        log.touched.add(agent)
         log.written += count
         return now
 
@@ -291,6 +295,7 @@ class Journal:
         self._require_open()
         sealed = seal(log.heads.get(agent) or self.head(), row)
         log.heads[agent] = sealed[SIZE:]
+        log.touched.add(agent)
         log.rows[table].append((*row, bytearray(sealed)))
         log.written += 1
 

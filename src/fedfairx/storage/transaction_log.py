@@ -76,8 +76,8 @@ class Log:
         self.latest: dict[Hashable, tuple[str, Row]] = {}  # see `write_last`
         self.written = 0  # grows with each write of the open transaction
         self.restorers: list[Callable[[], None]] = []  # restore state in memory from what is on disk
-        self.committed: list[Callable[[], None]] = []  # called after each commit
-        self.long_after: list[Callable[[], bool]] = []  # whether `committed` may take long after the next one
+        self.committed: dict[int, Callable[[], None]] = {}  # by agent: called after each commit of its rows
+        self.touched: set[int] = set()  # agents with rows in the open transaction
         self.closing: list[
             Callable[[], None]
         ] = []  # called before the database is closed, the last one first
@@ -151,16 +151,14 @@ class Log:
             self._begun = True
 
     def take_at_once(self) -> bool:
-        """Whether the next step waits for no thread or server, and no long work follows it (`long_after`).
+        """Whether the next step waits for no thread and no server.
 
         If so, this thread holds `lock` until it calls `let_go`, and a step raises `Busy` soon, and is undone,
         if another process is writing.
         """
         if not self.lock.acquire(blocking=False):
             return False
-        self._briefly = self.database.local and not (
-            self._depth or self._closed or self._stale or any(due() for due in self.long_after)
-        )
+        self._briefly = self.database.local and not (self._depth or self._closed or self._stale)
         if not self._briefly:
             self.lock.release()
         return self._briefly
@@ -223,6 +221,7 @@ class Log:
 
     def _end(self) -> None:
         failed, self._failed = self._failed, False
+        touched, self.touched = self.touched, set()
         try:
             if not failed and self.written:
                 self._flush()
@@ -238,8 +237,9 @@ class Log:
                 with suppress(StorageError):  # the next step tries again
                     self._restore()
         if not failed:
-            for after in self.committed:
-                after()
+            for agent in touched:
+                if agent in self.committed:
+                    self.committed[agent]()
 
     def settle(self) -> None:
         """Inside a step: write the buffered rows into the transaction, so that its queries see them."""
