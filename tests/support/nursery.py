@@ -1,8 +1,8 @@
 """Starts `fedfairx serve` many times without importing it many times: a message in, a process out.
 
-Each service is a process of its own, forked before it has opened anything, so that it can be killed. The
-standard input is a socket; a message has the arguments, the environment, and the file for standard error;
-with a folder, in which to run, also for standard output.
+Each service is a process of its own, forked while nothing is open and no thread runs, so that it can be
+killed. The standard input is a socket; a message has the arguments, the environment, and the file for
+standard error; with a folder, in which to run, also for standard output.
 With "die:module:Class.method" as the first argument a service kills itself when that method first returns,
 with "die:before:module:Class.method" when it is first called.
 """
@@ -10,20 +10,45 @@ with "die:before:module:Class.method" when it is first called.
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import json
 import os
 import signal
 import socket
+import tempfile
+import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-import fedfairx.service.app
-import fedfairx.service.server
-from fedfairx.cli.main import main
+from fedfairx.cli.main import main, parser
 from fedfairx.federation.setup.member_folder import MemberFolder
+from fedfairx.service.app import make_app
+from fedfairx.service.server import config
+from service_helpers import asking, decide, settings_for
 
 LONGEST = 2**17  # bytes of a message
+
+
+def prepare() -> None:
+    """Load once what services need to start and to answer, and let none of them look for garbage in it."""
+    parser()  # imports all commands
+    for name in ("psycopg", "uvicorn.lifespan.on"):
+        with suppress(ImportError):
+            importlib.import_module(name)
+    with tempfile.TemporaryDirectory() as folder:
+        place = str(Path(folder) / "agent.db")
+        config(make_app, settings_for(place)).get_loop_factory()
+        for _ in range(2):  # which makes the database, and reads it
+            with asking(place) as client:
+                made = decide(client)
+                client.put(f"/v1/decisions/{made['decision_id']}/reward", json={"reward": 0.5})
+        with asking(str(Path(folder) / "private" / "agent.db"), epsilon=2.0) as client:
+            decide(client)
+    assert threading.active_count() == 1
+    gc.collect()
+    gc.freeze()
 
 
 def die_after(what: str) -> None:
@@ -59,9 +84,7 @@ def serve(arguments: list[str], environment: dict[str, str], folder: str, said: 
 
 
 if __name__ == "__main__":
-    agent = fedfairx.Agent(3)
-    agent.observe(agent.decide([[0.0, 0.0, 0.0]]), reward=0.0)  # compiled code is loaded once, too
-    fedfairx.service.app.openapi_document()  # as this is made once
+    prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # processes that end need no wait()
     asked = socket.socket(fileno=0)
     while True:
