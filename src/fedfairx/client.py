@@ -19,6 +19,8 @@ from urllib.parse import quote, urlencode
 from fedfairx.errors import FedFairXError, InvalidInput, needs, require
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 AGAIN = (408, 429, 502, 503, 504)  # statuses of a service or a proxy after which a retry may succeed
@@ -142,6 +144,7 @@ class AsyncClient:
             "base_url": url.rstrip("/"),
             "headers": {} if key is None else {"authorization": f"Bearer {key}"},
             "timeout": timeout,
+            "verify": _certificates(url),
         }
         self._retries = retries
         with needs("client"):
@@ -397,6 +400,13 @@ def _decision(answer: dict[str, Any]) -> RemoteDecision:
 
 def _id(decision: RemoteDecision | str) -> str:
     return decision if isinstance(decision, str) else decision.id
+
+
+def _certificates(url: str) -> ssl.SSLContext | bool:
+    """True for those that are trusted; none without TLS, since to load them takes longer than a decision."""
+    import ssl
+
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.lower().startswith("http:") else True
 
 
 def _quoted(name: str) -> str:
