@@ -379,14 +379,16 @@ def test_killed_while_an_agent_is_made(tmp_path: Path, moment: str) -> None:
     running.stop()
     running.start(die=f"{moment}fedfairx.service.agents:Agents._open")
     with pytest.raises(httpx.TransportError):
-        httpx.put(f"{running.url}/v1/agents/shop", json=SHOP)
+        httpx.put(f"{running.url}/v1/agents/shop", json=SHOP, verify=False)
     until(running.gone)
     running.start()
-    assert [each["name"] for each in httpx.get(f"{running.url}/v1/agents").json()["agents"]] == ["shop"]
+    assert [
+        each["name"] for each in httpx.get(f"{running.url}/v1/agents", verify=False).json()["agents"]
+    ] == ["shop"]
     for _ in range(2):
-        answer = httpx.put(f"{running.url}/v1/agents/shop", json=SHOP)
+        answer = httpx.put(f"{running.url}/v1/agents/shop", json=SHOP, verify=False)
         assert (answer.status_code, answer.json()["settings"]) == (200, SHOP)
-        assert httpx.post(f"{running.url}/v1/decisions", json=BODY).status_code == 201
+        assert httpx.post(f"{running.url}/v1/decisions", json=BODY, verify=False).status_code == 201
     running.stop()
 
 

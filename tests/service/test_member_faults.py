@@ -43,7 +43,7 @@ class Customer:
 
     def order(self, url: str) -> None:
         """A decision and its reward; `httpx.TransportError` if the service dies meanwhile."""
-        with httpx.Client(base_url=url, timeout=10.0) as http:
+        with httpx.Client(base_url=url, timeout=10.0, verify=False) as http:
             key = f"order-{self._asked}"
             made = http.post("/v1/decisions", json={"contexts": CONTEXTS}, headers={"idempotency-key": key})
             assert made.status_code == 201, made.text
@@ -61,7 +61,7 @@ def test_killed_at_every_step_of_a_release(tmp_path: Path) -> None:
     for step, where in STEPS.items():
         if "publish" in where or "sent" in where:  # what an earlier life could not send would be its first
             running.start()
-            with httpx.Client(base_url=running.url) as http:
+            with httpx.Client(base_url=running.url, verify=False) as http:
                 until(lambda: not sync(http)["waiting"])
             running.stop()  # once it has noted what it has sent
         running.start(die=where)
@@ -77,7 +77,7 @@ def test_killed_at_every_step_of_a_release(tmp_path: Path) -> None:
             assert seen.setdefault(release.number, release) == release, step
     running.start()
     customer.order(running.url)
-    with httpx.Client(base_url=running.url) as http:
+    with httpx.Client(base_url=running.url, verify=False) as http:
         until(lambda: not sync(http)["waiting"])
         released = sync(http)["released"]
     running.stop()
@@ -103,7 +103,10 @@ def test_cut_off_from_the_hub_and_back(tmp_path: Path) -> None:
     hub.start().make_bucket_in(base / "hub")
     one, two = Running.member(base / "org1"), Running.member(base / "org2")
     try:
-        with httpx.Client(base_url=one.url, timeout=30) as first, httpx.Client(base_url=two.url) as second:
+        with (
+            httpx.Client(base_url=one.url, timeout=30, verify=False) as first,
+            httpx.Client(base_url=two.url, verify=False) as second,
+        ):
             rounds(first, 10)
             until(lambda: sync(second)["peers"]["org1"]["records"] == 10, seconds=20)
             hub.kill()
@@ -130,7 +133,10 @@ def test_messages_that_come_late_twice_and_out_of_order(tmp_path: Path) -> None:
     transport = SqliteTransport(base / "transport.sqlite")
     seen: dict[str, set[bytes]] = {"org1": set(), "org2": set()}
     one, two = Running.member(base / "org1"), Running.member(base / "org2")
-    with httpx.Client(base_url=one.url) as first, httpx.Client(base_url=two.url) as second:
+    with (
+        httpx.Client(base_url=one.url, verify=False) as first,
+        httpx.Client(base_url=two.url, verify=False) as second,
+    ):
         for _ in range(15):
             rounds(first, 1)
             rounds(second, 1)
@@ -179,7 +185,7 @@ def test_put_back_from_an_old_backup_it_sends_nothing_and_says_what_to_do(tmp_pa
         Running.member(base / "org1")
     (database.parent / "agent.sqlite.lock").unlink()  # as somebody in a hurry would
     running = Running.member(base / "org1")
-    with httpx.Client(base_url=running.url) as http:
+    with httpx.Client(base_url=running.url, verify=False) as http:
         rounds(http, 2)
         until(lambda: sync(http)["trouble"] is not None)
         rounds(http, 2)  # deciding goes on

@@ -221,7 +221,8 @@ class Running:
 
 def until(true: Any, *, seconds: float = 10.0) -> None:
     """Wait until something holds."""
-    end = time.monotonic() + seconds
+    end, pause = time.monotonic() + seconds, 0.001
     while not true():
         assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.02)
