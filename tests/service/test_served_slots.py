@@ -510,7 +510,15 @@ def test_members_of_a_federation_show_what_was_agreed(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.long
-@pytest.mark.parametrize(("transport", "private"), [("sqlite", False), ("nats", True), ("flower", True)])
+@pytest.mark.parametrize(
+    ("transport", "private"),
+    [
+        ("sqlite", False),
+        ("nats", True),
+        # Its processes take half a minute. Services over them are in `test_flower`, slots in `test_carried`.
+        pytest.param("flower", True, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.usefixtures("forked_fleet")
 def test_services_share_what_their_slots_earned(transport: str, private: bool, tmp_path: Path) -> None:
     """Six rounds of two rewards each: six releases, of two records more each."""
